@@ -1,0 +1,261 @@
+"""The untrusted coordinator: drives the protocol's steps and evaluates the circuit.
+
+It holds no secret: only its own signing key, which authenticates its requests. How messages reach
+the parties is a function `ask`, given by the Flower adapter.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from protocols import agree, keygen
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import Evaluator
+from protocols.contribute import collect
+from protocols.decrypt import decrypt
+from protocols.errors import MessageError, ProtocolError
+from protocols.messages import (
+    COORDINATOR,
+    DEFAULT_SIZE_CAP,
+    Ask,
+    Body,
+    Envelope,
+    Exchange,
+    decode,
+    digest,
+    encode,
+    to_everyone,
+)
+from protocols.plan import Member, RunPlan
+from protocols.train import train_encrypted
+from protocols.transcript import Transcript
+
+T = TypeVar("T")
+# Delivers one message to each party and returns one reply from each, by party name.
+AskParties = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
+
+PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
+_PHASE_OF_STEP = {
+    "enrol": "agree",
+    "agree": "agree",
+    "reveal": "agree",
+    "keys": "keys",
+    "rotations": "keys",
+    "square": "keys",
+    "contribute": "encrypt",
+    "refresh": "refresh",
+    "decrypt": "decrypt",
+    "finish": "decrypt",
+}
+
+
+@dataclass(slots=True)
+class Costs:
+    """What a run cost, by phase.
+
+    seconds: wall clock, parties included; bytes_per_party: largest party's traffic in both
+    directions, wire bytes; iteration_seconds: one entry per iteration, refresh included.
+    """
+
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    traffic: dict[str, dict[str, int]] = field(default_factory=dict)
+    iteration_seconds: list[float] = field(default_factory=list)
+
+    def count(self, phase: str, party: str, num_bytes: int) -> None:
+        """Add bytes of one message."""
+        by_party = self.traffic.setdefault(phase, {})
+        by_party[party] = by_party.get(party, 0) + num_bytes
+
+    @property
+    def bytes_per_party(self) -> dict[str, int]:
+        """Largest party's bytes by phase."""
+        return {phase: max(self.traffic.get(phase, {0: 0}).values()) for phase in PHASES}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run: the agreed plan and the decrypted weights, shape (num_features,)."""
+
+    plan: RunPlan
+    weights: NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Observer:
+    """Called as a run goes on; both default to nothing.
+
+    on_phase(phase), on_progress(phase, done, total) for progress bars.
+    """
+
+    on_phase: Callable[[str], None] = lambda phase: None
+    on_progress: Callable[[str, int, int], None] = lambda phase, done, total: None
+
+
+class Coordinator:
+    """One session.
+
+    session: unique name; signing_key: the coordinator's identity; party_keys: verification keys
+    (hex) by party name; make_plan: the run plan once the members are known.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        signing_key: Ed25519PrivateKey,
+        party_keys: Mapping[str, str],
+        make_plan: Callable[[tuple[Member, ...]], RunPlan],
+        transcript: Transcript,
+        observer: Observer | None = None,
+        size_cap: int = DEFAULT_SIZE_CAP,
+    ) -> None:
+        self.session = session
+        self.costs = Costs()
+        self._signing_key = signing_key
+        self._party_keys = dict(party_keys)
+        self._make_plan = make_plan
+        self._transcript = transcript
+        self._observer = observer or Observer()
+        self._size_cap = size_cap
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Party names."""
+        return tuple(self._party_keys)
+
+    def run(self, ask: AskParties) -> Outcome:
+        """The whole protocol over a transport.
+
+        Raises:
+            ProtocolError: a party failed, refused or lied; `culprit` names it.
+        """
+        return self._drive(self._protocol(), ask)
+
+    # -- the protocol -----------------------------------------------------------------------------
+
+    def _protocol(self) -> Exchange[Outcome]:
+        observer = self._observer
+        observer.on_phase("agree")
+        plan, seeds = yield from agree.agree(self.parties, self._party_keys, self._make_plan)
+        seed = agree.joint_seed(plan, seeds)
+
+        observer.on_phase("keys")
+        context = CkksContext(plan.ckks, plan.session)
+        public_b = yield from keygen.ceremony(context, plan, seed, seeds)
+        public_key = keygen.public_key(context, seed, public_b)
+
+        observer.on_phase("encrypt")
+        evaluator = Evaluator(context, plan.layout)
+        rows, side = yield from collect(evaluator, plan, public_b)
+
+        observer.on_phase("train")
+        clock = _LapClock(self.costs.iteration_seconds)
+
+        def on_iteration(t: int) -> None:
+            clock.lap()
+            observer.on_progress("train", t + 1, plan.rounds)
+
+        weights = yield from train_encrypted(
+            evaluator, plan, seed, public_key, rows, side, on_iteration
+        )
+        observer.on_phase("decrypt")
+        released = yield from decrypt(evaluator, plan, weights)
+        summary = {"weights": released.tolist(), "transcript": self._transcript.head}
+        yield to_everyone("finish", plan.names, Body(summary))
+        return Outcome(plan, released)
+
+    # -- driving it -------------------------------------------------------------------------------
+
+    def _drive(self, exchange: Exchange[T], ask: AskParties) -> T:
+        replies: Mapping[str, Body] | None = None
+        phase, since = "agree", time.perf_counter()
+        try:
+            while True:
+                # A generator starts with None, then receives replies.
+                request = exchange.send(replies)  # type: ignore[arg-type]
+                phase, since = self._charge(phase, request.step, since)
+                replies = self._exchange(request, ask)
+                now = time.perf_counter()
+                self.costs.seconds[phase] += now - since
+                since = now
+                # What follows a refresh, or the contributions, is training.
+                phase = "train" if phase in ("refresh", "encrypt") else phase
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _charge(self, phase: str, step: str, since: float) -> tuple[str, float]:
+        """Charge local work up to now to `phase`; return the new step's phase."""
+        now = time.perf_counter()
+        self.costs.seconds[phase] += now - since
+        return _PHASE_OF_STEP[step.partition("/")[0]], now
+
+    def _exchange(self, request: Ask, ask: AskParties) -> Mapping[str, Body]:
+        phase = _PHASE_OF_STEP[request.step.partition("/")[0]]
+        outgoing: dict[str, bytes] = {}
+        for name, body in request.bodies.items():
+            envelope = Envelope(self.session, request.step, COORDINATOR, name, body)
+            outgoing[name] = encode(envelope, self._signing_key)
+            self._log(phase, request.step, COORDINATOR, name, name, outgoing[name])
+        incoming = ask(request.step, outgoing)
+        replies = {}
+        for name, data in outgoing.items():
+            if name not in incoming:
+                raise ProtocolError(f"no reply from party {name!r}", culprit=name)
+            self._log(phase, request.step, name, COORDINATOR, name, incoming[name])
+            replies[name] = self._read(name, request.step, digest(data), incoming[name])
+        return replies
+
+    def _read(self, name: str, step: str, answers: str, data: bytes) -> Body:
+        try:
+            reply = decode(data, self._party_keys[name], size_cap=self._size_cap)
+        except MessageError as error:
+            raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
+        address = (reply.session, reply.step, reply.sender, reply.recipient, reply.answers)
+        if address != (self.session, step, name, COORDINATOR, answers):
+            raise ProtocolError(
+                f"party {name!r} answered another request than {step!r} "
+                f"(its reply is for step {reply.step!r})",
+                culprit=name,
+            )
+        if "error" in reply.body.meta:
+            raise ProtocolError(
+                f"party {name!r} refuses step {step!r}: {reply.body.meta['error']}", culprit=name
+            )
+        return reply.body
+
+    def _log(
+        self, phase: str, step: str, sender: str, recipient: str, party: str, data: bytes
+    ) -> None:
+        self.costs.count(phase, party, len(data))
+        self._transcript.add(
+            step=step, sender=sender, recipient=recipient, size=len(data), message=digest(data)
+        )
+
+
+class _LapClock:
+    """Appends the seconds since the last lap."""
+
+    def __init__(self, laps: list[float]) -> None:
+        self._laps = laps
+        self._since = time.perf_counter()
+
+    def lap(self) -> None:
+        now = time.perf_counter()
+        self._laps.append(now - self._since)
+        self._since = now
+
+
+def party_names(count: int) -> Sequence[str]:
+    """Default names hospital-1 … hospital-P."""
+    return [f"hospital-{k + 1}" for k in range(count)]
+
+
+__all__ = ["AskParties", "Coordinator", "Costs", "Observer", "Outcome", "party_names"]

@@ -1,0 +1,123 @@
+"""A party's additive share of the joint secret key: the only file where a secret key appears.
+
+The joint secret is s = sum_p s_p, each s_p uniform ternary; nobody ever holds s. Every operation
+takes and returns residues, so a secret can neither be serialised by mistake nor travel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from protocols.ckks.context import CkksContext, refuse_forked_child
+from protocols.ckks.residues import Residues
+from protocols.errors import PolicyError
+
+
+class KeyShare:
+    """One party's secret s_p and what it computes with it.
+
+    Security: a refresh or decryption share is made at most once per label; a second request
+    raises PolicyError (regenerated shares leak the key, eprint 2024/194). All uniform elements
+    come from the joint seed, which no party and no coordinator chose alone.
+
+    context: CKKS context; joint_seed: 32 bytes, from all parties' revealed seeds.
+    """
+
+    def __init__(self, context: CkksContext, joint_seed: bytes) -> None:
+        refuse_forked_child()
+        self._context = context
+        self._seed = joint_seed
+        self._shared: dict[str, bytes] = {}
+        n, towers = context.params.ring_dim, context.params.num_towers
+        a = context.uniform_polynomial(joint_seed, "public-key")
+        reference = context.public_key(np.zeros((towers, n), np.uint64), a)
+        # b_p = -a s_p + e_p with the common a.
+        pair = context.cc.MultipartyKeyGen(reference, False, True)
+        self._secret: Any = pair.secretKey
+        self._public_b: Residues = context.residues_of(pair.publicKey)[:towers]
+
+    def __repr__(self) -> str:
+        return "KeyShare(<secret>)"
+
+    def __reduce__(self) -> Any:
+        raise PolicyError("a key share is never serialised")
+
+    def erase(self) -> None:
+        """Forget the secret; every later operation raises PolicyError."""
+        self._secret = None
+
+    @property
+    def _key(self) -> Any:
+        if self._secret is None:
+            raise PolicyError("this key share was erased at the end of its run")
+        refuse_forked_child()
+        return self._secret
+
+    # -- key ceremony ---------------------------------------------------------------------------
+
+    def public_share(self) -> Residues:
+        """b_p = -a s_p + e_p, shape (towers, n)."""
+        return self._public_b
+
+    def relinearisation_share(self) -> Residues:
+        """First round: b_p = -a s_p + P s_p + e_p per digit, shape (digits * ext. towers, n)."""
+        reference = self._reference_key("relinearisation")
+        share = self._context.cc.MultiKeySwitchGen(self._key, self._key, reference)
+        return self._halves(share)[1]
+
+    def relinearisation_square(self, joint_b: Residues) -> tuple[Residues, Residues]:
+        """Second round: (a s_p + e, b s_p + e') for the joint (a, b) of the first round."""
+        a = self._context.uniform_key_half(self._seed, "relinearisation")
+        joint = self._context.evaluation_key(a, joint_b)
+        return self._halves(self._context.cc.MultiMultEvalKey(self._key, joint))
+
+    def rotation_share(self, index: int) -> Residues:
+        """b_p for the left rotation by index, shape (digits * ext. towers, n)."""
+        a = self._context.uniform_key_half(self._seed, f"rotation/{index}")
+        reference = self._context.rotation_key_map(index, a, np.zeros_like(a))
+        share = self._context.cc.MultiEvalAtIndexKeyGen(self._key, reference, [index])
+        return self._halves(share)[1]
+
+    # -- shares of ciphertexts ------------------------------------------------------------------
+
+    def refresh_share(self, c1: Residues, label: str) -> tuple[Residues, Residues]:
+        """Masked decryption and re-encryption share of one ciphertext.
+
+        c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh, which
+        also fixes the random element a'. Returns (h0, h1): h0 = c1 s_p - M_p at c1's towers,
+        h1 = -a' s_p + M_p + e at level 0, M_p uniform below the two mask primes.
+        """
+        self._only_once(label, c1)
+        context = self._context
+        second = context.ciphertext([c1])
+        random = context.ciphertext([context.uniform_polynomial(self._seed, label)])
+        masked, reencrypted = context.cc.IntMPBootDecrypt(self._key, second, random)
+        return context.residues_of(masked), context.residues_of(reencrypted)
+
+    def decryption_share(self, c1: Residues, label: str) -> Residues:
+        """d = c1 s_p + e_smudge, shape of c1; sigma_smudge = 2^20 (OpenFHE's default)."""
+        self._only_once(label, c1)
+        context = self._context
+        ciphertext = context.ciphertext([np.zeros_like(c1), c1])
+        share = context.cc.MultipartyDecryptMain([ciphertext], self._key)[0]
+        return context.residues_of(share)
+
+    # -- helpers --------------------------------------------------------------------------------
+
+    def _only_once(self, label: str, c1: Residues) -> None:
+        if label in self._shared:
+            raise PolicyError(
+                f"a share for {label!r} was already given; resend the first one, never a new one"
+            )
+        self._shared[label] = hashlib.sha256(c1.tobytes()).digest()
+
+    def _reference_key(self, label: str) -> Any:
+        a = self._context.uniform_key_half(self._seed, label)
+        return self._context.evaluation_key(a, np.zeros_like(a))
+
+    def _halves(self, key: Any) -> tuple[Residues, Residues]:
+        rows = self._context.residues_of(key)
+        return rows[: len(rows) // 2], rows[len(rows) // 2 :]

@@ -1,0 +1,239 @@
+"""One data owner as a state machine: bytes in, bytes out, no sockets and no Flower.
+
+`Party.handle` is the same in a simulation, in a spawned process and behind a party agent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.key_share import KeyShare
+from parties.policy import BEFORE_PLAN, Policy, refreshed_per_step, step_sequence
+from parties.shard import Shard
+from protocols import agree, contribute, decrypt, keygen, refresh
+from protocols.ckks.context import CkksContext
+from protocols.errors import CohortError, MessageError, PolicyError
+from protocols.messages import (
+    COORDINATOR,
+    DEFAULT_SIZE_CAP,
+    Body,
+    Envelope,
+    decode,
+    digest,
+    encode,
+)
+from protocols.plan import RunPlan
+from protocols.privacy.randomness import RandomSource
+from protocols.privacy.shares import NoiseSplit, gaussian_shares
+
+log = logging.getLogger(__name__)
+
+
+class Party:
+    """Holds one shard, one key share and one policy; answers the coordinator.
+
+    Security: signature, session and step order are checked before anything else is read; each
+    step is answered once, and a repeated request gets the cached bytes. The key share is erased
+    at the last step, or by `close`.
+
+    name: as in the plan; shard: encoded private rows; schema: digest of the public schema;
+    signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
+    randomness: source of the privacy noise.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        shard: Shard,
+        signing_key: Ed25519PrivateKey,
+        coordinator_key: str,
+        policy: Policy,
+        randomness: RandomSource,
+        size_cap: int = DEFAULT_SIZE_CAP,
+    ) -> None:
+        self.name = name
+        self._shard = shard
+        self._signing_key = signing_key
+        self._coordinator_key = coordinator_key
+        self._policy = policy
+        self._randomness = randomness
+        self._size_cap = size_cap
+        self._seed = agree.new_seed()
+        self._joint_seed = b""
+        self._session: str | None = None
+        self._sequence: tuple[str, ...] = BEFORE_PLAN
+        self._answered = 0
+        self._last: tuple[str, str, bytes] | None = None  # step, request digest, reply
+        self._plan: RunPlan | None = None
+        self._context: CkksContext | None = None
+        self._secret: KeyShare | None = None
+        self._handlers: dict[str, Callable[[int, Body], Body]] = {
+            "enrol": self._enrol,
+            "agree": self._agree,
+            "reveal": self._reveal,
+            "keys": self._keys,
+            "rotations": self._rotations,
+            "square": self._square,
+            "contribute": self._contribute,
+            "refresh": self._refresh,
+            "decrypt": self._decrypt,
+            "finish": self._finish,
+        }
+
+    def handle(self, data: bytes) -> bytes:
+        """Answer one message; a refusal is a signed reply as well.
+
+        Raises:
+            MessageError: the message is not from the coordinator (nothing is answered).
+        """
+        request = decode(data, self._coordinator_key, size_cap=self._size_cap)
+        name = digest(data)
+        if self._last and self._last[:2] == (request.step, name):
+            return self._last[2]
+        try:
+            body = self._answer(request)
+        except CohortError as error:
+            log.warning("%s refuses %s: %s", self.name, request.step, error)
+            return self._reply(request, name, Body({"error": str(error)}))
+        reply = self._reply(request, name, body)
+        self._last = (request.step, name, reply)
+        return reply
+
+    def close(self) -> None:
+        """Erase the key share and the noise source's owner; the party answers no more."""
+        if self._secret:
+            self._secret.erase()
+        self._sequence, self._answered = (), 0
+
+    # -- checks -----------------------------------------------------------------------------------
+
+    def _answer(self, request: Envelope) -> Body:
+        if (request.sender, request.recipient) != (COORDINATOR, self.name):
+            raise MessageError(
+                f"message from {request.sender!r} to {request.recipient!r} is not for this party"
+            )
+        if self._session is not None and request.session != self._session:
+            raise PolicyError(f"session {request.session!r} is not the one agreed to")
+        if self._answered >= len(self._sequence):
+            raise PolicyError(f"step {request.step!r}: this party's run is over")
+        expected = self._sequence[self._answered]
+        if request.step != expected:
+            raise PolicyError(f"step {request.step!r} is out of order; next is {expected!r}")
+        kind, _, index = request.step.partition("/")
+        body = self._handlers[kind](int(index or 0), request.body)
+        self._session = request.session
+        self._answered += 1
+        return body
+
+    def _reply(self, request: Envelope, answers: str, body: Body) -> bytes:
+        envelope = Envelope(
+            request.session, request.step, self.name, COORDINATOR, body, answers=answers
+        )
+        return encode(envelope, self._signing_key)
+
+    @property
+    def _agreed(self) -> tuple[RunPlan, CkksContext, KeyShare]:
+        if self._plan is None or self._context is None or self._secret is None:
+            raise PolicyError("no plan is agreed yet")
+        return self._plan, self._context, self._secret
+
+    # -- steps --------------------------------------------------------------------------------------
+
+    def _enrol(self, index: int, request: Body) -> Body:
+        return agree.answer_enrol(
+            agree.Enrolment(
+                self._shard.rows,
+                self._shard.num_features,
+                self._shard.schema.digest(),
+                agree.commitment(self._seed),
+            )
+        )
+
+    def _agree(self, index: int, request: Body) -> Body:
+        plan = RunPlan.from_dict(_mapping(request.meta.get("plan")))
+        member = plan.members[plan.party_index(self.name)]
+        if member.rows != self._shard.rows or plan.num_features != self._shard.num_features:
+            raise PolicyError("the plan states another shape of this party's data")
+        if member.commitment != agree.commitment(self._seed):
+            raise PolicyError("the plan holds another seed commitment than this party's")
+        if dict(plan.schema).get("digest") != self._shard.schema.digest():
+            raise PolicyError("the plan names another column schema")
+        self._policy.check(plan)
+        self._plan = plan
+        self._sequence = step_sequence(plan)
+        return Body({"plan": plan.digest()})
+
+    def _reveal(self, index: int, request: Body) -> Body:
+        return Body({"seed": self._seed.hex()})
+
+    def _keys(self, index: int, request: Body) -> Body:
+        if self._plan is None:
+            raise PolicyError("no plan is agreed yet")
+        self._joint_seed = agree.joint_seed(self._plan, _mapping(request.meta.get("seeds")))
+        self._context = CkksContext(self._plan.ckks, self._plan.session)
+        self._secret = KeyShare(self._context, self._joint_seed)
+        return keygen.answer_keys(self._context, self._secret)
+
+    def _rotations(self, index: int, request: Body) -> Body:
+        plan, context, secret = self._agreed
+        return keygen.answer_rotations(context, secret, rotation_indices(plan, index))
+
+    def _square(self, index: int, request: Body) -> Body:
+        _, context, secret = self._agreed
+        return keygen.answer_square(context, secret, request)
+
+    def _contribute(self, index: int, request: Body) -> Body:
+        plan, context, _ = self._agreed
+        noise = draw_noise(plan, self._randomness)
+        return contribute.answer_contribute(
+            context,
+            plan,
+            self.name,
+            self._joint_seed,
+            request,
+            self._shard.x,
+            self._shard.y,
+            noise,
+        )
+
+    def _refresh(self, index: int, request: Body) -> Body:
+        plan, context, secret = self._agreed
+        if len(request.blobs) > refreshed_per_step(plan):
+            raise PolicyError("more ciphertexts to refresh than the update rule has")
+        return refresh.answer_refresh(context, secret, index, request)
+
+    def _decrypt(self, index: int, request: Body) -> Body:
+        _, context, secret = self._agreed
+        return decrypt.answer_decrypt(context, secret, request)
+
+    def _finish(self, index: int, request: Body) -> Body:
+        if self._secret:
+            self._secret.erase()
+        return Body()
+
+
+def draw_noise(plan: RunPlan, randomness: RandomSource) -> Any:
+    """One party's noise on the mean gradient, shape (rounds, num_features); zeros without privacy.
+
+    The twin of a simulation draws the same from the same source.
+    """
+    privacy = plan.privacy
+    sigma, colluders = (privacy.sigma, privacy.colluders) if privacy else (0.0, 0)
+    split = NoiseSplit(parties=len(plan.members), colluders=colluders)
+    return gaussian_shares(sigma, split, plan.rounds, plan.num_features, randomness)
+
+
+def rotation_indices(plan: RunPlan, chunk: int) -> tuple[int, ...]:
+    """The rotations of one message, from the plan (never from the request)."""
+    return keygen.rotation_chunks(plan)[chunk]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise MessageError("a field that should be an object is missing")
+    return value

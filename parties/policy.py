@@ -1,0 +1,82 @@
+"""What a data owner consents to: which plans, which steps in which order, how many decryptions.
+
+The sequence of steps follows from the plan alone. A party answers the next step of the sequence
+and nothing else; a repeated request gets the same bytes again (see `parties.party`). So the number
+of decryptions (one) and of refreshes (rounds - 1) is bounded by construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.errors import PolicyError
+from protocols.keygen import rotation_chunks
+from protocols.plan import RunPlan
+
+BEFORE_PLAN = ("enrol", "agree")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """A data owner's terms.
+
+    max_epsilon, max_delta: largest privacy loss per run; None for max_epsilon accepts a run
+    without privacy. min_colluders: coalition size that the noise must withstand. allow_insecure:
+    accept toy rings (the profile fast-insecure). min_security_bits: of the RLWE parameters.
+    """
+
+    max_epsilon: float | None = None
+    max_delta: float = 1e-5
+    min_colluders: int = 0
+    min_security_bits: int = 128
+    allow_insecure: bool = False
+
+    def check(self, plan: RunPlan) -> None:
+        """Refuse a plan outside these terms.
+
+        Raises:
+            PolicyError: names the field, its value and the bound.
+        """
+        if plan.profile != "secure" and not self.allow_insecure:
+            raise PolicyError(f"profile={plan.profile!r} is refused: only secure runs are allowed")
+        if plan.profile == "secure" and plan.ckks.security_bits < self.min_security_bits:
+            raise PolicyError(
+                f"security_bits={plan.ckks.security_bits} is below {self.min_security_bits}"
+            )
+        if self.max_epsilon is None:
+            return
+        privacy = plan.privacy
+        if privacy is None:
+            raise PolicyError(
+                f"the plan has no privacy noise; this party asks for epsilon <= {self.max_epsilon}"
+            )
+        if privacy.epsilon > self.max_epsilon or privacy.delta > self.max_delta:
+            raise PolicyError(
+                f"(epsilon, delta)=({privacy.epsilon}, {privacy.delta}) exceeds "
+                f"({self.max_epsilon}, {self.max_delta})"
+            )
+        if privacy.colluders < self.min_colluders:
+            raise PolicyError(
+                f"colluders={privacy.colluders} is below {self.min_colluders}: the noise would "
+                "not withstand the coalition that this party fears"
+            )
+
+
+def step_sequence(plan: RunPlan) -> tuple[str, ...]:
+    """Every step of a run, in the only order in which a party answers."""
+    return (
+        *BEFORE_PLAN,
+        "reveal",
+        "keys",
+        *(f"rotations/{k}" for k in range(len(rotation_chunks(plan)))),
+        "square",
+        "contribute",
+        *(f"refresh/{t}" for t in range(plan.rounds - 1)),
+        "decrypt",
+        "finish",
+    )
+
+
+def refreshed_per_step(plan: RunPlan) -> int:
+    """Most ciphertexts that one refresh step may carry: the update rule's state."""
+    return len(plan.rule.start(0.0))

@@ -1,0 +1,1 @@
+"""What is computed: pure protocol code, no files, no sockets, no secret keys."""

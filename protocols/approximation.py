@@ -1,0 +1,256 @@
+"""Polynomials that stand in for the sigmoid and for 1/x, with certified errors and ranges.
+
+An encrypted circuit only adds and multiplies, so it evaluates a polynomial. The privacy theorem
+needs true bounds (e_f, e_B, max |p'|, m_P, M_P), not sampled ones: every bound here comes from
+branch and bound over Taylor expansions, and covers the coefficients as rounded to float64.
+Source: arXiv:2605.27782, Theorem 3 and appendix D.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Literal, get_args, overload
+
+import numpy as np
+
+from protocols import remez
+from protocols.errors import ParameterError
+from protocols.remez import FloatArray
+
+Function = Literal["sigmoid", "reciprocal"]
+Method = Literal["minimax", "least-squares", "least-squares-grid", "chebyshev"]
+
+SIGMOID_DEGREES = (3, 5, 7, 9, 11, 13, 15)
+RECIPROCAL_DEGREES = (1, 2, 3, 4, 5, 6)
+MAX_RADIUS = 1000.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Polynomial:
+    """p(x) = sum_k coefficients[k] * t^k, t = (x - center) / radius.
+
+    coefficients: of t^0, t^1, …, shape (degree + 1,) [units of p].
+    center, radius: middle and half width of the intended interval [units of x].
+
+    Raises: ParameterError: no coefficients, a number is not finite, or radius <= 0.
+    """
+
+    coefficients: tuple[float, ...]
+    center: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        values = tuple(float(c) for c in self.coefficients)
+        object.__setattr__(self, "coefficients", values)
+        _require(bool(values), "coefficients=() is empty: give at least the constant")
+        _require(all(map(math.isfinite, values)), f"coefficients={values}: all must be finite")
+        _require(math.isfinite(self.center), f"center={self.center} must be finite")
+        ok = 0.0 < self.radius < math.inf
+        _require(ok, f"radius={self.radius} is not in (0, inf): give the interval's half width")
+
+    @property
+    def degree(self) -> int:
+        """Number of coefficients less one; the leading one may be zero."""
+        return len(self.coefficients) - 1
+
+    @property
+    def low(self) -> float:
+        """Left end of the intended interval, to rounding [units of x]."""
+        return self.center - self.radius
+
+    @property
+    def high(self) -> float:
+        """Right end of the intended interval, to rounding [units of x]."""
+        return self.center + self.radius
+
+    @overload
+    def __call__(self, x: float) -> float: ...
+    @overload
+    def __call__(self, x: FloatArray) -> FloatArray: ...
+    def __call__(self, x: FloatArray | float) -> FloatArray | float:
+        """Evaluate by Horner's rule in t; the result has the shape of x."""
+        t = (x - self.center) / self.radius
+        value = 0.0 * t
+        for coefficient in reversed(self.coefficients):
+            value = value * t + coefficient
+        return value
+
+    def derivative(self) -> Polynomial:
+        """Return p' [units of p / x]: coefficients k c_k / radius; a constant's is (0.0,)."""
+        slopes = tuple(k * c / self.radius for k, c in enumerate(self.coefficients))[1:]
+        return Polynomial(coefficients=slopes or (0.0,), center=self.center, radius=self.radius)
+
+    def power_coefficients(self) -> tuple[float, ...]:
+        """Return the coefficients of x^0, x^1, …, each correctly rounded: for people and papers.
+
+        Circuits stay with t: powers of x, rounded, lose their digits on wide intervals.
+        """
+        center, radius = Fraction(self.center), Fraction(self.radius)
+        powers: list[Fraction] = []
+        for coefficient in reversed(self.coefficients):  # powers <- powers * t + c, exactly
+            pairs = zip([Fraction(0), *powers], [*powers, Fraction(0)], strict=True)
+            powers = [(below - center * same) / radius for below, same in pairs]
+            powers[0] += Fraction(coefficient)
+        return tuple(map(float, powers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers for the run plan; JSON keeps every bit of them."""
+        return {**asdict(self), "coefficients": list(self.coefficients)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Polynomial:
+        """Read what `to_dict` wrote.
+
+        Raises: ParameterError: a key is missing or unknown, or a value is not a number.
+        """
+        known = {"coefficients", "center", "radius"}
+        _require(set(data) == known, f"keys={sorted(data)} must be {sorted(known)}")
+        _require(isinstance(data["coefficients"], (list, tuple)), "coefficients must be a list")
+        for value in (*data["coefficients"], data["center"], data["radius"]):
+            _require(type(value) in (int, float), f"{value!r} is not a number: use to_dict")
+        return cls(**{**data, "coefficients": tuple(data["coefficients"])})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Approximation:
+    """A polynomial and what is certain about it on its interval.
+
+    max_error: upper bound of max |p - f| [units of f]. max_slope: the same of |p'| [units of f/x].
+    rms_error: sqrt of the mean of (p - f)^2, x uniform on the interval, by quadrature.
+    """
+
+    polynomial: Polynomial
+    max_error: float
+    rms_error: float
+    max_slope: float
+    method: str
+
+
+def sigmoid_approximation(
+    degree: int, radius: float, method: Method = "minimax", *, grid_points: int = remez.GRID_POINTS
+) -> Approximation:
+    """Approximate 1/(1 + e^-x) on [-radius, radius] by exactly 1/2 + an odd polynomial; cached.
+
+    degree: one of SIGMOID_DEGREES. radius: in (0, MAX_RADIUS] [units of x]. method: "minimax";
+    "least-squares" (continuous); "least-squares-grid" (the papers' numpy.polyfit, on grid_points
+    points with both ends); "chebyshev" (degree + 2 nodes: the convergence paper's "minimax").
+
+    Raises: ParameterError: an argument is outside its bound.
+    """
+    _require(degree in SIGMOID_DEGREES, f"degree={degree} is not in {SIGMOID_DEGREES}: choose one")
+    ok = 0.0 < radius <= MAX_RADIUS
+    _require(ok, f"radius={radius} is not in (0, {MAX_RADIUS}]: bound rows or weights more tightly")
+    methods = get_args(Method)
+    _require(method in methods, f"method={method!r} is not in {methods}: choose one")
+    ok = grid_points >= 2 * (degree + 1)
+    _require(ok, f"grid_points={grid_points} < 2 (degree + 1) = {2 * (degree + 1)}: take more")
+    return _sigmoid(int(degree), float(radius), method, int(grid_points))
+
+
+@lru_cache(maxsize=4096)
+def _sigmoid(degree: int, radius: float, method: Method, grid_points: int) -> Approximation:
+    coefficients = np.zeros(degree + 1)
+    coefficients[0] = 0.5
+    if method.startswith("least-squares"):
+        grid = grid_points if method.endswith("grid") else None
+        coefficients[1::2] = remez.odd_least_squares(degree, radius, grid)
+    else:
+        fit = remez.odd_minimax if method == "minimax" else remez.odd_chebyshev
+        coefficients[1::2] = fit(degree, radius)
+    p = Polynomial(coefficients=tuple(coefficients), center=0.0, radius=radius)
+    # p - f is odd and p' even: half the interval is enough
+    nodes, weights = remez.dyadic_rule(0.0, 4.0, radius)
+    mean_square = np.average((p(nodes) - 0.5 - remez.odd_part(nodes)) ** 2, weights=weights)
+    return _approximation(p, "sigmoid", (0.0, radius), float(mean_square), method)
+
+
+def reciprocal_approximation(degree: int, low: float, high: float) -> Approximation:
+    """Return the minimax polynomial of 1/x on [low, high], 0 < low < high, in closed form; cached.
+
+    degree: one of RECIPROCAL_DEGREES. low, high: kappa Theta and Theta of the barrier.
+
+    Raises: ParameterError: an argument is outside its bound.
+    """
+    degrees = RECIPROCAL_DEGREES
+    _require(degree in degrees, f"degree={degree} is not in {degrees}: choose one")
+    _check_interval(low, high, "reciprocal")
+    _require(low < high, f"low={low} must be below high={high}: widen the interval")
+    return _reciprocal(int(degree), float(low), float(high))
+
+
+@lru_cache(maxsize=4096)
+def _reciprocal(degree: int, low: float, high: float) -> Approximation:
+    coefficients = remez.reciprocal_minimax(degree, low, high)
+    center, radius = 0.5 * low + 0.5 * high, 0.5 * (high - low)
+    p = Polynomial(coefficients=tuple(coefficients), center=center, radius=radius)
+    nodes, weights = remez.dyadic_rule(low, 2.0 * low, high)
+    mean_square = np.average((p(nodes) - 1.0 / nodes) ** 2, weights=weights)
+    return _approximation(p, "reciprocal", (low, high), float(mean_square), "minimax")
+
+
+def _approximation(
+    p: Polynomial, function: Function, ends: tuple[float, float], mean_square: float, method: str
+) -> Approximation:
+    slopes = range_bound(p.derivative(), *ends)
+    return Approximation(
+        polynomial=p,
+        max_error=error_bound(p, function, *ends),
+        rms_error=math.sqrt(mean_square),
+        max_slope=max(abs(slopes[0]), abs(slopes[1])),
+        method=method,
+    )
+
+
+def error_bound(polynomial: Polynomial, function: Function, low: float, high: float) -> float:
+    """Return a certain upper bound of max |p - function| on [low, high], not a sampled one.
+
+    It holds for the exact polynomial with these float64 coefficients and for what `Polynomial`
+    computes, and exceeds the true maximum by 1e-6 of it and float64's rounding, about
+    2e-16 * 12 degree * sum_k |c_k| max |t|^k, at most. See `remez.supremum` for the proof.
+
+    Raises: ParameterError: not low <= high, not finite, or low <= 0 for the reciprocal.
+    """
+    _require(function in get_args(Function), f"function={function!r}: not in {get_args(Function)}")
+    _check_interval(low, high, function)
+    return remez.supremum(_bare(polynomial), (low, high), function, 1e-6)
+
+
+def range_bound(polynomial: Polynomial, low: float, high: float) -> tuple[float, float]:
+    """Return (m, M), m <= p <= M certain on [low, high]; each within 1e-9 of the attained extreme.
+
+    Raises: ParameterError: not low <= high, or not finite.
+    """
+    _check_interval(low, high)
+    coefficients, center, radius = _bare(polynomial)
+    negative = remez.supremum((-coefficients, center, radius), (low, high), "zero", 1e-9)
+    return -negative, remez.supremum((coefficients, center, radius), (low, high), "zero", 1e-9)
+
+
+def is_decreasing(polynomial: Polynomial, low: float, high: float) -> bool:
+    """Return whether p' <= 0 on [low, high] is proven; False also where rounding leaves doubt.
+
+    Raises: ParameterError: not low <= high, or not finite.
+    """
+    _check_interval(low, high)
+    # a relative slack of 1/2 leaves the maximum's sign certain
+    return remez.supremum(_bare(polynomial.derivative()), (low, high), "zero", 0.5) <= 0.0
+
+
+def _bare(polynomial: Polynomial) -> tuple[FloatArray, float, float]:
+    return np.array(polynomial.coefficients), polynomial.center, polynomial.radius
+
+
+def _check_interval(low: float, high: float, function: str = "") -> None:
+    ok = math.isfinite(low) and math.isfinite(high) and low <= high
+    _require(ok, f"low={low}, high={high} must be finite, low <= high: swap or bound them")
+    _require(function != "reciprocal" or low > 0.0, f"low={low} is not > 0: 1/x has a pole there")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ParameterError(message)

@@ -1,0 +1,95 @@
+"""The encrypted gradient of a generalised linear model with an odd polynomial link.
+
+grad(w) = X^T (p(Xw) - y) / N with p(z) = 1/2 + q(z), q(z) = z r(z^2) odd:
+X^T q(Xw) / N is evaluated; X^T (1/2 - y) / N + noise arrives summed in the side columns.
+
+Rows are encrypted as X / R, R the radius of q's interval, so that z' = z / R lies in [-1, 1] and
+x q(z) = R A * x' z' * prod factors(z'^2), A the leading coefficient of r in the scaled variable.
+
+| level | degree 3 | degree 5, 7 | degree 9-15 |
+|---|---|---|---|
+| 1 | z' = sum x' w | = | = |
+| 2 | u = z'^2; x' z' | = | = |
+| 3 | (x' z') (u - r) | factors, first product | = |
+| 4 | mask | last product, sums | second product |
+| 5 |  | mask | last product, sums |
+| 6 |  |  | mask |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocols.approximation import Polynomial
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.factored import FactoredPolynomial
+from protocols.errors import ParameterError
+
+
+def link_factors(link: Polynomial) -> FactoredPolynomial:
+    """r(u) with link(z) = 1/2 + t r(t^2), t = z / radius.
+
+    Raises:
+        ParameterError: the link is not 1/2 plus an odd polynomial of degree >= 3 around 0.
+    """
+    odd, even = link.coefficients[1::2], link.coefficients[0::2]
+    if link.center != 0 or even[0] != 0.5 or any(even[1:]) or len(odd) < 2:
+        raise ParameterError("the link must be 1/2 plus an odd polynomial of degree at least 3")
+    return FactoredPolynomial.from_coefficients(odd)
+
+
+def gradient_levels(link: Polynomial) -> int:
+    """Levels of one gradient: 4, 5, 5 for degree 3, 5, 7; 6 for degree 9 to 15."""
+    # inner product, square beside x' z', the factors, the mask.
+    return 2 + link_factors(link).depth() + 1
+
+
+def side_scale(link: Polynomial) -> float:
+    """What side columns are divided by before encryption: R A (the mask multiplies it back)."""
+    return link.radius * link_factors(link).leading
+
+
+class EncryptedGradient:
+    """Evaluates step * grad(w) for round t on the summed ciphertexts of all parties.
+
+    rows: data ciphertexts, rows scaled by 1 / link.radius; side: side ciphertexts, column t the
+    sum over parties of (X^T (1/2 - y) + N noise_t) / side_scale.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        link: Polynomial,
+        rows: Sequence[EncryptedVector],
+        side: Sequence[EncryptedVector],
+    ) -> None:
+        self._evaluator = evaluator
+        self._factors = link_factors(link)
+        self._rows = rows
+        self._scale = side_scale(link) / evaluator.layout.num_rows
+        # Side columns are added just above the mask: rotate them there, where primes are few.
+        sums_level = gradient_levels(link) - 1
+        self._side = [evaluator.drop_to(part, sums_level) for part in side]
+        self._column = 0
+
+    def __call__(self, weights: EncryptedVector, step: float) -> EncryptedVector:
+        """step * gradient at replicated weights, replicated; consumes this round's noise."""
+        evaluator = self._evaluator
+        pairs = (self._last_product(rows, weights) for rows in self._rows)
+        total = evaluator.sum_columns(evaluator.sum_of_products(pairs))
+        total = total + self._next_side()
+        return evaluator.replicate(evaluator.mask_heads(total, step * self._scale))
+
+    def _last_product(
+        self, rows: EncryptedVector, weights: EncryptedVector
+    ) -> tuple[EncryptedVector, EncryptedVector]:
+        z = rows @ weights
+        left, right = self._factors.last_operands(z * z, rows * z)
+        return left, right
+
+    def _next_side(self) -> EncryptedVector:
+        index, column = divmod(self._column, self._evaluator.layout.block_size)
+        if column:
+            self._side[index] = self._evaluator.rotate(self._side[index], 1)
+        self._column += 1
+        return self._side[index]

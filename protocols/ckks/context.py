@@ -1,0 +1,236 @@
+"""OpenFHE's public half: one context, frames for its objects, wire forms of keys and ciphertexts.
+
+Nothing here takes or returns a secret key. The frames (see `residues`) are made once per
+parameter set from a throwaway key pair, whose residues are all overwritten before use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks import residues as rns
+from protocols.ckks.parameters import CkksParameters
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError, ParameterError, PlatformError
+from protocols.platform import check_platform
+
+check_platform()
+
+import openfhe  # noqa: E402  (the platform is checked first, for a readable error)
+
+# OpenFHE's pseudo-random generator is static: a forked child would repeat its parent's keys.
+_OWNER = {"pid": os.getpid(), "forked": False}
+os.register_at_fork(after_in_child=lambda: _OWNER.update(forked=True))
+
+
+def refuse_forked_child() -> None:
+    """Raise PlatformError in a process forked after OpenFHE was loaded."""
+    if _OWNER["forked"]:
+        raise PlatformError(
+            "this process was forked after OpenFHE was loaded: it would draw the same keys and "
+            "encryption randomness as its parent. Start processes with "
+            "multiprocessing.get_context('spawn')."
+        )
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Serialised objects whose residues get overwritten; primes in the order of the towers."""
+
+    public_key: bytes
+    rotation_key: bytes
+    relinearisation_key: bytes
+    primes: tuple[int, ...]
+    extended_primes: tuple[int, ...]
+    automorphism_offset: int
+
+
+class CkksContext:
+    """A CKKS context with everything that is public about it.
+
+    Attributes:
+        params: the parameters.
+        tag: names the joint key of one session; OpenFHE finds evaluation keys by it.
+        cc: OpenFHE's context.
+        primes: the primes of Q, first (message) prime first.
+        extended_primes: the primes of Q and P, as in evaluation keys.
+    """
+
+    def __init__(self, params: CkksParameters, tag: str) -> None:
+        refuse_forked_child()
+        self.params = params
+        self.tag = tag
+        self.cc = _open(params)
+        self._frames = _frames(params)
+        self.primes = self._frames.primes
+        self.extended_primes = self._frames.extended_primes
+
+    # -- shapes ---------------------------------------------------------------------------------
+
+    @property
+    def num_slots(self) -> int:
+        """Real slots per ciphertext."""
+        return self.params.num_slots
+
+    def primes_at(self, level: int) -> tuple[int, ...]:
+        """Primes left after `level` rescalings."""
+        return self.primes[: self.params.num_towers - level]
+
+    @property
+    def key_primes(self) -> tuple[int, ...]:
+        """Primes of one half (a or b) of an evaluation key: all digits in a row."""
+        return self.extended_primes * self.params.num_digits
+
+    # -- plaintexts and encryption --------------------------------------------------------------
+
+    def encode(self, values: NDArray[np.float64], level: int = 0) -> Any:
+        """Plaintext of real slot values, shape (<= num_slots,), at the given level."""
+        return self.cc.MakeCKKSPackedPlaintext(values.tolist(), 1, level)
+
+    def encrypt(self, public_key: Any, values: NDArray[np.float64]) -> Any:
+        """Fresh ciphertext at level 0."""
+        refuse_forked_child()
+        return self.cc.Encrypt(public_key, self.encode(values))
+
+    # -- objects <-> residues -------------------------------------------------------------------
+
+    def residues_of(self, obj: Any) -> Residues:
+        """All residue rows of a public key, ciphertext or evaluation key."""
+        return rns.read(openfhe.Serialize(obj, openfhe.BINARY), self.params.ring_dim)[0]
+
+    def public_key(self, b: Residues, a: Residues) -> Any:
+        """Public key (b, a) from residues at level 0."""
+        blob = rns.implant(self._frames.public_key, np.concatenate([b, a]))
+        key = openfhe.DeserializePublicKeyString(blob, openfhe.BINARY)
+        key.SetKeyTag(self.tag)
+        return key
+
+    def evaluation_key(self, a: Residues, b: Residues) -> Any:
+        """Key-switching key from its halves, each of shape (digits * extended towers, n)."""
+        blob = rns.implant(self._frames.relinearisation_key, np.concatenate([a, b]))
+        return openfhe.DeserializeEvalKeyString(blob, openfhe.BINARY)
+
+    def rotation_key_map(self, index: int, a: Residues, b: Residues) -> Any:
+        """Map {automorphism of a left rotation by index: key}."""
+        at = self._frames.automorphism_offset
+        automorphism = int(self.cc.FindAutomorphismIndex(index))
+        frame = self._frames.rotation_key
+        frame = frame[:at] + automorphism.to_bytes(4, "little") + frame[at + 4 :]
+        blob = rns.implant(frame, np.concatenate([a, b]))
+        return openfhe.DeserializeEvalKeyMapString(blob, openfhe.BINARY)
+
+    def ciphertext(self, polynomials: Sequence[Residues]) -> Any:
+        """Ciphertext of one or two polynomials; their number of towers fixes the level.
+
+        Raises:
+            MessageError: not one or two polynomials, or their residues do not fit.
+        """
+        if len(polynomials) not in (1, 2):
+            raise MessageError(f"{len(polynomials)} polynomials in a ciphertext, expected 1 or 2")
+        level = self.params.num_towers - len(polynomials[0])
+        frame = _ciphertext_frame(self.params, len(polynomials), level)
+        blob = rns.implant(frame, np.concatenate(polynomials))
+        ciphertext = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
+        ciphertext.SetKeyTag(self.tag)
+        return ciphertext
+
+    def polynomials_of(self, ciphertext: Any) -> list[Residues]:
+        """The polynomials of a ciphertext, each of shape (towers, n)."""
+        rows = self.residues_of(ciphertext)
+        return np.split(rows, ciphertext.NumberCiphertextElements())
+
+    def load_evaluation_keys(self, relinearisation: Any, rotations: Sequence[Any]) -> None:
+        """Make keys usable for ciphertexts of this session, in OpenFHE's static maps."""
+        self.cc.InsertEvalMultKey([relinearisation], self.tag)
+        for key_map in rotations:
+            openfhe.CryptoContext.InsertEvalAutomorphismKey(key_map, self.tag)
+
+    def uniform_polynomial(self, seed: bytes, label: str, *, level: int = 0) -> Residues:
+        """Public uniform polynomial at a level, from the joint seed."""
+        return rns.uniform(seed, label, self.primes_at(level), self.params.ring_dim)
+
+    def uniform_key_half(self, seed: bytes, label: str) -> Residues:
+        """Public uniform half of an evaluation key, from the joint seed."""
+        return rns.uniform(seed, label, self.key_primes, self.params.ring_dim)
+
+
+@lru_cache(maxsize=8)
+def _open(params: CkksParameters) -> Any:
+    p = openfhe.CCParamsCKKSRNS()
+    p.SetRingDim(params.ring_dim)
+    p.SetMultiplicativeDepth(params.depth)
+    p.SetScalingModSize(params.scale_bits)
+    p.SetFirstModSize(params.first_mod_bits)
+    # Manual rescaling: refreshes need 3 towers (FLEXIBLEAUTO: 5) and levels add up as in CRYPTO.
+    p.SetScalingTechnique(openfhe.FIXEDMANUAL)
+    p.SetNumLargeDigits(params.num_digits)
+    p.SetBatchSize(params.num_slots)
+    p.SetInteractiveBootCompressionLevel(openfhe.COMPACT)
+    secure = openfhe.HEStd_128_classic if params.security_bits else openfhe.HEStd_NotSet
+    p.SetSecurityLevel(secure)
+    try:
+        cc = openfhe.GenCryptoContext(p)
+    except RuntimeError as error:
+        raise ParameterError(f"OpenFHE refuses {params}: {error}") from error
+    for feature in ("PKE", "KEYSWITCH", "LEVELEDSHE", "ADVANCEDSHE", "MULTIPARTY"):
+        cc.Enable(getattr(openfhe, feature))
+    return cc
+
+
+@lru_cache(maxsize=8)
+def _frames(params: CkksParameters) -> Frames:
+    cc, n = _open(params), params.ring_dim
+    throwaway = cc.KeyGen()
+    tag = throwaway.publicKey.GetKeyTag()
+    public_key = openfhe.Serialize(throwaway.publicKey, openfhe.BINARY)
+    towers = rns.find_towers(public_key, n)
+    primes = tuple(t.prime for t in towers[: params.num_towers])
+    if len(towers) != 2 * params.num_towers:
+        raise PlatformError("this OpenFHE release serialises public keys in an unknown layout")
+
+    evaluation_key = cc.KeySwitchGen(throwaway.secretKey, throwaway.secretKey)
+    relinearisation_key = openfhe.Serialize(evaluation_key, openfhe.BINARY)
+    extended = [t.prime for t in rns.find_towers(relinearisation_key, n)]
+    per_poly = len(extended) // (2 * params.num_digits)
+    if tuple(extended) != tuple(extended[:per_poly]) * (2 * params.num_digits):
+        raise PlatformError("this OpenFHE release serialises evaluation keys in an unknown layout")
+
+    cc.EvalAtIndexKeyGen(throwaway.secretKey, [1])
+    rotation_key = openfhe.Serialize(cc.GetEvalAutomorphismKeyMap(tag), openfhe.BINARY)
+    automorphism = int(cc.FindAutomorphismIndex(1)).to_bytes(4, "little")
+    # Map header: 1 byte order | 4 pointer id | 8 map size | 4 automorphism.
+    offset = 13
+    if rotation_key[offset : offset + 4] != automorphism:
+        raise PlatformError("this OpenFHE release serialises rotation keys in an unknown layout")
+    return Frames(
+        public_key, rotation_key, relinearisation_key, primes, tuple(extended[:per_poly]), offset
+    )
+
+
+@lru_cache(maxsize=64)
+def _ciphertext_frame(params: CkksParameters, num_polynomials: int, level: int) -> bytes:
+    cc = _open(params)
+    key = openfhe.DeserializePublicKeyString(_frames(params).public_key, openfhe.BINARY)
+    frame = cc.Encrypt(key, cc.MakeCKKSPackedPlaintext([0.0]))
+    if level:
+        frame = cc.Compress(frame, params.num_towers - level)
+    if num_polynomials == 1:
+        frame.RemoveElement(0)
+    return bytes(openfhe.Serialize(frame, openfhe.BINARY))
+
+
+def release() -> None:
+    """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
+    openfhe.ClearEvalMultKeys()
+    openfhe.CryptoContext.ClearEvalAutomorphismKeys()
+    _open.cache_clear()
+    _frames.cache_clear()
+    _ciphertext_frame.cache_clear()
+    openfhe.ReleaseAllContexts()

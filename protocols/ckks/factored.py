@@ -1,0 +1,91 @@
+"""Polynomials as products of real factors: the shape that costs the fewest levels.
+
+r(u) = leading * prod (u - root) * prod ((u + shift)^2 + offset) over the reals. With u at level l,
+a linear factor is ready at l and a quadratic one at l + 1; multiplying always the two operands that
+are ready first gives the least depth. Powers of u would need one level more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from protocols.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class FactoredPolynomial:
+    """A real polynomial by its real linear and quadratic factors.
+
+    leading: leading coefficient; roots: of the linear factors (at most one, the remaining real
+    roots are paired); quadratics: (shift, offset) of (u + shift)^2 + offset.
+    """
+
+    leading: float
+    roots: tuple[float, ...]
+    quadratics: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def from_coefficients(cls, coefficients: Sequence[float]) -> FactoredPolynomial:
+        """Factor sum_k coefficients[k] u^k.
+
+        Raises:
+            ParameterError: the leading coefficient is zero.
+        """
+        if not coefficients or coefficients[-1] == 0:
+            raise ParameterError(f"leading coefficient of {tuple(coefficients)} is zero")
+        roots = np.roots(np.asarray(coefficients[::-1], dtype=float))
+        complex_roots = [r for r in roots if r.imag > 0]
+        real = sorted(float(r.real) for r in roots if r.imag == 0)
+        quadratics = [(-float(r.real), float(r.imag) ** 2) for r in complex_roots]
+        single = real[: len(real) % 2]
+        paired = real[len(single) :]
+        for low, high in zip(paired[::2], paired[1::2], strict=True):
+            quadratics.append((-(low + high) / 2, -(((high - low) / 2) ** 2)))
+        return cls(float(coefficients[-1]), tuple(single), tuple(quadratics))
+
+    @property
+    def degree(self) -> int:
+        """Degree."""
+        return len(self.roots) + 2 * len(self.quadratics)
+
+    def __call__(self, u: Any) -> Any:
+        """Value at u, for floats and arrays."""
+        value = self.leading
+        for root in self.roots:
+            value = value * (u - root)
+        for shift, offset in self.quadratics:
+            value = value * ((u + shift) ** 2 + offset)
+        return value
+
+    def operands(self, u: Any) -> list[tuple[int, Any]]:
+        """Factors as (level above u's, value); works on ciphertexts and on arrays."""
+        linear = [(0, u + -root) for root in self.roots]
+        squares = []
+        for shift, offset in self.quadratics:
+            moved = u + shift
+            squares.append((1, moved * moved + offset))
+        return linear + squares
+
+    def last_operands(self, u: Any, vector: Any) -> tuple[Any, ...]:
+        """Two operands (one at degree 0) whose product is vector * r(u) / leading.
+
+        vector and u are ready at the same level. The last multiplication is left to the caller,
+        who may sum over several products before relinearising.
+        """
+        queue = [(0, vector), *self.operands(u)]
+        while len(queue) > 2:
+            queue.sort(key=lambda item: item[0])
+            (_, first), (level, second) = queue[:2]
+            queue = [(level + 1, first * second), *queue[2:]]
+        return tuple(value for _, value in queue)
+
+    def depth(self) -> int:
+        """Levels from (vector, u) to vector * r(u)."""
+        queue = sorted([0] * (1 + len(self.roots)) + [1] * len(self.quadratics))
+        while len(queue) > 1:
+            queue = sorted([queue[1] + 1, *queue[2:]])
+        return queue[0]

@@ -1,0 +1,140 @@
+"""CKKS parameters: what they are, what they must satisfy, what they cost in modulus bits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from protocols.errors import ParameterError
+
+# Largest log2(QP) for 128-bit classical security, ternary secret (HomomorphicEncryption.org).
+MAX_LOG_QP_128 = {
+    1024: 27,
+    2048: 54,
+    4096: 109,
+    8192: 218,
+    16384: 438,
+    32768: 881,
+    65536: 1747,
+    131072: 3523,
+}
+SPECIAL_PRIME_BITS = 60
+# Interactive refresh keeps the message prime and two mask primes (OpenFHE's COMPACT mode).
+REFRESH_TOWERS = 3
+# Smallest ring that OpenFHE accepts with these prime sizes and that the tests use.
+MIN_RING_DIM = 512
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CkksParameters:
+    """One set of RNS-CKKS parameters.
+
+    ring_dim: polynomial degree n, a power of two; there are n / 2 slots.
+    depth: multiplicative depth from encryption to decryption [levels].
+    scale_bits: log2 of the scaling factor and of every prime but the first [bits].
+    first_mod_bits: size of the first prime [bits].
+    num_digits: digits of the hybrid key switch; fewer digits mean a larger special modulus.
+    security_bits: 128, or 0 for an INSECURE toy ring.
+
+    Raises:
+        ParameterError: a field is out of range, or log2(QP) exceeds the 128-bit bound.
+    """
+
+    ring_dim: int
+    depth: int
+    scale_bits: int = 50
+    first_mod_bits: int = 60
+    num_digits: int = 2
+    security_bits: int = 128
+
+    def __post_init__(self) -> None:
+        if self.ring_dim < MIN_RING_DIM or self.ring_dim & (self.ring_dim - 1):
+            raise ParameterError(
+                f"ring_dim={self.ring_dim} is not a power of two >= {MIN_RING_DIM}"
+            )
+        if not 1 <= self.depth <= 60:
+            raise ParameterError(f"depth={self.depth} levels is outside 1..60")
+        if not 20 <= self.scale_bits <= 59:
+            raise ParameterError(f"scale_bits={self.scale_bits} is outside 20..59")
+        if not self.scale_bits < self.first_mod_bits <= 60:
+            raise ParameterError(
+                f"first_mod_bits={self.first_mod_bits} must lie above "
+                f"scale_bits={self.scale_bits} and be at most 60"
+            )
+        if not 1 <= self.num_digits <= self.depth + 1:
+            raise ParameterError(
+                f"num_digits={self.num_digits} is outside 1..{self.depth + 1} (depth + 1)"
+            )
+        if self.security_bits not in (0, 128):
+            raise ParameterError(f"security_bits={self.security_bits} is neither 128 nor 0")
+        if self.security_bits and self.log_qp > self.max_log_qp:
+            raise ParameterError(
+                f"log2(QP)={self.log_qp} bits at ring_dim={self.ring_dim} exceeds "
+                f"{self.max_log_qp}, the bound for 128-bit security; take a larger ring, "
+                "fewer levels or more digits, or the profile fast-insecure for a toy run"
+            )
+
+    @property
+    def num_slots(self) -> int:
+        """Real slots per ciphertext."""
+        return self.ring_dim // 2
+
+    @property
+    def num_towers(self) -> int:
+        """Primes in Q."""
+        return self.depth + 1
+
+    @property
+    def num_special_towers(self) -> int:
+        """Primes in P: enough 60-bit ones to cover the largest key-switching digit."""
+        towers_per_digit = math.ceil(self.num_towers / self.num_digits)
+        digit_bits = self.scale_bits * (towers_per_digit - 1) + self.first_mod_bits
+        return math.ceil(digit_bits / SPECIAL_PRIME_BITS)
+
+    @property
+    def log_qp(self) -> int:
+        """log2(QP), an upper estimate [bits]; OpenFHE checks the exact value again."""
+        return (
+            self.first_mod_bits
+            + self.depth * self.scale_bits
+            + self.num_special_towers * SPECIAL_PRIME_BITS
+        )
+
+    @property
+    def max_log_qp(self) -> int:
+        """Largest log2(QP) with 128-bit security at this ring [bits]."""
+        return MAX_LOG_QP_128.get(self.ring_dim, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, for the run plan."""
+        return asdict(self)
+
+
+def choose_parameters(
+    levels_per_iteration: int, *, secure: bool = True, ring_dim: int | None = None
+) -> CkksParameters:
+    """Smallest parameters for one iteration between two refreshes.
+
+    levels_per_iteration: what the update consumes [levels]; the refresh needs REFRESH_TOWERS
+    more primes, hence depth = levels + REFRESH_TOWERS - 1.
+
+    Raises:
+        ParameterError: no ring up to 2^17 is secure at this depth.
+    """
+    depth = levels_per_iteration + REFRESH_TOWERS - 1
+    if not secure:
+        return CkksParameters(ring_dim=ring_dim or 2048, depth=depth, security_bits=0)
+    rings = [ring_dim] if ring_dim else [r for r in MAX_LOG_QP_128 if r >= 8192]
+    for ring in rings:
+        for digits in (2, 3, 4):
+            # OpenFHE must be able to give every digit at least one prime.
+            if math.ceil((depth + 1) / digits) * (digits - 1) >= depth + 1:
+                continue
+            try:
+                return CkksParameters(ring_dim=ring, depth=depth, num_digits=digits)
+            except ParameterError:
+                continue
+    raise ParameterError(
+        f"depth={depth} levels fits no ring of {rings} at 128 bits; lower the polynomial degree"
+    )

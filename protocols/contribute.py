@@ -1,0 +1,113 @@
+"""Step `contribute`: each party's rows, label term and noise, encrypted once.
+
+    contribute -> joint public key (b half)   <- {ciphertexts: indices}, data blobs, side blobs
+
+Party p encrypts x_i / R into its own columns and, in side column t,
+    ( sum_i x_i (1/2 - y_i) + N chi_{p,t} ) / side_scale,   chi_{p,t} ~ N(0, sigma^2 / (P - t)).
+The coordinator adds ciphertexts; sums over disjoint columns are unions of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError, ProtocolError
+from protocols.keygen import public_key
+from protocols.messages import Ask, Body, Exchange
+from protocols.plan import RunPlan
+from protocols.wire import unpack_from
+
+STEP = "contribute"
+
+
+def label_term(rows: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """sum_i x_i (1/2 - y_i), shape (num_features,)."""
+    return rows.T @ (0.5 - labels)
+
+
+# -- party half -------------------------------------------------------------------------------------
+
+
+def answer_contribute(
+    context: CkksContext,
+    plan: RunPlan,
+    party: str,
+    seed: bytes,
+    request: Body,
+    rows: NDArray[np.float64],
+    labels: NDArray[np.float64],
+    noise: NDArray[np.float64],
+) -> Body:
+    """Encrypt one party's shard.
+
+    rows: shape (rows, d), scaled, bias last; labels: shape (rows,) in {0, 1}; noise: shape
+    (rounds, d), this party's share of the noise on the mean gradient (zeros without privacy).
+
+    Raises:
+        MessageError: the request holds no well-formed public key.
+    """
+    if len(request.blobs) != 1:
+        raise MessageError("the step `contribute` carries exactly one blob")
+    b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
+    key = public_key(context, seed, b)
+    layout = plan.layout
+    data = layout.pack_rows(rows / plan.link.radius, plan.party_index(party))
+    linear = label_term(rows, labels) + layout.num_rows * noise
+    side = layout.pack_side(linear / plan.side_scale)
+    both = context.primes * 2
+    blobs = [
+        rns.pack(context.residues_of(context.encrypt(key, slots)), both)
+        for slots in (*data.values(), *side)
+    ]
+    return Body({"ciphertexts": list(data)}, tuple(blobs))
+
+
+# -- coordinator half -------------------------------------------------------------------------------
+
+
+def collect(
+    evaluator: Evaluator, plan: RunPlan, public_b: Residues
+) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
+    """Summed data ciphertexts and summed side ciphertexts of all parties."""
+    context = evaluator.context
+    request = Body(blobs=(rns.pack(public_b, context.primes),))
+    replies = yield Ask(STEP, dict.fromkeys(plan.names, request))
+    layout, both = plan.layout, context.primes * 2
+    data: dict[int, Residues] = {}
+    side: dict[int, Residues] = {}
+    for k, name in enumerate(plan.names):
+        body = _reply_of(replies, name)
+        held = list(layout.ciphertexts_of(k))
+        if body.meta.get("ciphertexts") != held or len(body.blobs) != (
+            len(held) + layout.num_side_ciphertexts
+        ):
+            raise ProtocolError(
+                f"party {name!r} sent other ciphertexts than its rows need", culprit=name
+            )
+        for position in range(len(body.blobs)):
+            part = unpack_from(body, position, both, context.params.ring_dim, name)
+            sums, index = (
+                (data, held[position]) if position < len(held) else (side, position - len(held))
+            )
+            sums[index] = rns.add(sums[index], part, both) if index in sums else part
+    return _vectors(evaluator, data), _vectors(evaluator, side)
+
+
+def _vectors(evaluator: Evaluator, sums: Mapping[int, Residues]) -> list[EncryptedVector]:
+    context = evaluator.context
+    return [
+        evaluator.wrap(context.ciphertext(np.split(sums[index], 2))) for index in sorted(sums)
+    ]
+
+
+def _reply_of(replies: Mapping[str, Body], name: str) -> Body:
+    if name not in replies:
+        raise ProtocolError(f"no reply from party {name!r}", culprit=name)
+    return replies[name]

@@ -1,0 +1,102 @@
+"""Steps `keys`, `rotations/k` and `square`: the joint key ceremony, star-shaped, no leader.
+
+The joint secret is s = sum_p s_p. All uniform halves come from the joint seed, so that parties
+upload only what depends on their secret, and download next to nothing:
+
+    keys         -> {seeds}       <- b_p = -a s_p + e;  r_p = -a' s_p + P s_p + e'
+    rotations/k  -> {indices}     <- one b_p per index
+    square       -> sum_p r_p     <- (a' s_p + e, r s_p + e')         summed: the key for s^2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError
+from protocols.messages import Ask, Body, Exchange, to_everyone
+from protocols.plan import RunPlan
+from protocols.secret_half import SecretHalf
+from protocols.wire import sum_blobs
+
+PUBLIC_KEY = "public-key"
+RELINEARISATION = "relinearisation"
+
+
+def rotation_label(index: int) -> str:
+    """Label of a rotation key's uniform half."""
+    return f"rotation/{index}"
+
+
+def rotation_chunks(plan: RunPlan) -> list[tuple[int, ...]]:
+    """Rotation indices, one tuple per message."""
+    indices = plan.layout.rotations
+    size = plan.keys_per_message
+    return [indices[k : k + size] for k in range(0, len(indices), size)]
+
+
+def public_key(context: CkksContext, seed: bytes, b: Residues) -> Any:
+    """Joint public key from the summed b and the seed's a."""
+    return context.public_key(b, context.uniform_polynomial(seed, PUBLIC_KEY))
+
+
+# -- party half -------------------------------------------------------------------------------------
+
+
+def answer_keys(context: CkksContext, secret: SecretHalf) -> Body:
+    """Reply to `keys`."""
+    return Body(
+        blobs=(
+            rns.pack(secret.public_share(), context.primes),
+            rns.pack(secret.relinearisation_share(), context.key_primes),
+        )
+    )
+
+
+def answer_rotations(context: CkksContext, secret: SecretHalf, indices: Sequence[int]) -> Body:
+    """Reply to `rotations/k`."""
+    shares = (secret.rotation_share(index) for index in indices)
+    return Body(blobs=tuple(rns.pack(share, context.key_primes) for share in shares))
+
+
+def answer_square(context: CkksContext, secret: SecretHalf, request: Body) -> Body:
+    """Reply to `square`.
+
+    Raises:
+        MessageError: the request holds no well-formed sum.
+    """
+    if len(request.blobs) != 1:
+        raise MessageError("the step `square` carries exactly one blob")
+    joint = rns.unpack(request.blobs[0], context.key_primes, context.params.ring_dim)
+    a, b = secret.relinearisation_square(joint)
+    return Body(blobs=(rns.pack(a, context.key_primes), rns.pack(b, context.key_primes)))
+
+
+# -- coordinator half -------------------------------------------------------------------------------
+
+
+def ceremony(
+    context: CkksContext, plan: RunPlan, seed: bytes, seeds: Mapping[str, str]
+) -> Exchange[Residues]:
+    """Run the ceremony, load the joint evaluation keys, return the summed b of the public key."""
+    names, n = plan.names, context.params.ring_dim
+    primes = context.key_primes
+    replies = yield to_everyone("keys", names, Body({"seeds": dict(seeds)}))
+    public_b = sum_blobs(replies, names, 0, context.primes, n)
+    first = sum_blobs(replies, names, 1, primes, n)
+
+    rotations = []
+    for k, indices in enumerate(rotation_chunks(plan)):
+        replies = yield to_everyone(f"rotations/{k}", names, Body({"indices": list(indices)}))
+        for position, index in enumerate(indices):
+            b = sum_blobs(replies, names, position, primes, n)
+            a = context.uniform_key_half(seed, rotation_label(index))
+            rotations.append(context.rotation_key_map(index, a, b))
+
+    replies = yield Ask("square", dict.fromkeys(names, Body(blobs=(rns.pack(first, primes),))))
+    a, b = (sum_blobs(replies, names, k, primes, n) for k in (0, 1))
+    context.load_evaluation_keys(context.evaluation_key(a, b), rotations)
+    return public_b

@@ -1,0 +1,160 @@
+"""Messages: one frame, one signature, and what a protocol step yields to be sent.
+
+Frame: magic | header length (4 bytes) | header (JSON) | blobs | Ed25519 signature (64 bytes).
+Order of checks on arrival: size cap, signature over all that precedes it, then the header; blobs
+hold residues or JSON only and are checked by the step that reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from protocols.errors import MessageError
+
+MAGIC = b"CPHC\x01"
+SIGNATURE_BYTES = 64
+MAX_HEADER_BYTES = 1 << 20
+# Largest message of a run at 128 bits: a few evaluation keys.
+DEFAULT_SIZE_CAP = 1 << 29
+COORDINATOR = "coordinator"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Content of one message: small public fields and binary blobs."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    blobs: tuple[bytes, ...] = ()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the blobs."""
+        return sum(map(len, self.blobs))
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a coordinator step yields: one step, one body for each party that it needs."""
+
+    step: str
+    bodies: Mapping[str, Body]
+
+
+# A coordinator step: yields requests, receives the replies by party, returns its result.
+Exchange = Generator[Ask, Mapping[str, Body], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A body with its address.
+
+    session: identifies the run; step: e.g. "refresh/3"; answers: SHA-256 (hex) of the request that
+    this message answers, empty in a request.
+    """
+
+    session: str
+    step: str
+    sender: str
+    recipient: str
+    body: Body
+    answers: str = ""
+
+
+def to_everyone(step: str, parties: tuple[str, ...], body: Body) -> Ask:
+    """The same body for every party."""
+    return Ask(step, {name: body for name in parties})
+
+
+def new_signing_key() -> Ed25519PrivateKey:
+    """A fresh identity key from the operating system's generator."""
+    return Ed25519PrivateKey.generate()
+
+
+def public_bytes(key: Ed25519PrivateKey | Ed25519PublicKey) -> str:
+    """Verification key as 64 hexadecimal digits."""
+    public = key.public_key() if isinstance(key, Ed25519PrivateKey) else key
+    return public.public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+
+
+def encode(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
+    """Signed wire form."""
+    header = json.dumps(
+        {
+            "session": envelope.session,
+            "step": envelope.step,
+            "sender": envelope.sender,
+            "recipient": envelope.recipient,
+            "answers": envelope.answers,
+            "meta": dict(envelope.body.meta),
+            "blobs": [len(blob) for blob in envelope.body.blobs],
+        },
+        separators=(",", ":"),
+        allow_nan=False,
+    ).encode()
+    signed = b"".join([MAGIC, len(header).to_bytes(4, "little"), header, *envelope.body.blobs])
+    return signed + key.sign(_digest(signed))
+
+
+def decode(data: bytes, verify_key: str, *, size_cap: int = DEFAULT_SIZE_CAP) -> Envelope:
+    """Check and read a message.
+
+    verify_key: the expected sender's key, 64 hexadecimal digits.
+
+    Raises:
+        MessageError: oversize, wrong magic or version, forged, or malformed.
+    """
+    if len(data) > size_cap:
+        raise MessageError(f"message of {len(data)} bytes exceeds the cap of {size_cap}")
+    head = len(MAGIC) + 4
+    if len(data) < head + SIGNATURE_BYTES or not data.startswith(MAGIC):
+        raise MessageError("not a ciphercohort message of this version")
+    signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(verify_key)).verify(
+            signature, _digest(signed)
+        )
+    except InvalidSignature:
+        raise MessageError("the signature is not the expected sender's") from None
+    size = int.from_bytes(signed[len(MAGIC) : head], "little")
+    if size > min(MAX_HEADER_BYTES, len(signed) - head):
+        raise MessageError(f"header of {size} bytes does not fit the message")
+    return _parse(signed[head : head + size], signed, head + size)
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of a whole message, hexadecimal: names it in replies and transcripts."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest(data: bytes) -> bytes:
+    return b"ciphercohort/message/1\0" + hashlib.sha256(data).digest()
+
+
+def _parse(header: bytes, signed: bytes, position: int) -> Envelope:
+    try:
+        fields = json.loads(header)
+        sizes = [int(size) for size in fields["blobs"]]
+        names = [str(fields[k]) for k in ("session", "step", "sender", "recipient")]
+        meta, answers = dict(fields["meta"]), str(fields["answers"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MessageError(f"malformed header ({type(error).__name__})") from None
+    if min(sizes, default=0) < 0 or position + sum(sizes) != len(signed):
+        raise MessageError("the blobs do not add up to the message")
+    blobs = []
+    for size in sizes:
+        blobs.append(signed[position : position + size])
+        position += size
+    return Envelope(*names, Body(meta, tuple(blobs)), answers)

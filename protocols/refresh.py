@@ -1,0 +1,81 @@
+"""Step `refresh/k`: interactive multiparty bootstrapping of a few ciphertexts at once.
+
+    refresh/k -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
+
+h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform below the two mask primes (~110
+bits); the sums give c0 + h0 = m - M and the fresh ciphertext (m - M + h1, a') of m.
+
+Security: a' is expanded from the joint seed and the label (see `agree`); the coordinator cannot
+choose it. A party answers each label once; a retry gets the cached bytes.
+Error: P fresh key errors, about 2^-43 per slot at scale 2^50; no level is left used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.errors import MessageError
+from protocols.messages import Ask, Body, Exchange
+from protocols.plan import RunPlan
+from protocols.secret_half import SecretHalf
+from protocols.wire import sum_blobs
+
+
+def label(step: int, position: int) -> str:
+    """Label of one ciphertext's refresh."""
+    return f"refresh/{step}/{position}"
+
+
+# -- party half -------------------------------------------------------------------------------------
+
+
+def answer_refresh(context: CkksContext, secret: SecretHalf, step: int, request: Body) -> Body:
+    """Reply to `refresh/step`.
+
+    Raises:
+        MessageError: malformed residues. PolicyError: a share was already given.
+    """
+    if not request.blobs:
+        raise MessageError("the step `refresh` carries at least one blob")
+    low = context.primes[:REFRESH_TOWERS]
+    blobs = []
+    for position, blob in enumerate(request.blobs):
+        c1 = rns.unpack(blob, low, context.params.ring_dim)
+        h0, h1 = secret.refresh_share(c1, label(step, position))
+        blobs += [rns.pack(h0, low), rns.pack(h1, context.primes)]
+    return Body(blobs=tuple(blobs))
+
+
+# -- coordinator half -------------------------------------------------------------------------------
+
+
+def refresh(
+    evaluator: Evaluator,
+    plan: RunPlan,
+    seed: bytes,
+    step: int,
+    public_key: Any,
+    vectors: Sequence[EncryptedVector],
+) -> Exchange[tuple[EncryptedVector, ...]]:
+    """The same values at level 0."""
+    context, names = evaluator.context, plan.names
+    low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
+    shallow = [context.cc.IntMPBootAdjustScale(vector.ct) for vector in vectors]
+    polynomials = [context.polynomials_of(ct) for ct in shallow]
+    request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in polynomials))
+    replies = yield Ask(f"refresh/{step}", dict.fromkeys(names, request))
+    fresh = []
+    for position, ct in enumerate(shallow):
+        h0 = sum_blobs(replies, names, 2 * position, low, n)
+        h1 = sum_blobs(replies, names, 2 * position + 1, context.primes, n)
+        element = context.uniform_polynomial(seed, label(step, position))
+        pair = [context.ciphertext([h0]), context.ciphertext([h1])]
+        fresh.append(
+            context.cc.IntMPBootEncrypt(public_key, pair, context.ciphertext([element]), ct)
+        )
+    return tuple(evaluator.wrap(ct) for ct in fresh)

@@ -1,0 +1,107 @@
+"""The training loop of the encrypted-shard protocol: gradient, update, refresh, T times.
+
+The loop is written once. `train_encrypted` runs it on ciphertexts and yields refreshes;
+`train_plain` runs it on arrays: the plaintext twin, and the oracle of every encrypted test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.approximation import Polynomial
+from protocols.ckks.circuit import EncryptedGradient
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.messages import Exchange
+from protocols.plan import RunPlan
+from protocols.refresh import refresh
+from protocols.updates.rule import UpdateRule
+
+# Called after each iteration with its index t.
+Progress = Callable[[int], None]
+
+
+def train_encrypted(
+    evaluator: Evaluator,
+    plan: RunPlan,
+    seed: bytes,
+    public_key: Any,
+    rows: Sequence[EncryptedVector],
+    side: Sequence[EncryptedVector],
+    on_iteration: Progress = lambda t: None,
+) -> Exchange[EncryptedVector]:
+    """Encrypted weights after the plan's last iteration, not refreshed any more."""
+    rule = plan.rule
+    gradient = EncryptedGradient(evaluator, plan.link, rows, side)
+    context = evaluator.context
+    zero = context.encrypt(public_key, np.zeros(context.num_slots))
+    state = rule.start(evaluator.wrap(zero))
+    for t in range(plan.rounds):
+        state = rule.step(t, state, gradient)
+        if t + 1 < plan.rounds:
+            state = yield from _refresh_state(evaluator, plan, seed, t, public_key, state)
+        on_iteration(t)
+    return rule.weights(state)
+
+
+def train_plain(
+    rule: UpdateRule,
+    gradient: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
+    num_features: int,
+    on_iteration: Callable[[int, NDArray[np.float64]], None] = lambda t, w: None,
+) -> NDArray[np.float64]:
+    """Weights after the last iteration, shape (num_features,), in float64."""
+    state = rule.start(np.zeros(num_features))
+    for t in range(rule.rounds):
+        state = rule.step(t, state, gradient)
+        on_iteration(t, rule.weights(state))
+    return rule.weights(state)
+
+
+class PlainGradient:
+    """step * (X^T (p(Xw) - y) / N + noise_t), round t at its t-th call; the twin's oracle.
+
+    rows: shape (N, d); labels: shape (N,) in {0, 1}; noise: shape (rounds, d), summed over
+    parties; link: p. Keeps the largest |Xw| seen in `largest`.
+    """
+
+    def __init__(
+        self,
+        rows: NDArray[np.float64],
+        labels: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        link: Polynomial | Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    ) -> None:
+        self._rows, self._labels, self._noise, self._link = rows, labels, noise, link
+        self._round = 0
+        self.largest = 0.0
+
+    def __call__(self, weights: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+        """One scaled noisy gradient, shape (d,)."""
+        z = self._rows @ weights
+        self.largest = max(self.largest, float(np.abs(z).max(initial=0.0)))
+        residual = self._link(z) - self._labels
+        gradient = self._rows.T @ residual / len(self._rows) + self._noise[self._round]
+        self._round += 1
+        return step * gradient
+
+
+def _refresh_state(
+    evaluator: Evaluator,
+    plan: RunPlan,
+    seed: bytes,
+    t: int,
+    public_key: Any,
+    state: tuple[EncryptedVector, ...],
+) -> Exchange[tuple[EncryptedVector, ...]]:
+    distinct = list({id(vector): vector for vector in state}.values())
+    deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
+    if any(vector.level > deepest for vector in distinct):
+        raise AssertionError("an update used more levels than its rule declared")
+    fresh = yield from refresh(evaluator, plan, seed, t, public_key, distinct)
+    by_id = {id(old): new for old, new in zip(distinct, fresh, strict=True)}
+    return tuple(by_id[id(vector)] for vector in state)

@@ -1,0 +1,1 @@
+"""One update rule per file, written once for plaintext and ciphertext."""
