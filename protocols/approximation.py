@@ -1,8 +1,7 @@
 """Polynomials that stand in for the sigmoid and for 1/x, with certified errors and ranges.
 
-An encrypted circuit only adds and multiplies, so it evaluates a polynomial. The privacy theorem
-needs true bounds (e_f, e_B, max |p'|, m_P, M_P), not sampled ones: every bound here comes from
-branch and bound over Taylor expansions, and covers the coefficients as rounded to float64.
+The privacy theorem needs true bounds (e_f, e_B, max |p'|, m_P, M_P), not sampled ones: those here
+come from branch and bound over Taylor expansions, for coefficients as rounded to float64.
 Source: arXiv:2605.27782, Theorem 3 and appendix D.3.
 """
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, get_args, overload
@@ -19,7 +18,7 @@ import numpy as np
 
 from protocols import remez
 from protocols.errors import ParameterError
-from protocols.remez import FloatArray
+from protocols.remez import FloatArray, Scaled
 
 Function = Literal["sigmoid", "reciprocal"]
 Method = Literal["minimax", "least-squares", "least-squares-grid", "chebyshev"]
@@ -27,6 +26,7 @@ Method = Literal["minimax", "least-squares", "least-squares-grid", "chebyshev"]
 SIGMOID_DEGREES = (3, 5, 7, 9, 11, 13, 15)
 RECIPROCAL_DEGREES = (1, 2, 3, 4, 5, 6)
 MAX_RADIUS = 1000.0
+MAX_RATIO = 1e12  # high / low of 1/x; beyond it center - radius has lost low
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,13 +45,14 @@ class Polynomial:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        values = tuple(float(c) for c in self.coefficients)
+        values = tuple(map(float, self.coefficients))
         object.__setattr__(self, "coefficients", values)
+        object.__setattr__(self, "center", float(self.center))
+        object.__setattr__(self, "radius", float(self.radius))
         _require(bool(values), "coefficients=() is empty: give at least the constant")
         _require(all(map(math.isfinite, values)), f"coefficients={values}: all must be finite")
         _require(math.isfinite(self.center), f"center={self.center} must be finite")
-        ok = 0.0 < self.radius < math.inf
-        _require(ok, f"radius={self.radius} is not in (0, inf): give the interval's half width")
+        _require(0.0 < self.radius < math.inf, f"radius={self.radius} must be finite and positive")
 
     @property
     def degree(self) -> int:
@@ -86,10 +87,7 @@ class Polynomial:
         return Polynomial(coefficients=slopes or (0.0,), center=self.center, radius=self.radius)
 
     def power_coefficients(self) -> tuple[float, ...]:
-        """Return the coefficients of x^0, x^1, …, each correctly rounded: for people and papers.
-
-        Circuits stay with t: powers of x, rounded, lose their digits on wide intervals.
-        """
+        """Return those of x^0, x^1, …, correctly rounded: for people; circuits stay with t."""
         center, radius = Fraction(self.center), Fraction(self.radius)
         powers: list[Fraction] = []
         for coefficient in reversed(self.coefficients):  # powers <- powers * t + c, exactly
@@ -108,12 +106,12 @@ class Polynomial:
 
         Raises: ParameterError: a key is missing or unknown, or a value is not a number.
         """
-        known = {"coefficients", "center", "radius"}
-        _require(set(data) == known, f"keys={sorted(data)} must be {sorted(known)}")
+        names = [field.name for field in fields(cls)]
+        _require(set(data) == set(names), f"keys={list(data)} must be {names}: use to_dict")
         _require(isinstance(data["coefficients"], (list, tuple)), "coefficients must be a list")
         for value in (*data["coefficients"], data["center"], data["radius"]):
-            _require(type(value) in (int, float), f"{value!r} is not a number: use to_dict")
-        return cls(**{**data, "coefficients": tuple(data["coefficients"])})
+            _require(type(value) is float, f"{value!r} is not a float: use to_dict")
+        return cls(**data)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,11 +140,10 @@ def sigmoid_approximation(
 
     Raises: ParameterError: an argument is outside its bound.
     """
-    _require(degree in SIGMOID_DEGREES, f"degree={degree} is not in {SIGMOID_DEGREES}: choose one")
+    _require(degree in SIGMOID_DEGREES, f"degree={degree}: choose one of {SIGMOID_DEGREES}")
     ok = 0.0 < radius <= MAX_RADIUS
     _require(ok, f"radius={radius} is not in (0, {MAX_RADIUS}]: bound rows or weights more tightly")
-    methods = get_args(Method)
-    _require(method in methods, f"method={method!r} is not in {methods}: choose one")
+    _require(method in get_args(Method), f"method={method!r}: choose one of {get_args(Method)}")
     ok = grid_points >= 2 * (degree + 1)
     _require(ok, f"grid_points={grid_points} < 2 (degree + 1) = {2 * (degree + 1)}: take more")
     return _sigmoid(int(degree), float(radius), method, int(grid_points))
@@ -176,10 +173,10 @@ def reciprocal_approximation(degree: int, low: float, high: float) -> Approximat
 
     Raises: ParameterError: an argument is outside its bound.
     """
-    degrees = RECIPROCAL_DEGREES
-    _require(degree in degrees, f"degree={degree} is not in {degrees}: choose one")
+    _require(degree in RECIPROCAL_DEGREES, f"degree={degree}: choose one of {RECIPROCAL_DEGREES}")
     _check_interval(low, high, "reciprocal")
-    _require(low < high, f"low={low} must be below high={high}: widen the interval")
+    ok = low < high <= MAX_RATIO * low
+    _require(ok, f"high={high} is not in (low, {MAX_RATIO} low], low={low}: change kappa")
     return _reciprocal(int(degree), float(low), float(high))
 
 
@@ -196,12 +193,11 @@ def _reciprocal(degree: int, low: float, high: float) -> Approximation:
 def _approximation(
     p: Polynomial, function: Function, ends: tuple[float, float], mean_square: float, method: str
 ) -> Approximation:
-    slopes = range_bound(p.derivative(), *ends)
     return Approximation(
         polynomial=p,
         max_error=error_bound(p, function, *ends),
         rms_error=math.sqrt(mean_square),
-        max_slope=max(abs(slopes[0]), abs(slopes[1])),
+        max_slope=max(map(abs, range_bound(p.derivative(), *ends))),
         method=method,
     )
 
@@ -209,13 +205,13 @@ def _approximation(
 def error_bound(polynomial: Polynomial, function: Function, low: float, high: float) -> float:
     """Return a certain upper bound of max |p - function| on [low, high], not a sampled one.
 
-    It holds for the exact polynomial with these float64 coefficients and for what `Polynomial`
-    computes, and exceeds the true maximum by 1e-6 of it and float64's rounding, about
-    2e-16 * 12 degree * sum_k |c_k| max |t|^k, at most. See `remez.supremum` for the proof.
+    It holds for the exact polynomial with these float64 coefficients and for its evaluation, and
+    is too high by 1e-6 of the maximum and the rounding that `remez.supremum` derives, at most.
 
     Raises: ParameterError: not low <= high, not finite, or low <= 0 for the reciprocal.
     """
-    _require(function in get_args(Function), f"function={function!r}: not in {get_args(Function)}")
+    functions = get_args(Function)
+    _require(function in functions, f"function={function!r}: choose one of {functions}")
     _check_interval(low, high, function)
     return remez.supremum(_bare(polynomial), (low, high), function, 1e-6)
 
@@ -232,16 +228,13 @@ def range_bound(polynomial: Polynomial, low: float, high: float) -> tuple[float,
 
 
 def is_decreasing(polynomial: Polynomial, low: float, high: float) -> bool:
-    """Return whether p' <= 0 on [low, high] is proven; False also where rounding leaves doubt.
-
-    Raises: ParameterError: not low <= high, or not finite.
-    """
+    """Return whether p' <= 0 on [low, high] is proven; False also where rounding leaves doubt."""
     _check_interval(low, high)
     # a relative slack of 1/2 leaves the maximum's sign certain
     return remez.supremum(_bare(polynomial.derivative()), (low, high), "zero", 0.5) <= 0.0
 
 
-def _bare(polynomial: Polynomial) -> tuple[FloatArray, float, float]:
+def _bare(polynomial: Polynomial) -> Scaled:
     return np.array(polynomial.coefficients), polynomial.center, polynomial.radius
 
 

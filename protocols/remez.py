@@ -17,10 +17,11 @@ from protocols.errors import ParameterError
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
+Scaled = tuple[FloatArray, float, float]  # coefficients of t^k, center, radius
 
 GRID_POINTS = 100_000  # the convergence paper's polyfit grid
-GAUSS = legendre.leggauss(32)  # on a panel; poles outside a Bernstein ellipse of 3.8: 3.8^-64
-MAX_EXCHANGES = 60  # 4 to 8 happen
+GAUSS = np.array(legendre.leggauss(32), dtype=np.float64)  # nodes, weights: error 3.8^-64
+MAX_EXCHANGES = 60
 LEVEL_TOLERANCE = 1e-9  # (max |e| - level) / level at which the exchange stops
 NOISE = 1e-14  # below this level float64 sees no error curve; the first levelled fit is as good
 UNIT = 2.0**-53  # unit roundoff
@@ -44,15 +45,15 @@ def odd_minimax(degree: int, radius: float) -> FloatArray:
     """
     count = (degree + 1) // 2
     # an equal-angle grid, and one that sees the first extremum in the sigmoid's bend, |x| < 30
-    angles = np.linspace(0.5 * np.pi, 0.0, 12 * degree + 1)[1:]
-    bend = np.linspace(0.0, min(1.0, 30.0 / radius), 97)[1:]
-    grid = np.unique(np.concatenate([np.cos(angles), bend]))
+    wide = np.cos(np.linspace(0.5 * np.pi, 0.0, 12 * degree + 1)[1:])
+    grid = np.unique([*wide, *np.linspace(0.0, min(1.0, 30.0 / radius), 97)[1:]])
     values, basis = odd_part(radius * grid), chebyshev.chebvander(grid, degree)[:, 1::2]
     # start: the extrema of T_(degree + 2), the optimum as radius -> 0
     points = np.cos(np.pi * np.arange(count, -1, -1) / (degree + 2))
-    signs = (-1.0) ** np.arange(count + 1)
     for _ in range(MAX_EXCHANGES):
-        system = np.column_stack([chebyshev.chebvander(points, degree)[:, 1::2], signs])
+        # unknowns: the series and the level, sum_k a_k T_k(t_j) + (-1)^j level = f(t_j)
+        system = chebyshev.chebvander(points, degree)[:, 1::2]
+        system = np.column_stack([system, (-1.0) ** np.arange(count + 1)])
         *series, level = np.linalg.solve(system, odd_part(radius * points))
         fit = _odd_powers("chebyshev", degree) @ series
         if abs(level) < NOISE:
@@ -80,10 +81,11 @@ def _error(points: FloatArray, fit: FloatArray, radius: float) -> FloatArray:
 
 
 def _polish(grid: FloatArray, peaks: IndexArray, fit: FloatArray, radius: float) -> FloatArray:
-    """Narrow the bracket of each peak to 2/32 of it, three times; |e| is flat there: 1e-9 of it."""
-    low, high = grid[np.maximum(peaks - 1, 0)], grid[np.minimum(peaks + 1, grid.size - 1)]
+    """Narrow each peak's bracket to 2/32 of itself, four times; |e| is then flat to 1e-10 of it."""
+    # two neighbours on either side: the grid's two parts may meet within rounding
+    low, high = grid[np.maximum(peaks - 2, 0)], grid[np.minimum(peaks + 2, grid.size - 1)]
     peak = np.arange(peaks.size)
-    for _ in range(3):
+    for _ in range(4):
         points = np.linspace(low, high, 33)  # shape (33, peaks)
         best = np.argmax(np.abs(_error(points, fit, radius)), axis=0)
         low, high = points[np.maximum(best - 1, 0), peak], points[np.minimum(best + 1, 32), peak]
@@ -91,15 +93,11 @@ def _polish(grid: FloatArray, peaks: IndexArray, fit: FloatArray, radius: float)
 
 
 def odd_chebyshev(degree: int, radius: float) -> FloatArray:
-    """Interpolate sigmoid(radius t) - 1/2 at the degree + 2 roots of T_(degree + 2).
-
-    The convergence paper's "minimax": one degree too high, but even coefficients vanish.
-    """
+    """Interpolate sigmoid(radius t) - 1/2 at the degree + 2 roots of T_(degree + 2), 0 included."""
     nodes = np.cos(np.pi * (np.arange(degree + 2) + 0.5) / (degree + 2))
-    # discrete orthogonality: a_k = 2/N sum_j f(t_j) T_k(t_j)
     basis = chebyshev.chebvander(nodes, degree)[:, 1::2]
-    series = 2.0 / (degree + 2) * basis.T @ odd_part(radius * nodes)
-    return np.asarray(_odd_powers("chebyshev", degree) @ series)
+    series = basis.T @ odd_part(radius * nodes)  # a_k = 2/N sum_j f(t_j) T_k(t_j)
+    return np.asarray(_odd_powers("chebyshev", degree) @ series) * 2.0 / (degree + 2)
 
 
 def odd_least_squares(degree: int, radius: float, grid_points: int | None) -> FloatArray:
@@ -109,7 +107,7 @@ def odd_least_squares(degree: int, radius: float, grid_points: int | None) -> Fl
     """
     nodes, weights = dyadic_rule(0.0, min(1.0, 4.0 / radius), 1.0)
     if grid_points is not None:
-        nodes = np.linspace(-1.0, 1.0, grid_points)[grid_points // 2 :]
+        nodes = np.linspace(-1.0, 1.0, grid_points)[grid_points // 2 :].astype(np.float64)
         weights = np.ones(nodes.size)
     basis = legendre.legvander(nodes, degree)[:, 1::2]  # nearly orthogonal: Gram is safe
     weighted = (weights[:, None] * basis).T
@@ -139,8 +137,7 @@ def reciprocal_minimax(degree: int, low: float, high: float) -> FloatArray:
     a = (high - low) / (root_high + root_low) ** 2
     series = (-a) ** np.arange(degree + 1.0)
     series[0] = 0.5
-    # 1 - a^2 = 4 g / (sqrt high + sqrt low)^2, without cancellation
-    series[degree] *= (root_high + root_low) ** 2 / (4.0 * geometric)
+    series[degree] *= (root_high + root_low) ** 2 / (4.0 * geometric)  # 1 / (1 - a^2), exactly
     powers = chebyshev.cheb2poly(2.0 / geometric * series)
     return np.pad(powers, (0, degree + 1 - powers.size))
 
@@ -151,25 +148,22 @@ def dyadic_rule(start: float, first: float, stop: float) -> tuple[FloatArray, Fl
     The panels keep their distance from poles near start: of 1/x at 0, of the sigmoid at +-i pi.
     """
     panels = max(0, math.ceil(math.log2(stop / first)))
-    edges = np.array([start, *(first * 2.0 ** np.arange(panels)), stop])
+    edges: FloatArray = np.array([start, *(first * 2.0 ** np.arange(panels)), stop], dtype=float)
     half: FloatArray = 0.5 * np.diff(edges)[:, None]
-    nodes: FloatArray = edges[:-1, None] + half * (GAUSS[0] + 1.0)
-    return nodes.ravel(), np.ravel(half * GAUSS[1])
+    return (edges[:-1, None] + half * (GAUSS[0] + 1.0)).ravel(), (half * GAUSS[1]).ravel()
 
 
-def supremum(
-    p: tuple[FloatArray, float, float], ends: tuple[float, float], function: str, slack: float
-) -> float:
+@np.errstate(over="ignore", invalid="ignore")  # overflow is answered with infinity
+def supremum(p: Scaled, ends: tuple[float, float], function: str, slack: float) -> float:
     """Return an upper bound of max |p - function|, or of max p where function is "zero".
 
-    p: coefficients of t^k, center, radius. ends: of the interval [units of x]; positive for
-    "reciprocal". slack: relative excess of the bound; on top comes the rounding of float64,
-    (12 size + 32) u sum_k |c_k| max |t|^k + 32 u max |function|, which also covers evaluating p
-    by Horner's rule. Infinite on overflow.
+    ends: of the interval [units of x], > 0 for "reciprocal". slack: relative excess of the bound;
+    on top comes the rounding of float64, (12 size + 32) u sum_k |c_k| max |t|^k + 32 u max |f|:
+    Taylor shift (7 size) and Horner's rule (4 size), Higham, Accuracy and Stability, section 5.1.
+    Infinite on overflow.
 
-    On a cell x = mid + half s: p - f = d_0 + d_1 s + d_2 s^2 +- tail, the parabola's maximum is
-    exact, and tail = sum_{j>2} |d_j| + Taylor remainder of f = O(half^3). Cells are halved until
-    the bound is within slack of a value that is attained.
+    On a cell x = mid + half s, p - f = d_0 + d_1 s + d_2 s^2 +- tail with an exact maximum of the
+    parabola and tail = sum_{j>2} |d_j| + Taylor remainder of f = O(half^3). Loose cells are halved.
     """
     (coefficients, center, radius), size = p, max(p[0].size, TERMS)
     padded, order = np.zeros(2 * size), np.arange(size)
@@ -182,20 +176,19 @@ def supremum(
     best = proven = rest = -math.inf
     for _ in range(MAX_HALVINGS):
         mid = 0.5 * (low + high)
-        half = np.maximum(high - mid, mid - low) * (1.0 + 4.0 * UNIT)
+        half = np.maximum(np.abs(high - mid), np.abs(mid - low)) * (1.0 + 4.0 * UNIT)
         terms = taylor @ np.vander((mid - center) / radius, size, increasing=True).T
         terms *= np.vander(half / radius, size, increasing=True).T
-        expansion, remainder = _EXPANSIONS[function](mid, half)
+        expansion, tail = _EXPANSIONS[function](mid, half)
         terms[:TERMS] -= expansion
-        tail = remainder + np.sum(np.abs(terms[3:]), axis=0)
+        tail = tail + np.sum(np.abs(terms[3:]), axis=0)
         vertex = np.divide(-terms[1], 2.0 * terms[2], out=np.ones(mid.size), where=terms[2] != 0)
-        s = np.stack([np.full(mid.size, -1.0), np.ones(mid.size), np.clip(vertex, -1.0, 1.0)])
+        s = np.stack([0.0 * mid - 1.0, 0.0 * mid + 1.0, np.clip(vertex, -1.0, 1.0)])
         peaks = terms[0] + s * (terms[1] + s * terms[2])
-        peak = np.max(peaks if function == "zero" else np.abs(peaks), axis=0)
-        upper = peak + tail
+        upper = np.max(peaks if function == "zero" else np.abs(peaks), axis=0) + tail
         if not np.all(np.isfinite(upper)):
             return math.inf
-        best = max(best, float(np.max(peak - tail)))
+        best = max(best, float(np.max(upper - 2.0 * tail)))
         loose = upper > best + max(slack * abs(best), rounding)
         proven = max(proven, float(np.max(upper[~loose], initial=-math.inf)))
         rest = float(np.max(upper[loose], initial=-math.inf))
@@ -209,11 +202,11 @@ def supremum(
 def _partition(low: float, high: float, function: str) -> tuple[FloatArray, FloatArray]:
     """Return the left and the right ends of the first cells."""
     if function == "reciprocal":  # ratios <= 2 keep q = half / mid <= 1/3
-        edges = np.geomspace(low, high, max(CELLS, math.ceil(math.log2(high / low))) + 1)
+        edges = np.geomspace(low, high, max(CELLS, math.ceil(math.log2(high) - math.log2(low))) + 1)
     else:  # error curves bend like T_n: most at the ends
         edges = low + (high - low) * np.sin(np.linspace(0.0, 0.5 * np.pi, CELLS + 1)) ** 2
     edges[0], edges[-1] = low, high
-    return edges[:-1], edges[1:]
+    return np.asarray(edges[:-1], dtype=np.float64), np.asarray(edges[1:], dtype=np.float64)
 
 
 @lru_cache(maxsize=32)
@@ -248,7 +241,7 @@ def _reciprocal_terms(mid: FloatArray, half: FloatArray) -> tuple[FloatArray, Fl
 
 
 def _zero_terms(mid: FloatArray, half: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return np.zeros((TERMS, mid.size)), np.zeros(half.size)
+    return np.zeros((TERMS, mid.size)), 0.0 * half
 
 
 _EXPANSIONS = {"sigmoid": _sigmoid_terms, "reciprocal": _reciprocal_terms, "zero": _zero_terms}

@@ -13,17 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import openfhe
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
-from protocols.platform import check_platform
-
-check_platform()
-
-import openfhe  # noqa: E402  (the platform is checked first, for a readable error)
 
 # OpenFHE's pseudo-random generator is static: a forked child would repeat its parent's keys.
 _OWNER = {"pid": os.getpid(), "forked": False}

@@ -1,0 +1,54 @@
+# Every target sets up what it needs; `make help` lists them.
+PYTHON ?= $(firstword $(foreach name,python3 python3.12 python3.10 python,$(shell command -v $(name))))
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := protocols parties coordinator sims
+
+# Two test processes with one OpenMP thread each beat one process with two. A file's tests stay in
+# one process, so its key ceremonies run once. `make test PYTEST='-x tests/protocols'` overrides.
+WORKERS ?= 2
+PYTEST ?= -n $(WORKERS) --dist loadfile
+TEST_THREADS ?= 1
+DEMO_OUT ?= runs/demo
+
+export FLWR_TELEMETRY_ENABLED := 0
+export FLWR_DISABLE_UPDATE_CHECK := 1
+export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check bench setup setup-dev clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## train on a data set that scikit-learn ships, encrypted, for three parties
+	$(BIN)/cohort simulate --out $(DEMO_OUT)
+
+test: setup-dev ## run the tests
+	OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest $(PYTEST)
+
+check: setup-dev ## lint, formatting, types, import contracts, doctests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --doctest-modules $(PACKAGES)
+
+bench: setup-dev ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+setup: ## make .venv with what running needs
+	@$(if $(PYTHON),,echo "No Python found. First install one (3.8 or newer), such as with: sudo apt-get install python3" >&2; exit 2)
+	@$(PYTHON) scripts/bootstrap.py
+
+setup-dev: ## make .venv with what tests and checks need, too
+	@$(if $(PYTHON),,echo "No Python found. First install one (3.8 or newer), such as with: sudo apt-get install python3" >&2; exit 2)
+	@$(PYTHON) scripts/bootstrap.py dev
+
+clean: ## remove caches and builds; keeps .venv and runs/
+	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	find $(PACKAGES) tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv as well
+	rm -rf $(VENV)

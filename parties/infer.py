@@ -1,0 +1,226 @@
+"""First guesses for a schema, from a table that is public.
+
+Rounding goes outward for ranges (two significant digits) and to one digit for typical value and
+spread, and finer where the column's width asks for it: 2010..2020 is not widened to 2000..2100.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from parties.checks import MAX_MAGNITUDE, MIN_WIDTH, looks_numeric, shown, suggest
+from parties.columns import (
+    CLAMP_SPREADS,
+    CategoricalColumn,
+    Column,
+    Label,
+    NumericColumn,
+    Scaling,
+)
+from parties.encode import scale_columns
+from parties.tables import FloatArray, cell_text, numeric_cells, text_cells
+from protocols.errors import DataError, SchemaError
+
+MAX_CATEGORIES = 100
+_POSITIVE_WORDS = {"1", "true", "t", "yes", "y", "positive", "pos", "+"}
+_NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal"}
+_TEXTS = {"string", "boolean", "categorical", "mixed", "mixed-integer"}
+
+
+def leading_place(value: float) -> int:
+    """Return the power of ten of the leading digit: 3 for 1234.5, -2 for 0.05."""
+    return Decimal(repr(abs(float(value)))).adjusted()
+
+
+def round_at(value: float, place: int, rounding: str) -> float:
+    """Round to a multiple of 10^place, exactly, by a rounding mode of ``decimal``.
+
+    >>> round_at(17.3, 1, "ROUND_CEILING"), round_at(0.1, -1, "ROUND_FLOOR")
+    (20.0, 0.1)
+    """
+    with localcontext() as context:
+        context.prec = 400  # digits: enough for any float64 within +-1e150
+        return float(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(place), rounding))
+
+
+def outward(low: float, high: float) -> tuple[float, float]:
+    """Round a range outward to two significant digits of each end, or of the width if finer."""
+    width_place = leading_place(high - low) - 1
+
+    def end(value: float, rounding: str) -> float:
+        place = min(leading_place(value) - 1, width_place) if value else width_place
+        return round_at(value, place, rounding)
+
+    return end(low, ROUND_FLOOR), end(high, ROUND_CEILING)
+
+
+def infer_numeric(name: str, values: FloatArray) -> NumericColumn:
+    """Describe a numeric column by its finite values, float64, shape (rows,)."""
+    values = values[np.isfinite(values)]
+    if values.size == 0:
+        raise SchemaError(f"column {shown(name)} has no values at all: exclude it")
+    low, high = float(values.min()), float(values.max())
+    if max(-low, high) > MAX_MAGNITUDE / 10:
+        raise SchemaError(
+            f"column {shown(name)} has values beyond {MAX_MAGNITUDE / 10:g}: exclude or rescale it"
+        )
+    if high - low < MIN_WIDTH:  # a constant: any range around it will do
+        spread, mean = max(1.0, abs(low)), low
+        low, high = mean - spread, mean + spread
+    else:
+        spread, mean = max(float(values.std()), 2 * MIN_WIDTH), float(values.mean())
+    spread_place = leading_place(spread)
+    # One digit of the mean, or down to the spread's digit; never finer than a tenth of the spread.
+    place = max(min(leading_place(mean), spread_place), spread_place - 1)
+    typical = round_at(mean, place, ROUND_HALF_EVEN)
+    spread = round_at(spread, spread_place, ROUND_HALF_EVEN)
+    if ((values == low) | (values == high)).all():
+        # Two values: clamping would only falsify the coefficient, so keep both within 2 spreads.
+        needed = max(high - typical, typical - low) / CLAMP_SPREADS
+        spread = max(spread, round_at(needed, leading_place(needed), ROUND_CEILING))
+    low, high = outward(low, high)
+    return NumericColumn(name=name, low=low, high=high, typical=typical, spread=spread)
+
+
+def infer_columns(
+    table: pd.DataFrame, label: str, exclude: Sequence[str], include: Sequence[str] | None
+) -> list[Column]:
+    """Describe the columns that are kept; see ``parties.schema.infer_schema``."""
+    named = tuple(include or ())
+    for name in (label, *exclude, *named):
+        if name not in table.columns:
+            raise SchemaError(
+                f"column {shown(name)} is not in the table{suggest(str(name), table.columns)}: "
+                "check the name"
+            )
+    if label in exclude or label in named:
+        raise SchemaError(f"label {shown(label)} is among the columns to exclude or include")
+    if len(table) == 0:
+        raise DataError("the sample has 0 rows: at least 1 is needed")
+    kept = [
+        name
+        for name in table.columns
+        if name != label and name not in exclude and (include is None or name in named)
+    ]
+    return [infer_column(table[name], deliberate=include is not None) for name in kept]
+
+
+def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
+    """Describe one column; missing cells are passed over.
+
+    deliberate: the caller named this column, so neither the number of its categories nor its
+        likeness to an ID is held against it.
+
+    Raises:
+        SchemaError: dates, objects, nothing but missing cells, numbers mixed with text, or more
+            than 100 categories.
+    """
+    name = str(cells.name)
+    kind = pd.api.types.infer_dtype(cells, skipna=True)
+    if cells.isna().all():
+        raise SchemaError(f"column {shown(name)} has no values at all: exclude it")
+    if kind in _NUMBERS:
+        if not deliberate and is_id_like(cells):
+            warnings.warn(
+                f"column {shown(name)} looks like a row number or an ID and is kept: exclude it "
+                "unless it carries meaning",
+                UserWarning,
+                stacklevel=5,
+            )
+        return infer_numeric(name, numeric_cells(cells)[0])
+    if kind not in _TEXTS:
+        raise SchemaError(f"column {shown(name)} holds {kind} cells: convert or exclude it")
+    try:
+        categories = sorted({text for text in text_cells(cells)[1] if text})
+    except TypeError:
+        raise SchemaError(f"column {shown(name)} holds objects: convert or exclude it") from None
+    numeric = sum(looks_numeric(text) for text in categories)
+    if numeric > 20 and len(categories) / 2 < numeric < len(categories):
+        raise SchemaError(
+            f"column {shown(name)} mixes numbers with {len(categories) - numeric} different texts: "
+            "correct the texts, leave their cells empty, or exclude the column"
+        )
+    if len(categories) > MAX_CATEGORIES and not deliberate:
+        raise SchemaError(
+            f"column {shown(name)} has {len(categories)} different texts, more than "
+            f"{MAX_CATEGORIES}: exclude it, or list it among the columns to include"
+        )
+    return CategoricalColumn(name=name, categories=tuple(categories))
+
+
+def is_id_like(cells: pd.Series[Any]) -> bool:
+    """Say whether a column of at least 20 whole numbers counts the rows or grows with each row.
+
+    True as well for distinct whole numbers under a name such as "id", "patient_id" or "index".
+    """
+    values = numeric_cells(cells)[0]
+    if values.size < 20 or not np.isfinite(values).all() or (values % 1 != 0).any():
+        return False
+    ordered = np.sort(values)
+    if (np.diff(ordered) == 0).any():
+        return False
+    named = re.search(r"(^|[^a-z])(id|index|key|number|nr|no)$", str(cells.name).lower())
+    counts = ordered[-1] - ordered[0] == values.size - 1
+    return bool(counts or named or (np.diff(values) > 0).all())
+
+
+def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
+    """Describe the label; the default positive value is the "1"-like or else the larger one.
+
+    Raises:
+        SchemaError: not exactly two values, or ``positive`` is neither of them.
+        DataError: a label is missing.
+    """
+    name = str(cells.name)
+    try:
+        codes, texts = text_cells(cells)
+    except TypeError:
+        raise SchemaError(f"label {shown(name)} holds objects, not texts or numbers") from None
+    missing = int((codes < 0).sum())
+    if missing:
+        raise DataError(f"label {shown(name)} is missing in {missing} rows: drop these rows")
+    values = sorted(set(texts))
+    if len(values) != 2:
+        raise SchemaError(
+            f"label {shown(name)} has {len(values)} different values where 2 are needed: choose "
+            "another column, or derive a yes/no column from this one"
+        )
+    chosen = _larger(values[0], values[1]) if positive is None else cell_text(positive)
+    if chosen not in values:
+        raise SchemaError(
+            f"positive={shown(chosen)} is no value of label {shown(name)}: "
+            f"choose {shown(values[0])} or {shown(values[1])}"
+        )
+    negative = values[1] if chosen == values[0] else values[0]
+    return Label(name=name, positive=chosen, negative=negative)
+
+
+def _larger(a: str, b: str) -> str:
+    if looks_numeric(a) and looks_numeric(b):
+        return max(a, b, key=float)
+    words = [text for text in (a, b) if text.casefold() in _POSITIVE_WORDS]
+    return words[0] if len(words) == 1 else max(a, b, key=str.casefold)
+
+
+def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Scaling) -> float:
+    """Return the median norm of the complete rows, scaled and with bias, to one digit."""
+    complete = np.ones(len(frame), dtype=bool)
+    for column in columns:
+        cells = frame[column.name]
+        if isinstance(column, NumericColumn):
+            complete &= np.isfinite(numeric_cells(cells)[0])
+        else:
+            complete &= cells.notna().to_numpy(dtype=bool)
+    if complete.any():
+        x, _ = scale_columns(frame[complete], columns, scaling)
+        norm = float(np.sqrt(1 + np.median(np.einsum("ij,ij->i", x, x))))
+    else:
+        norm = float(np.sqrt(1 + len(columns)))
+    return round_at(norm, leading_place(norm), ROUND_HALF_EVEN)

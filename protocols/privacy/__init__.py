@@ -1,0 +1,1 @@
+"""Noise shares, sensitivity, accounting, the certificate."""

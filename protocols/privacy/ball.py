@@ -1,0 +1,143 @@
+"""How far noisy gradient descent with a shrinking step can get from the origin.
+
+The rule is w <- (1 - alpha) w - eta g(w) - eta chi, alpha = eta lam in [0, 1), from w = 0, with
+g(w) = (1/N) sum_i (p(z_i) - y_i) x_i, z_i = <w, x_i>, |x_i| <= B, y_i in {0, 1}, and chi ~
+N(0, tau^2 I_m) the noise of ALL parties. p is a polynomial with p(z) + p(-z) = 1.
+
+**One step.** Let v = (1 - alpha) w - eta g(w) and |w| <= R. Expanding the square, with
+|g|^2 <= (1/N) sum_i (p(z_i) - y_i)^2 B^2 (Jensen),
+|v|^2 <= (1 - alpha)^2 |w|^2 + (1/N) sum_i [2 eta (1 - alpha) (y_i - p(z_i)) z_i
++ eta^2 B^2 (p(z_i) - y_i)^2] <= rho |w|^2 + 2 eta M(R), rho = (1 - alpha)^2,
+M(R) = max over |z| <= B R of (1 - alpha) z (1 - p(z)) + (eta B^2 / 2) (1 - p(z))^2.
+(A row with y = 0 and z is one with y = 1 and -z.) No convexity of p is needed. For the sigmoid
+z (1 - p(z)) <= 0.2785: a row that is classified well hardly pushes outwards. Bounding the
+push by |grad f(0)| |w| instead, as convexity allows, costs a factor of about 0.9 B |w|. Fewer than
+N rows only lower the sum, because M >= eta B^2 / 8 > 0.
+
+**All steps.** |w'|^2 = |v|^2 + D + eta^2 |chi|^2 with D = -2 eta <v, chi>, which is
+N(0, 4 eta^2 tau^2 |v|^2) given the past. Unrolled, as long as no iterate has left the ball,
+|w_t|^2 <= sum_{i<t} rho^(t-1-i) (2 eta M(R) + D_i + eta^2 |chi_i|^2), and |v_i|^2 <= U^2 =
+rho R^2 + 2 eta M(R). With A = sum_{i<T} rho^i and Q = sum_{i<T} rho^(2i):
+- sum_i rho^(t-1-i) D_i is a martingale transform, stopped at the first exit, hence
+  sub-Gaussian with variance 4 eta^2 tau^2 U^2 Q: above 2 eta tau U sqrt(Q) c with probability
+  at most exp(-c^2 / 2);
+- sum_i rho^(t-1-i) |chi_i|^2 / tau^2 is a weighted sum of chi^2 variables: above
+  m A + 2 sqrt(m Q x) + 2 x with probability at most exp(-x) (Laurent, Massart 2000, Lemma 1).
+A union over t = 1 .. T and both events gives c = sqrt(2 ln(2T / delta_norm)) and
+x = ln(2T / delta_norm). For alpha = 0 both sums need no union over t (Doob's inequality for the
+first, monotony for the second): c = sqrt(2 ln(2 / delta_norm)), x = ln(2 / delta_norm).
+
+**The ball.** If R^2 >= G(R) = 2 eta M(R) A + 2 eta tau U(R) sqrt(Q) c
++ eta^2 tau^2 (m A + 2 sqrt(m Q x) + 2 x), no iterate w_0 .. w_T leaves the ball of radius R, except
+with probability delta_norm: an induction over t. alpha = 0, no regulariser at all, is allowed:
+T rounds cannot go further than about sqrt(2 eta T M).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.approximation import Polynomial, range_bound
+from protocols.errors import ParameterError
+
+
+def is_symmetric(p: Polynomial) -> bool:
+    """Whether p(z) + p(-z) = 1 as an identity: centre 0, constant 1/2, no other even term."""
+    even = p.coefficients[2::2]
+    return p.center == 0.0 and p.coefficients[0] == 0.5 and not any(even)
+
+
+def push_bound(
+    p: Polynomial, *, shrink: float, eta: float, norm_bound: float, radius: float
+) -> float:
+    """M(R), certain: the maximum over |z| <= B R of the push's polynomial, of degree 2 deg p.
+
+    Args:
+        p: the sigmoid's polynomial, symmetric.
+        shrink: 1 - alpha.
+        eta: learning rate.
+        norm_bound: B.
+        radius: R.
+
+    Raises:
+        ParameterError: p is not symmetric.
+    """
+    if not is_symmetric(p):
+        raise ParameterError("p(z) + p(-z) must be 1: give 1/2 plus an odd polynomial")
+    residual = np.zeros(p.degree + 1)
+    residual[: len(p.coefficients)] = p.coefficients
+    residual = -residual
+    residual[0] += 1.0
+    linear = np.convolve(residual, [0.0, shrink * p.radius])
+    square = 0.5 * eta * norm_bound**2 * np.convolve(residual, residual)
+    size = max(linear.size, square.size)
+    push = np.pad(linear, (0, size - linear.size)) + np.pad(square, (0, size - square.size))
+    ends = norm_bound * radius
+    scale = max(1.0, ends / p.radius)
+    # the products above are rounded: at most `size` terms per coefficient, 2^-53 each
+    magnitude = np.convolve(np.abs(residual), np.abs(residual)) * 0.5 * eta * norm_bound**2
+    total = float(magnitude.sum()) + shrink * p.radius * float(np.abs(residual).sum())
+    slack = 4 * size * 2.0**-53 * total * scale ** (size - 1)
+    composed = Polynomial(coefficients=tuple(push), center=0.0, radius=p.radius)
+    return range_bound(composed, -ends, ends)[1] + slack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ball:
+    """The figures of the ball theorem; see the module's docstring.
+
+    Attributes:
+        eta, alpha, rounds, features, norm_bound: eta, eta lam, T, m, B.
+        noise: tau, std of ALL parties' noise.
+        failure: delta_norm; not used without noise.
+    """
+
+    eta: float
+    alpha: float
+    rounds: int
+    features: int
+    norm_bound: float
+    noise: float
+    failure: float
+
+    @property
+    def rho(self) -> float:
+        """(1 - alpha)^2."""
+        return (1 - self.alpha) ** 2
+
+    @property
+    def weight(self) -> float:
+        """A = sum of rho^i over T rounds."""
+        return _geometric(self.rho, self.rounds)
+
+    @property
+    def weight_squared(self) -> float:
+        """Q = sum of rho^(2i) over T rounds."""
+        return _geometric(self.rho**2, self.rounds)
+
+    @property
+    def x(self) -> float:
+        """Exponent of the failure probability of each event."""
+        return math.log((2 if self.alpha == 0 else 2 * self.rounds) / self.failure)
+
+    def squared_bound(self, radius: float, push: float) -> float:
+        """G(R), given M(R) = push; the ball of radius R holds if this is at most R^2."""
+        e, m, q = self.eta, self.features, self.weight_squared
+        bound = 2 * e * push * self.weight
+        if self.noise > 0:
+            step = math.sqrt(self.rho * radius**2 + 2 * e * push)
+            bound += 2 * e * self.noise * step * math.sqrt(q) * math.sqrt(2 * self.x)
+            chi = m * self.weight + 2 * math.sqrt(m * q * self.x) + 2 * self.x
+            bound += (e * self.noise) ** 2 * chi
+        return bound
+
+
+def _geometric(ratio: float, count: int) -> float:
+    """1 + ratio + … + ratio^(count - 1), rounded up."""
+    if ratio >= 1:
+        return float(count)
+    log = math.log(ratio) if ratio > 0 else -math.inf
+    return -math.expm1(count * log) / (1 - ratio) * (1 + 1e-9)

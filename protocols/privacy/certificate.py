@@ -1,0 +1,138 @@
+"""What a privacy certificate is: named inequalities with both sides, and every figure in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from protocols.errors import PrivacyError
+
+Relation = Literal["<=", "<", ">=", ">"]
+Method = Literal["barrier", "ridge"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """One inequality, `left relation right`.
+
+    Attributes:
+        name: a short identifier.
+        left, right: the two sides, as evaluated.
+        relation: how they have to compare.
+        meaning: the inequality in words and symbols, with its source.
+        by_design: the setting aims at equality (noise as much as the budget needs), so that a
+            small slack says nothing about how tight the setting is.
+    """
+
+    name: str
+    left: float
+    relation: Relation
+    right: float
+    meaning: str
+    by_design: bool = False
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether the inequality holds; never if a side is not a number."""
+        if self.relation == "<=":
+            return self.left <= self.right
+        if self.relation == "<":
+            return self.left < self.right
+        if self.relation == ">=":
+            return self.left >= self.right
+        return self.left > self.right
+
+    @property
+    def slack(self) -> float:
+        """Distance to equality relative to the larger side; negative if violated.
+
+        At most 1 for sides of one sign; -inf if a side is not a number.
+        """
+        larger, smaller = self.left, self.right
+        if self.relation in ("<=", "<"):
+            larger, smaller = smaller, larger
+        if math.isnan(larger) or math.isnan(smaller):
+            return -math.inf
+        if larger == smaller:
+            return 0.0
+        if math.isinf(larger) or math.isinf(smaller):
+            return 1.0 if larger > smaller else -math.inf
+        return (larger - smaller) / max(abs(larger), abs(smaller))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "name": self.name,
+            "left": self.left,
+            "relation": self.relation,
+            "right": self.right,
+            "satisfied": self.satisfied,
+            "meaning": self.meaning,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certificate:
+    """A setting, the inequalities that make it private, and all figures in between.
+
+    Attributes:
+        method: what bounds the iterates: "barrier" or "ridge".
+        setting: the checked setting (`BarrierSetting` or `RidgeSetting`).
+        conditions: every condition of the theorem.
+        figures: every intermediate figure, by the name that the meanings use.
+        epsilon_by_coalition: entry k is epsilon at the mechanism's delta against k colluders;
+            empty without noise.
+        assumptions: what is taken for granted, in words.
+    """
+
+    method: Method
+    setting: Any
+    conditions: tuple[Condition, ...]
+    figures: Mapping[str, float]
+    epsilon_by_coalition: tuple[float, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether every condition holds."""
+        return all(condition.satisfied for condition in self.conditions)
+
+    @property
+    def binding(self) -> Condition:
+        """The condition with the least relative slack: a violated one, else one not `by_design`."""
+        violated = [condition for condition in self.conditions if not condition.satisfied]
+        free = [condition for condition in self.conditions if not condition.by_design]
+        return min(violated or free, key=lambda condition: condition.slack)
+
+    def require(self) -> Certificate:
+        """Return self.
+
+        Raises:
+            PrivacyError: a condition is violated; the message names the binding one.
+        """
+        if not self.satisfied:
+            raise PrivacyError(explain(self.binding))
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that a reader needs to recompute the certificate, JSON-ready."""
+        return {
+            "method": self.method,
+            "satisfied": self.satisfied,
+            "setting": self.setting.to_dict(),
+            "figures": dict(self.figures),
+            "conditions": [condition.to_dict() for condition in self.conditions],
+            "binding": self.binding.name,
+            "epsilon": list(self.epsilon_by_coalition),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def explain(condition: Condition) -> str:
+    """Which condition binds, with its two sides, for an error message."""
+    return (
+        f"condition {condition.name} fails: {condition.left:.6g} {condition.relation} "
+        f"{condition.right:.6g} does not hold ({condition.meaning})"
+    )

@@ -1,0 +1,130 @@
+"""Replace-one l2 sensitivity of one round's sum of per-row gradients.
+
+A row's gradient is (p(<w, x>) - y) x. On the approximation interval |p(z) - y| is at most
+phi'max + e_f, so replacing one row by any other moves the sum by at most
+D2 = 2 (phi'max + e_f) B_x (arXiv:2605.27782, appendix C.2), where B_x bounds every row's norm,
+bias column included.
+
+That bound is not attained: a row with a large residual p(z) - y has a large |z|, hence points along
+w, and two such rows cannot point opposite ways. `diameter` bounds what is left, certainly. With
+u = x for y = 0 and u = -x for y = 1 (p(z) + p(-z) = 1), a row's gradient is p(<w, u>) u. Let phi be
+the angle of u and w, |w| <= R and q(s) the maximum of p between 0 and s. For a unit vector e in the
+plane of w and u, at the angle theta from w, <p(<w, u>) u, e> <= H(theta), where
+H(theta) = B max over phi of q(B R cos phi) cos(phi - theta), or B |min p| if that is larger. (A
+shorter u or w only lowers <w, u>, and leaving the plane only shortens the projection.) The distance
+of two gradients is the width of the set along their difference, at most
+max over theta of H(theta) + H(pi - theta). Cells of a fine partition bound both maxima from above.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.approximation import Polynomial, range_bound
+from protocols.errors import ParameterError
+
+SIGMOID_SLOPE_MAX = 1.0
+"""phi'max for the logistic loss: |sigmoid(z) - y| < 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sensitivity:
+    """What bounds the change of a round's gradient sum when one row is replaced.
+
+    Attributes:
+        norm_bound: B_x, bound on every row's l2 norm, bias column included: sqrt(m) for m
+            columns in [-1, 1], or the public norm that rows are clipped to.
+        approximation_error: e_f, error of the polynomial on the interval that all z stay in.
+        slope_max: phi'max, bound on the loss's derivative; 1 for the logistic loss.
+        features: m, columns including the bias.
+        encryption_error: e_ckks, bound on the error of each coordinate of the SUM that
+            the arithmetic (fixed point, CKKS) makes, 0 if there is none. The error depends on
+            the data, so it can differ by 2 e_ckks per coordinate between neighbours.
+
+    Raises:
+        ParameterError: a field is out of range; the message names it.
+    """
+
+    norm_bound: float
+    approximation_error: float
+    features: int
+    slope_max: float = SIGMOID_SLOPE_MAX
+    encryption_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name in ("norm_bound", "approximation_error", "slope_max", "encryption_error"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ParameterError(f"{name}={value} is not a finite number >= 0")
+        if self.features < 1:
+            raise ParameterError(f"features={self.features} is below 1; count the bias column")
+
+    @property
+    def exact(self) -> float:
+        """D2 = 2 (phi'max + e_f) B_x, without encryption error."""
+        return 2.0 * (self.slope_max + self.approximation_error) * self.norm_bound
+
+    @property
+    def total(self) -> float:
+        """D2 + 2 e_ckks sqrt(m); what the noise has to be scaled by."""
+        return self.exact + 2.0 * self.encryption_error * math.sqrt(self.features)
+
+
+def unclipped_norm_bound(features: int, column_bound: float = 1.0) -> float:
+    """B_x = sqrt(m) max|x_ij| for rows that are not clipped.
+
+    Args:
+        features: m, **including** the bias column.
+        column_bound: public bound on the absolute value of every entry.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+    if features < 1 or not column_bound > 0:
+        raise ParameterError(f"features={features}, column_bound={column_bound}: need >= 1, > 0")
+    return math.sqrt(features) * column_bound
+
+
+def diameter(p: Polynomial, *, norm_bound: float, radius: float, cells: int = 4000) -> float:
+    """Certain bound on |g(x, y) - g(x', y')| over all rows and labels, and all |w| <= R.
+
+    Args:
+        p: the sigmoid's polynomial, p(z) + p(-z) = 1.
+        norm_bound: B, bound on the rows' norms.
+        radius: R, bound on |w|.
+        cells: partition of the angles; the bound exceeds the true diameter by about
+            (B R max|p'| + 1) pi / cells of it.
+
+    Returns:
+        at most 2 (1 + e_f) B; tends to B for small R and to 2 B for large R.
+    """
+    if not 4 <= cells <= 100_000:
+        raise ParameterError(f"cells={cells} is outside 4 .. 100000")
+    ends = norm_bound * radius
+    slope = max(abs(bound) for bound in range_bound(p.derivative(), -ends, ends))
+    low, high = range_bound(p, -ends, ends)
+    # angles phi of (0, pi), cell by cell; q is largest at the cell's left end
+    edges = np.linspace(0.0, math.pi, cells + 1)
+    s = ends * np.cos(edges)
+    values = np.maximum(p(s[:-1]), p(s[1:])) + slope * np.abs(np.diff(s)) / 2
+    q = np.full(cells, 0.5)  # the value at z = 0, which is always allowed
+    ahead = np.flatnonzero(s[:-1] > 0)[::-1]  # cells in which u may point along w, z rising
+    q[ahead] = np.maximum.accumulate(np.maximum(values[ahead], 0.5))
+    behind = np.flatnonzero(s[:-1] <= 0)
+    q[behind] = np.maximum.accumulate(np.maximum(values[behind], 0.5))
+    q = np.minimum(q, high)
+    # |cos(phi - theta)| within a cell exceeds that at its middle by half a cell at most
+    middles = (edges[:-1] + edges[1:]) / 2
+    half = math.pi / cells / 2
+    theta = np.linspace(0.0, math.pi, cells // 2 + 1)
+    widths = np.empty(theta.size)
+    for i, angle in enumerate(theta):
+        widths[i] = float(np.max(q * np.minimum(1.0, np.cos(middles - angle) + half)))
+    support = norm_bound * np.maximum(widths, max(0.0, -low))
+    # H is Lipschitz in theta with constant B max q
+    width = support + support[::-1] + 2 * norm_bound * high * (theta[1] - theta[0]) / 2
+    return min(float(width.max()) * (1 + 1e-12), 2 * high * norm_bound)

@@ -1,0 +1,234 @@
+"""Tables for simulations: one that scikit-learn ships, splits among parties, a held-out part.
+
+In a deployment every party brings its own table; nothing here runs there. Rows are not private
+within a simulation, but messages still name columns and counts only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+
+from parties.checks import shown, suggest
+from parties.tables import text_cells
+from protocols.errors import DataError, ParameterError, SchemaError
+
+RowNumbers = NDArray[np.intp]
+BUILTIN = ("breast_cancer",)
+SPLIT_FORMS = "even, by:COLUMN or dirichlet:ALPHA (such as dirichlet:0.5)"
+ALPHA_RANGE = (1e-3, 1e6)
+
+
+def builtin_dataset(name: str = "breast_cancer") -> tuple[pd.DataFrame, str]:
+    """Return a table that scikit-learn ships, and the name of its label.
+
+    "breast_cancer": Wisconsin diagnostic data, 569 rows, 30 numeric columns, label "target" with
+    1 for benign.
+
+    Raises:
+        ParameterError: an unknown name.
+    """
+    if name not in BUILTIN:
+        raise ParameterError(
+            f"data set {shown(name)} is not built in: choose {' or '.join(BUILTIN)}, or give a file"
+        )
+    frame: pd.DataFrame = load_breast_cancer(as_frame=True).frame
+    return frame.copy(), "target"
+
+
+def split_rows(
+    frame: pd.DataFrame,
+    parties: int | None,
+    how: str,
+    label: str,
+    rng: np.random.Generator,
+) -> tuple[list[pd.DataFrame], list[str]]:
+    """Share the rows of a table out to parties; every row goes to exactly one.
+
+    parties: number of parties, at least 1; None for "by:COLUMN" takes one per value.
+    how: "even" (sizes differ by at most one row), "by:COLUMN" (one party per value; the column is
+        dropped) or "dirichlet:ALPHA" (each label value is shared out by proportions drawn from a
+        symmetric Dirichlet distribution: the smaller alpha, the more skewed; no party is empty).
+    label: name of the label column.
+    rng: source of the shuffle; rows come in random order within each party.
+
+    Returns: one frame per party with a fresh index, and the parties' names: "party-1".. or the
+    values of the column.
+
+    Raises:
+        ParameterError: ``how`` has another form, alpha is outside [1e-3, 1e6], or ``parties`` does
+            not fit the rows or the values.
+        SchemaError: a column is not in the table.
+        DataError: no rows; missing cells in the column to split by, or in the label.
+    """
+    kind, _, argument = how.partition(":")
+    alpha = _alpha(argument) if kind == "dirichlet" else 0.0
+    valid = {"even": how == "even", "by": bool(argument), "dirichlet": alpha > 0}
+    if not valid.get(kind, False):
+        raise ParameterError(f"split {shown(how)} is not of a known form: use {SPLIT_FORMS}")
+    _check_column(frame, label)
+    if kind == "by":
+        return _split_by(frame, parties, argument, label, rng)
+    count = _check_parties(parties, how, len(frame))
+    if kind == "even":
+        groups = np.array_split(rng.permutation(len(frame)), count)
+    else:
+        groups = _dirichlet_groups(_codes(frame, label), count, alpha, rng)
+    return _take(frame, groups), [f"party-{k + 1}" for k in range(count)]
+
+
+def _alpha(text: str) -> float:
+    """Return alpha, or 0.0 if the text is no number."""
+    try:
+        alpha = float(text)
+    except ValueError:
+        return 0.0
+    low, high = ALPHA_RANGE
+    if not low <= alpha <= high:
+        raise ParameterError(
+            f"alpha={shown(text)} of the split is not within [{low:g}, {high:g}]: "
+            "0.1 is very skewed, 100 nearly even"
+        )
+    return alpha
+
+
+def _check_parties(parties: int | None, how: str, rows: int) -> int:
+    if parties is None:
+        raise ParameterError(f"split {shown(how)} needs a number of parties: give it")
+    if not 1 <= parties <= rows:
+        raise ParameterError(
+            f"parties={parties} is not within [1, {rows}], the number of rows: "
+            "every party needs at least 1 row"
+        )
+    return parties
+
+
+def _check_column(frame: pd.DataFrame, name: str) -> None:
+    if name not in frame.columns:
+        raise SchemaError(
+            f"column {shown(name)} is not in the table"
+            f"{suggest(name, map(str, frame.columns))}: check the name"
+        )
+    if len(frame) == 0:
+        raise DataError("the table has 0 rows: at least 1 is needed")
+
+
+def _values(frame: pd.DataFrame, name: str) -> tuple[RowNumbers, list[str]]:
+    """Return a code per row and the texts that the codes index, sorted and distinct."""
+    try:
+        codes, texts = text_cells(frame[name])
+    except TypeError:
+        raise DataError(f"column {shown(name)} holds objects, not texts or numbers") from None
+    missing = int((codes < 0).sum())
+    if missing:
+        raise DataError(
+            f"column {shown(name)} is missing in {missing} of {len(frame)} rows: drop these rows"
+        )
+    values = sorted(set(texts))
+    position = {text: k for k, text in enumerate(values)}
+    return np.array([position[text] for text in texts], dtype=np.intp)[codes], values
+
+
+def _codes(frame: pd.DataFrame, name: str) -> RowNumbers:
+    return _values(frame, name)[0]
+
+
+def _take(frame: pd.DataFrame, groups: list[RowNumbers]) -> list[pd.DataFrame]:
+    return [frame.iloc[rows].reset_index(drop=True) for rows in groups]
+
+
+def _split_by(
+    frame: pd.DataFrame, parties: int | None, column: str, label: str, rng: np.random.Generator
+) -> tuple[list[pd.DataFrame], list[str]]:
+    _check_column(frame, column)
+    if column == label:
+        raise ParameterError(
+            f"split 'by:{column}' names the label, so every party would have one class only: "
+            "choose another column"
+        )
+    codes, values = _values(frame, column)
+    if parties is not None and parties != len(values):
+        raise ParameterError(
+            f"parties={parties} does not equal the {len(values)} different values of column "
+            f"{shown(column)}: leave the number out, or choose another column"
+        )
+    order = rng.permutation(len(frame))
+    groups = [order[codes[order] == k] for k in range(len(values))]
+    return _take(frame.drop(columns=column), groups), values
+
+
+def _dirichlet_groups(
+    codes: RowNumbers, parties: int, alpha: float, rng: np.random.Generator
+) -> list[RowNumbers]:
+    """Return the row numbers of each party, none empty."""
+    pieces: list[list[RowNumbers]] = [[] for _ in range(parties)]
+    for value in range(int(codes.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(codes == value))
+        shares = rng.dirichlet(np.full(parties, alpha))
+        ends = np.floor(np.cumsum(shares)[:-1] * rows.size + 0.5).astype(np.intp)
+        for piece, part in zip(pieces, np.split(rows, ends), strict=True):
+            piece.append(part)
+    groups = [rng.permutation(np.concatenate(piece)) for piece in pieces]
+    for k in range(parties):
+        if groups[k].size == 0:  # an empty party takes one row of the largest
+            largest = max(range(parties), key=lambda j: groups[j].size)
+            groups[k], groups[largest] = groups[largest][:1], groups[largest][1:]
+    return groups
+
+
+def holdout(
+    frame: pd.DataFrame, fraction: float, rng: np.random.Generator, label: str
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Split a table into a training and a test part with the same share of each class.
+
+    fraction: share of the test part, in (0, 1).
+    rng: source of the shuffle.
+
+    Returns: (training, test), both with both classes, rows in random order, fresh index.
+
+    Raises:
+        ParameterError: ``fraction`` is not in (0, 1).
+        SchemaError: the label is not in the table.
+        DataError: no rows, a missing label, not exactly two classes, or a class with a single row.
+    """
+    if not (math.isfinite(fraction) and 0 < fraction < 1):
+        raise ParameterError(f"holdout={fraction} is not within (0, 1): give a share such as 0.2")
+    require_both_classes(frame, label, "the table")
+    codes = _codes(frame, label)
+    train: list[RowNumbers] = []
+    test: list[RowNumbers] = []
+    for value in (0, 1):
+        rows = rng.permutation(np.flatnonzero(codes == value))
+        if rows.size < 2:
+            raise DataError(
+                f"one class of label {shown(label)} has a single row: training and test part need "
+                "one each, so add rows or give a test file"
+            )
+        held = min(max(round(fraction * rows.size), 1), rows.size - 1)
+        test.append(rows[:held])
+        train.append(rows[held:])
+    groups = [rng.permutation(np.concatenate(part)) for part in (train, test)]
+    training, testing = _take(frame, groups)
+    return training, testing
+
+
+def require_both_classes(frame: pd.DataFrame, label: str, part: str = "the training part") -> None:
+    """Check that the label has exactly two different values, none missing.
+
+    part: what the message calls the table.
+
+    Raises:
+        SchemaError: the label is not in the table.
+        DataError: no rows, a missing label, or not exactly two classes.
+    """
+    _check_column(frame, label)
+    count = len(_values(frame, label)[1])
+    if count != 2:
+        raise DataError(
+            f"label {shown(label)} has {count} different value{'s' if count != 1 else ''} in "
+            f"{part} where 2 are needed: add rows of both classes, or choose another label"
+        )

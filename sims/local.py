@@ -1,0 +1,131 @@
+"""Everyone in one process: a Flower Grid that calls the real ServerApp and ClientApp objects.
+
+No Ray. Every message goes through bytes in both directions, so that a wire bug cannot hide.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as MessageProto
+from flwr.serverapp import Grid
+
+import coordinator.flower_app as coordinator_app
+import parties.flower_app as party_app
+
+SERVER_NODE = 1
+
+
+class LocalGrid(Grid):
+    """Delivers to ClientApps of this process, one after the other, when their replies are pulled.
+
+    addresses: party address (`local:NAME`) by Flower node id.
+    """
+
+    def __init__(self, addresses: Mapping[int, str], run_id: int = 1) -> None:
+        self._run_id = run_id
+        self._contexts = {
+            node: Context(
+                run_id=run_id,
+                node_id=node,
+                node_config={"party": address},
+                state=RecordDict(),
+                run_config={},
+            )
+            for node, address in addresses.items()
+        }
+        self._sent: dict[str, bytes] = {}
+
+    def set_run(self, run: Any) -> None:
+        """Not needed: the run is this object's."""
+
+    @property
+    def run(self) -> Any:
+        """No Flower run record exists in one process."""
+        return None
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message to a node."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes."""
+        return list(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Serialise and keep."""
+        identifiers = []
+        for message in messages:
+            identifier = str(uuid.uuid4())
+            _address(message, self._run_id, identifier)
+            self._sent[identifier] = message_to_proto(message).SerializeToString()
+            identifiers.append(identifier)
+        return identifiers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Deliver, collect the replies, serialise them as well."""
+        replies = []
+        for identifier in message_ids:
+            request = _parse(self._sent.pop(identifier))
+            context = self._contexts[request.metadata.dst_node_id]
+            reply = party_app.app(request, context)
+            replies.append(_parse(message_to_proto(reply).SerializeToString()))
+        return replies
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Push and pull."""
+        return self.pull_messages(self.push_messages(messages))
+
+
+def run_session(
+    session: str,
+    coordinate: Callable[[coordinator_app.AskParties], None],
+    handlers: Mapping[str, party_app.Handler],
+) -> None:
+    """Run one session: the ServerApp drives `coordinate`, ClientApps relay to `handlers`.
+
+    handlers: by party name. Nothing is left registered afterwards, whatever happens.
+    """
+    local = {f"{session}/{name}": handler for name, handler in handlers.items()}
+    nodes = {name: SERVER_NODE + 1 + k for k, name in enumerate(handlers)}
+    addresses = {nodes[name]: f"local:{session}/{name}" for name in handlers}
+    context = Context(
+        run_id=1,
+        node_id=SERVER_NODE,
+        node_config={},
+        state=RecordDict(),
+        run_config={"session": session},
+    )
+    party_app.LOCAL.update(local)
+    coordinator_app.SESSIONS[session] = (coordinate, nodes)
+    try:
+        coordinator_app.app(LocalGrid(addresses), context)
+    finally:
+        del coordinator_app.SESSIONS[session]
+        for key in local:
+            del party_app.LOCAL[key]
+
+
+def _address(message: Message, run_id: int, identifier: str) -> None:
+    # Flower fills these private fields in its own grids; 1.41 keeps them in a TaskIdentity.
+    fields = message.metadata.__dict__
+    fields["_run_id"] = run_id
+    fields["_src_node_id"] = SERVER_NODE
+    fields["_message_id"] = identifier
+
+
+def _parse(data: bytes) -> Message:
+    return message_from_proto(MessageProto.FromString(data))

@@ -1,0 +1,161 @@
+"""From what was asked to what is run: update rule, sigmoid polynomial, noise, certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.approximation import Approximation, sigmoid_approximation
+from protocols.errors import ParameterError, PrivacyError
+from protocols.plan import PrivacyPlan
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.search import find_setting
+from protocols.privacy.shares import NoiseSplit
+from protocols.updates.barrier import Barrier
+from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.nesterov import Nesterov
+from protocols.updates.rule import UpdateRule
+from sims.config import SimulationConfig
+
+DEFAULT_DEGREE = 7
+DEFAULT_RADIUS = 8.0
+DEFAULT_ROUNDS = {"gd": 20, "nag": 10}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSetting:
+    """rule: with its rounds; link: sigmoid polynomial with its certified error; privacy: None
+    without; certificate: None where no theorem is claimed; notes: sentences for the reader."""
+
+    rule: UpdateRule
+    link: Approximation
+    privacy: PrivacyPlan | None
+    certificate: Certificate | None
+    notes: tuple[str, ...] = ()
+
+
+def choose_setting(
+    config: SimulationConfig, *, rows: int, num_features: int, norm_bound: float, parties: int
+) -> TrainingSetting:
+    """Everything about the iteration, from public figures only.
+
+    rows: of all parties; num_features: bias included; norm_bound: of every row.
+
+    Raises:
+        PrivacyError: no certified setting exists. ParameterError: options that do not fit.
+    """
+    if config.update == "barrier":
+        return _barrier(config, rows, num_features, norm_bound, parties)
+    if config.epsilon is not None and config.update == "gd":
+        return _ridge(config, rows, num_features, norm_bound, parties)
+    if config.epsilon is not None:
+        raise PrivacyError(
+            f"update={config.update!r} has no certified bound on its iterates, hence no privacy "
+            "statement: take --update barrier or gd, or --no-privacy"
+        )
+    return _plain(config, norm_bound)
+
+
+def _plain(config: SimulationConfig, norm_bound: float) -> TrainingSetting:
+    """gd and nag without noise: step 1 / beta, beta = max p' B_x^2 (smoothness of the loss)."""
+    radius = config.radius or DEFAULT_RADIUS
+    link = sigmoid_approximation(config.degree or DEFAULT_DEGREE, radius)
+    rate = config.learning_rate or 1 / (link.max_slope * norm_bound**2)
+    rounds = config.rounds or DEFAULT_ROUNDS[config.update]
+    kind = GradientDescent if config.update == "gd" else Nesterov
+    rule = kind(rounds=rounds, learning_rate=rate)
+    note = (
+        f"interval [-{radius:g}, {radius:g}] of the sigmoid polynomial is a public choice, "
+        "not a bound: see the largest logit"
+    )
+    return TrainingSetting(
+        rule=rule, link=link, privacy=None, certificate=None, notes=(note,)
+    )
+
+
+def _barrier(
+    config: SimulationConfig, rows: int, num_features: int, norm_bound: float, parties: int
+) -> TrainingSetting:
+    _refuse(config, "barrier", "learning_rate", "radius")
+    certificate = _search(config, rows, num_features, norm_bound, parties, "barrier")
+    setting = certificate.setting
+    rule = Barrier(
+        rounds=setting.rounds,
+        learning_rate=setting.eta,
+        theta=setting.theta,
+        weight=setting.lam,
+        reciprocal=setting.reciprocal.polynomial,
+    )
+    return TrainingSetting(
+        rule=rule,
+        link=setting.sigmoid,
+        privacy=_privacy(config, certificate, parties),
+        certificate=certificate,
+    )
+
+
+def _ridge(
+    config: SimulationConfig, rows: int, num_features: int, norm_bound: float, parties: int
+) -> TrainingSetting:
+    _refuse(config, "gd with privacy", "learning_rate", "radius")
+    certificate = _search(config, rows, num_features, norm_bound, parties, "ridge")
+    setting = certificate.setting
+    rule = GradientDescent(rounds=setting.rounds, learning_rate=setting.eta, ridge=setting.lam)
+    note = "gradient descent with a certified ridge term, which bounds every iterate"
+    return TrainingSetting(
+        rule=rule,
+        link=setting.sigmoid,
+        privacy=_privacy(config, certificate, parties),
+        certificate=certificate,
+        notes=(note,),
+    )
+
+
+def _search(
+    config: SimulationConfig,
+    rows: int,
+    num_features: int,
+    norm_bound: float,
+    parties: int,
+    method: Any,
+) -> Certificate:
+    return find_setting(
+        rows=rows,
+        features=num_features,
+        norm_bound=norm_bound,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        parties=parties,
+        colluders=config.colluders,
+        rounds=config.rounds,
+        degree=config.degree,
+        method=method,
+        accounting=config.accounting,  # type: ignore[arg-type]
+    ).require()
+
+
+def _privacy(
+    config: SimulationConfig, certificate: Certificate, parties: int
+) -> PrivacyPlan | None:
+    if config.epsilon is None:
+        return None
+    sigma = float(certificate.setting.sigma)
+    split = NoiseSplit(parties=parties, colluders=config.colluders)
+    return PrivacyPlan(
+        epsilon=config.epsilon,
+        delta=config.delta,
+        colluders=config.colluders,
+        sigma=sigma,
+        share_std=split.share_std(sigma),
+        sensitivity=float(certificate.figures["sensitivity"]),
+        accounting=config.accounting,
+    )
+
+
+def _refuse(config: SimulationConfig, update: str, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) is not None:
+            raise ParameterError(
+                f"{name}={getattr(config, name)} cannot be given for {update}: its certificate "
+                "fixes it; leave it out, or use --update gd --no-privacy"
+            )

@@ -1,0 +1,1 @@
+"""Tests: one folder per package, the project-wide rules at the top."""

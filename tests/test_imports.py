@@ -1,0 +1,178 @@
+"""Who may import what: the rules that need single modules, read from the source of every module.
+
+The layers are import-linter's (``make check``). These rules hold for modules that do not exist yet,
+see imports inside functions and by name, and need nothing installed.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("protocols", "parties", "coordinator", "sims")
+
+#: External package -> the only modules (or packages, with all below them) that may import it.
+ALLOWED = {
+    "openfhe": ("protocols.ckks", "parties.key_share"),
+    "flwr": ("coordinator.flower_app", "parties.flower_app", "sims.local"),
+    "torch": ("parties.torch_step", "sims.baselines"),
+    "opacus": ("parties.torch_step", "sims.baselines"),
+}
+#: What Flower keeps stable. The in-process grid may need more; it is the only such file.
+PUBLIC_FLOWER = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
+#: Modules that run on an unfit interpreter, or before anything is installed.
+STANDARD_LIBRARY_ONLY = (
+    "protocols",
+    "protocols.errors",
+    "protocols.platform",
+    "parties",
+    "coordinator",
+    "sims",
+)
+
+
+def module_name(path: Path, root: Path = ROOT) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(source: str, module: str, is_package: bool = False) -> set[str]:
+    """Absolute names that a module imports anywhere, also ``from a import b`` as ``a.b``."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                keep = module.split(".")
+                keep = keep[: len(keep) - node.level + is_package]
+                base = ".".join([*keep, *([base] if base else [])])
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            name = node.func.id if isinstance(node.func, ast.Name) else name
+            first = node.args[0]
+            if (
+                name in ("import_module", "__import__", "importorskip")
+                and isinstance(first, ast.Constant)
+                and isinstance(first.value, str)
+            ):
+                found.add(first.value)
+    return found
+
+
+def within(name: str, parents: tuple[str, ...]) -> bool:
+    return any(name == parent or name.startswith(parent + ".") for parent in parents)
+
+
+def violations(module: str, imported: set[str]) -> list[str]:
+    """Broken rules of one module, in words."""
+    broken = []
+    for name in sorted(imported):
+        top = name.split(".")[0]
+        if top in ALLOWED and not within(module, ALLOWED[top]):
+            broken.append(f"{module} imports {name}; only {', '.join(ALLOWED[top])} may")
+        if top == "flwr" and module.endswith(".flower_app") and not within(name, PUBLIC_FLOWER):
+            broken.append(f"{module} imports {name}; stay with {', '.join(PUBLIC_FLOWER)}")
+        if within(name, ("parties.key_share",)) and not within(module, ("parties", "sims")):
+            broken.append(f"{module} imports {name}, where the secret key is")
+    return broken
+
+
+def everything() -> dict[str, set[str]]:
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = module_name(path)
+            source = path.read_text(encoding="utf-8")
+            found[name] = imports(source, name, path.name == "__init__.py")
+    return found
+
+
+MODULES = everything()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_external_packages_stay_where_they_belong(module: str) -> None:
+    assert violations(module, MODULES[module]) == []
+
+
+@pytest.mark.parametrize("module", STANDARD_LIBRARY_ONLY)
+def test_modules_of_an_unfit_interpreter_need_nothing_installed(module: str) -> None:
+    allowed = {*sys.stdlib_module_names, "protocols"}
+    assert {name.split(".")[0] for name in MODULES[module]} <= allowed
+    first_party = {name for name in MODULES[module] if name in MODULES}
+    assert first_party <= set(STANDARD_LIBRARY_ONLY)
+
+
+def reachable(start: tuple[str, ...], modules: dict[str, set[str]]) -> set[str]:
+    """First-party modules that importing any module of the packages ``start`` loads."""
+    todo = [name for name in modules if within(name, start)]
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            parents = {name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)}
+            todo += [other for other in modules[name] | parents if other in modules]
+    return seen
+
+
+def test_the_coordinator_cannot_reach_a_secret_key() -> None:
+    reached = reachable(("coordinator",), MODULES)
+    assert "protocols.errors" in reached  # the walk does follow imports
+    assert not {name for name in reached if within(name, ("parties", "sims"))}
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("coordinator.coordinator", "import openfhe"),
+        ("sims.local", "from openfhe import CryptoContext"),
+        ("protocols.train", "def late():\n    import openfhe"),
+        ("protocols.train", "import importlib\nimportlib.import_module('openfhe')"),
+        ("sims.report", "__import__('torch')"),
+        ("protocols.messages", "from flwr.app import Message"),
+        ("coordinator.flower_app", "from flwr.server.superlink import state"),
+        ("coordinator.flower_app", "import flwr"),
+        ("coordinator.coordinator", "from parties.key_share import KeyShare"),
+        ("coordinator.coordinator", "from parties import key_share"),
+        ("coordinator.coordinator", "from ..parties import key_share"),
+        ("protocols.decrypt", "import parties.key_share"),
+    ],
+)
+def test_a_broken_rule_is_seen(module: str, source: str) -> None:
+    assert violations(module, imports(source, module)) != []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("protocols.ckks.context", "import openfhe"),
+        ("protocols.ckks", "import openfhe"),
+        ("parties.key_share", "from openfhe import PrivateKey"),
+        ("parties.party", "from parties.key_share import KeyShare"),
+        ("coordinator.flower_app", "from flwr.serverapp import ServerApp"),
+        ("sims.local", "from flwr.common.message import Message"),
+        ("parties.torch_step", "import torch, opacus"),
+    ],
+)
+def test_what_is_allowed_passes(module: str, source: str) -> None:
+    assert violations(module, imports(source, module)) == []
+
+
+def test_an_indirect_way_to_the_key_is_seen() -> None:
+    modules = {
+        "coordinator": set(),
+        "coordinator.coordinator": {"protocols.train"},
+        "protocols": set(),
+        "protocols.train": {"parties.key_share"},
+        "parties": set(),
+        "parties.key_share": set(),
+    }
+    assert "parties.key_share" in reachable(("coordinator",), modules)
