@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from protocols.ckks.context import CkksContext, refuse_forked_child
-from protocols.ckks.residues import Residues
+from protocols.ckks.flooding import gaussian_polynomial
+from protocols.ckks.residues import Residues, add
 from protocols.errors import PolicyError
+from protocols.privacy.randomness import SystemRandomness
 
 
 class KeyShare:
@@ -86,24 +88,29 @@ class KeyShare:
     def refresh_share(self, c1: Residues, label: str) -> tuple[Residues, Residues]:
         """Masked decryption and re-encryption share of one ciphertext.
 
-        c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh, which
-        also fixes the random element a'. Returns (h0, h1): h0 = c1 s_p - M_p at c1's towers,
+        c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh; both
+        fix the random element a'. Returns (h0, h1): h0 = c1 s_p - M_p at c1's towers,
         h1 = -a' s_p + M_p + e at level 0, M_p uniform below the two mask primes.
         """
         self._only_once(label, c1)
         context = self._context
         second = context.ciphertext([c1])
-        random = context.ciphertext([context.uniform_polynomial(self._seed, label)])
+        random = context.ciphertext([context.refresh_element(self._seed, label, c1)])
         masked, reencrypted = context.cc.IntMPBootDecrypt(self._key, second, random)
         return context.residues_of(masked), context.residues_of(reencrypted)
 
-    def decryption_share(self, c1: Residues, label: str) -> Residues:
-        """d = c1 s_p + e_smudge, shape of c1; sigma_smudge = 2^20 (OpenFHE's default)."""
+    def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
+        """d = c1 s_p + e_flood, shape of c1.
+
+        flooding_std: of e_flood per coefficient, see `protocols.ckks.flooding`; drawn from the
+        operating system's generator (OpenFHE's fixed 2^20 comes on top).
+        """
         self._only_once(label, c1)
         context = self._context
         ciphertext = context.ciphertext([np.zeros_like(c1), c1])
-        share = context.cc.MultipartyDecryptMain([ciphertext], self._key)[0]
-        return context.residues_of(share)
+        share = context.residues_of(context.cc.MultipartyDecryptMain([ciphertext], self._key)[0])
+        flood = gaussian_polynomial(context, flooding_std, len(c1), SystemRandomness())
+        return add(share, flood, context.primes_at(context.params.num_towers - len(c1)))
 
     # -- helpers --------------------------------------------------------------------------------
 

@@ -208,8 +208,8 @@ class Party:
         return refresh.answer_refresh(context, secret, index, request)
 
     def _decrypt(self, index: int, request: Body) -> Body:
-        _, context, secret = self._agreed
-        return decrypt.answer_decrypt(context, secret, request)
+        plan, context, secret = self._agreed
+        return decrypt.answer_decrypt(context, plan, secret, request)
 
     def _finish(self, index: int, request: Body) -> Body:
         if self._secret:

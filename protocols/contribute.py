@@ -2,7 +2,7 @@
 
     contribute -> joint public key (b half)   <- {ciphertexts: indices}, data blobs, side blobs
 
-Party p encrypts x_i / R into its own columns and, in side column t,
+Party p encrypts x_i into its own columns and, in side column t,
     ( sum_i x_i (1/2 - y_i) + N chi_{p,t} ) / side_scale,   chi_{p,t} ~ N(0, sigma^2 / (P - t)).
 The coordinator adds ciphertexts; sums over disjoint columns are unions of rows.
 """
@@ -58,7 +58,7 @@ def answer_contribute(
     b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
     key = public_key(context, seed, b)
     layout = plan.layout
-    data = layout.pack_rows(rows / plan.link.radius, plan.party_index(party))
+    data = layout.pack_rows(rows, plan.party_index(party))
     linear = label_term(rows, labels) + layout.num_rows * noise
     side = layout.pack_side(linear / plan.side_scale)
     both = context.primes * 2

@@ -5,8 +5,9 @@
 h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform below the two mask primes (~110
 bits); the sums give c0 + h0 = m - M and the fresh ciphertext (m - M + h1, a') of m.
 
-Security: a' is expanded from the joint seed and the label (see `agree`); the coordinator cannot
-choose it. A party answers each label once; a retry gets the cached bytes.
+Security: a' is expanded from the joint seed (see `agree`), the label and c1; the coordinator can
+choose neither a' nor a c1 that is related to it. A party answers each label once; a retry gets the
+cached bytes.
 Error: P fresh key errors, about 2^-43 per slot at scale 2^50; no level is left used.
 """
 
@@ -73,7 +74,7 @@ def refresh(
     for position, ct in enumerate(shallow):
         h0 = sum_blobs(replies, names, 2 * position, low, n)
         h1 = sum_blobs(replies, names, 2 * position + 1, context.primes, n)
-        element = context.uniform_polynomial(seed, label(step, position))
+        element = context.refresh_element(seed, label(step, position), polynomials[position][1])
         pair = [context.ciphertext([h0]), context.ciphertext([h1])]
         fresh.append(
             context.cc.IntMPBootEncrypt(public_key, pair, context.ciphertext([element]), ct)

@@ -30,6 +30,6 @@ class SecretHalf(Protocol):
         """Share of a collective refresh, once per label."""
         ...
 
-    def decryption_share(self, c1: Residues, label: str) -> Residues:
-        """Smudged partial decryption, once per label."""
+    def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
+        """Flooded partial decryption, once per label."""
         ...

@@ -34,12 +34,13 @@ def train_encrypted(
     side: Sequence[EncryptedVector],
     on_iteration: Progress = lambda t: None,
 ) -> Exchange[EncryptedVector]:
-    """Encrypted weights after the plan's last iteration, not refreshed any more."""
-    rule = plan.rule
+    """Encrypted w / R after the plan's last iteration, R the link's radius, not refreshed."""
+    rule = plan.rule.in_units(plan.link.radius)
     gradient = EncryptedGradient(evaluator, plan.link, rows, side)
     context = evaluator.context
-    zero = context.encrypt(public_key, np.zeros(context.num_slots))
-    state = rule.start(evaluator.wrap(zero))
+    # The start is public: an encryption of zero without randomness adds no noise.
+    blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
+    state = rule.start(evaluator.wrap(context.ciphertext([blank, blank])))
     for t in range(plan.rounds):
         state = rule.step(t, state, gradient)
         if t + 1 < plan.rounds:

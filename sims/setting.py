@@ -147,7 +147,7 @@ def _privacy(
         colluders=config.colluders,
         sigma=sigma,
         share_std=split.share_std(sigma),
-        sensitivity=float(certificate.figures["sensitivity"]),
+        sensitivity=float(certificate.figures["D2_widened"]),
         accounting=config.accounting,
     )
 

@@ -53,11 +53,19 @@ def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> RunRe
         CohortError: bad input (before any key is made), or an aborted protocol.
     """
     notify = on_event or (lambda event: None)
-    started = time.perf_counter()
-    # Splits and hold-outs may be seeded; without a seed they come from the OS as well.
-    root = secrets.randbits(256) if config.seed is None else config.seed
     notify(Event("phase", "data"))
-    data = prepare(config, np.random.default_rng(root))
+    root = noise_root(config)
+    return run(config, prepare(config, np.random.default_rng(root)), root, notify)
+
+
+def noise_root(config: SimulationConfig) -> int:
+    """Seed of the parties' noise streams, the split and the hold-out; the OS's without a seed."""
+    return secrets.randbits(256) if config.seed is None else config.seed
+
+
+def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> RunResult:
+    """Train on prepared shards; see `simulate`."""
+    started = time.perf_counter()
     setting = choose_setting(
         config,
         rows=len(data.labels),

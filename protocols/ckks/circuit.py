@@ -3,14 +3,15 @@
 grad(w) = X^T (p(Xw) - y) / N with p(z) = 1/2 + q(z), q(z) = z r(z^2) odd:
 X^T q(Xw) / N is evaluated; X^T (1/2 - y) / N + noise arrives summed in the side columns.
 
-Rows are encrypted as X / R, R the radius of q's interval, so that z' = z / R lies in [-1, 1] and
-x q(z) = R A * x' z' * prod factors(z'^2), A the leading coefficient of r in the scaled variable.
+Weights are kept as w' = w / R, R the radius of q's interval, so that z' = X w' lies in [-1, 1] and
+x q(z) = A * x z' * prod factors(z'^2), A the leading coefficient of r in the scaled variable.
+(Dividing the rows instead would multiply their encryption noise by R.)
 
 | level | degree 3 | degree 5, 7 | degree 9-15 |
 |---|---|---|---|
-| 1 | z' = sum x' w | = | = |
-| 2 | u = z'^2; x' z' | = | = |
-| 3 | (x' z') (u - r) | factors, first product | = |
+| 1 | z' = sum x w' | = | = |
+| 2 | u = z'^2; x z' | = | = |
+| 3 | (x z') (u - r) | factors, first product | = |
 | 4 | mask | last product, sums | second product |
 | 5 |  | mask | last product, sums |
 | 6 |  |  | mask |
@@ -40,20 +41,20 @@ def link_factors(link: Polynomial) -> FactoredPolynomial:
 
 def gradient_levels(link: Polynomial) -> int:
     """Levels of one gradient: 4, 5, 5 for degree 3, 5, 7; 6 for degree 9 to 15."""
-    # inner product, square beside x' z', the factors, the mask.
+    # inner product, square beside x z', the factors, the mask.
     return 2 + link_factors(link).depth() + 1
 
 
 def side_scale(link: Polynomial) -> float:
-    """What side columns are divided by before encryption: R A (the mask multiplies it back)."""
-    return link.radius * link_factors(link).leading
+    """What side columns are divided by before encryption: A (the mask multiplies it back)."""
+    return link_factors(link).leading
 
 
 class EncryptedGradient:
-    """Evaluates step * grad(w) for round t on the summed ciphertexts of all parties.
+    """Evaluates step * grad(w) / R for round t on the summed ciphertexts of all parties.
 
-    rows: data ciphertexts, rows scaled by 1 / link.radius; side: side ciphertexts, column t the
-    sum over parties of (X^T (1/2 - y) + N noise_t) / side_scale.
+    rows: data ciphertexts; side: side ciphertexts, column t the sum over parties of
+    (X^T (1/2 - y) + N noise_t) / side_scale.
     """
 
     def __init__(
@@ -66,19 +67,24 @@ class EncryptedGradient:
         self._evaluator = evaluator
         self._factors = link_factors(link)
         self._rows = rows
-        self._scale = side_scale(link) / evaluator.layout.num_rows
+        self._scale = side_scale(link) / (evaluator.layout.num_rows * link.radius)
         # Side columns are added just above the mask: rotate them there, where primes are few.
         sums_level = gradient_levels(link) - 1
         self._side = [evaluator.drop_to(part, sums_level) for part in side]
         self._column = 0
 
     def __call__(self, weights: EncryptedVector, step: float) -> EncryptedVector:
-        """step * gradient at replicated weights, replicated; consumes this round's noise."""
+        """step * gradient / R at replicated weights / R, replicated; consumes this round's noise.
+
+        After the last round only column 0 is filled: it alone is decrypted.
+        """
         evaluator = self._evaluator
         pairs = (self._last_product(rows, weights) for rows in self._rows)
         total = evaluator.sum_columns(evaluator.sum_of_products(pairs))
         total = total + self._next_side()
-        return evaluator.replicate(evaluator.mask_heads(total, step * self._scale))
+        last = self._column == evaluator.layout.rounds
+        finish = evaluator.mask_heads if last else evaluator.mask_and_replicate
+        return finish(total, step * self._scale)
 
     def _last_product(
         self, rows: EncryptedVector, weights: EncryptedVector

@@ -6,6 +6,7 @@ parameter set from a throwaway key pair, whose residues are all overwritten befo
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -131,6 +132,8 @@ class CkksContext:
         if len(polynomials) not in (1, 2):
             raise MessageError(f"{len(polynomials)} polynomials in a ciphertext, expected 1 or 2")
         level = self.params.num_towers - len(polynomials[0])
+        if not 0 <= level <= self.params.depth:
+            raise MessageError(f"{len(polynomials[0])} towers in a ciphertext")
         frame = _ciphertext_frame(self.params, len(polynomials), level)
         blob = rns.implant(frame, np.concatenate(polynomials))
         ciphertext = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
@@ -152,13 +155,25 @@ class CkksContext:
         """Public uniform polynomial at a level, from the joint seed."""
         return rns.uniform(seed, label, self.primes_at(level), self.params.ring_dim)
 
+    def refresh_element(self, seed: bytes, label: str, c1: Residues) -> Residues:
+        """Public uniform a' of one refresh, bound to the c1 that it refreshes.
+
+        Security: who knew a' first would send c1 = a' - delta and read the key share from
+        h0 + h1 = -delta s_p + e. As a hash of c1, a' comes after it.
+        """
+        return self.uniform_polynomial(seed, f"{label}/{hashlib.sha256(c1.tobytes()).hexdigest()}")
+
     def uniform_key_half(self, seed: bytes, label: str) -> Residues:
         """Public uniform half of an evaluation key, from the joint seed."""
         return rns.uniform(seed, label, self.key_primes, self.params.ring_dim)
 
 
-@lru_cache(maxsize=8)
-def _open(params: CkksParameters) -> Any:
+def new_context(params: CkksParameters, data_type: Any = openfhe.REAL) -> Any:
+    """An OpenFHE context for these parameters.
+
+    Raises:
+        ParameterError: OpenFHE refuses them.
+    """
     p = openfhe.CCParamsCKKSRNS()
     p.SetRingDim(params.ring_dim)
     p.SetMultiplicativeDepth(params.depth)
@@ -168,6 +183,7 @@ def _open(params: CkksParameters) -> Any:
     p.SetScalingTechnique(openfhe.FIXEDMANUAL)
     p.SetNumLargeDigits(params.num_digits)
     p.SetBatchSize(params.num_slots)
+    p.SetCKKSDataType(data_type)
     p.SetInteractiveBootCompressionLevel(openfhe.COMPACT)
     secure = openfhe.HEStd_128_classic if params.security_bits else openfhe.HEStd_NotSet
     p.SetSecurityLevel(secure)
@@ -178,6 +194,11 @@ def _open(params: CkksParameters) -> Any:
     for feature in ("PKE", "KEYSWITCH", "LEVELEDSHE", "ADVANCEDSHE", "MULTIPARTY"):
         cc.Enable(getattr(openfhe, feature))
     return cc
+
+
+@lru_cache(maxsize=8)
+def _open(params: CkksParameters) -> Any:
+    return new_context(params)
 
 
 @lru_cache(maxsize=8)

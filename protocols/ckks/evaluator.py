@@ -123,8 +123,26 @@ class Evaluator:
         self, vector: EncryptedVector, values: NDArray[np.float64] | float = 1.0
     ) -> EncryptedVector:
         """Column 0 times public values, zero elsewhere; one level."""
+        return self._rescaled(self._masked(vector, values))
+
+    def mask_and_replicate(
+        self, vector: EncryptedVector, values: NDArray[np.float64] | float
+    ) -> EncryptedVector:
+        """`replicate(mask_heads(vector, values))`; one level.
+
+        Replicating doubles the key-switching noise log2(C) times. It runs before the rescaling,
+        which divides that noise by the scale.
+        """
+        return self._rescaled(self.replicate(self._masked(vector, values)))
+
+    def _masked(
+        self, vector: EncryptedVector, values: NDArray[np.float64] | float
+    ) -> EncryptedVector:
         mask = self.context.encode(self.layout.heads(values), vector.level)
-        return self.wrap(self.cc.Rescale(self.cc.EvalMult(vector.ct, mask)))
+        return self.wrap(self.cc.EvalMult(vector.ct, mask))
+
+    def _rescaled(self, vector: EncryptedVector) -> EncryptedVector:
+        return self.wrap(self.cc.Rescale(vector.ct))
 
     def sum_of_products(
         self, pairs: Iterable[tuple[EncryptedVector, EncryptedVector]]

@@ -4,11 +4,17 @@ A ciphertext of S slots holds d' blocks of B = S / d' slots, d' the power of two
 belongs to feature j. Row g of all parties' rows stands in ciphertext g // C, column g % C of every
 block, C = min(B, power of two >= rows). Parties fill disjoint columns and the coordinator adds, so
 training costs what the rows cost, not what the parties cost.
+
+Everything is rotated right by an offset o. Key switching rounds with a small bias, the same in all
+coefficients, and sum_k X^k at slot i is 2 / (1 - zeta^(5^i)): 2^14 at slot 0 of a ring 2^15. The
+offset puts column 0, where sums and the model stand, as far from such slots as there is room.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +148,7 @@ class Layout:
             grid = np.zeros((self.num_blocks, self.block_size))
             at = slice(start - index * self.columns, stop - index * self.columns)
             grid[: self.num_features, at] = rows[start - first : stop - first].T
-            packed[index] = grid.ravel()
+            packed[index] = self._to_slots(grid)
         return packed
 
     def pack_side(self, columns: NDArray[np.float64]) -> list[NDArray[np.float64]]:
@@ -152,21 +158,45 @@ class Layout:
             part = columns[start : start + self.block_size]
             grid = np.zeros((self.num_blocks, self.block_size))
             grid[: self.num_features, : len(part)] = part.T
-            packed.append(grid.ravel())
+            packed.append(self._to_slots(grid))
         return packed
 
     def heads(self, values: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Slots with values (scalar or shape (num_features,)) in column 0, zero elsewhere."""
         grid = np.zeros((self.num_blocks, self.block_size))
         grid[: self.num_features, 0] = values
-        return grid.ravel()
+        return self._to_slots(grid)
 
     def read_heads(self, slots: NDArray[np.float64]) -> NDArray[np.float64]:
         """Column 0 of the used blocks, shape (num_features,)."""
-        return slots.reshape(self.num_blocks, self.block_size)[: self.num_features, 0].copy()
+        grid = np.roll(slots, -self.offset).reshape(self.num_blocks, self.block_size)
+        return grid[: self.num_features, 0].copy()
 
     def replicated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Slots with value j in all C columns of block j."""
         grid = np.zeros((self.num_blocks, self.block_size))
         grid[: self.num_features, : self.columns] = values[:, None]
-        return grid.ravel()
+        return self._to_slots(grid)
+
+    @property
+    def offset(self) -> int:
+        """o: block j's column i stands in slot (j B + i + o) mod S."""
+        return _offset(self.block_size)
+
+    def _to_slots(self, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.roll(grid.ravel(), self.offset)
+
+
+@lru_cache(maxsize=64)
+def _offset(block_size: int) -> int:
+    """The o whose slots o + j B keep farthest from angle 0.
+
+    Their exponents are 5^(o + j B) = 5^o mod 4 B, evenly spaced by 4 B: aim at the middle, 2 B.
+    """
+    modulus, middle = 4 * block_size, 2 * block_size
+    exponent, best, best_distance = 1, 0, middle
+    for o in range(block_size):
+        if abs(exponent - middle) < best_distance:
+            best, best_distance = o, abs(exponent - middle)
+        exponent = exponent * 5 % modulus
+    return best

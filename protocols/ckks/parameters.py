@@ -20,6 +20,8 @@ MAX_LOG_QP_128 = {
     131072: 3523,
 }
 SPECIAL_PRIME_BITS = 60
+# OpenFHE keeps P 4 bits longer than a digit, which may be 1 bit longer than its primes' sizes.
+SPECIAL_SPARE_BITS = 5
 # Interactive refresh keeps the message prime and two mask primes (OpenFHE's COMPACT mode).
 REFRESH_TOWERS = 3
 # Smallest ring that OpenFHE accepts with these prime sizes and that the tests use.
@@ -43,7 +45,7 @@ class CkksParameters:
 
     ring_dim: int
     depth: int
-    scale_bits: int = 50
+    scale_bits: int = 58
     first_mod_bits: int = 60
     num_digits: int = 2
     security_bits: int = 128
@@ -87,10 +89,10 @@ class CkksParameters:
 
     @property
     def num_special_towers(self) -> int:
-        """Primes in P: enough 60-bit ones to cover the largest key-switching digit."""
+        """Primes in P, at most: enough 60-bit ones to cover the largest key-switching digit."""
         towers_per_digit = math.ceil(self.num_towers / self.num_digits)
         digit_bits = self.scale_bits * (towers_per_digit - 1) + self.first_mod_bits
-        return math.ceil(digit_bits / SPECIAL_PRIME_BITS)
+        return math.ceil((digit_bits + SPECIAL_SPARE_BITS) / SPECIAL_PRIME_BITS)
 
     @property
     def log_qp(self) -> int:

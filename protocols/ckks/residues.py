@@ -104,7 +104,7 @@ def uniform(seed: bytes, label: str, primes: Sequence[int], ring_dim: int) -> Re
         limit = (1 << 64) // prime * prime
         # A word is refused with probability < q / 2^64 < 1/8.
         words_wanted = ring_dim + ring_dim // 4 + 64
-        prefix = b"ciphercohort/uniform/1\0" + seed + label.encode() + b"\0" + bytes([k])
+        prefix = b"ciphercohort/uniform/1\0" + seed + label.encode() + b"\0" + k.to_bytes(2, "little")
         stream = hashlib.shake_256(prefix).digest(words_wanted * _WORD)
         words = np.frombuffer(stream, np.uint64)
         kept = words[words < np.uint64(limit)] if limit < 1 << 64 else words

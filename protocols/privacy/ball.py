@@ -12,7 +12,8 @@ M(R) = max over |z| <= B R of (1 - alpha) z (1 - p(z)) + (eta B^2 / 2) (1 - p(z)
 (A row with y = 0 and z is one with y = 1 and -z.) No convexity of p is needed. For the sigmoid
 z (1 - p(z)) <= 0.2785: a row that is classified well hardly pushes outwards. Bounding the
 push by |grad f(0)| |w| instead, as convexity allows, costs a factor of about 0.9 B |w|. Fewer than
-N rows only lower the sum, because M >= eta B^2 / 8 > 0.
+N rows only lower the sum, because M >= eta B^2 / 8 > 0. Arithmetic that puts g off by at most
+`error` turns |v|^2 into at most (|v| + eta error)^2: M(R) grows by error |v| + eta error^2 / 2.
 
 **All steps.** |w'|^2 = |v|^2 + D + eta^2 |chi|^2 with D = -2 eta <v, chi>, which is
 N(0, 4 eta^2 tau^2 |v|^2) given the past. Unrolled, as long as no iterate has left the ball,
@@ -93,6 +94,7 @@ class Ball:
         eta, alpha, rounds, features, norm_bound: eta, eta lam, T, m, B.
         noise: tau, std of ALL parties' noise.
         failure: delta_norm; not used without noise.
+        error: bound on the l2 error of the computed mean gradient, 0 for exact arithmetic.
     """
 
     eta: float
@@ -102,6 +104,7 @@ class Ball:
     norm_bound: float
     noise: float
     failure: float
+    error: float = 0.0
 
     @property
     def rho(self) -> float:
@@ -126,6 +129,8 @@ class Ball:
     def squared_bound(self, radius: float, push: float) -> float:
         """G(R), given M(R) = push; the ball of radius R holds if this is at most R^2."""
         e, m, q = self.eta, self.features, self.weight_squared
+        exact = math.sqrt(self.rho * radius**2 + 2 * e * push)
+        push += self.error * exact + 0.5 * e * self.error**2
         bound = 2 * e * push * self.weight
         if self.noise > 0:
             step = math.sqrt(self.rho * radius**2 + 2 * e * push)

@@ -134,7 +134,9 @@ def audit(
         budget: the promise.
         sigma: std left without any t colluders, on the mean gradient.
         sensitivity: replace-one l2 sensitivity of one round's SUM.
-        rounds: T. rows: N. features: m, bias included.
+        rounds: T.
+        rows: N.
+        features: m, bias included.
         norm_failure: failure probability of the iterate bound as proven for this setting.
     """
     if budget.epsilon is None:
@@ -153,10 +155,12 @@ def audit(
         event = GaussianEvent(noise_multiplier=rows * sigma / sensitivity, count=rounds)
         library = cross_check([event], delta=budget.delta_mechanism).library
         share = budget.split.share_std(sigma)
+        # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
+        # bound; each is at least as close to a Gaussian as one share (2^30 units) is
         grid_delta = discretisation_delta(
             units=budget.split.grid(sigma).units(share),
-            shares=budget.split.honest,
-            values=rounds * features,
+            shares=1,
+            values=2 * rounds * features,
             epsilon=budget.epsilon,
         )
     spent_delta = budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from protocols.errors import PrivacyError
+from protocols.privacy.accounting import GaussianEvent
 
 Relation = Literal["<=", "<", ">=", ">"]
 Method = Literal["barrier", "ridge"]
+
+ASSUMPTIONS = (
+    "every row's norm, bias column included, is at most norm_bound: owners clip to it",
+    "all N rows enter every round, and neighbours differ in one row (replace-one)",
+    "what the arithmetic leaves below one grid unit is masked by the decryption's flooding noise",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +112,20 @@ class Certificate:
         violated = [condition for condition in self.conditions if not condition.satisfied]
         free = [condition for condition in self.conditions if not condition.by_design]
         return min(violated or free, key=lambda condition: condition.slack)
+
+    @property
+    def events(self) -> tuple[GaussianEvent, ...]:
+        """What the run costs each owner, for the accountant; empty without noise."""
+        if "epsilon_exact" not in self.figures:
+            return ()
+        multiplier = self.setting.rows * self.setting.sigma / self.figures["D2_widened"]
+        return (GaussianEvent(noise_multiplier=multiplier, count=self.setting.rounds),)
+
+    @property
+    def additive_delta(self) -> float:
+        """What the run costs in delta beside the events: iterate bound, grid, CKKS tail."""
+        names = ("delta_norm_bound", "delta_grid", "delta_other")
+        return sum(self.figures.get(name, 0.0) for name in names)
 
     def require(self) -> Certificate:
         """Return self.

@@ -22,10 +22,12 @@ from typing import Any
 from protocols.approximation import Approximation, error_bound
 from protocols.errors import ParameterError
 from protocols.privacy.ball import Ball, is_symmetric, push_bound
-from protocols.privacy.barrier_certificate import ASSUMPTIONS
 from protocols.privacy.budget import Budget, audit
-from protocols.privacy.certificate import Certificate, Condition
+from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.sensitivity import diameter
+
+KEPT = 0.999
+"""Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,7 @@ class RidgeSetting:
         sigma: noise std on the mean gradient that is left without any t colluders; 0 without a
             promise.
         budget: epsilon, delta, P, t, accounting.
-        encryption_error: e_ckks per coordinate of the gradient sum, see `Sensitivity`.
+        encryption_error: e_ckks per round and coordinate, see `Sensitivity`.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -89,7 +91,8 @@ class RidgeSetting:
             features=self.features,
             norm_bound=self.norm_bound,
             noise=self.budget.total_std(self.sigma),
-            failure=self.budget.delta_norm,
+            failure=KEPT * self.budget.delta_norm,
+            error=self.encryption_error * math.sqrt(self.features) / self.rows,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,7 +130,7 @@ def check(setting: RidgeSetting) -> Certificate:
         rounds=s.rounds,
         rows=s.rows,
         features=s.features,
-        norm_failure=s.budget.delta_norm if s.sigma > 0 else 0.0,
+        norm_failure=ball.failure if s.sigma > 0 else 0.0,
     )
     conditions = (
         Condition(

@@ -40,9 +40,10 @@ class Sensitivity:
         approximation_error: e_f, error of the polynomial on the interval that all z stay in.
         slope_max: phi'max, bound on the loss's derivative; 1 for the logistic loss.
         features: m, columns including the bias.
-        encryption_error: e_ckks, bound on the error of each coordinate of the SUM that
-            the arithmetic (fixed point, CKKS) makes, 0 if there is none. The error depends on
-            the data, so it can differ by 2 e_ckks per coordinate between neighbours.
+        encryption_error: e_ckks, bound on what the arithmetic (fixed point, CKKS) of one round
+            adds to each coordinate, in units of the gradient SUM (the update's error times
+            N / eta); 0 if there is none. The error depends on the data, so it can differ by
+            2 e_ckks per coordinate between neighbours.
 
     Raises:
         ParameterError: a field is out of range; the message names it.

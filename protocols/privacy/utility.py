@@ -1,11 +1,11 @@
 """How good a model a setting is likely to give, without looking at any data.
 
 A mean-field model of noisy gradient descent on a reference population. Its m uncorrelated Gaussian
-columns have variances q_j ~ 1/j, together (0.8 B)^2 (rows are clipped to norm B), and the true logit
-has variance 4, an equal part from each column: the columns that vary least carry as much as the
-others, which is what makes long training worth while. By Stein's lemma the expected gradient is
-linear in the weights: E[(p(z) - s(z*)) x_j] = q_j (E[p'(z)] w_j - E[s'(z*)] w*_j). So the signal u_j
-and the noise variance n_j of each weight follow
+columns have variances q_j ~ 1/j, together (0.8 B)^2 (rows are clipped to norm B), and the true
+logit has variance 4, an equal part from each column: the columns that vary least carry as much as
+the others, which is what makes long training worth while. By Stein's lemma the expected gradient
+is linear in the weights: E[(p(z) - s(z*)) x_j] = q_j (E[p'(z)] w_j - E[s'(z*)] w*_j). So the
+signal u_j and the noise variance n_j of each weight follow
 u_j <- (1 - V - eta q_j E[p'(z)]) u_j + eta q_j E[s'(z*)] w*_j,
 n_j <- (1 - V - eta q_j E[p'(z)])^2 n_j + eta^2 sigma_total^2,
 with z ~ N(0, sum_j q_j (u_j^2 + n_j)) and V the regulariser's shrinkage at the current norm.
@@ -13,70 +13,148 @@ with z ~ N(0, sum_j q_j (u_j^2 + n_j)) and V the regulariser's shrinkage at the 
 The figure of merit is the correlation of score and true logit,
 sum_j q_j u_j w*_j / sqrt(sum_j q_j w*_j^2 sum_j q_j (u_j^2 + n_j)): 1 for the truth, and blind to a
 common scale, as a ranking is. It is a proxy: it ranks settings, it does not predict an accuracy.
+Units are those of B = 1; columns of similar q_j are treated together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.approximation import Polynomial
+
 Floats = NDArray[np.float64]
-Slope = Callable[[Floats], Floats]
-Shrinkage = Callable[[Floats], Floats]
 
 TYPICAL_NORM = 0.8
 TRUE_LOGIT_VARIANCE = 4.0
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+GROUPS = 12
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def correlation(
-    *,
-    features: int,
-    norm_bound: float,
-    eta: Floats,
-    rounds: NDArray[np.int64],
-    noise: Floats,
-    interval: Floats,
-    slope: Slope,
-    shrinkage: Shrinkage,
-) -> Floats:
-    """The figure of merit of n settings at once, each in 0 .. 1.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stack:
+    """n polynomials that are evaluated together, one per column of the argument.
+
+    Attributes:
+        coefficients: float64 array, shape (degree + 1, n), of t^0, t^1, …
+        center, radius: float64 arrays, shape (n,); t = (x - center) / radius.
+    """
+
+    coefficients: Floats
+    center: Floats
+    radius: Floats
+
+    @classmethod
+    def of(cls, polynomials: Sequence[Polynomial]) -> Stack:
+        """Stack polynomials of any degrees."""
+        size = max((len(p.coefficients) for p in polynomials), default=1)
+        coefficients = np.zeros((size, len(polynomials)))
+        for column, p in enumerate(polynomials):
+            coefficients[: len(p.coefficients), column] = p.coefficients
+        return cls(
+            coefficients=coefficients,
+            center=np.array([p.center for p in polynomials]),
+            radius=np.array([p.radius for p in polynomials]),
+        )
+
+    def __call__(self, x: Floats) -> Floats:
+        """Values for x of shape (…, n)."""
+        t = (x - self.center) / self.radius
+        value = np.zeros_like(t)
+        for row in self.coefficients[::-1]:
+            value = value * t + row
+        return value
+
+    def take(self, index: NDArray[np.int64]) -> Stack:
+        """Some of the polynomials, in the order of `index`."""
+        return Stack(
+            coefficients=self.coefficients[:, index],
+            center=self.center[index],
+            radius=self.radius[index],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidates:
+    """n settings in units of B = 1; arrays of shape (n,).
+
+    Attributes:
+        eta, rounds, noise: eta B^2, T, sigma_total / B.
+        slope: p'.
+        interval: B R.
+        strength, force: the shrinkage V = eta strength force(|w|^2).
+    """
+
+    eta: Floats
+    rounds: NDArray[np.int64]
+    noise: Floats
+    slope: Stack
+    interval: Floats
+    strength: Floats
+    force: Stack
+
+    def take(self, index: NDArray[np.int64]) -> Candidates:
+        """Some of the settings, in the order of `index`."""
+        return Candidates(
+            eta=self.eta[index],
+            rounds=self.rounds[index],
+            noise=self.noise[index],
+            slope=self.slope.take(index),
+            interval=self.interval[index],
+            strength=self.strength[index],
+            force=self.force.take(index),
+        )
+
+
+def correlation(candidates: Candidates, *, features: int) -> Floats:
+    """The figure of merit of each setting, shape (n,); 0 where the recursion diverges.
 
     Args:
+        candidates: the settings.
         features: m, bias included.
-        norm_bound: B.
-        eta, rounds, noise, interval: shape (n,): learning rate, T, sigma_total, B R.
-        slope: p'(z) for z of shape (nodes, n), column i being setting i's polynomial.
-        shrinkage: V, shape (n,), for squared norms of shape (n,).
-
-    Returns:
-        float64 array, shape (n,); 0 where the recursion diverges.
     """
-    n = eta.size
+    merit = np.zeros(candidates.eta.size)
+    for rounds in np.unique(candidates.rounds):
+        index = np.flatnonzero(candidates.rounds == rounds)
+        merit[index] = _same_rounds(candidates.take(index), int(rounds), features)
+    return merit
+
+
+def _population(features: int) -> tuple[Floats, Floats, Floats]:
+    """(variance, true weight, number) of columns, in at most GROUPS groups."""
     q = 1.0 / np.arange(1, features + 1)
-    q *= (TYPICAL_NORM * norm_bound) ** 2 / q.sum()
-    truth = np.sqrt(TRUE_LOGIT_VARIANCE / features / q)
+    q *= TYPICAL_NORM**2 / q.sum()
+    ends = np.unique(np.rint(np.geomspace(1, features + 1, GROUPS + 1)).astype(int)) - 1
+    count = np.diff(ends).astype(np.float64)
+    grouped = np.add.reduceat(q, ends[:-1]) / count
+    return grouped, np.sqrt(TRUE_LOGIT_VARIANCE / features / grouped), count
+
+
+def _same_rounds(c: Candidates, rounds: int, features: int) -> Floats:
+    """`correlation` for settings of equal T."""
+    q, truth, count = _population(features)
     logits = np.sqrt(TRUE_LOGIT_VARIANCE) * _NODES
     pull = float(np.sum(_WEIGHTS / (2 + 2 * np.cosh(logits)))) * q * truth
-    signal = np.zeros((n, features))
-    variance = np.zeros((n, features))
-    result = np.zeros(n)
+    nodes = _NODES[:, None]
+    signal: Floats = np.zeros((c.eta.size, q.size))
+    variance: Floats = np.zeros((c.eta.size, q.size))
+    push = np.outer(c.eta, pull)
+    kick = ((c.eta * c.noise) ** 2)[:, None]
     with np.errstate(all="ignore"):
-        for step in range(1, int(rounds.max()) + 1):
+        for _ in range(rounds):
             energy = signal**2 + variance
-            spread = np.sqrt(energy @ q)
-            z = np.clip(_NODES[:, None] * spread, -interval, interval)
-            curvature = _WEIGHTS @ slope(z)
-            keep = 1 - shrinkage(energy.sum(axis=1))
-            factor = keep[:, None] - np.outer(eta * curvature, q)
-            signal = factor * signal + np.outer(eta, pull)
-            variance = factor**2 * variance + (eta * noise)[:, None] ** 2
-            done = rounds == step
-            if done.any():
-                energy = signal[done] ** 2 + variance[done]
-                aligned = signal[done] @ (q * truth)
-                result[done] = aligned / np.sqrt(TRUE_LOGIT_VARIANCE * (energy @ q))
-    return np.nan_to_num(result, nan=0.0, posinf=0.0, neginf=0.0)
+            spread = np.sqrt(energy @ (q * count))
+            curvature = _WEIGHTS @ c.slope(np.clip(nodes * spread, -c.interval, c.interval))
+            shrinkage = c.eta * c.strength * c.force(energy @ count)
+            factor = (1 - shrinkage)[:, None] - np.outer(c.eta * curvature, q)
+            signal = factor * signal + push
+            variance = factor**2 * variance + kick
+        energy = (signal**2 + variance) @ (q * count)
+        aligned = signal @ (q * truth * count)
+        merit = aligned / np.sqrt(TRUE_LOGIT_VARIANCE * energy)
+    result: Floats = np.nan_to_num(merit, nan=0.0, posinf=0.0, neginf=0.0)
+    return result

@@ -9,7 +9,8 @@ beside the gradient: 2 levels for a linear P, 3 for degrees 2 and 3, 4 for degre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -27,7 +28,8 @@ class Barrier:
     """Gradient descent with a polynomial log-barrier.
 
     rounds: iterations T; learning_rate: eta; theta: squared radius Theta of the feasible ball;
-    weight: lambda; reciprocal: P, an approximation of 1/x below Theta.
+    weight: lambda; reciprocal: P, an approximation of 1/x below Theta;
+    unit: vectors hold w / unit.
 
     Raises:
         ParameterError: a field is out of range.
@@ -38,21 +40,22 @@ class Barrier:
     theta: float
     weight: float
     reciprocal: Polynomial
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        for name in ("learning_rate", "theta", "weight"):
+        for name in ("learning_rate", "theta", "weight", "unit"):
             if not getattr(self, name) > 0:
                 raise ParameterError(f"{name}={getattr(self, name)} must be positive")
         if len(self.reciprocal.coefficients) < 2:
             raise ParameterError("reciprocal must have degree at least 1")
 
     def factors(self) -> FactoredPolynomial:
-        """2 eta lambda P(Theta - s) as factors in s = |w|^2."""
-        # t = (Theta - s - center) / radius, substituted into sum c_k t^k.
+        """2 eta lambda P(Theta - |w|^2) as factors in s = |w / unit|^2."""
+        # t = (Theta - unit^2 s - center) / radius, substituted into sum c_k t^k.
         center, radius = self.reciprocal.center, self.reciprocal.radius
-        inner = np.polynomial.Polynomial([(self.theta - center) / radius, -1 / radius])
+        inner = np.polynomial.Polynomial([(self.theta - center) / radius, -(self.unit**2) / radius])
         outer = np.polynomial.Polynomial(self.reciprocal.coefficients)(inner)
         scale = 2 * self.learning_rate * self.weight
         return FactoredPolynomial.from_coefficients([float(c * scale) for c in outer.coef])
@@ -76,6 +79,14 @@ class Barrier:
         """|w|^2 beside c w, then the factors: 2, 3, 3, 4 for degree 1 to 4."""
         return 1 + self.factors().depth()
 
+    def noise_gain(self) -> float:
+        """sqrt(T): no iteration expands distances."""
+        return math.sqrt(self.rounds)
+
+    def in_units(self, unit: float) -> Barrier:
+        """P's argument is unit^2 times |w / unit|^2; the pull scales like w."""
+        return replace(self, unit=self.unit * unit)
+
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""
         return {
@@ -85,4 +96,5 @@ class Barrier:
             "theta": self.theta,
             "weight": self.weight,
             "reciprocal": self.reciprocal.to_dict(),
+            "unit": self.unit,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -52,6 +53,14 @@ class GradientDescent:
     def levels(self) -> int:
         """The ridge factor costs one level, beside the gradient."""
         return 1 if self.ridge else 0
+
+    def noise_gain(self) -> float:
+        """sqrt(T): no iteration expands distances."""
+        return math.sqrt(self.rounds)
+
+    def in_units(self, unit: float) -> GradientDescent:
+        """Linear in the weights: nothing changes."""
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""

@@ -69,6 +69,21 @@ class Nesterov:
         """The linear combinations cost one level, beside the gradient."""
         return 1
 
+    def noise_gain(self) -> float:
+        """Momentum carries an error of iteration t on: root of the summed squared responses."""
+        total = 0.0
+        for start in range(self.rounds):
+            response, velocity = 0.0, 1.0
+            for t in range(start, self.rounds):
+                response += velocity
+                velocity *= self.momentum(t)
+            total += response**2
+        return math.sqrt(total)
+
+    def in_units(self, unit: float) -> Nesterov:
+        """Linear in the weights: nothing changes."""
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""
         return {"kind": "nag", **asdict(self)}

@@ -42,6 +42,17 @@ class UpdateRule(Protocol):
         """Levels of the rule's own path, beside the gradient's."""
         ...
 
+    def noise_gain(self) -> float:
+        """Std of the final weights' error over that of one iteration's, for independent errors."""
+        ...
+
+    def in_units(self, unit: float) -> UpdateRule:
+        """The same rule for vectors w / unit, given step * gradient / unit.
+
+        Under encryption weights are kept in units of the sigmoid interval's radius.
+        """
+        ...
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types with the field `kind`, for the run plan."""
         ...

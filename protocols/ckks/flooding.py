@@ -1,0 +1,107 @@
+"""Flooding noise: what a partial decryption adds, so that it reveals the message and no more.
+
+The decrypted polynomial is message + e, and e depends on secrets and data. Noise of standard
+deviation
+
+    sigma_flood = sqrt(12 tau) 2^(s/2) sigma_e
+
+hides it to s bits over tau decryptions (Li, Micciancio, Schultz, Sorrell, CRYPTO 2022, Theorem 2).
+Every party adds the full amount, because all others may collude.
+
+sigma_e, per coefficient, for weights in the units in which they are encrypted:
+
+- each iteration rounds once more. The rounding of a rescaling is tau_0 + tau_1 s, tau_i uniform
+  below 1/2 in size and s the sum of P uniform ternary secrets: variance (1 + 2 n P / 3) / 12. The
+  rule sums T of them up with a gain, sqrt(T) where no iteration expands distances;
+- the rows carry the noise of P fresh encryptions, std sigma P sqrt(4 n / 3), and move the mean
+  gradient by 1 / sqrt(N) of it, the same way in every iteration.
+
+MARGIN covers what is smaller (key switches before a mask, refreshes); measured below it (tests).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import openfhe
+from scipy.special import ndtri
+
+from protocols.ckks.context import CkksContext, new_context
+from protocols.ckks.parameters import CkksParameters
+from protocols.ckks.residues import Residues
+from protocols.errors import PlatformError
+from protocols.privacy.randomness import RandomSource
+
+STATISTICAL_SECURITY_BITS = 40
+MARGIN = 4.0
+# OpenFHE's standard deviation of key and encryption errors.
+FRESH_ERROR_STD = 3.19
+
+
+def rounding_std(params: CkksParameters, parties: int) -> float:
+    """Noise of one rescaling under the joint secret, per coefficient [integer units]."""
+    return math.sqrt((1 + 2 * params.ring_dim * parties / 3) / 12)
+
+
+def fresh_std(params: CkksParameters, parties: int) -> float:
+    """Noise of the sum of P fresh encryptions, per coefficient [integer units]."""
+    return FRESH_ERROR_STD * parties * math.sqrt(4 * params.ring_dim / 3)
+
+
+def error_std(
+    params: CkksParameters, parties: int, *, rounding_gain: float, row_gain: float
+) -> float:
+    """Bound on sigma_e, per coefficient [integer units].
+
+    rounding_gain: std of the model's error over that of one iteration's; row_gain: of the model's
+    error over that of the rows' encryption.
+    """
+    rounding = rounding_gain * rounding_std(params, parties)
+    return MARGIN * math.hypot(rounding, row_gain * fresh_std(params, parties))
+
+
+def flooding_std(sigma_e: float, decryptions: int = 1) -> float:
+    """sigma_flood of one party, per coefficient [integer units]."""
+    return math.sqrt(12 * decryptions) * 2 ** (STATISTICAL_SECURITY_BITS / 2) * sigma_e
+
+
+def slot_std(params: CkksParameters, coefficient_std: float) -> float:
+    """Standard deviation of a decoded slot for i.i.d. coefficients: sqrt(n / 2) std / scale."""
+    return math.sqrt(params.ring_dim / 2) * coefficient_std / 2.0**params.scale_bits
+
+
+def gaussian_polynomial(
+    context: CkksContext, std: float, towers: int, randomness: RandomSource
+) -> Residues:
+    """Rounded Gaussian coefficients, i.i.d. with the given std, as residues, shape (towers, n).
+
+    The canonical embedding of such a polynomial has i.i.d. complex Gaussian slots of variance
+    n std^2; they are drawn and encoded, which rounds the coefficients.
+    """
+    params = context.params
+    uniform = (randomness.words(params.ring_dim) >> np.uint64(11)).astype(np.float64)
+    normal = ndtri((uniform + 0.5) / 2.0**53) * std * math.sqrt(params.ring_dim / 2)
+    slots = (normal[::2] + 1j * normal[1::2]) / 2.0**params.scale_bits
+    complex_cc = _complex_context(params)
+    if _primes(complex_cc, params) != context.primes:
+        raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
+    plaintext = complex_cc.MakeCKKSPackedPlaintext(slots.tolist(), 1, params.num_towers - towers)
+    zero = context.ciphertext([np.zeros((towers, params.ring_dim), np.uint64)])
+    return context.residues_of(context.cc.EvalAdd(zero, plaintext))
+
+
+@lru_cache(maxsize=8)
+def _complex_context(params: CkksParameters) -> Any:
+    return new_context(params, openfhe.COMPLEX)
+
+
+@lru_cache(maxsize=8)
+def _primes(cc: Any, params: CkksParameters) -> tuple[int, ...]:
+    from protocols.ckks import residues as rns
+
+    blob = openfhe.Serialize(cc.KeyGen().publicKey, openfhe.BINARY)
+    towers = rns.find_towers(blob, params.ring_dim)
+    return tuple(tower.prime for tower in towers[: params.num_towers])

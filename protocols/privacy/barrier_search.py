@@ -1,0 +1,248 @@
+"""Data-independent search for a certified barrier setting; see `search`.
+
+Everything is computed for rows of norm 1 and then rescaled: with w~ = B w, the learning rate is
+eta~ / B^2, Theta = Theta~ / B^2, lam = lam~ and sigma = sigma~ B; kappa and all of Theorem 3's
+inequalities stay as they are. P for Theta is P~(x / Theta) / Theta, P~ approximating 1/x on
+[kappa, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.approximation import (
+    Approximation,
+    Polynomial,
+    reciprocal_approximation,
+    sigmoid_approximation,
+)
+from protocols.privacy.barrier_theorem import BarrierSetting, c_delta, iterate_bound
+from protocols.privacy.budget import Budget
+from protocols.privacy.sensitivity import Sensitivity
+from protocols.privacy.utility import Candidates, Stack
+
+Floats = NDArray[np.float64]
+
+CORES = tuple(np.geomspace(1.5, 16.0, 16))
+KAPPAS = tuple(np.geomspace(1e-3, 0.5, 10))
+ETAS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+STRENGTHS = np.geomspace(1e-3, 10.0, 60)
+RECIPROCAL_DEGREES = (1, 2)
+MARGIN = 2e-3
+_TABLE = np.geomspace(1.0, 60.0, 80)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """A setting that is likely to be certified, for rows of norm 1."""
+
+    degree: int
+    reciprocal: Approximation
+    theta: float
+    kappa: float
+    lam: float
+    eta: float
+    rounds: int
+    interval: float
+    noise: float
+
+
+def drafts(
+    *,
+    rows: int,
+    features: int,
+    budget: Budget,
+    rounds: Sequence[int],
+    degrees: Sequence[int],
+    etas: Sequence[float] | None,
+) -> list[Draft]:
+    """For each (degrees, Theta, kappa, eta, T) the least lambda that Theorem 3 allows.
+
+    Args:
+        rows: N.
+        features: m, bias included.
+        budget: the promise.
+        rounds: values of T to try.
+        degrees: degrees of p to try.
+        etas: learning rates to try, for rows of norm 1; None takes 4 = 1 / max s', that is 1/beta
+            (arXiv:2605.27782, Theorem 1).
+    """
+    found: list[Draft] = []
+    core, eta = (a.ravel() for a in np.meshgrid(CORES, etas or (4.0,), indexing="ij"))
+    for degree in degrees:
+        errors = [sigmoid_approximation(degree, float(r)).max_error for r in _TABLE]
+        for reciprocal_degree in RECIPROCAL_DEGREES:
+            for kappa in KAPPAS:
+                reciprocal = reciprocal_approximation(reciprocal_degree, float(kappa), 1.0)
+                for t in rounds:
+                    scan = _Scan(
+                        core=core,
+                        eta=eta,
+                        kappa=float(kappa),
+                        reciprocal=reciprocal,
+                        errors=np.array(errors),
+                        per_round=budget.sigma(rounds=t, sensitivity=1.0, rows=rows),
+                        c=c_delta(budget, t),
+                        features=features,
+                        budget=budget,
+                    )
+                    lam, interval, noise = scan.least_strength()
+                    for i in np.flatnonzero(np.isfinite(lam)):
+                        found.append(
+                            Draft(
+                                degree=degree,
+                                reciprocal=reciprocal,
+                                theta=float(core[i] ** 2 / (1 - kappa)),
+                                kappa=float(kappa),
+                                lam=float(lam[i]),
+                                eta=float(eta[i]),
+                                rounds=t,
+                                interval=float(interval[i]),
+                                noise=float(noise[i]),
+                            )
+                        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scan:
+    """Theorem 3's conditions over arrays of (core, eta), for a grid of lambda."""
+
+    core: Floats
+    eta: Floats
+    kappa: float
+    reciprocal: Approximation
+    errors: Floats
+    per_round: float
+    c: float
+    features: int
+    budget: Budget
+
+    def least_strength(self) -> tuple[Floats, Floats, Floats]:
+        """(lambda, B R, sigma_total) for each (core, eta); lambda is inf where none will do."""
+        core, eta = self.core[:, None], self.eta[:, None]
+        theta = core**2 / (1 - self.kappa)
+        lam = STRENGTHS[None, :] * theta / self.reciprocal.max_error / np.maximum(1.0, core)
+        root_m = math.sqrt(self.features)
+        e_b = self.reciprocal.max_error / theta
+        error = np.zeros(np.broadcast_shapes(lam.shape, eta.shape))
+        noise = bound = error
+        with np.errstate(all="ignore"):
+            for _ in range(15):
+                noise = self.budget.total_std(1.0) * 2 * (1 + error) * self.per_round
+                push = 1 + error + 2 * lam * e_b * np.sqrt(theta) + (root_m + self.c) * noise
+                bound = core + eta * push
+                error = np.interp(bound, _TABLE, self.errors, right=np.inf)
+            p = self.reciprocal.polynomial
+            bottom = 1 - bound**2 / theta
+            least = float(p(self.kappa)) / theta
+            most = p(bottom) / theta
+            slopes = p.derivative()
+            decreasing = (slopes(bottom) <= 0) & (slopes(self.kappa) <= 0)
+            alpha = 2 * eta * lam * least
+            a = 2 * alpha - alpha**2
+            b = -2 * eta * ((1 - alpha) * (0.5 + self.c * noise) + error)
+            c = -(eta**2) * ((1 + (root_m + self.c) * noise) ** 2 - error**2)
+            root = (-b + np.sqrt(b**2 - 4 * a * c)) / (2 * a)
+            ok = (error <= 1) & (least > 0) & decreasing & (alpha > 0) & (alpha < 1 - MARGIN)
+            ok &= eta * lam <= self.kappa * theta * (1 - MARGIN)
+            ok &= eta * (lam * (most + least) + 0.25 / core) <= 1 - MARGIN
+            ok &= core * (1 - MARGIN) >= root
+        first = np.argmax(ok, axis=1)
+        index = np.arange(core.size)
+        chosen = np.where(ok[index, first], lam[index, first], np.inf)
+        return chosen, bound[index, first], noise[index, first]
+
+
+def candidates(found: Sequence[Draft]) -> Candidates:
+    """What the utility proxy needs of drafts."""
+    slopes = {}
+    for draft in found:
+        key = (draft.degree, round(math.log(draft.interval), 2))
+        if key not in slopes:
+            slopes[key] = sigmoid_approximation(key[0], math.exp(key[1])).polynomial.derivative()
+    return Candidates(
+        eta=np.array([draft.eta for draft in found]),
+        rounds=np.array([draft.rounds for draft in found]),
+        noise=np.array([draft.noise for draft in found]),
+        slope=Stack.of([slopes[d.degree, round(math.log(d.interval), 2)] for d in found]),
+        interval=np.array([draft.interval for draft in found]),
+        strength=np.array([2 * draft.lam for draft in found]),
+        force=Stack.of([_force(draft) for draft in found]),
+    )
+
+
+def _force(draft: Draft) -> Polynomial:
+    """P(Theta - s) as a polynomial in s = |w|^2; (Theta - s) / Theta = 1 - s / Theta."""
+    p = draft.reciprocal.polynomial
+    signs = np.where(np.arange(p.degree + 1) % 2, -1.0, 1.0)
+    return Polynomial(
+        coefficients=tuple(np.array(p.coefficients) * signs / draft.theta),
+        center=(1 - p.center) * draft.theta,
+        radius=p.radius * draft.theta,
+    )
+
+
+def setting(
+    draft: Draft,
+    *,
+    rows: int,
+    features: int,
+    norm_bound: float,
+    budget: Budget,
+    encryption_error: float = 0.0,
+) -> BarrierSetting:
+    """A draft in the rows' own units, its polynomials on the fixed point's true intervals."""
+    theta = draft.theta / norm_bound**2
+    reciprocal = reciprocal_approximation(
+        draft.reciprocal.polynomial.degree, draft.kappa * theta, theta
+    )
+    current = BarrierSetting(
+        rows=rows,
+        features=features,
+        norm_bound=norm_bound,
+        theta=theta,
+        lam=draft.lam,
+        kappa=draft.kappa,
+        eta=draft.eta / norm_bound**2,
+        rounds=draft.rounds,
+        sigmoid=sigmoid_approximation(draft.degree, draft.interval),
+        reciprocal=reciprocal,
+        sigma=0.0,
+        budget=budget,
+        encryption_error=encryption_error,
+    )
+    return settle(current, draft.degree)
+
+
+def settle(start: BarrierSetting, degree: int) -> BarrierSetting:
+    """Put the minimax sigmoid on the interval that it implies itself, and sigma to what is needed.
+
+    The interval ends 10^-6 of itself beyond the fixed point.
+    """
+    current, error = start, 0.0
+    for _ in range(100):
+        sensitivity = Sensitivity(
+            norm_bound=current.norm_bound,
+            approximation_error=error,
+            features=current.features,
+            encryption_error=current.encryption_error,
+        )
+        sigma = current.budget.sigma(
+            rounds=current.rounds, sensitivity=sensitivity.total, rows=current.rows
+        )
+        current = replace(current, sigma=sigma * (1 + 1e-6))
+        bound = iterate_bound(
+            current, sigmoid_error=error, reciprocal_error=current.reciprocal.max_error
+        )
+        interval = current.norm_bound * bound * (1 + 1e-6)
+        current = replace(current, sigmoid=sigmoid_approximation(degree, min(interval, 1000.0)))
+        if abs(current.sigmoid.max_error - error) <= 1e-9 * error or error > 1:
+            break
+        error = current.sigmoid.max_error
+    return current

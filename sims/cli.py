@@ -1,0 +1,192 @@
+"""The command `cohort`.
+
+Libraries that take long to load are imported inside the commands, so that help is instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocols.errors import ParameterError
+from sims import cli_options as options
+from sims.cli_run import announce, party_count, privacy_fields, run, show
+from sims.cli_schema import schema_app
+from sims.console import FAILED, refusals, say, stdout
+
+EXAMPLES = """Examples:
+
+cohort simulate --out runs/demo
+
+cohort simulate --data patients.csv --label died --split by:hospital --out runs/died
+
+cohort simulate --data a.csv --label y --parties 5 --update gd --no-privacy --json"""
+
+app = typer.Typer(
+    name="cohort",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train a model on the rows of several owners, encrypted, and see nothing but the model.",
+    epilog="Exit codes: 0 fine, 1 a check of verify failed, 2 refused (the message says why), "
+    "130 interrupted.",
+)
+app.add_typer(schema_app, name="schema")
+
+
+@app.command(epilog=EXAMPLES)
+def simulate(
+    data: options.Data = None,
+    label: options.Label = None,
+    positive: options.Positive = None,
+    schema: options.SchemaFile = None,
+    test: options.TestFile = None,
+    holdout: options.Holdout = None,
+    exclude: options.Exclude = None,
+    strict: options.Strict = False,
+    parties: options.Parties = None,
+    split: options.Split = "even",
+    processes: options.Processes = False,
+    update: options.Update = "barrier",
+    iterations: options.Iterations = None,
+    degree: options.Degree = None,
+    learning_rate: options.LearningRate = None,
+    interval: options.Interval = None,
+    seed: options.Seed = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    colluders: options.Colluders = None,
+    no_privacy: options.NoPrivacy = False,
+    profile: options.Profile = "secure",
+    ring_dim: options.RingDim = None,
+    out: options.Out = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Train on encrypted rows of several parties, all simulated on this machine.
+
+    The jointly decrypted model is compared with plaintext training and with the non-private
+    optimum. Without --data it uses a data set that scikit-learn ships.
+    """
+    with refusals(debug) as console:
+        from sims.config import SimulationConfig
+
+        if data is None and label is not None:
+            raise ParameterError(f"label={label!r} is given without data: add --data FILE")
+        if test is not None and holdout is not None:
+            raise ParameterError("test and holdout are both given: choose one of them")
+        promise = privacy_fields(no_privacy, epsilon, delta, colluders)
+        config = SimulationConfig(
+            data=data,
+            label=label,
+            positive=positive,
+            schema=schema,
+            test=test,
+            holdout=options.DEFAULT_HOLDOUT if holdout is None else holdout,
+            exclude=tuple(exclude or ()),
+            parties=party_count(parties, split),
+            split=split,
+            update=update,
+            rounds=iterations,
+            degree=degree,
+            learning_rate=learning_rate,
+            radius=interval,
+            **promise,
+            seed=seed,
+            profile=profile,
+            ring_dim=ring_dim,
+            processes=processes,
+            strict=strict,
+            out=out,
+        )
+        announce(console, config, chosen=epsilon is not None)
+        show(console, config, run(console, config), as_json)
+
+
+@app.command(
+    epilog="Example:  cohort predict --model runs/demo/model.json --data new.csv --out scored.csv"
+)
+def predict(
+    model: Annotated[Path, typer.Option(help="model.json of a run folder.")],
+    data: Annotated[Path, typer.Option(help="CSV or Parquet file with the model's columns.")],
+    out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Predict every row: probability of the positive label, and the label.
+
+    If the label column is there, accuracy and area under the ROC curve are shown on stderr.
+    """
+    with refusals(debug) as console:
+        from parties.tables import read_table
+        from protocols.errors import DataError
+        from sims.console import INSECURE, percent
+        from sims.predict import load_model, score_table
+        from sims.predict import predict as predict_rows
+
+        known = load_model(model)
+        if known.insecure:
+            say(console, INSECURE, "bold red")
+        frame = read_table(data, label=known.schema.label.name)
+        table = predict_rows(known, frame)
+        table.to_csv(sys.stdout if out is None else out, index=False)
+        try:
+            scores = score_table(known, frame)
+        except DataError as error:
+            say(console, f"not scored: {error}", "yellow")
+            return
+        if scores:
+            words = f"accuracy {percent(scores.accuracy)}, area under ROC {scores.auc:.4f}"
+            say(console, f"{words}, {len(table):,} rows")
+
+
+@app.command(epilog="Example:  cohort verify runs/demo")
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="RUNDIR", help="A run folder.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The run's test rows, to compute the scores again.")
+    ] = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Check a finished run: hash chain, plan, model, and every figure that can be recomputed."""
+    with refusals(debug):
+        from sims.console import checks_table
+        from sims.documents import to_json
+        from sims.verify import verify_run
+
+        checks = verify_run(folder, data)
+        passed = all(check.passed for check in checks)
+        if as_json:
+            found = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
+            sys.stdout.write(to_json({"passed": passed, "checks": found}, indent=None))
+        else:
+            verdict = "every check passed" if passed else "CHECKS FAILED"
+            stdout().print(checks_table(checks, f"{folder}: {verdict}"))
+        if not passed:
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def version() -> None:
+    """Show the versions of ciphercohort and of what it is built on."""
+    import platform
+    from importlib import metadata
+
+    for name in ("ciphercohort", "openfhe", "flwr", "numpy", "scikit-learn"):
+        try:
+            typer.echo(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            typer.echo(f"{name} is not installed here")
+    typer.echo(f"Python {platform.python_version()}")
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

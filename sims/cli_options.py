@@ -1,0 +1,86 @@
+"""The options of `cohort simulate`, in words, by group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULT_EPSILON, DEFAULT_DELTA = 1.0, 1e-5
+DEFAULT_PARTIES, DEFAULT_HOLDOUT = 3, 0.2
+DATA, OWNERS, TRAINING = "Data", "Data owners", "Training"
+PRIVACY, ENCRYPTION, OUTPUT = "Privacy", "Encryption", "Output"
+
+
+def _option(panel: str, words: str, *names: str) -> Any:
+    return typer.Option(*names, help=words, rich_help_panel=panel)
+
+
+Data = Annotated[
+    Path | None, _option(DATA, "CSV or Parquet file. Default: scikit-learn's breast cancer data.")
+]
+Label = Annotated[str | None, _option(DATA, "Column to predict, of two values.")]
+Positive = Annotated[
+    str | None, _option(DATA, "The label's positive value. Default: 1, yes, or the larger one.")
+]
+SchemaFile = Annotated[
+    Path | None, _option(DATA, "Public column schema (cohort schema init). Default: inferred.")
+]
+TestFile = Annotated[Path | None, _option(DATA, "File with the rows to test on.")]
+Holdout = Annotated[float | None, _option(DATA, "Share of rows to test on. Default: 0.2.")]
+Exclude = Annotated[list[str] | None, _option(DATA, "Column to leave out; may be repeated.")]
+Strict = Annotated[
+    bool, _option(DATA, "Refuse values outside the schema; do not clamp.", "--strict")
+]
+
+Parties = Annotated[
+    int | None, _option(OWNERS, f"How many. Default: {DEFAULT_PARTIES}, or one per value of by:.")
+]
+Split = Annotated[
+    str, _option(OWNERS, "Who gets which rows: even, by:COLUMN or dirichlet:ALPHA (skewed).")
+]
+Processes = Annotated[bool, _option(OWNERS, "Each in a process of its own.", "--processes")]
+
+Update = Annotated[str, _option(TRAINING, "Update rule: barrier, gd or nag.")]
+Iterations = Annotated[int | None, _option(TRAINING, "How many. Default: chosen.")]
+Degree = Annotated[
+    int | None, _option(TRAINING, "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.")
+]
+LearningRate = Annotated[
+    float | None, _option(TRAINING, "Of gd and nag without privacy. Default: chosen.")
+]
+Interval = Annotated[
+    float | None,
+    _option(TRAINING, "Half width of the sigmoid polynomial's interval. Default: chosen."),
+]
+Seed = Annotated[int | None, _option(TRAINING, "Repeatable split and noise: NOT PRIVATE.")]
+
+Epsilon = Annotated[
+    float | None,
+    _option(PRIVACY, f"The promise; smaller is stricter. Default: {DEFAULT_EPSILON:g}."),
+]
+Delta = Annotated[
+    float | None, _option(PRIVACY, f"Its failure probability. Default: {DEFAULT_DELTA:g}.")
+]
+Colluders = Annotated[
+    int | None,
+    _option(PRIVACY, "Parties that may pool all they see with the coordinator. Default: 0."),
+]
+NoPrivacy = Annotated[
+    bool, _option(PRIVACY, "Add no noise; rows still stay encrypted.", "--no-privacy")
+]
+
+Profile = Annotated[
+    str, _option(ENCRYPTION, "secure (128 bits), or fast-insecure: a toy ring for tests.")
+]
+RingDim = Annotated[
+    int | None, _option(ENCRYPTION, "Ring dimension, a power of two. Default: smallest secure.")
+]
+
+Out = Annotated[
+    Path | None,
+    _option(OUTPUT, "Run folder: model, report, transcript. An earlier run is moved aside."),
+]
+AsJson = Annotated[bool, _option(OUTPUT, "Print one JSON object on stdout.", "--json")]
+Debug = Annotated[bool, _option(OUTPUT, "Show tracebacks and warnings of libraries.", "--debug")]

@@ -1,0 +1,121 @@
+"""What `cohort simulate` does once its options are read: announce, run, show."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from protocols.errors import ParameterError
+from sims import cli_options as options
+from sims.console import (
+    INSECURE,
+    INTERRUPTED,
+    NOT_PRIVATE,
+    accuracy_table,
+    closing_lines,
+    say,
+    stdout,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from sims.config import SimulationConfig
+    from sims.result import RunResult
+
+
+def party_count(parties: int | None, split: str) -> int | None:
+    """Number of parties; None where the split decides."""
+    if parties is None and not split.startswith("by:"):
+        return options.DEFAULT_PARTIES
+    return parties
+
+
+def privacy_fields(
+    no_privacy: bool, epsilon: float | None, delta: float | None, colluders: int | None
+) -> dict[str, Any]:
+    """Fields of the configuration; the default promise where nothing is chosen.
+
+    Raises:
+        ParameterError: the options contradict one another.
+    """
+    given = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
+    given = {name: value for name, value in given.items() if value is not None}
+    if no_privacy and given:
+        raise ParameterError(f"no-privacy is given together with {', '.join(given)}: choose")
+    if no_privacy:
+        return {}
+    return {"epsilon": options.DEFAULT_EPSILON, "delta": options.DEFAULT_DELTA, **given}
+
+
+def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
+    """Say before the run what it will promise; chosen: whether epsilon was given."""
+    if config.profile != "secure":
+        say(console, INSECURE, "bold red")
+    if config.epsilon is None:
+        say(console, "privacy: no noise; the model may say something about single rows")
+        return
+    default = "" if chosen else " (the default; choose with --epsilon, or --no-privacy)"
+    say(
+        console,
+        f"privacy: epsilon={config.epsilon:g}, delta={config.delta:g} against "
+        f"{config.colluders} colluding parties{default}",
+    )
+    if config.seed is not None:
+        say(console, NOT_PRIVATE, "bold red")
+
+
+def run(console: Console, config: SimulationConfig) -> RunResult:
+    """Run with progress; after Ctrl-C say where it stopped, and exit.
+
+    Raises:
+        CohortError: see `simulate`.
+    """
+    from sims.progress import PHASES, Reporter, reporting
+
+    reporter = Reporter(console)
+    try:
+        # Whatever a library prints must not mix with the result.
+        with reporting(console) as reporter, redirect_stdout(sys.stderr):
+            reporter.begin(PHASES["load"])
+            from sims.simulation import simulate as run_simulation
+
+            return run_simulation(config, reporter)
+    except KeyboardInterrupt:
+        told = f"; {config.out}/status.json says so, too" if _is_recorded(config.out) else ""
+        say(console, f"cohort: interrupted {reporter.place}; no key is kept{told}", "bold red")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _is_recorded(out: Path | None) -> bool:
+    """Whether the run folder is this run's, and not one that an earlier run left."""
+    try:
+        return out is not None and (
+            json.loads((out / "status.json").read_text(encoding="utf-8"))["pid"] == os.getpid()
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def show(console: Console, config: SimulationConfig, result: RunResult, as_json: bool) -> None:
+    """Print the scores as a table or as JSON, warnings on stderr."""
+    from sims.documents import to_json
+
+    for warning in result.warnings:
+        say(console, f"warning: {warning}", "yellow")
+    if as_json:
+        sys.stdout.write(to_json(result.summary(), indent=None))
+        return
+    screen = stdout()
+    screen.print(accuracy_table(result))
+    for line in closing_lines(result):
+        say(screen, line)
+    if config.out is not None:
+        say(screen, f"report: {config.out / 'report.html'}")

@@ -1,0 +1,110 @@
+"""The commands `cohort schema …`: write a first column schema, look at one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from protocols.errors import ParameterError
+from sims.cli_options import Debug
+from sims.console import refusals, say, stdout
+
+if TYPE_CHECKING:
+    from parties.schema import Schema
+
+PUBLIC = (
+    "The sample must be PUBLIC (published, synthetic or made up): the schema repeats its ranges "
+    "and categories, and every party and the coordinator get to see it. Never make it from "
+    "private rows. Check every range and category before use."
+)
+
+schema_app = typer.Typer(
+    no_args_is_help=True,
+    help="The public description of the columns that all parties agree on.",
+)
+
+
+@schema_app.command(
+    epilog="Example:  cohort schema init public_sample.csv --label died --out schema.json"
+)
+def init(
+    sample: Annotated[Path, typer.Argument(help="CSV or Parquet file; must be PUBLIC.")],
+    label: Annotated[str, typer.Option(help="Column to predict, of two values.")],
+    positive: Annotated[
+        str | None, typer.Option(help="The label's positive value. Default: the larger.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Column to leave out; may be repeated.")
+    ] = None,
+    scaling: Annotated[
+        str, typer.Option(help="standard (typical value and spread) or range ([low, high]).")
+    ] = "standard",
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write a first schema from a PUBLIC sample, for a person to check.
+
+    The sample must be public: the schema repeats its ranges and categories to everyone.
+    """
+    with refusals(debug) as console:
+        import warnings
+
+        from parties.schema import infer_schema
+
+        if out is not None and out.exists():
+            raise ParameterError(f"out={str(out)!r} exists: choose another name, or delete it")
+        say(console, PUBLIC, "yellow")
+        chosen: Any = scaling  # infer_schema refuses what it does not know
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            schema = infer_schema(
+                sample, label, positive, scaling=chosen, exclude=tuple(exclude or ())
+            )
+        for warning in caught:
+            say(console, f"warning: {warning.message}", "yellow")
+        if out is None:
+            sys.stdout.write(schema.to_json())
+            return
+        schema.save(out)
+        say(console, f"{len(schema.columns)} columns written to {out}")
+
+
+@schema_app.command()
+def show(
+    schema: Annotated[Path, typer.Argument(help="Schema file.")],
+    debug: Debug = False,
+) -> None:
+    """Show a schema as a table."""
+    with refusals(debug):
+        from parties.schema import Schema
+
+        _print(Schema.load(schema))
+
+
+def _print(schema: Schema) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from parties.columns import NumericColumn
+
+    table = Table(title=Text(f"{len(schema.columns)} columns"))
+    for name in ("Column", "Kind", "Range or categories", "Typical ± spread"):
+        table.add_column(name, overflow="fold")
+    for column in schema.columns:
+        if isinstance(column, NumericColumn):
+            spread = "" if column.spread is None else f"{column.typical:g} ± {column.spread:g}"
+            cells = ("numeric", f"{column.low:g} to {column.high:g}", spread)
+        else:
+            cells = ("categorical", ", ".join(column.categories), "")
+        table.add_row(*map(Text, (column.name, *cells)))
+    screen, label = stdout(), schema.label
+    screen.print(table)
+    say(screen, f"label: {label.name}, {label.positive} (positive) or {label.negative}")
+    norm = "none" if schema.row_norm is None else f"{schema.row_norm:g}"
+    say(screen, f"scaling: {schema.scaling}; row norm: {norm}")
+    say(screen, f"{schema.num_features} features with the bias; digest {schema.digest()}")

@@ -1,0 +1,162 @@
+"""How the commands talk to a person: one clear message per refusal, tables, quiet libraries."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from protocols.errors import CohortError
+
+if TYPE_CHECKING:
+    from sims.result import RunResult, Scores
+    from sims.verify import Check
+
+REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+INSECURE = "INSECURE: toy ring without any security; for tests only, never with real data"
+NOT_PRIVATE = "NOT PRIVATE: seeded noise can be subtracted by whoever knows the seed"
+
+
+def stdout() -> Console:
+    """The console of results."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    """The console of everything else."""
+    return Console(stderr=True, highlight=False)
+
+
+def say(console: Console, words: str, style: str = "") -> None:
+    """Print text as it is: brackets are no markup, and long lines wrap only on a terminal."""
+    console.print(Text(words, style=style), soft_wrap=not console.is_terminal)
+
+
+@contextmanager
+def refusals(debug: bool = False) -> Iterator[Console]:
+    """Turn errors that a user can cure into one message and an exit code; quiet the libraries.
+
+    debug: let errors through with their traceback, and show warnings of libraries.
+    """
+    console = stderr()
+    try:
+        with _quiet(console, debug):
+            yield console
+    except CohortError as error:
+        if debug:
+            raise
+        say(console, f"cohort: {error}", "bold red")
+        raise typer.Exit(REFUSED) from None
+    except OSError as error:
+        if debug or isinstance(error, BrokenPipeError):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        say(console, f"cohort: {where}{error.strerror or error}", "bold red")
+        raise typer.Exit(REFUSED) from None
+    except KeyboardInterrupt:
+        say(console, "cohort: interrupted", "bold red")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _quiet(console: Console, debug: bool) -> Iterator[None]:
+    # Before flwr is imported: no telemetry, no look for a newer version.
+    os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
+    os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
+    flower, root, handler = logging.getLogger("flwr"), logging.getLogger(), _Handler(console)
+    # Flower sets its own level and handler at import; a filter stays.
+    flower.addFilter(_only_errors)
+    root.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.simplefilter("ignore")
+            yield
+    finally:
+        flower.removeFilter(_only_errors)
+        root.removeHandler(handler)
+
+
+def _only_errors(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
+class _Handler(logging.Handler):
+    """Log messages of ciphercohort, above the progress bars."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        if record.name.partition(".")[0] in ("sims", "parties", "coordinator", "protocols"):
+            say(self._console, f"note: {record.getMessage()}", "yellow")
+
+
+def percent(share: float) -> str:
+    """0.8833 as "88.33 %"."""
+    return f"{100 * share:.2f} %"
+
+
+def accuracy_table(result: RunResult) -> Table:
+    """The decrypted model beside its twin and the non-private optimum."""
+    title = Text(f"Scores on {len(result.test_y):,} test rows")
+    if result.insecure:
+        title.append(f"\n{INSECURE}", style="bold red")
+    if "NOT PRIVATE" in result.noise:
+        title.append(f"\n{NOT_PRIVATE}", style="bold red")
+    table = Table(title=title, title_style="")
+    table.add_column("Model")
+    table.add_column("Accuracy", justify="right")
+    table.add_column("Area under ROC", justify="right")
+    rows: tuple[tuple[str, Scores], ...] = (
+        ("jointly decrypted model", result.scores),
+        ("plaintext twin, same noise", result.twin),
+        ("non-private optimum", result.optimum),
+    )
+    for position, (name, scores) in enumerate(rows):
+        style = "bold" if position == 0 else ""
+        table.add_row(name, percent(scores.accuracy), f"{scores.auc:.4f}", style=style)
+    return table
+
+
+def closing_lines(result: RunResult) -> Iterator[str]:
+    """What else a person wants to know at the end."""
+    summary, privacy = result.summary(), result.plan.privacy
+    yield f"largest weight difference to the twin: {result.max_abs_diff_to_twin:.2g}"
+    yield (
+        f"{summary['iterations']} iterations, {summary['seconds_per_iteration']:.2f} s each; "
+        f"{result.total_seconds:.1f} s in all"
+    )
+    if privacy:
+        yield (
+            f"privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g}, "
+            f"colluders={privacy.colluders}"
+        )
+    else:
+        yield "privacy: no noise was added"
+    ckks = result.plan.ckks
+    yield (
+        f"encryption: {ckks.security_bits}-bit security, ring dimension {ckks.ring_dim}, "
+        f"depth {ckks.depth}"
+    )
+
+
+def checks_table(checks: list[Check], title: str) -> Table:
+    """Verdicts of `cohort verify`."""
+    table = Table(title=Text(title), title_style="bold")
+    for name in ("", "Check", "What was found"):
+        table.add_column(name, overflow="fold")
+    for check in checks:
+        mark = Text("ok", style="green") if check.passed else Text("FAILED", style="bold red")
+        table.add_row(mark, Text(check.name), Text(check.detail))
+    return table

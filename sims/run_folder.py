@@ -1,0 +1,192 @@
+"""The folder that a run leaves behind: what was agreed, what came out, or where it stopped.
+
+    status.json       see `RunFolder`; the only file that changes while the run goes on
+    transcript.jsonl  one line per message, a hash chain (see protocols.transcript)
+    plan.json         the agreed RunPlan and its `digest`
+    model.json        the jointly decrypted model, see `documents.model_document`
+    metrics.jsonl     figures by iteration, costs, scores, see `documents.metrics_lines`
+    summary.json      RunResult.summary()
+    certificate.json  the privacy certificate, where there is one
+    report.html       all of this for a person
+
+No file holds a row of data or anything secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from protocols.errors import ParameterError
+from sims.documents import metrics_lines, model_document, to_json
+from sims.report import render_report
+from sims.result import RunResult
+
+log = logging.getLogger(__name__)
+
+STATUS, TRANSCRIPT, PLAN = "status.json", "transcript.jsonl", "plan.json"
+MODEL, METRICS, SUMMARY = "model.json", "metrics.jsonl", "summary.json"
+CERTIFICATE, REPORT = "certificate.json", "report.html"
+FILES = (TRANSCRIPT, PLAN, MODEL, METRICS, SUMMARY, CERTIFICATE, REPORT)
+KIND = "ciphercohort-run"
+
+
+class RunFolder:
+    """One run's folder; `create` it before the run, `note` events, `write` or `abort` in the end.
+
+    status.json holds {kind, state, phase, iteration, rounds, reason, started, updated, pid, files}.
+    state: "running", "finished" or "aborted"; phase, iteration: how far the run came; reason: why
+    it was aborted; started, updated: UTC; pid: the process; files: SHA-256 by file name, once
+    finished. It is replaced as a whole at every event, so a killed run still tells where it was.
+    """
+
+    def __init__(self, path: Path, rounds: int) -> None:
+        self.path = path
+        self._status: dict[str, Any] = {
+            "kind": KIND,
+            "state": "running",
+            "phase": "data",
+            "iteration": 0,
+            "rounds": rounds,
+            "reason": None,
+            "started": _now(),
+            "updated": _now(),
+            "pid": os.getpid(),
+            "files": {},
+        }
+        self._save()
+
+    @classmethod
+    def create(cls, path: str | Path, *, rounds: int = 0, overwrite: bool = False) -> RunFolder:
+        """Make the folder, with its parents.
+
+        An earlier run in the same place is moved to PATH.1, PATH.2, … and a log message says so;
+        with `overwrite` its files are deleted instead. Anything else is left alone.
+
+        Raises:
+            ParameterError: the path is a file, a folder of something else, a run that is still
+                going on, or cannot be written.
+        """
+        folder = Path(path).resolve()
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise ParameterError(f"out={str(path)!r} is a file: give a folder")
+            if folder.exists() and any(folder.iterdir()):
+                _make_way(folder, overwrite)
+            folder.mkdir(parents=True, exist_ok=True)
+            return cls(folder, rounds)
+        except OSError as error:
+            raise ParameterError(
+                f"out={str(path)!r} cannot be written ({error.strerror}): choose another folder"
+            ) from None
+
+    @property
+    def transcript_path(self) -> Path:
+        """Where the coordinator logs its messages."""
+        return self.path / TRANSCRIPT
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """What status.json holds."""
+        return dict(self._status)
+
+    def note(self, phase: str, iteration: int = 0) -> None:
+        """Record progress; iteration: finished iterations, 0 for "as before"."""
+        self._status["phase"] = phase
+        self._status["iteration"] = max(iteration, self._status["iteration"])
+        self._save()
+
+    def abort(self, reason: str) -> None:
+        """Record that the run ended early; a finished run stays finished."""
+        if self._status["state"] == "finished":
+            return
+        self._status.update(state="aborted", reason=reason)
+        self._save()
+
+    def write(self, result: RunResult) -> None:
+        """Write everything about a finished run."""
+        self.note("report", result.plan.rounds)
+        plan = {**result.plan.to_dict(), "digest": result.plan.digest()}
+        write_text(self.path / PLAN, to_json(plan))
+        write_text(self.path / MODEL, to_json(model_document(result)))
+        lines = "".join(to_json(line, indent=None) for line in metrics_lines(result))
+        write_text(self.path / METRICS, lines)
+        write_text(self.path / SUMMARY, to_json(result.summary()))
+        if result.certificate is not None:
+            write_text(self.path / CERTIFICATE, to_json(result.certificate))
+        write_text(self.path / REPORT, render_report(result))
+        present = [name for name in FILES if (self.path / name).exists()]
+        files = {name: file_digest(self.path / name) for name in present}
+        self._status.update(state="finished", files=files)
+        self._save()
+
+    def _save(self) -> None:
+        self._status["updated"] = _now()
+        write_text(self.path / STATUS, to_json(self._status))
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """status.json of a run folder; None where there is none of ours."""
+    try:
+        status = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return status if isinstance(status, dict) and status.get("kind") == KIND else None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole: a reader sees the old text or the new one."""
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256, hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _make_way(folder: Path, overwrite: bool) -> None:
+    status = read_status(folder)
+    if status is None:
+        raise ParameterError(
+            f"out={str(folder)!r} is not empty and holds no run of ciphercohort: choose another "
+            "folder, or empty it"
+        )
+    if status.get("state") == "running" and _is_alive(status.get("pid")):
+        raise ParameterError(
+            f"out={str(folder)!r} belongs to a run that is still going on (process "
+            f"{status['pid']}): wait for its end, or choose another folder"
+        )
+    if overwrite:
+        for name in (STATUS, *FILES):
+            (folder / name).unlink(missing_ok=True)
+        log.warning("the earlier run in %s is overwritten", folder)
+        return
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
+        number += 1
+    folder.rename(aside)
+    log.warning("the earlier run in %s is now in %s", folder, aside)
+
+
+def _is_alive(pid: object) -> bool:
+    if not isinstance(pid, int) or pid < 1:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

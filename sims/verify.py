@@ -1,0 +1,181 @@
+"""Re-check a finished run from its folder alone: everything that can be computed again, is.
+
+What a check cannot show: the folder is not signed. Whoever rewrites every file consistently makes
+another run; the digests of plan and transcript, kept elsewhere, would tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parties.schema import Schema
+from parties.tables import Table, read_table
+from protocols.errors import CohortError, ParameterError
+from protocols.plan import RunPlan
+from sims import verify_figures as figures
+from sims import verify_messages as messages
+from sims.predict import Model
+from sims.run_folder import (
+    CERTIFICATE,
+    FILES,
+    METRICS,
+    MODEL,
+    PLAN,
+    STATUS,
+    SUMMARY,
+    TRANSCRIPT,
+    file_digest,
+    read_status,
+)
+from sims.verify_certificate import certificate_problems
+
+JSON_FILES = (PLAN, MODEL, SUMMARY)
+JSON_LINES = (TRANSCRIPT, METRICS)
+# What reading a file that is JSON, but of another shape, may raise.
+MALFORMED = (KeyError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check's verdict; detail: what was found, or every mismatch with file and field."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
+    """Check a run folder.
+
+    data: the run's test rows, to compute the scores again.
+
+    Raises:
+        ParameterError: the folder is not a run's.
+        DataError: `data` cannot be read.
+    """
+    path = Path(folder)
+    status = read_status(path)
+    rows = None if data is None else read_table(data)
+    if status is None:
+        raise ParameterError(
+            f"{str(path)!r} is not a run folder: it has no readable {STATUS} of ciphercohort"
+        )
+    checks = [
+        _check("run finished", lambda: _unfinished(status), "the run came to its end"),
+        _check("files unchanged", lambda: _changed(path, status), "as SHA-256 in status.json says"),
+    ]
+    files: dict[str, Any] = {}
+    for name in (*JSON_FILES, *JSON_LINES, CERTIFICATE):
+        if name != CERTIFICATE or (path / name).exists():
+            checks += _load(path, name, files)
+    if all(name in files for name in JSON_FILES + JSON_LINES):
+        checks += _content(files, rows)
+    return checks
+
+
+def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
+    transcript, model = files[TRANSCRIPT], files[MODEL]
+    yield _check(
+        "transcript chain",
+        lambda: messages.chain_problems(transcript, figures.recorded_heads(files)),
+        f"{len(transcript)} messages, unbroken",
+    )
+    yield _check(
+        "plan digest",
+        lambda: figures.plan_digest_problems(files),
+        "computed again from plan.json",
+    )
+    try:
+        plan = RunPlan.from_dict({k: v for k, v in files[PLAN].items() if k != "digest"})
+    except (CohortError, *MALFORMED) as error:
+        yield Check("plan valid", False, f"{PLAN}: {_words(error)}; nothing else was checked")
+        return
+    yield Check("plan valid", True, figures.plan_words(plan))
+    yield _check(
+        "message sequence",
+        lambda: messages.sequence_problems(transcript, plan),
+        f"every step once, {len(plan.members)} parties each: {plan.rounds - 1} refreshes, "
+        "1 decryption",
+    )
+    yield _check("model", lambda: figures.model_problems(model, plan), "coef, schema and labels")
+    yield _check(
+        "figures",
+        lambda: figures.summary_problems(files, plan),
+        "summary.json computed again from plan, model, metrics and transcript",
+    )
+    if plan.privacy is not None or CERTIFICATE in files:
+        yield _check(
+            "certificate",
+            lambda: certificate_problems(
+                files.get(CERTIFICATE), plan, Schema.from_dict(model["schema"])
+            ),
+            "every condition and figure of the theorem computed again",
+        )
+    if data is not None:
+        yield _check(
+            "test scores",
+            lambda: figures.score_problems(files, Model.from_dict(model), data),
+            "accuracy and area under the ROC curve of all three models",
+        )
+
+
+def _check(name: str, problems: Callable[[], Iterator[str]], fine: str) -> Check:
+    try:
+        found = list(problems())
+    except CohortError as error:
+        found = [str(error)]
+    except MALFORMED as error:
+        found = [f"a file has another shape than it should: {_words(error)}"]
+    return Check(name, not found, "; ".join(found) or fine)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, CohortError) else f"{type(error).__name__} {error}"
+
+
+def _load(folder: Path, name: str, into: dict[str, Any]) -> Iterator[Check]:
+    """Read a file; a check only if that fails."""
+    try:
+        text = (folder / name).read_text(encoding="utf-8")
+        if name in JSON_LINES:
+            into[name] = [_object(json.loads(line)) for line in text.splitlines()]
+        else:
+            into[name] = _object(json.loads(text))
+    except OSError as error:
+        yield Check(f"{name} readable", False, f"{name}: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        yield Check(f"{name} readable", False, f"{name} is not JSON: {error}")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("a list or number stands where an object should")
+    return value
+
+
+def _unfinished(status: dict[str, Any]) -> Iterator[str]:
+    if status.get("state") != "finished":
+        reason = f" ({status['reason']})" if status.get("reason") else ""
+        yield (
+            f"{STATUS}, field state: found {status.get('state')!r}, expected 'finished'; it "
+            f"stopped in phase {status.get('phase')!r} after {status.get('iteration')} of "
+            f"{status.get('rounds')} iterations{reason}"
+        )
+
+
+def _changed(folder: Path, status: dict[str, Any]) -> Iterator[str]:
+    recorded = dict(status["files"])
+    for name in FILES:
+        if name not in recorded and (name != CERTIFICATE or (folder / name).exists()):
+            yield f"{STATUS}, field files: {name} is not listed"
+    for name, expected in recorded.items():
+        if name not in FILES:
+            yield f"{STATUS}, field files: {name!r} is no file of a run"
+        elif not (folder / name).is_file():
+            yield f"{name} is missing"
+        elif (found := file_digest(folder / name)) != expected:
+            yield f"{name}: found SHA-256 {found[:16]}…, expected {str(expected)[:16]}…"

@@ -1,0 +1,114 @@
+"""Checks of certificate.json: its setting is the plan's, and the theorem says the same of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from parties.schema import Schema
+from protocols.approximation import Approximation, Polynomial
+from protocols.errors import CohortError
+from protocols.plan import RunPlan
+from protocols.privacy import barrier_certificate, ridge_certificate
+from protocols.privacy.barrier_theorem import BarrierSetting
+from protocols.privacy.budget import Budget
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.ridge_certificate import RidgeSetting
+from protocols.privacy.shares import NoiseSplit
+from sims.documents import to_json
+from sims.verify_figures import compare
+
+FILE = "certificate.json"
+
+
+def certificate_problems(
+    certificate: Mapping[str, Any] | None, plan: RunPlan, schema: Schema
+) -> Iterator[str]:
+    """What does not hold, is about another run, or comes out differently when computed again."""
+    if certificate is None:
+        yield f"{FILE} is missing, although the plan promises privacy"
+        return
+    method, setting = certificate["method"], certificate["setting"]
+    for field, value in _expected_setting(method, plan, schema).items():
+        yield from compare(FILE, f"setting.{field}", setting.get(field), value)
+    yield from _budget_problems(setting["budget"], plan)
+    try:
+        again = check_again(method, setting)
+    except CohortError as error:
+        yield f"{FILE}, field setting: {error}"
+        return
+    computed = json.loads(to_json(again.to_dict()))
+    for field in ("satisfied", "conditions", "epsilon"):
+        yield from compare(FILE, field, certificate[field], computed[field])
+    for name, value in computed["figures"].items():
+        yield from compare(FILE, f"figures.{name}", certificate["figures"].get(name), value)
+    for condition in again.conditions:
+        if not condition.satisfied:
+            yield (
+                f"{FILE}, field conditions.{condition.name}: found {condition.left!r}, expected "
+                f"{condition.relation} {condition.right!r}"
+            )
+    if plan.privacy:
+        sensitivity = computed["figures"]["D2_widened"]
+        yield from compare(
+            "plan.json", "privacy.sensitivity", plan.privacy.sensitivity, sensitivity
+        )
+
+
+def _expected_setting(method: str, plan: RunPlan, schema: Schema) -> dict[str, Any]:
+    update = plan.update
+    expected = {
+        "rows": sum(member.rows for member in plan.members),
+        "features": plan.num_features,
+        "norm_bound": schema.norm_bound,
+        "rounds": plan.rounds,
+        "eta": update["learning_rate"],
+        "sigmoid": plan.link.to_dict(),
+        "sigma": plan.privacy.sigma if plan.privacy else 0.0,
+    }
+    if method == "barrier":
+        names = {"theta": "theta", "lam": "weight", "reciprocal": "reciprocal"}
+    else:
+        names = {"lam": "ridge"}
+    return expected | {ours: update.get(theirs) for ours, theirs in names.items()}
+
+
+def _budget_problems(budget: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
+    privacy, parties = plan.privacy, len(plan.members)
+    expected: dict[str, Any] = {"parties": parties, "epsilon": None}
+    if privacy:
+        names = ("epsilon", "delta", "colluders", "accounting")
+        expected |= {name: getattr(privacy, name) for name in names}
+        share = NoiseSplit(parties=parties, colluders=privacy.colluders).share_std(privacy.sigma)
+        yield from compare("plan.json", "privacy.share_std", privacy.share_std, share)
+    for field, value in expected.items():
+        yield from compare(FILE, f"setting.budget.{field}", budget.get(field), value)
+
+
+def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
+    """The certificate of a setting as certificate.json writes it.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+    fields = {**setting, "sigmoid": _approximation(setting["sigmoid"])}
+    budget = dict(setting["budget"])
+    split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
+    fields["budget"] = Budget(split=split, **budget)
+    if method == "barrier":
+        fields["reciprocal"] = _approximation(setting["reciprocal"])
+        return barrier_certificate.check(BarrierSetting(**fields))
+    return ridge_certificate.check(RidgeSetting(**fields))
+
+
+def _approximation(polynomial: Mapping[str, Any]) -> Approximation:
+    """Wrap a polynomial; the certificates bound its errors themselves and trust no stated one."""
+    unknown = float("nan")
+    return Approximation(
+        polynomial=Polynomial.from_dict(polynomial),
+        max_error=unknown,
+        rms_error=unknown,
+        max_slope=unknown,
+        method="from the certificate",
+    )

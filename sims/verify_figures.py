@@ -1,0 +1,223 @@
+"""Checks of plan.json, model.json, metrics.jsonl and summary.json against one another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from parties.encode import encode_label
+from parties.schema import Schema
+from parties.shard import encode_features
+from parties.tables import Table, read_table
+from protocols.errors import CohortError
+from protocols.plan import RunPlan
+from sims.predict import Model
+from sims.twin import score
+from sims.verify_messages import bytes_per_party
+
+Files = Mapping[str, Any]
+TOLERANCE = 1e-9  # relative; figures are written with all their digits
+
+
+def compare(file: str, field: str, found: Any, expected: Any) -> Iterator[str]:
+    """Mismatches of two JSON values; floats may differ by rounding."""
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        for key in dict.fromkeys([*expected, *found]):
+            yield from compare(
+                file, f"{field}.{key}", found.get(key, "nothing"), expected.get(key, "nothing")
+            )
+    elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
+        if len(found) != len(expected):
+            yield f"{file}, field {field}: found {len(found)} entries, expected {len(expected)}"
+        for k, pair in enumerate(zip(found, expected, strict=False)):
+            yield from compare(file, f"{field}[{k}]", *pair)
+    elif not _equal(found, expected):
+        yield f"{file}, field {field}: found {found!r}, expected {expected!r}"
+
+
+def _equal(found: Any, expected: Any) -> bool:
+    if isinstance(expected, float) and not math.isfinite(expected):
+        return found is None  # JSON has no such numbers
+    if isinstance(expected, bool) or not isinstance(expected, (int, float)):
+        return bool(found == expected and type(found) is type(expected))
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        return False
+    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-15)
+
+
+def metrics_by_kind(files: Files) -> dict[str, list[dict[str, Any]]]:
+    """Lines of metrics.jsonl by `kind`."""
+    kinds: dict[str, list[dict[str, Any]]] = {"iteration": [], "costs": [], "final": []}
+    for line in files["metrics.jsonl"]:
+        kinds[line["kind"]].append(line)
+    return kinds
+
+
+def recorded_heads(files: Files) -> dict[str, str]:
+    """The transcript's head, wherever it is recorded."""
+    finals = [line for line in files["metrics.jsonl"] if line.get("kind") == "final"]
+    return {
+        "model.json, field transcript": files["model.json"].get("transcript"),
+        "metrics.jsonl, field transcript": finals[-1].get("transcript") if finals else None,
+    }
+
+
+def plan_digest_problems(files: Files) -> Iterator[str]:
+    """SHA-256 of the canonical JSON, as RunPlan.digest, from the file as it is."""
+    plan = {k: v for k, v in files["plan.json"].items() if k != "digest"}
+    text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    yield from compare("plan.json", "digest", files["plan.json"].get("digest"), digest)
+    yield from compare("model.json", "plan", files["model.json"].get("plan"), digest)
+
+
+def plan_words(plan: RunPlan) -> str:
+    """What re-validating the plan showed."""
+    ckks = plan.ckks
+    security = f"{ckks.security_bits}-bit" if ckks.security_bits else "INSECURE toy ring"
+    return f"{security}: log2 QP {ckks.log_qp} at ring {ckks.ring_dim}, depth {ckks.depth}"
+
+
+def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
+    """model.json against its own schema and weights, and against the plan."""
+    name = "model.json"
+    try:
+        schema = Schema.from_dict(model["schema"])
+        coef, intercept = schema.model_in_data_units(model["weights"])
+    except CohortError as error:
+        yield f"{name}: {error}"
+        return
+    expected = {
+        "coef": coef.tolist(),
+        "intercept": intercept,
+        "features": list(schema.feature_names),
+        "label": schema.label.name,
+        "positive": schema.label.positive,
+        "negative": schema.label.negative,
+        "session": plan.session,
+        "security_bits": plan.ckks.security_bits,
+        "privacy": _privacy(plan),
+    }
+    for field, value in expected.items():
+        yield from compare(name, field, model.get(field), value)
+    yield from compare("plan.json", "schema.digest", plan.schema.get("digest"), schema.digest())
+    yield from compare(name, "schema", len(schema.feature_names) + 1, plan.num_features)
+    yield from _insecure(name, model, plan)
+
+
+def _insecure(file: str, content: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
+    says, must = "INSECURE" in content, plan.ckks.security_bits < 128
+    if says != must:
+        yield f"{file}, field INSECURE: found {says}, expected {must}"
+
+
+def _privacy(plan: RunPlan) -> dict[str, Any] | None:
+    if plan.privacy is None:
+        return None
+    return {k: getattr(plan.privacy, k) for k in ("epsilon", "delta", "colluders", "sigma")}
+
+
+def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
+    """Every figure of summary.json that plan, model, metrics and transcript determine."""
+    kinds = metrics_by_kind(files)
+    for kind, number in (("iteration", plan.rounds), ("costs", 1), ("final", 1)):
+        if len(kinds[kind]) != number:
+            yield f"metrics.jsonl: found {len(kinds[kind])} lines {kind!r}, expected {number}"
+            return
+    costs, final = kinds["costs"][0], kinds["final"][0]
+    weights, twin = files["model.json"]["weights"], final["twin"]["weights"]
+    expected = {
+        **_plan_figures(plan),
+        **_scores(final["decrypted"]),
+        "twin": _scores(final["twin"]),
+        "optimum": _scores(final["optimum"]),
+        "max_abs_diff_to_twin": float(np.abs(np.subtract(weights, twin)).max()),
+        "seconds_per_iteration": float(np.median(costs["iteration_seconds"])),
+        "seconds": {phase: round(seconds, 4) for phase, seconds in costs["seconds"].items()},
+        "bytes_per_party": bytes_per_party(files["transcript.jsonl"]),
+        "peak_memory_mb": round(costs["peak_memory_mb"], 1),
+        "total_seconds": round(costs["total_seconds"], 3),
+        "noise": files["model.json"]["noise"],
+    }
+    summary = files["summary.json"]
+    for field, value in expected.items():
+        yield from compare("summary.json", field, summary.get(field), value)
+    yield from _insecure("summary.json", summary, plan)
+    yield from _metrics_problems(kinds, files, plan, expected)
+
+
+def _plan_figures(plan: RunPlan) -> dict[str, Any]:
+    ckks = plan.ckks
+    return {
+        "session": plan.session,
+        "parties": len(plan.members),
+        "rows": sum(member.rows for member in plan.members),
+        "features": plan.num_features,
+        "update": plan.update["kind"],
+        "iterations": plan.rounds,
+        "degree": plan.link.degree,
+        "privacy": _privacy(plan),
+        **{k: getattr(ckks, k) for k in ("ring_dim", "depth", "scale_bits", "security_bits")},
+        "log_qp": ckks.log_qp,
+    }
+
+
+def _scores(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {"accuracy": line["accuracy"], "auc": line["auc"]}
+
+
+def _metrics_problems(
+    kinds: Mapping[str, list[dict[str, Any]]],
+    files: Files,
+    plan: RunPlan,
+    figures: Mapping[str, Any],
+) -> Iterator[str]:
+    costs, final, last = kinds["costs"][0], kinds["final"][0], kinds["iteration"][-1]
+    expected: list[tuple[str, Any, Any]] = [
+        ("decrypted.weights", final["decrypted"]["weights"], files["model.json"]["weights"]),
+        ("max_abs_diff_to_twin", final["max_abs_diff_to_twin"], figures["max_abs_diff_to_twin"]),
+        ("noise", final["noise"], figures["noise"]),
+        ("rows", final["rows"], {member.name: member.rows for member in plan.members}),
+        ("twin (last iteration)", _scores(last), _scores(final["twin"])),
+        ("weight_norm", last["weight_norm"], float(np.linalg.norm(final["twin"]["weights"]))),
+        ("bytes_per_party", costs["bytes_per_party"], figures["bytes_per_party"]),
+        (
+            "iteration_seconds",
+            costs["iteration_seconds"],
+            [line["seconds"] for line in kinds["iteration"]],
+        ),
+        (
+            "iteration",
+            [line["iteration"] for line in kinds["iteration"]],
+            list(range(1, plan.rounds + 1)),
+        ),
+    ]
+    for field, found, value in expected:
+        yield from compare("metrics.jsonl", field, found, value)
+
+
+def score_problems(files: Files, model: Model, data: Table) -> Iterator[str]:
+    """Scores of the three models on the run's test rows.
+
+    Raises:
+        SchemaError, DataError: the rows do not fit the schema.
+    """
+    final = metrics_by_kind(files)["final"][0]
+    frame = read_table(data, label=model.schema.label.name)
+    x = encode_features(frame, model.schema)
+    y = encode_label(frame[model.schema.label.name], model.schema.label)
+    if len(y) != final["test_rows"]:
+        yield (
+            f"metrics.jsonl, field test_rows: found {final['test_rows']}, expected {len(y)}, the "
+            "rows of the data given: give exactly the rows that the run was tested on"
+        )
+        return
+    for name in ("decrypted", "twin", "optimum"):
+        scores = score(np.array(final[name]["weights"]), x, y)
+        expected = {"accuracy": scores.accuracy, "auc": scores.auc}
+        yield from compare("metrics.jsonl", name, _scores(final[name]), expected)

@@ -1,0 +1,76 @@
+"""Checks of transcript.jsonl: the hash chain, who sent what in which order, and how many bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, zip_longest
+from typing import Any
+
+from parties.policy import step_sequence
+from protocols.errors import ProtocolError
+from protocols.messages import COORDINATOR
+from protocols.plan import RunPlan
+from protocols.transcript import verify
+
+Line = Mapping[str, Any]
+FILE = "transcript.jsonl"
+#: Phase that a step's bytes are charged to.
+PHASE_OF_STEP = {
+    "enrol": "agree",
+    "agree": "agree",
+    "reveal": "agree",
+    "keys": "keys",
+    "rotations": "keys",
+    "square": "keys",
+    "contribute": "encrypt",
+    "refresh": "refresh",
+    "decrypt": "decrypt",
+    "finish": "decrypt",
+}
+PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
+
+
+def chain_problems(lines: Sequence[dict[str, Any]], heads: Mapping[str, str]) -> Iterator[str]:
+    """Every link follows from the one before; heads: where the last one is recorded."""
+    try:
+        head = verify(lines)
+    except ProtocolError as error:
+        yield f"{FILE}: {error}"
+        return
+    for place, recorded in heads.items():
+        if recorded != head:
+            yield f"{place}: found {recorded}, expected {head}, the head of {FILE}"
+
+
+def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
+    """Each step of the plan once and in order, one request to and one reply from every party."""
+    pairs = Counter(
+        pair for name in plan.names for pair in ((COORDINATOR, name), (name, COORDINATOR))
+    )
+    found = [
+        (step, Counter((line["sender"], line["recipient"]) for line in group))
+        for step, group in groupby(lines, key=lambda line: line["step"])
+    ]
+    wanted = step_sequence(plan)
+    for kind, number in (("refresh", plan.rounds - 1), ("decrypt", 1)):
+        seen = sum(step.partition("/")[0] == kind for step, _ in found)
+        if seen != number:
+            yield f"{FILE}: found {seen} steps {kind!r}, expected {number}"
+    for (step, seen_pairs), expected in zip_longest(found, wanted, fillvalue=(None, None)):
+        if step != expected:
+            yield f"{FILE}, field step: found {step!r}, expected {expected!r}"
+            return
+        for sender, recipient in pairs - seen_pairs:
+            yield f"{FILE}, step {step}: no message from {sender!r} to {recipient!r}"
+        for sender, recipient in seen_pairs - pairs:
+            yield f"{FILE}, step {step}: one message too many from {sender!r} to {recipient!r}"
+
+
+def bytes_per_party(lines: Sequence[Line]) -> dict[str, int]:
+    """The busiest party's bytes by phase, both directions."""
+    traffic: dict[str, Counter[str]] = {phase: Counter() for phase in PHASES}
+    for line in lines:
+        party = line["recipient"] if line["sender"] == COORDINATOR else line["sender"]
+        traffic[PHASE_OF_STEP[line["step"].partition("/")[0]]][party] += line["bytes"]
+    return {phase: max(by_party.values(), default=0) for phase, by_party in traffic.items()}

@@ -1,0 +1,346 @@
+"""Builders for tests: whole sessions on toy rings, and joint keys that many cases share.
+
+INSECURE throughout: rings far below 128 bits, seeded noise, key shares answering labels again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.coordinator import Coordinator, Outcome, party_names
+from parties.key_share import KeyShare
+from parties.party import Party, draw_noise
+from parties.policy import Policy
+from parties.schema import Label, NumericColumn, Schema
+from parties.shard import ClampCounts, Shard
+from protocols import contribute, decrypt, keygen, refresh
+from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
+from protocols.ckks import residues as rns
+from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import Evaluator
+from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.messages import Body, Exchange, new_signing_key, public_bytes
+from protocols.plan import Member, PrivacyPlan, RunPlan
+from protocols.privacy.randomness import SeededRandomness
+from protocols.train import PlainGradient, train_encrypted, train_plain
+from protocols.transcript import Transcript
+from protocols.updates.barrier import Barrier
+from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.nesterov import Nesterov
+from protocols.updates.rule import UpdateRule
+from tests.exact import product, secret_rows
+
+Floats = NDArray[np.float64]
+RADIUS = 8.0
+THETA = 10.0
+UPDATES = ("barrier-1", "barrier-2", "barrier-3", "barrier-4", "gd", "ridge", "nag")
+# Sigma of the noise on the mean gradient: large enough that a twin without it is far off.
+NOISE = PrivacyPlan(
+    epsilon=1.0, delta=1e-5, colluders=1, sigma=0.05, share_std=0.05, sensitivity=1.0
+)
+
+# -- what a case is made of -------------------------------------------------------------------------
+
+
+def make_rule(update: str, rounds: int) -> UpdateRule:
+    """An update rule by its name in UPDATES."""
+    kind, _, degree = update.partition("-")
+    if kind == "barrier":
+        pull = reciprocal_approximation(int(degree or 1), 0.04 * THETA, THETA).polynomial
+        return Barrier(rounds=rounds, learning_rate=0.5, theta=THETA, weight=0.05, reciprocal=pull)
+    if kind == "nag":
+        return Nesterov(rounds=rounds, learning_rate=0.5)
+    return GradientDescent(
+        rounds=rounds, learning_rate=0.7, ridge=0.3 if kind == "ridge" else 0.0
+    )
+
+
+def make_link(degree: int) -> Polynomial:
+    """The sigmoid on [-8, 8]."""
+    return sigmoid_approximation(degree, RADIUS).polynomial
+
+
+def make_data(rows: Sequence[int], features: int, seed: int) -> list[tuple[Floats, Floats]]:
+    """(rows in [-1, 1] with the bias last, labels) of each party."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, 2, features)
+    shards = []
+    for count in rows:
+        x = rng.uniform(-1, 1, (count, features))
+        x[:, -1] = 1.0
+        shards.append((x, (x @ truth + rng.logistic(size=count) > 0).astype(float)))
+    return shards
+
+
+def make_plan(
+    *,
+    rows: Sequence[int] = (20, 20),
+    features: int = 3,
+    rounds: int = 2,
+    degree: int = 7,
+    update: str = "barrier-1",
+    privacy: PrivacyPlan | None = None,
+    ring_dim: int = 2048,
+    members: tuple[Member, ...] | None = None,
+    **changes: Any,
+) -> RunPlan:
+    """A plan on an INSECURE ring (security_bits=0), or with `ckks` as given."""
+    link, rule = make_link(degree), make_rule(update, rounds)
+    names = party_names(len(rows))
+    fields: dict[str, Any] = {
+        "session": "session",
+        "members": members
+        or tuple(
+            Member(name=name, rows=count, verify_key="00" * 32, commitment="11" * 32)
+            for name, count in zip(names, rows, strict=True)
+        ),
+        "schema": {"digest": "22" * 32},
+        "num_features": features,
+        "link": link,
+        "update": rule.to_dict(),
+        "ckks": insecure(max(gradient_levels(link), rule.levels()), ring_dim),
+        "privacy": privacy,
+        "profile": "fast-insecure",
+    }
+    return RunPlan(**(fields | changes))
+
+
+def insecure(levels: int, ring_dim: int) -> CkksParameters:
+    """INSECURE parameters for one iteration of so many levels."""
+    return CkksParameters(ring_dim=ring_dim, depth=levels + 2, security_bits=0)
+
+
+def plain_weights(plan: RunPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
+    """The plaintext twin's weights; noise: shape (rounds, d), summed over parties."""
+    x, y = (np.concatenate(part) for part in zip(*shards, strict=True))
+    gradient = PlainGradient(x, y, noise, plan.link)
+    weights = train_plain(plan.rule, gradient, plan.num_features)
+    assert gradient.largest <= plan.link.radius, "the case leaves the link's interval"
+    return weights
+
+
+# -- a whole session --------------------------------------------------------------------------------
+
+
+@dataclass
+class Session:
+    """Everyone of one run. `twin()` is valid once the plan is known, after `run`."""
+
+    coordinator: Coordinator
+    parties: dict[str, Party]
+    transcript: Transcript
+    coordinator_key: Any
+    party_keys: dict[str, Any]
+    shards: list[tuple[Floats, Floats]]
+    rng_seed: int
+    plan: RunPlan | None = None
+    recorded: list[tuple[str, str, bytes, bytes]] = field(default_factory=list)
+
+    def ask(self, step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Deliver in memory, and record (step, party, request, reply)."""
+        replies = {name: self.parties[name].handle(data) for name, data in outgoing.items()}
+        self.recorded += [(step, name, outgoing[name], replies[name]) for name in replies]
+        return replies
+
+    def run(self, ask: Callable[..., Any] | None = None) -> Outcome:
+        """The whole protocol."""
+        return self.coordinator.run(ask or self.ask)
+
+    def twin(self) -> Floats:
+        """Weights of the plaintext twin with the same noise."""
+        assert self.plan is not None
+        sources = [SeededRandomness(self.rng_seed, name) for name in self.parties]
+        noise = sum(draw_noise(self.plan, source) for source in sources)
+        return plain_weights(self.plan, self.shards, noise)
+
+
+def make_session(
+    parties: int = 2,
+    rows: int | Sequence[int] = 20,
+    features: int = 3,
+    rounds: int = 2,
+    degree: int = 5,
+    update: str = "barrier-1",
+    privacy: PrivacyPlan | None = None,
+    ring_dim: int | None = 1024,
+    security: int = 0,
+    rng_seed: int = 1,
+    party: Callable[..., Party] = Party,
+) -> Session:
+    """Coordinator and parties, ready to run. rows: per party; security: 0 (INSECURE) or 128."""
+    counts = [rows] * parties if isinstance(rows, int) else list(rows)
+    shards = make_data(counts, features, rng_seed)
+    columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(features - 1))
+    schema = Schema(columns=columns, label=Label(name="y", positive="1", negative="0"), scaling="range")
+    # OpenFHE's key maps are static: no two sessions of a process share a name.
+    coordinator_key, names, session = new_signing_key(), party_names(len(counts)), uuid.uuid4().hex
+    keys = {name: new_signing_key() for name in names}
+    policy = Policy(allow_insecure=not security)
+    roles = {
+        name: party(
+            name=name,
+            shard=Shard(x=x, y=y, counts=ClampCounts(rows=len(y)), schema=schema),
+            signing_key=keys[name],
+            coordinator_key=public_bytes(coordinator_key),
+            policy=policy,
+            randomness=SeededRandomness(rng_seed, name),
+        )
+        for name, (x, y) in zip(names, shards, strict=True)
+    }
+
+    def plan_for(members: tuple[Member, ...]) -> RunPlan:
+        result.plan = make_plan(
+            rows=counts,
+            features=features,
+            rounds=rounds,
+            degree=degree,
+            update=update,
+            privacy=privacy,
+            members=members,
+            session=session,
+            schema={"digest": schema.digest()},
+        )
+        if security:
+            ckks = choose_parameters(result.plan.ckks.depth - 2, ring_dim=ring_dim)
+            result.plan = replace(result.plan, ckks=ckks, profile="secure")
+        else:
+            ckks = replace(result.plan.ckks, ring_dim=ring_dim or 2048)
+            result.plan = replace(result.plan, ckks=ckks)
+        return result.plan
+
+    transcript = Transcript()
+    coordinator = Coordinator(
+        session=session,
+        signing_key=coordinator_key,
+        party_keys={name: public_bytes(key) for name, key in keys.items()},
+        make_plan=plan_for,
+        transcript=transcript,
+    )
+    result = Session(coordinator, roles, transcript, coordinator_key, keys, shards, rng_seed)
+    return result
+
+
+# -- steps without transport, over joint keys that cases share --------------------------------------
+
+# Answers of one party to one step.
+Answer = Callable[[str, str, Body], Body]
+T = Any
+
+
+def drive(exchange: Exchange[T], answer: Answer) -> T:
+    """Run a coordinator step; `answer(party, step, body)` replies for each party."""
+    replies: Any = None
+    try:
+        while True:
+            ask = exchange.send(replies)
+            replies = {name: answer(name, ask.step, body) for name, body in ask.bodies.items()}
+    except StopIteration as stop:
+        return stop.value
+
+
+@dataclass(frozen=True)
+class JointKeys:
+    """Key shares of P parties and what their ceremony made, for every layout of one ring.
+
+    secrets: residues of each s_p, shape (towers, n), which nobody else can get at.
+    """
+
+    context: CkksContext
+    shares: dict[str, KeyShare]
+    seed: bytes
+    public_b: NDArray[np.uint64]
+    public_key: Any
+    secrets: dict[str, NDArray[np.uint64]]
+
+    def forget(self) -> None:
+        """INSECURE, for tests alone: answer the labels of an earlier case again."""
+        for share in self.shares.values():
+            share._shared.clear()
+
+
+@lru_cache(maxsize=None)
+def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
+    """One ceremony with the rotation keys of every layout: 2^k left, and every spread."""
+    tag, slots = f"joint-{parties}-{depth}-{ring_dim}", ring_dim // 2
+    context = CkksContext(CkksParameters(ring_dim=ring_dim, depth=depth, security_bits=0), tag)
+    seed = tag.encode().ljust(32, b".")
+    shares = {name: KeyShare(context, seed) for name in party_names(parties)}
+    powers = [1 << k for k in range(slots.bit_length() - 1)]
+    rotations = sorted({*powers, *(slots + 1 - 2 * power for power in powers)})
+    plan: Any = SimpleNamespace(
+        names=tuple(shares), layout=SimpleNamespace(rotations=rotations), keys_per_message=64
+    )
+
+    def answer(name: str, step: str, body: Body) -> Body:
+        if step == "keys":
+            return keygen.answer_keys(context, shares[name])
+        if step == "square":
+            return keygen.answer_square(context, shares[name], body)
+        return keygen.answer_rotations(context, shares[name], body.meta["indices"])
+
+    public_b = drive(keygen.ceremony(context, plan, seed, {}), answer)
+    public_key = keygen.public_key(context, seed, public_b)
+    secrets = {name: secret_rows(share) for name, share in shares.items()}
+    return JointKeys(context, shares, seed, public_b, public_key, secrets)
+
+
+@dataclass(frozen=True)
+class Released:
+    """Decrypted weights as a run releases them, and by decryption shares without noise."""
+
+    weights: Floats
+    exact: Floats
+    # Message polynomial of the exact decryption: residues at the decryption's towers.
+    message: NDArray[np.uint64]
+
+
+def encrypted_weights(
+    plan: RunPlan, shards: Sequence[tuple[Floats, Floats]], noises: Sequence[Floats]
+) -> Released:
+    """Contribute, train, refresh and decrypt over shared joint keys; noises: one per party."""
+    keys = joint_keys(len(plan.members), plan.ckks.depth, plan.ckks.ring_dim)
+    keys.forget()
+    context, seed = keys.context, keys.seed
+    evaluator = Evaluator(context, plan.layout)
+
+    def answer(name: str, step: str, body: Body) -> Body:
+        kind, _, index = step.partition("/")
+        if kind == "refresh":
+            return refresh.answer_refresh(context, keys.shares[name], int(index), body)
+        if kind == "decrypt":
+            return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
+        k = plan.party_index(name)
+        return contribute.answer_contribute(context, plan, name, seed, body, *shards[k], noises[k])
+
+    rows, side = drive(contribute.collect(evaluator, plan, keys.public_b), answer)
+    encrypted = drive(train_encrypted(evaluator, plan, seed, keys.public_key, rows, side), answer)
+    weights = drive(decrypt.decrypt(evaluator, plan, encrypted), answer)
+
+    low = context.primes[: decrypt.DECRYPTION_TOWERS]
+    fused: list[NDArray[np.uint64]] = []
+
+    def answer_exactly(name: str, step: str, body: Body) -> Body:
+        c1 = rns.unpack(body.blobs[0], low, plan.ckks.ring_dim)
+        share = product(c1, keys.secrets[name][: len(low)], low)
+        return Body(blobs=(rns.pack(share, low),))
+
+    fuse = decrypt.fuse
+    with patch.object(decrypt, "fuse", lambda c, m: (fused.append(m), fuse(c, m))[1]):
+        exact = drive(decrypt.decrypt(evaluator, plan, encrypted), answer_exactly)
+    return Released(weights, exact, fused[0])
+
+
+def log2_error(values: Any, expected: Any) -> float:
+    """log2 of the largest absolute difference (-1074 if there is none)."""
+    error = float(np.max(np.abs(np.asarray(values) - np.asarray(expected))))
+    return float(np.log2(max(error, 2.0**-1074)))

@@ -1,0 +1,228 @@
+"""Encrypted vectors against NumPy, with one-party keys on a toy ring (INSECURE).
+
+Bound: fresh encryption and key switching leave less than 2^-30 at scale 2^50, whatever operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.packing import Layout
+from protocols.ckks.parameters import CkksParameters
+from tests.helpers import log2_error
+
+PARAMS = CkksParameters(ring_dim=1024, depth=5, scale_bits=50, security_bits=0)
+LAYOUT = Layout(num_slots=512, num_features=5, rows_by_party=(20, 30), rounds=3)
+BOUND = -30
+
+
+@dataclass
+class Bench:
+    """One key pair with every key that the layout needs."""
+
+    context: CkksContext
+    evaluator: Evaluator
+    keys: Any
+
+    def encrypt(self, values: np.ndarray, level: int = 0) -> EncryptedVector:
+        vector = self.evaluator.wrap(self.context.encrypt(self.keys.publicKey, values))
+        return self.evaluator.drop_to(vector, level)
+
+    def decrypt(self, vector: EncryptedVector) -> np.ndarray:
+        plaintext = self.context.cc.Decrypt(self.keys.secretKey, vector.ct)
+        return np.array(plaintext.GetRealPackedValue())
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    context = CkksContext(PARAMS, "evaluator")
+    keys = context.cc.KeyGen()
+    context.cc.EvalMultKeyGen(keys.secretKey)
+    context.cc.EvalAtIndexKeyGen(keys.secretKey, list(LAYOUT.rotations))
+    yield Bench(context, Evaluator(context, LAYOUT), keys)
+
+
+def values(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1, 1, LAYOUT.num_slots)
+
+
+OPERATIONS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
+    "add": (0, lambda a, b: a + b),
+    "sub": (0, lambda a, b: a - b),
+    "mul": (1, lambda a, b: a * b),
+    "square": (1, lambda a, b: a * a),
+    "add scalar": (0, lambda a, b: a + 0.375),
+    "add int": (0, lambda a, b: a + 2),
+    "sub scalar": (0, lambda a, b: a - 0.375),
+    "mul scalar": (1, lambda a, b: a * -1.7),
+    "scalar mul": (1, lambda a, b: -1.7 * a),
+    "mul NumPy scalar": (1, lambda a, b: np.float64(0.3) * a),
+    "mul int": (1, lambda a, b: 3 * a),
+    "mul zero": (1, lambda a, b: a * 0.0),
+    "distributive": (1, lambda a, b: (a + b) * a - b * 0.5),
+    "cube": (2, lambda a, b: a * a * b),
+}
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operators_are_numpys(bench: Bench, name: str, level: int) -> None:
+    """Values to 2^-30, and exactly the levels of the docstring."""
+    levels, operation = OPERATIONS[name]
+    a, b = values(1), values(2)
+    result = operation(bench.encrypt(a, level), bench.encrypt(b, level))
+    assert isinstance(result, EncryptedVector)
+    error = log2_error(bench.decrypt(result), operation(a, b))
+    assert error < BOUND, f"log2 error {error:.1f}"
+    assert result.level == level + levels
+    assert result.ct.GetNoiseScaleDeg() == 1
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+@pytest.mark.parametrize("levels", [(0, 3), (3, 0)])
+def test_operands_meet_at_the_deeper_level(
+    bench: Bench, name: str, levels: tuple[int, int]
+) -> None:
+    """In either order, and both operands stay as they were."""
+    cost, operation = OPERATIONS[name]
+    a, b = values(3), values(4)
+    left, right = bench.encrypt(a, levels[0]), bench.encrypt(b, levels[1])
+    result = operation(left, right)
+    assert result.level == max(levels) + cost
+    assert log2_error(bench.decrypt(result), operation(a, b)) < BOUND
+    assert (left.level, right.level) == levels
+    assert log2_error(bench.decrypt(left), a) < BOUND
+
+
+def test_the_deepest_product(bench: Bench) -> None:
+    """Every level can be used: depth products in a row, one prime left."""
+    a, vector = values(5), bench.encrypt(values(5))
+    wanted = a.copy()
+    for _ in range(PARAMS.depth):
+        vector, wanted = vector * bench.encrypt(a), wanted * a
+    assert vector.level == PARAMS.depth
+    assert log2_error(bench.decrypt(vector), wanted) < BOUND
+
+
+def test_dropping_primes_changes_nothing(bench: Bench) -> None:
+    """drop_to keeps value and scale at every level; to the same level it is the same object."""
+    vector = bench.encrypt(values(6))
+    for level in range(1, PARAMS.depth + 1):
+        dropped = bench.evaluator.drop_to(vector, level)
+        assert dropped.level == level
+        assert dropped.ct.GetScalingFactor() == vector.ct.GetScalingFactor()
+        assert log2_error(bench.decrypt(dropped), values(6)) < BOUND
+    assert bench.evaluator.drop_to(vector, 0) is vector
+
+
+# -- what knows the packing -------------------------------------------------------------------------
+
+
+def grid(slots: np.ndarray) -> np.ndarray:
+    return np.roll(slots, -LAYOUT.offset).reshape(LAYOUT.num_blocks, LAYOUT.block_size)
+
+
+def test_inner_product(bench: Bench) -> None:
+    """rows @ weights: sum over features in every block, at every used column; one level."""
+    rows = np.random.default_rng(7).uniform(-1, 1, (50, 5))
+    weights = np.random.default_rng(8).uniform(-1, 1, 5)
+    packed = sum(
+        LAYOUT.pack_rows(part, party)[0] for party, part in enumerate(np.split(rows, [20]))
+    )
+    result = bench.encrypt(packed) @ bench.encrypt(LAYOUT.replicated(weights))
+    assert result.level == 1
+    found = grid(bench.decrypt(result))
+    assert log2_error(found[:, :50], np.tile(rows @ weights, (LAYOUT.num_blocks, 1))) < BOUND
+    assert log2_error(found[:, 50:], 0.0) < BOUND
+
+
+def test_sum_columns(bench: Bench) -> None:
+    """Column 0 holds the sum over the used columns; no level."""
+    a = values(9)
+    result = bench.evaluator.sum_columns(bench.encrypt(a))
+    assert result.level == 0
+    wanted = grid(a)[:, : LAYOUT.columns].sum(axis=1)
+    assert log2_error(grid(bench.decrypt(result))[:, 0], wanted) < BOUND
+
+
+def test_mask_heads(bench: Bench) -> None:
+    """Column 0 of the used blocks times public values, zero elsewhere; one level."""
+    a, factors = values(10), np.array([2.0, -1.0, 0.5, 0.0, 3.0])
+    for scale in (factors, 0.25):
+        result = bench.evaluator.mask_heads(bench.encrypt(a), scale)
+        assert result.level == 1
+        found = bench.decrypt(result)
+        wanted = LAYOUT.heads(LAYOUT.read_heads(a) * scale)
+        assert log2_error(found, wanted) < BOUND
+    assert np.count_nonzero(wanted) == 5
+
+
+def test_replicate(bench: Bench) -> None:
+    """Heads fill the C columns of their block; no level, and nothing beyond column C."""
+    heads = np.array([1.0, -0.5, 0.25, 0.125, -1.0])
+    result = bench.evaluator.replicate(bench.encrypt(LAYOUT.heads(heads)))
+    assert result.level == 0
+    assert log2_error(bench.decrypt(result), LAYOUT.replicated(heads)) < BOUND
+
+
+def test_mask_and_replicate(bench: Bench) -> None:
+    """The same as one after the other, for one level, with noise no larger."""
+    a, evaluator = values(11), bench.evaluator
+    at_once = evaluator.mask_and_replicate(bench.encrypt(a), 0.7)
+    assert at_once.level == 1
+    wanted = LAYOUT.replicated(LAYOUT.read_heads(a) * 0.7)
+    assert log2_error(bench.decrypt(at_once), wanted) < BOUND
+    in_turn = evaluator.replicate(evaluator.mask_heads(bench.encrypt(a), 0.7))
+    assert log2_error(bench.decrypt(in_turn), wanted) < BOUND
+
+
+def test_one_row_is_replicated_already() -> None:
+    """C = 1: replicate and sum_columns return the value without a rotation key."""
+    context = CkksContext(PARAMS, "one row")
+    keys = context.cc.KeyGen()
+    layout = Layout(num_slots=512, num_features=3, rows_by_party=(1,), rounds=1)
+    evaluator = Evaluator(context, layout)
+    bench = Bench(context, evaluator, keys)
+    heads = layout.heads(0.5)
+    for operation in (evaluator.replicate, evaluator.sum_columns):
+        assert log2_error(bench.decrypt(operation(bench.encrypt(heads))), heads) < BOUND
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_sum_of_products(bench: Bench, count: int) -> None:
+    """sum_k a_k b_k at mixed levels with one relinearisation; one level below the deepest."""
+    pairs = [(values(20 + k), values(30 + k)) for k in range(count)]
+    encrypted = [(bench.encrypt(a, k % 3), bench.encrypt(b, 2)) for k, (a, b) in enumerate(pairs)]
+    result = bench.evaluator.sum_of_products(encrypted)
+    assert result.level == 3
+    assert result.ct.NumberCiphertextElements() == 2
+    assert log2_error(bench.decrypt(result), sum(a * b for a, b in pairs)) < BOUND
+
+
+def test_side_columns_arrive_in_turn(bench: Bench) -> None:
+    """Rotating by 1 brings the next round's column to the front."""
+    columns = np.random.default_rng(12).uniform(-1, 1, (3, 5))
+    (packed,) = LAYOUT.pack_side(columns)
+    vector = bench.encrypt(packed)
+    for t in range(3):
+        assert log2_error(LAYOUT.read_heads(bench.decrypt(vector)), columns[t]) < BOUND
+        vector = bench.evaluator.rotate(vector, 1)
+
+
+def test_a_rule_sees_no_difference(bench: Bench) -> None:
+    """An expression written once runs on arrays and on ciphertexts."""
+
+    def rule(w: Any, g: Any) -> Any:
+        return (w - g * 0.5) * (1 - 0.1) - (w * w) * g
+
+    a, b = values(13), values(14)
+    result = rule(bench.encrypt(a), bench.encrypt(b))
+    assert result.level == 2
+    assert log2_error(bench.decrypt(result), rule(a, b)) < BOUND

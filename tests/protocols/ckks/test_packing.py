@@ -1,0 +1,233 @@
+"""Packing: every row in exactly one place, side columns, heads, and no rotation too many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.ckks.packing import MAX_SIDE_CIPHERTEXTS, Layout, next_power_of_two
+from protocols.errors import ParameterError
+
+SLOTS = 64
+
+
+@st.composite
+def layouts(draw: Any) -> Layout:
+    """Any layout of up to 256 slots."""
+    slots = draw(st.sampled_from([8, 64, 256]))
+    features = draw(st.integers(1, slots))
+    block = slots // next_power_of_two(features)
+    return Layout(
+        num_slots=slots,
+        num_features=features,
+        rows_by_party=tuple(draw(st.lists(st.integers(1, 40), min_size=1, max_size=6))),
+        rounds=draw(st.integers(1, min(60, MAX_SIDE_CIPHERTEXTS * block))),
+    )
+
+
+def row_values(layout: Layout) -> np.ndarray:
+    """Row g of feature j holds the value 1 + g * d + j: all different, none zero."""
+    count = layout.num_rows * layout.num_features
+    return np.arange(1.0, 1 + count).reshape(layout.num_rows, layout.num_features)
+
+
+def pack_all(layout: Layout) -> list[dict[int, np.ndarray]]:
+    cuts = np.cumsum(layout.rows_by_party)[:-1]
+    return [layout.pack_rows(x, k) for k, x in enumerate(np.split(row_values(layout), cuts))]
+
+
+def grid_of(layout: Layout, slots: np.ndarray) -> np.ndarray:
+    """Slots as blocks x columns."""
+    return np.roll(slots, -layout.offset).reshape(layout.num_blocks, layout.block_size)
+
+
+def left(slots: np.ndarray, index: int) -> np.ndarray:
+    """OpenFHE's left rotation."""
+    return np.roll(slots, -index)
+
+
+# -- rows -------------------------------------------------------------------------------------------
+
+
+@given(layouts())
+def test_every_value_stands_once(layout: Layout) -> None:
+    """The sum over parties holds each value of all rows exactly once, and zeros."""
+    sums = np.zeros((layout.num_data_ciphertexts, layout.num_slots))
+    for packed in pack_all(layout):
+        for index, slots in packed.items():
+            sums[index] += slots
+    assert sorted(sums[sums != 0]) == row_values(layout).ravel().tolist()
+
+
+@given(layouts())
+def test_a_row_stands_where_the_layout_says(layout: Layout) -> None:
+    """Row g: ciphertext g // C, column g % C of every block; feature j in block j; offset o."""
+    sums = np.zeros((layout.num_data_ciphertexts, layout.num_slots))
+    for packed in pack_all(layout):
+        for index, slots in packed.items():
+            sums[index] += slots
+    grid = np.stack([grid_of(layout, slots) for slots in sums])
+    for g, row in enumerate(row_values(layout)):
+        found = grid[g // layout.columns, : layout.num_features, g % layout.columns]
+        assert (found == row).all()
+    assert not grid[:, layout.num_features :].any()
+    assert not grid[:, :, layout.columns :].any()
+
+
+@given(layouts())
+def test_parties_are_disjoint(layout: Layout) -> None:
+    """No slot of a ciphertext belongs to two parties, so that adding loses nothing."""
+    taken = np.zeros((layout.num_data_ciphertexts, layout.num_slots), dtype=int)
+    for packed in pack_all(layout):
+        for index, slots in packed.items():
+            taken[index] += slots != 0
+    assert taken.max() == 1
+    assert taken.any(axis=1).all()
+
+
+@given(layouts())
+def test_a_party_sends_only_ciphertexts_that_it_fills(layout: Layout) -> None:
+    """ciphertexts_of agrees with pack_rows, and none is empty."""
+    for party, packed in enumerate(pack_all(layout)):
+        assert list(packed) == list(layout.ciphertexts_of(party))
+        assert all(slots.any() for slots in packed.values())
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (5, 2), (4, 1), (4, 3), (4,), (0, 2)])
+def test_rows_of_another_shape(shape: tuple[int, ...]) -> None:
+    """The plan's row count and feature count bind."""
+    layout = Layout(num_slots=SLOTS, num_features=2, rows_by_party=(4, 3), rounds=1)
+    with pytest.raises(ParameterError, match="the plan says"):
+        layout.pack_rows(np.ones(shape), 0)
+
+
+# -- side columns and heads -------------------------------------------------------------------------
+
+
+@given(layouts())
+def test_side_columns_come_to_the_front_one_by_one(layout: Layout) -> None:
+    """t rotations by 1 bring round t's vector to the heads of ciphertext t // B."""
+    values = np.arange(1.0, 1 + layout.rounds * layout.num_features)
+    columns = values.reshape(layout.rounds, layout.num_features)
+    packed = layout.pack_side(columns)
+    assert len(packed) == layout.num_side_ciphertexts
+    for t in range(layout.rounds):
+        index, turns = divmod(t, layout.block_size)
+        assert (layout.read_heads(left(packed[index], turns)) == columns[t]).all()
+    assert sorted(np.concatenate(packed)[np.concatenate(packed) != 0]) == values.tolist()
+
+
+@given(layouts(), st.integers(0, 2**32))
+def test_heads_are_read_back(layout: Layout, seed: int) -> None:
+    """read_heads inverts heads, and heads leaves all else zero."""
+    values = np.random.default_rng(seed).uniform(1, 2, layout.num_features)
+    slots = layout.heads(values)
+    assert (layout.read_heads(slots) == values).all()
+    assert np.count_nonzero(slots) == layout.num_features
+    assert (layout.read_heads(layout.heads(0.5)) == 0.5).all()
+
+
+@given(layouts(), st.integers(0, 2**32))
+def test_replicated_is_what_the_rotations_make(layout: Layout, seed: int) -> None:
+    """spread, then the column rotations: heads become C equal columns, and nothing else."""
+    values = np.random.default_rng(seed).integers(1, 9, layout.num_features).astype(float)
+    slots = left(layout.heads(values), layout.spread_rotation)
+    for index in layout.column_rotations:
+        slots = slots + left(slots, index)
+    assert (slots == layout.replicated(values)).all()
+
+
+@given(layouts(), st.integers(0, 2**32))
+def test_rotations_sum_features_and_columns(layout: Layout, seed: int) -> None:
+    """Features: the sum over blocks in every slot. Columns: the sum in column 0."""
+    start = np.random.default_rng(seed).integers(0, 9, layout.num_slots).astype(float)
+    grid = grid_of(layout, start)
+    slots = start
+    for index in layout.feature_rotations:
+        slots = slots + left(slots, index)
+    assert (grid_of(layout, slots) == grid.sum(axis=0)).all()
+    slots = start
+    for index in layout.column_rotations:
+        slots = slots + left(slots, index)
+    columns = grid[:, : layout.columns].sum(axis=1)
+    assert (grid_of(layout, slots)[:, 0] == columns).all()
+
+
+@given(layouts())
+def test_no_rotation_too_many(layout: Layout) -> None:
+    """Each key costs megabytes: log2 d' + log2 C, one to spread, one for the side columns."""
+    features = layout.num_blocks.bit_length() - 1
+    columns = layout.columns.bit_length() - 1
+    assert len(layout.feature_rotations) == features
+    assert len(layout.column_rotations) == columns
+    assert 2**features == layout.num_blocks
+    assert 2**columns == layout.columns
+    assert len(set(layout.rotations)) == len(layout.rotations) <= features + columns + 2
+    assert all(0 < index < layout.num_slots for index in layout.rotations)
+    used = {*layout.feature_rotations, *layout.column_rotations}
+    used |= {layout.spread_rotation} - {0}
+    if layout.rounds > 1 and layout.block_size > 1:
+        used.add(1)
+    assert set(layout.rotations) == used
+
+
+@given(layouts())
+def test_heads_stay_away_from_the_rounding_bias(layout: Layout) -> None:
+    """sum_k X^k is 2 / (1 - zeta) at a slot: below 4 at every head that has room to move."""
+    n = 2 * layout.num_slots
+    heads = np.flatnonzero(layout.heads(1.0))
+    zeta = np.array([np.exp(1j * np.pi * pow(5, int(slot), 2 * n) / n) for slot in heads])
+    if layout.block_size >= 8 and layout.num_blocks == 1:
+        assert np.abs(2 / (1 - zeta)).max() < 4
+    assert 0 <= layout.offset < layout.block_size
+
+
+def test_one_row_needs_no_column_rotation() -> None:
+    """C = 1: nothing to sum, nothing to spread."""
+    layout = Layout(num_slots=SLOTS, num_features=4, rows_by_party=(1,), rounds=1)
+    assert layout.rotations == layout.feature_rotations == (16, 32)
+
+
+# -- bounds -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("features", [0, -1, SLOTS + 1])
+def test_features_out_of_range(features: int) -> None:
+    """At least one feature, at most one per slot."""
+    with pytest.raises(ParameterError, match=f"num_features={features}"):
+        Layout(num_slots=SLOTS, num_features=features, rows_by_party=(1,), rounds=1)
+
+
+@pytest.mark.parametrize("rows", [(), (0,), (3, 0), (3, -1)])
+def test_a_party_without_rows(rows: tuple[int, ...]) -> None:
+    """Everyone has at least one row."""
+    with pytest.raises(ParameterError, match="at least one row"):
+        Layout(num_slots=SLOTS, num_features=2, rows_by_party=rows, rounds=1)
+
+
+@pytest.mark.parametrize("features", [1, 3, SLOTS])
+def test_more_iterations_than_the_noise_ciphertexts_hold(features: int) -> None:
+    """The bound is MAX_SIDE_CIPHERTEXTS * B, sharp; 0 is refused as well."""
+    limit = MAX_SIDE_CIPHERTEXTS * SLOTS // next_power_of_two(features)
+
+    def layout(rounds: int) -> Layout:
+        return Layout(
+            num_slots=SLOTS, num_features=features, rows_by_party=(1,), rounds=rounds
+        )
+
+    assert layout(limit).num_side_ciphertexts == MAX_SIDE_CIPHERTEXTS
+    for rounds in (limit + 1, 0):
+        with pytest.raises(ParameterError, match=rf"rounds={rounds} is outside 1\.\.{limit}"):
+            layout(rounds)
+
+
+def test_next_power_of_two() -> None:
+    """Smallest power of two at or above n."""
+    for n in range(1, 300):
+        power = next_power_of_two(n)
+        assert power & (power - 1) == 0
+        assert power / 2 < n <= power

@@ -1,0 +1,153 @@
+"""CKKS parameters: every bound, the 128-bit table, and OpenFHE's own figures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+
+from protocols.approximation import SIGMOID_DEGREES
+from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import (
+    MAX_LOG_QP_128,
+    MIN_RING_DIM,
+    REFRESH_TOWERS,
+    CkksParameters,
+    choose_parameters,
+)
+from protocols.errors import ParameterError
+from tests.helpers import make_link
+
+# Depths with the numbers of digits that leave none empty.
+SHAPES = [
+    (depth, digits)
+    for depth in (3, 6, 7, 8, 12)
+    for digits in (1, 2, 3, 4)
+    if math.ceil((depth + 1) / digits) * (digits - 1) < depth + 1
+]
+TOY = CkksParameters(ring_dim=2048, depth=7, scale_bits=50, security_bits=0)
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("ring_dim", (0, -1024, MIN_RING_DIM // 2, 1000, 2049)),
+        ("depth", (0, -1, 61)),
+        ("scale_bits", (19, 60)),
+        ("first_mod_bits", (50, 49, 61)),
+        ("num_digits", (0, 9)),
+        ("security_bits", (1, 127, 129, 256)),
+    ],
+)
+def test_out_of_range(field: str, values: tuple[int, ...]) -> None:
+    """The message names the field and its value."""
+    for value in values:
+        with pytest.raises(ParameterError, match=f"{field}={value}"):
+            replace(TOY, **{field: value})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ring_dim": MIN_RING_DIM},
+        {"depth": 1, "num_digits": 2},
+        {"depth": 60},
+        {"scale_bits": 20, "first_mod_bits": 21},
+        {"scale_bits": 59, "first_mod_bits": 60},
+        {"num_digits": 1},
+        {"num_digits": 8},
+    ],
+)
+def test_the_bounds_themselves_are_allowed(fields: dict[str, Any]) -> None:
+    """Each bound is sharp."""
+    params = replace(TOY, **fields)
+    assert {name: getattr(params, name) for name in fields} == fields
+
+
+def test_the_table_is_the_standards() -> None:
+    """HomomorphicEncryption.org (2018), table 1: classical, ternary secret, 128 bits."""
+    standard = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
+    assert standard.items() <= MAX_LOG_QP_128.items()
+    # The larger two are OpenFHE's own; each at most doubles the one before, up to a few bits.
+    assert (MAX_LOG_QP_128[65536], MAX_LOG_QP_128[131072]) == (1747, 3523)
+
+
+@pytest.mark.parametrize("ring_dim", [16384, 32768, 65536])
+def test_128_bits_end_at_the_table(ring_dim: int) -> None:
+    """The deepest accepted modulus is within the bound, one level more is refused."""
+    fits = []
+    for depth in range(2, 61):
+        try:
+            fits.append(CkksParameters(ring_dim=ring_dim, depth=depth, scale_bits=50))
+        except ParameterError as error:
+            assert str(MAX_LOG_QP_128[ring_dim]) in str(error)
+            break
+    assert fits[-1].log_qp <= MAX_LOG_QP_128[ring_dim]
+    more = replace(fits[-1], depth=fits[-1].depth + 1, security_bits=0)
+    assert more.log_qp > MAX_LOG_QP_128[ring_dim]
+
+
+def test_a_ring_outside_the_table_is_not_secure() -> None:
+    """2^18 has no entry, hence no claim."""
+    with pytest.raises(ParameterError, match="exceeds 0"):
+        CkksParameters(ring_dim=1 << 18, depth=2)
+
+
+@pytest.mark.parametrize(("depth", "digits"), SHAPES)
+@pytest.mark.parametrize("scale_bits", [40, 50, 58])
+def test_log_qp_is_never_below_openfhes(depth: int, digits: int, scale_bits: int) -> None:
+    """log2(QP) as stated bounds what OpenFHE generates, by one special prime at most."""
+    params = CkksParameters(
+        ring_dim=512, depth=depth, scale_bits=scale_bits, num_digits=digits, security_bits=0
+    )
+    context = CkksContext(params, "parameters")
+    exact = sum(math.log2(prime) for prime in context.extended_primes)
+    special = len(context.extended_primes) - params.num_towers
+    assert special <= params.num_special_towers <= special + 1
+    assert exact <= params.log_qp + 0.01
+    spare = 60 * (params.num_special_towers - special)
+    assert exact == pytest.approx(params.log_qp - spare, abs=0.01)
+
+
+def test_openfhes_refusal_is_a_parameter_error() -> None:
+    """Where OpenFHE knows better (here: a digit without a prime), its reason is passed on."""
+    with pytest.raises(ParameterError, match="OpenFHE refuses"):
+        CkksContext(replace(TOY, depth=3, num_digits=3), "x")
+
+
+@pytest.mark.parametrize("degree", SIGMOID_DEGREES)
+def test_chosen_parameters(degree: int) -> None:
+    """Secure, just deep enough, and on the smallest ring that holds the depth."""
+    levels = gradient_levels(make_link(degree))
+    params = choose_parameters(levels)
+    assert CkksContext(params, "chosen").cc.GetRingDimension() == params.ring_dim
+    assert params.security_bits == 128
+    assert params.log_qp <= MAX_LOG_QP_128[params.ring_dim]
+    assert params.depth == levels + REFRESH_TOWERS - 1
+    with pytest.raises(ParameterError, match="fits no ring"):
+        choose_parameters(levels, ring_dim=params.ring_dim // 2)
+
+
+def test_chosen_parameters_go_up_to_the_largest_ring() -> None:
+    """Depth that no ring holds is refused with the cure."""
+    rings = [choose_parameters(levels).ring_dim for levels in range(1, 40)]
+    assert rings == sorted(rings)
+    assert rings[-1] == 131072
+    with pytest.raises(ParameterError, match="lower the polynomial degree"):
+        choose_parameters(58)
+
+
+def test_an_insecure_choice_says_so() -> None:
+    """security_bits is 0 whenever no secure set was asked for."""
+    assert choose_parameters(5, secure=False).security_bits == 0
+    assert choose_parameters(5, secure=False, ring_dim=512).ring_dim == 512
+
+
+def test_parameters_are_frozen_and_plain() -> None:
+    """to_dict is the constructor's inverse."""
+    assert CkksParameters(**TOY.to_dict()) == TOY
+    with pytest.raises(FrozenInstanceError):
+        TOY.depth = 3  # type: ignore[misc]

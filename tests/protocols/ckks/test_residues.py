@@ -1,0 +1,271 @@
+"""Residues on the wire: round trips, checks, and the public uniform elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import openfhe
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import CkksParameters
+from protocols.errors import MessageError
+
+N = 512
+P_VALUE = 1e-6
+PARAMS = CkksParameters(ring_dim=N, depth=3, scale_bits=50, security_bits=0)
+# 1, 2, 7 and 8 bytes wide; the last two are NTT primes of ring 512.
+PRIMES = (251, 65521, (1 << 50) - 27, 1152921504606830593)
+
+
+@pytest.fixture(scope="module")
+def context() -> CkksContext:
+    return CkksContext(PARAMS, "residues")
+
+
+@pytest.fixture(scope="module")
+def keys(context: CkksContext) -> Any:
+    return context.cc.KeyGen()
+
+
+def random_residues(seed: int, primes: tuple[int, ...] = PRIMES, n: int = N) -> rns.Residues:
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.integers(0, prime, n, dtype=np.uint64) for prime in primes])
+
+
+# -- pack and unpack --------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(2, (1 << 61) - 1), min_size=1, max_size=6),
+    st.integers(1, 64),
+    st.integers(0, 2**32),
+)
+def test_unpack_inverts_pack(primes: list[int], n: int, seed: int) -> None:
+    """For any moduli below 2^61 and any length."""
+    residues = random_residues(seed, tuple(primes), n)
+    data = rns.pack(residues, primes)
+    assert len(data) == rns.packed_size(primes, n)
+    assert len(data) == n * sum(math.ceil(prime.bit_length() / 8) for prime in primes)
+    assert (rns.unpack(data, primes, n) == residues).all()
+
+
+@given(st.binary(max_size=64))
+def test_unpack_of_any_bytes(data: bytes) -> None:
+    """Residues below their primes, or MessageError; never anything else."""
+    try:
+        residues = rns.unpack(data, PRIMES[:2], 8)
+    except MessageError:
+        return
+    assert len(data) == 24
+    assert (residues < np.array([[251], [65521]])).all()
+
+
+@pytest.mark.parametrize("change", [-1, 1, -N, N])
+def test_wrong_length(change: int) -> None:
+    """A byte or a row too few or too many."""
+    data = rns.pack(random_residues(1), PRIMES)
+    data = data[:change] if change < 0 else data + bytes(change)
+    with pytest.raises(MessageError, match="bytes of residues, expected"):
+        rns.unpack(data, PRIMES, N)
+
+
+@pytest.mark.parametrize("row", range(len(PRIMES)))
+def test_a_residue_must_lie_below_its_prime(row: int) -> None:
+    """The prime itself is refused, one less is not."""
+    residues = random_residues(2)
+    residues[row, 77] = PRIMES[row] - 1
+    rns.unpack(rns.pack(residues, PRIMES), PRIMES, N)
+    residues[row, 77] = PRIMES[row]
+    with pytest.raises(MessageError, match="not below its prime"):
+        rns.unpack(rns.pack(residues, PRIMES), PRIMES, N)
+
+
+# -- reading from and implanting into OpenFHE's objects ---------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["public key", "ciphertext", "evaluation key"])
+def test_implant_inverts_read(context: CkksContext, keys: Any, kind: str) -> None:
+    """Reading, then implanting, changes no byte of the serialised object."""
+    objects = {
+        "public key": lambda: keys.publicKey,
+        "ciphertext": lambda: context.encrypt(keys.publicKey, np.ones(4)),
+        "evaluation key": lambda: context.cc.KeySwitchGen(keys.secretKey, keys.secretKey),
+    }
+    blob = openfhe.Serialize(objects[kind](), openfhe.BINARY)
+    residues, primes = rns.read(blob, N)
+    towers = {"evaluation key": 2 * len(context.key_primes)}.get(kind, 2 * len(context.primes))
+    assert residues.shape == (towers, N)
+    assert (residues < np.array(primes, dtype=np.uint64)[:, None]).all()
+    assert rns.implant(blob, residues) == blob
+
+
+def test_an_implanted_ciphertext_decrypts(context: CkksContext, keys: Any) -> None:
+    """The value moves into a frame of our own making, at every level and to 2^-30."""
+    values = np.linspace(-1, 1, N // 2)
+    fresh = context.encrypt(keys.publicKey, values)
+    for level in range(PARAMS.num_towers):
+        ct = context.cc.Compress(fresh, PARAMS.num_towers - level) if level else fresh
+        moved = context.ciphertext(context.polynomials_of(ct))
+        assert moved.GetLevel() == level
+        moved.SetKeyTag(keys.publicKey.GetKeyTag())
+        plaintext = context.cc.Decrypt(keys.secretKey, moved)
+        error = np.abs(np.array(plaintext.GetRealPackedValue()) - values).max()
+        assert np.log2(error) < -30
+
+
+def test_an_object_from_other_residues_is_another_object(context: CkksContext, keys: Any) -> None:
+    """What is read back is what was implanted, zeros and largest residues included."""
+    both = context.primes * 2
+    for residues in (
+        random_residues(3, both),
+        np.zeros((len(both), N), np.uint64),
+        np.repeat(np.array(both, np.uint64)[:, None] - np.uint64(1), N, axis=1),
+    ):
+        ciphertext = context.ciphertext(np.split(residues, 2))
+        assert (context.residues_of(ciphertext) == residues).all()
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 9])
+def test_wrong_tower_count(context: CkksContext, keys: Any, count: int) -> None:
+    """A frame takes exactly its own number of towers."""
+    blob = openfhe.Serialize(keys.publicKey, openfhe.BINARY)
+    with pytest.raises(MessageError, match="residues have shape"):
+        rns.implant(blob, np.zeros((count, N), np.uint64))
+
+
+def test_implanting_checks_each_residue(context: CkksContext, keys: Any) -> None:
+    """OpenFHE never sees a residue that is not reduced."""
+    blob = openfhe.Serialize(keys.publicKey, openfhe.BINARY)
+    residues, primes = rns.read(blob, N)
+    residues[-1, -1] = primes[-1]
+    with pytest.raises(MessageError, match="not below its prime"):
+        rns.implant(blob, residues)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_ciphertext_has_one_or_two_polynomials(context: CkksContext, count: int) -> None:
+    """OpenFHE crashes on others."""
+    part = np.zeros((len(context.primes), N), np.uint64)
+    with pytest.raises(MessageError, match="expected 1 or 2"):
+        context.ciphertext([part] * count)
+
+
+@settings(max_examples=20)
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_towers_are_found_behind_any_prefix(noise: bytes, seed: int) -> None:
+    """Metadata around a vector, even if it looks like a length, does not hide it."""
+    prime, words = PRIMES[3], random_residues(seed, PRIMES[3:])[0].tobytes()
+    length = N.to_bytes(8, "little")
+    vector = length + words + prime.to_bytes(8, "little")
+    towers = rns.find_towers(noise + length + b"\x01" + vector + noise, N)
+    assert rns.Tower(len(noise) + 17, prime) in towers
+
+
+def test_unequal_polynomials_are_refused(context: CkksContext) -> None:
+    """Two polynomials at different levels make no ciphertext."""
+    towers = len(context.primes)
+    parts = [np.zeros((towers, N), np.uint64), np.zeros((towers - 1, N), np.uint64)]
+    with pytest.raises(MessageError):
+        context.ciphertext(parts)
+
+
+@pytest.mark.parametrize("towers", [0, PARAMS.num_towers + 1])
+def test_impossible_levels_are_refused(context: CkksContext, towers: int) -> None:
+    """No towers, or more than the context has."""
+    with pytest.raises(MessageError):
+        context.ciphertext([np.zeros((towers, N), np.uint64)] * 2)
+
+
+# -- addition ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32), st.integers(0, 2**32))
+def test_add_is_addition_modulo_each_prime(left: int, right: int) -> None:
+    """Against Python's integers."""
+    a, b = random_residues(left, n=16), random_residues(right, n=16)
+    wanted = (a.astype(object) + b.astype(object)) % np.array(PRIMES, object)[:, None]
+    assert (rns.add(a, b, PRIMES) == wanted.astype(np.uint64)).all()
+
+
+def test_add_at_the_edges() -> None:
+    """0 + 0, (q - 1) + (q - 1), 1 + (q - 1)."""
+    q = np.array(PRIMES, np.uint64)[:, None]
+    one, zero = np.uint64(1), np.zeros((4, 1), np.uint64)
+    assert (rns.add(zero, zero, PRIMES) == 0).all()
+    assert (rns.add(q - one, q - one, PRIMES) == q - np.uint64(2)).all()
+    assert (rns.add(zero + one, q - one, PRIMES) == 0).all()
+
+
+def test_sums_of_ciphertexts_are_openfhes(context: CkksContext, keys: Any) -> None:
+    """Adding residues is EvalAdd, bit by bit."""
+    parts = [context.encrypt(keys.publicKey, np.full(3, v)) for v in (0.5, 0.25)]
+    summed = rns.add(*map(context.residues_of, parts), context.primes * 2)
+    assert (summed == context.residues_of(context.cc.EvalAdd(*parts))).all()
+
+
+# -- uniform elements -------------------------------------------------------------------------------
+
+
+def test_uniform_is_deterministic_and_frozen() -> None:
+    """The same for every party and release: a change would break running sessions."""
+    first = rns.uniform(b"s" * 32, "label", PRIMES[2:], N)
+    assert (first == rns.uniform(b"s" * 32, "label", PRIMES[2:], N)).all()
+    assert first[:, 0].tolist() == [1042909862255009, 535590250655701767]
+
+
+@pytest.mark.parametrize(
+    ("seed", "label"),
+    [(b"t" * 32, "label"), (b"s" * 32, "labe"), (b"s" * 32, "label/0"), (b"s" * 32, "")],
+)
+def test_uniform_is_separated(seed: bytes, label: str) -> None:
+    """Another seed or label has nothing in common: at most 3 of 1024 residues agree."""
+    first = rns.uniform(b"s" * 32, "label", PRIMES[2:], N)
+    other = rns.uniform(seed, label, PRIMES[2:], N)
+    assert (first == other).sum() <= 3
+
+
+def test_rows_of_one_prime_differ() -> None:
+    """Digits of an evaluation key share primes, not elements."""
+    rows = rns.uniform(b"s" * 32, "label", PRIMES[3:] * 3, N)
+    assert len({row.tobytes() for row in rows}) == 3
+
+
+def test_many_rows() -> None:
+    """An evaluation key of a deep circuit has more than 256 rows."""
+    rows = rns.uniform(b"s" * 32, "label", PRIMES[:1] * 300, 4)
+    assert rows.shape == (300, 4)
+
+
+@pytest.mark.parametrize("prime", [*PRIMES[2:], 576460752303415297, 3])
+def test_uniform_residues_are_uniform(prime: int) -> None:
+    """Chi^2 over 64 cells (or all values) and over the low bit, p = 1e-6; all below the prime."""
+    values = rns.uniform(b"s" * 32, "chi", (prime,) * 100, N).ravel()
+    assert values.max() < prime
+    cells = min(64, prime)
+    counts = np.bincount((values.astype(float) * cells / prime).astype(int), minlength=cells)
+    assert stats.chisquare(counts[:cells]).pvalue > P_VALUE
+    low = int((values & np.uint64(1)).sum())
+    share = (prime // 2) / prime
+    assert stats.binomtest(low, values.size, share).pvalue > P_VALUE
+
+
+def test_the_uniformity_test_has_power() -> None:
+    """One of 64 cells a third too empty is seen."""
+    values = np.random.default_rng(5).integers(0, 64, 51200)
+    biased = np.where((values == 0) & (np.arange(51200) % 3 == 0), 1, values)
+    assert stats.chisquare(np.bincount(biased)).pvalue < P_VALUE
+
+
+@pytest.mark.parametrize("prime", [(1 << 61) - 1, (1 << 60) + 1])
+def test_words_above_the_last_multiple_are_dropped(prime: int) -> None:
+    """Refused words are skipped, not wrapped: Kolmogorov-Smirnov, p = 1e-6."""
+    values = rns.uniform(b"s" * 32, "edge", (prime,) * 50, N).ravel()
+    assert values.max() < prime
+    assert stats.kstest(values / prime, "uniform").pvalue > P_VALUE

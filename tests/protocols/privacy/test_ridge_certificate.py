@@ -1,0 +1,180 @@
+"""The ball theorem: formulas, mutants, and worst-case runs that stay inside."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from protocols.approximation import Polynomial, sigmoid_approximation
+from protocols.errors import ParameterError
+from protocols.privacy.ball import Ball, push_bound
+from protocols.privacy.budget import Budget
+from protocols.privacy.ridge_certificate import RidgeSetting, check
+from protocols.privacy.ridge_search import drafts
+from protocols.privacy.ridge_search import setting as from_draft
+from protocols.privacy.shares import NoiseSplit
+
+SPLIT = NoiseSplit(parties=10, colluders=3)
+
+
+@lru_cache
+def _setting(
+    *,
+    rows: int = 30_000,
+    features: int = 24,
+    norm_bound: float = 1.0,
+    rounds: int = 100,
+    eta: float = 2.0,
+    epsilon: float | None = 1.0,
+    delta: float = 1e-5,
+    split: NoiseSplit = SPLIT,
+) -> RidgeSetting:
+    """The first draft of degree 7 whose ball has a radius of about 10."""
+    budget = Budget(epsilon=epsilon, delta=delta, split=split, mechanism_share=0.5)
+    found = drafts(
+        rows=rows, features=features, budget=budget, rounds=(rounds,), degrees=(7,), etas=(eta,)
+    )
+    draft = next(d for d in found if d.approximation.polynomial.radius > 10)
+    return from_draft(draft, rows=rows, features=features, norm_bound=norm_bound, budget=budget)
+
+
+def test_a_good_setting_is_certified() -> None:
+    certificate = check(_setting())
+    assert certificate.satisfied
+    assert certificate.binding.name == "ball"
+    assert certificate.figures["delta_total"] <= 1e-5
+    assert certificate.figures["D2"] < 2.0
+    assert certificate.epsilon_by_coalition[3] == pytest.approx(1.0, rel=1e-6)
+    json.dumps(certificate.to_dict(), allow_nan=False)
+
+
+def test_mutants_are_refused() -> None:
+    good = _setting()
+
+    def violated(setting: RidgeSetting) -> set[str]:
+        return {c.name for c in check(setting).conditions if not c.satisfied}
+
+    assert violated(good) == set()
+    assert "privacy_noise" in violated(replace(good, sigma=good.sigma / 2)), "sigma halved"
+    assert "privacy_noise" in violated(replace(good, norm_bound=good.norm_bound * 1.02))
+    assert "ball" in violated(replace(good, eta=4 * good.eta)), "too fast"
+    assert "ball" in violated(replace(good, lam=0.0, rounds=4 * good.rounds)), "unregularised"
+    assert "privacy_noise" in violated(replace(good, encryption_error=0.01)), "CKKS error unpaid"
+
+
+def test_noise_of_all_parties_bounds_the_iterates() -> None:
+    tight = _setting(rows=600, rounds=25)
+    assert check(tight).satisfied
+    everyone = replace(
+        tight, budget=replace(tight.budget, split=NoiseSplit(parties=40, colluders=39))
+    )
+    assert check(everyone).figures["sigma_total"] == pytest.approx(
+        tight.sigma * math.sqrt(40), rel=1e-5
+    )
+    assert not check(everyone).satisfied, "one party's noise would have passed"
+
+
+def test_scaling_the_rows_changes_nothing() -> None:
+    one, root = check(_setting()), check(_setting(norm_bound=math.sqrt(24)))
+    assert root.satisfied
+    for name in ("interval", "e_f", "epsilon_exact"):
+        assert root.figures[name] == pytest.approx(one.figures[name], rel=1e-9)
+    assert root.figures["R"] * math.sqrt(24) == pytest.approx(one.figures["R"])
+    assert root.figures["D2"] == pytest.approx(one.figures["D2"] * math.sqrt(24), rel=1e-6)
+
+
+def test_without_noise() -> None:
+    certificate = check(_setting(epsilon=None))
+    assert certificate.satisfied
+    assert certificate.figures["sigma_total"] == 0.0
+    assert certificate.events == ()
+
+
+@given(
+    degree=st.sampled_from([3, 5, 7]),
+    interval=st.floats(1.0, 20.0),
+    eta=st.floats(0.1, 8.0),
+    alpha=st.floats(0.0, 1.0),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_push_bound_is_the_maximum(
+    degree: int, interval: float, eta: float, alpha: float
+) -> None:
+    p = sigmoid_approximation(degree, round(interval, 1)).polynomial
+    bound = push_bound(p, shrink=1 - alpha, eta=eta, norm_bound=1.0, radius=p.radius)
+    z: NDArray[np.float64] = np.linspace(-1, 1, 4001).astype(np.float64) * p.radius
+    sampled = float(np.max((1 - alpha) * z * (1 - p(z)) + 0.5 * eta * (1 - p(z)) ** 2))
+    assert sampled <= bound
+    assert bound == pytest.approx(sampled, rel=1e-3)
+
+
+def _worst_run(setting: RidgeSetting, noise: float, trials: int) -> NDArray[np.float64]:
+    """Largest |w| of each trial; in every round all rows point where they push hardest."""
+    rng = np.random.default_rng(6)
+    p, m, bound = setting.sigmoid.polynomial, setting.features, setting.norm_bound
+    w = np.zeros((trials, m))
+    w[:, 0] = 1e-9
+    largest = np.zeros(trials)
+    angles = np.linspace(0, math.pi, 61)
+    for _ in range(setting.rounds):
+        norm = np.linalg.norm(w, axis=1)
+        largest = np.maximum(largest, norm)
+        along = w / norm[:, None]
+        across = rng.standard_normal(w.shape)
+        across -= np.einsum("ij,ij->i", across, along)[:, None] * along
+        across /= np.linalg.norm(across, axis=1, keepdims=True)
+        shrink = 1 - setting.eta * setting.lam
+        push = setting.eta * bound * (1 - p(np.outer(norm, bound * np.cos(angles))))
+        reach = (shrink * norm)[:, None] + push * np.cos(angles)
+        best = np.argmax(reach**2 + (push * np.sin(angles)) ** 2, axis=1)
+        step = push[np.arange(trials), best][:, None]
+        row = np.cos(angles[best])[:, None] * along + np.sin(angles[best])[:, None] * across
+        w = shrink * w + step * row - setting.eta * noise * rng.standard_normal(w.shape)
+    return largest
+
+
+def test_iterates_stay_within_the_ball_on_the_worst_data() -> None:
+    """delta_norm is large, so that failures could be seen; without noise the bound is close."""
+    quiet = _setting(epsilon=None, features=5)
+    largest = _worst_run(quiet, 0.0, 200)
+    reached = check(quiet).figures["reached"]
+    assert 0.9 * reached < largest.max() <= reached
+    loud = _setting(rows=250, features=5, delta=0.6, rounds=25)
+    certificate = check(loud).require()
+    noise = certificate.figures["sigma_total"]
+    largest = _worst_run(loud, noise, 4000)
+    assert np.mean(largest > certificate.figures["R"]) <= loud.budget.delta_norm
+    assert np.mean(largest > 0.6 * certificate.figures["R"]) > 0.01, "the noise matters"
+
+
+def test_geometric_sums() -> None:
+    ball = Ball(eta=2.0, alpha=0.1, rounds=7, features=3, norm_bound=1.0, noise=0.1, failure=1e-6)
+    assert ball.weight == pytest.approx(sum(0.81**i for i in range(7)))
+    assert ball.weight_squared == pytest.approx(sum(0.81 ** (2 * i) for i in range(7)))
+    still = replace(ball, alpha=0.0)
+    assert still.weight == still.weight_squared == 7
+    assert still.x < ball.x
+    assert replace(ball, alpha=1.0).weight == pytest.approx(1.0)
+
+
+def test_a_lopsided_polynomial_is_refused() -> None:
+    p = Polynomial(coefficients=(0.5, 0.2, 0.01), center=0.0, radius=3.0)
+    with pytest.raises(ParameterError, match="odd"):
+        push_bound(p, shrink=1.0, eta=1.0, norm_bound=1.0, radius=3.0)
+    approximation = replace(sigmoid_approximation(3, 3.0), polynomial=p)
+    with pytest.raises(ParameterError, match="sigmoid"):
+        replace(_setting(), sigmoid=approximation)
+
+
+@pytest.mark.parametrize(("field", "value"), [("lam", -1.0), ("lam", 0.6), ("rows", 0)])
+def test_impossible_fields_are_refused(field: str, value: float) -> None:
+    with pytest.raises(ParameterError, match=field):
+        replace(_setting(), **{field: value})  # type: ignore[arg-type]

@@ -1,0 +1,179 @@
+"""Encrypted training equals the plaintext twin: THE matrix, on toy rings (INSECURE).
+
+245 cases: every sigmoid degree x update rule x number of features, with parties, sizes, noise,
+rounds and ring assigned so that every pair of levels of any two factors occurs (asserted).
+Bounds: 2^-19.9 (1e-6) after one iteration, 2^-13.3 (1e-4) through refreshes, decrypted exactly;
+the released weights differ from those by the flooding noise, release_error_std.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from protocols.approximation import SIGMOID_DEGREES
+from protocols.decrypt import release_error_std
+from protocols.plan import RunPlan
+from protocols.privacy.randomness import SeededRandomness
+from tests.helpers import (
+    NOISE,
+    UPDATES,
+    draw_noise,
+    encrypted_weights,
+    log2_error,
+    make_data,
+    make_plan,
+    plain_weights,
+)
+
+LEVELED, REFRESHED = np.log2(1e-6), np.log2(1e-4)
+PARTIES, FEATURES, RINGS = (2, 3, 5, 8), (1, 2, 9, 30, 64), (512, 1024, 2048)
+# one: all rows share a ciphertext; several: even parts over 3 ciphertexts; skewed: single rows
+# beside one party that fills more than 3 ciphertexts (or has 500 rows).
+SIZES = ("one", "several", "skewed")
+
+
+@dataclass(frozen=True)
+class Case:
+    degree: int
+    update: str
+    features: int
+    parties: int
+    sizes: str
+    noise: bool
+    rounds: int
+    ring_dim: int
+
+    def __str__(self) -> str:
+        return "-".join(str(getattr(self, f.name)) for f in fields(self))
+
+    @property
+    def rows(self) -> list[int]:
+        blocks = 1 << (self.features - 1).bit_length()
+        block = self.ring_dim // 2 // blocks
+        if self.sizes == "one":
+            return [max(1, min(block // self.parties, 30))] * self.parties
+        if self.sizes == "several":
+            return [-(-5 * block // (2 * self.parties))] * self.parties
+        giant = max(3 * block + 1, 500 if self.features < 30 else 0)
+        return [1] * (self.parties - 1) + [giant]
+
+
+def matrix() -> list[Case]:
+    """Degree x update x features in full; the other factors drawn without replacement."""
+    rng = np.random.default_rng(20240229)
+    full = list(product(SIGMOID_DEGREES, UPDATES, FEATURES))
+    others = list(product(PARTIES, SIZES, (False, True), (1, 3), RINGS))
+    picks = np.concatenate([rng.permutation(len(others)) for _ in range(2)])[: len(full)]
+    return [Case(*case, *others[pick]) for case, pick in zip(full, picks, strict=True)]
+
+
+# By key set, so that a process makes each once and the memory for it once.
+CASES = sorted(matrix(), key=lambda c: (c.ring_dim, c.parties, c.degree))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """log2 of the largest differences; flooded: of what is released, in predicted deviations."""
+
+    circuit: float
+    noise: float
+    flooded: float
+
+
+def compare(plan: RunPlan, seed: int) -> Errors:
+    """Encrypted weights against the twin's."""
+    shards = make_data([m.rows for m in plan.members], plan.num_features, seed)
+    noises = [draw_noise(plan, SeededRandomness(seed, m.name)) for m in plan.members]
+    released = encrypted_weights(plan, shards, noises)
+    twin = plain_weights(plan, shards, sum(noises))
+    assert np.abs(twin).max() > 1e-3  # zero weights would prove nothing
+    without = plain_weights(plan, shards, np.zeros_like(noises[0]))
+    std = release_error_std(plan)
+    return Errors(
+        circuit=log2_error(released.exact, twin),
+        noise=log2_error(released.exact, without),
+        flooded=float(np.abs(released.weights - released.exact).max() / std),
+    )
+
+
+def check(plan: RunPlan, seed: int) -> None:
+    """Everything that one case shows."""
+    errors = compare(plan, seed); print("ERR",plan.rounds,plan.ckks.ring_dim,errors)
+    bound = LEVELED if plan.rounds == 1 else REFRESHED
+    assert errors.circuit <= bound, f"log2 error {errors.circuit:.1f} > {bound:.1f}"
+    # What the joint decryption adds, and must add: 6.5 deviations have p = 1e-10.
+    assert errors.flooded <= 6.5, f"{errors.flooded:.1f} deviations"
+    # The noise is in the weights, or it is not: the oracle tells the two apart.
+    assert (errors.noise > -12) == (plan.privacy is not None)
+
+
+def case_plan(case: Case) -> RunPlan:
+    return make_plan(
+        rows=case.rows,
+        features=case.features,
+        rounds=case.rounds,
+        degree=case.degree,
+        update=case.update,
+        privacy=NOISE if case.noise else None,
+        ring_dim=case.ring_dim,
+    )
+
+
+def test_the_matrix_covers_every_pair() -> None:
+    """At least 240 cases, and no two levels of two factors that never meet."""
+    assert len(set(CASES)) == len(CASES) >= 240
+    names = [f.name for f in fields(Case)]
+    for left, right in combinations(names, 2):
+        met = {(getattr(c, left), getattr(c, right)) for c in CASES}
+        sides = ({getattr(c, name) for c in CASES} for name in (left, right))
+        assert met == set(product(*sides)), (left, right)
+    sizes = {(case_plan(c).layout.num_data_ciphertexts > 1, c.sizes) for c in CASES}
+    assert {(False, "one"), (True, "several"), (True, "skewed")} <= sizes
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_encrypted_equals_plain(case: Case) -> None:
+    """Weights agree to 1e-6 leveled and to 1e-4 refreshed, beside the flooding noise."""
+    check(case_plan(case), seed=case.degree)
+
+
+def test_many_features() -> None:
+    """d = 256, two rows per ciphertext."""
+    plan = make_plan(rows=[3, 2], features=256, rounds=3, degree=7, ring_dim=1024)
+    assert plan.layout.num_data_ciphertexts == 3
+    check(plan, seed=1)
+
+
+@pytest.mark.parametrize("update", ["barrier-1", "nag"])
+def test_many_iterations(update: str) -> None:
+    """T = 50, whose noise fills 13 side ciphertexts."""
+    privacy = replace(NOISE, sigma=0.002)
+    plan = make_plan(
+        rows=[3, 1], features=64, rounds=50, update=update, privacy=privacy, ring_dim=512
+    )
+    assert plan.layout.num_side_ciphertexts == 13
+    check(plan, seed=2)
+
+
+@pytest.mark.parametrize("features", [30, 64])
+def test_one_row_beside_five_hundred(features: int) -> None:
+    """Parties of very different size, the large one over many ciphertexts, ring 4096."""
+    plan = make_plan(rows=[1, 500], features=features, rounds=1, degree=5, ring_dim=4096)
+    assert len(plan.layout.ciphertexts_of(0)) == 1 < len(plan.layout.ciphertexts_of(1))
+    check(plan, seed=3)
+
+
+def test_rows_do_not_depend_on_who_holds_them() -> None:
+    """The same rows at 2 and at 5 parties train the same model."""
+    ((x, y),) = make_data([20], 9, seed=4)
+    results = []
+    for rows in ([10, 10], [1, 2, 3, 6, 8]):
+        plan = make_plan(rows=rows, features=9, rounds=1, degree=3, ring_dim=1024)
+        cuts = np.cumsum(rows)[:-1]
+        shards = list(zip(np.split(x, cuts), np.split(y, cuts), strict=True))
+        results.append(encrypted_weights(plan, shards, [np.zeros((1, 9))] * len(rows)).exact)
+    assert log2_error(*results) <= LEVELED

@@ -1,0 +1,178 @@
+"""A finished run without cryptography: a valid plan, a model, and a transcript that fits it.
+
+The ring is the profile fast-insecure's: INSECURE, for tests only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from coordinator.coordinator import PHASES, Costs
+from parties.policy import step_sequence
+from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.shard import encode_shard
+from protocols.approximation import reciprocal_approximation, sigmoid_approximation
+from protocols.ckks.parameters import choose_parameters
+from protocols.plan import Member, PrivacyPlan, RunPlan
+from protocols.transcript import Transcript
+from protocols.updates.barrier import Barrier
+from sims.result import RunResult
+from sims.run_folder import RunFolder
+from sims.twin import fit_optimum, run_twin, score
+from sims.verify_messages import PHASE_OF_STEP
+
+NASTY = "<script>alert('x')</script> & $a$ [red]"
+SCHEMA = Schema(
+    columns=(
+        NumericColumn(name="age", low=0.0, high=100.0, typical=60.0, spread=10.0),
+        NumericColumn(name=NASTY, low=-1.0, high=1.0, typical=0.0, spread=0.5),
+        CategoricalColumn(name="ward", categories=("A", "B", "C")),
+    ),
+    label=Label(name="died", positive="yes", negative="no"),
+    row_norm=2.0,
+)
+ROUNDS = 4
+
+
+def make_frame(rows: int, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(60, 12, rows).round(1),
+            NASTY: rng.normal(0, 0.5, rows),
+            "ward": rng.choice(["A", "B", "C"], rows),
+        }
+    )
+    odds = (frame["age"] - 60) / 8 - frame[NASTY] + (frame["ward"] == "C")
+    frame["died"] = np.where(odds + rng.logistic(size=rows) > 0, "yes", "no")
+    return frame
+
+
+def make_plan(
+    rows: dict[str, int], schema: Schema = SCHEMA, privacy: bool = False, secure: bool = False
+) -> RunPlan:
+    rule = Barrier(
+        rounds=ROUNDS,
+        learning_rate=3.0,
+        theta=25.0,
+        weight=0.01,
+        reciprocal=reciprocal_approximation(2, 5.0, 25.0).polynomial,
+    )
+    promise = PrivacyPlan(
+        epsilon=1.0, delta=1e-5, colluders=1, sigma=0.02, share_std=0.014, sensitivity=2.0
+    )
+    return RunPlan(
+        session="00ff00ff00ff",
+        members=tuple(
+            Member(name=name, rows=count, verify_key="ab" * 32, commitment="cd" * 32)
+            for name, count in rows.items()
+        ),
+        schema={"digest": schema.digest(), "features": list(schema.feature_names)},
+        num_features=schema.num_features,
+        link=sigmoid_approximation(7, 8.0).polynomial,
+        update=rule.to_dict(),
+        ckks=choose_parameters(5, secure=secure),
+        privacy=promise if privacy else None,
+        profile="secure" if secure else "fast-insecure",
+    )
+
+
+def fake_transcript(plan: RunPlan, path: Path | None = None) -> tuple[Transcript, Costs]:
+    """Two messages per step and party, and the costs that they make."""
+    rng = np.random.default_rng(5)
+    transcript, costs = Transcript(path), Costs()
+    for step in step_sequence(plan):
+        phase = PHASE_OF_STEP[step.partition("/")[0]]
+        pairs = [("coordinator", name) for name in plan.names]
+        pairs += [(name, "coordinator") for name in plan.names]
+        for sender, recipient in pairs:
+            party = recipient if sender == "coordinator" else sender
+            num_bytes = int(rng.integers(300, 3_000_000))
+            message = hashlib.sha256(rng.bytes(8)).hexdigest()
+            transcript.add(
+                step=step, sender=sender, recipient=recipient, size=num_bytes, message=message
+            )
+            costs.count(phase, party, num_bytes)
+    transcript.close()
+    costs.seconds.update(zip(PHASES, [0.02, 2.5, 0.7, 3.9, 0.4, 0.1], strict=True))
+    costs.iteration_seconds[:] = [1.2, 1.1, 1.15, 1.3][: plan.rounds]
+    return transcript, costs
+
+
+def make_result(folder: RunFolder | None = None, **changes: Any) -> RunResult:
+    """A run of three parties; privacy, secure: of the plan; other changes: fields of the result."""
+    rows = {"hospital-1": 120, "<b>north</b>": 80, "hospital-3": 100}
+    options = {name: bool(changes.pop(name, False)) for name in ("privacy", "secure")}
+    plan = make_plan(rows, **options)
+    train = encode_shard(make_frame(300), SCHEMA)
+    test = encode_shard(make_frame(200, seed=2), SCHEMA)
+    noise = np.zeros((plan.rounds, plan.num_features))
+    twin, iterations = run_twin(plan, train.x, train.y, noise, test.x, test.y)
+    weights = twin + np.linspace(-3e-7, 2e-7, twin.size)
+    optimum = fit_optimum(train.x, train.y)
+    transcript, costs = fake_transcript(plan, folder.transcript_path if folder else None)
+    result = RunResult(
+        plan=plan,
+        schema=SCHEMA,
+        weights=weights,
+        twin_weights=twin,
+        optimum_weights=optimum,
+        scores=score(weights, test.x, test.y),
+        twin=score(twin, test.x, test.y),
+        optimum=score(optimum, test.x, test.y),
+        iterations=iterations,
+        costs=costs,
+        rows_by_party=rows,
+        test_x=test.x,
+        test_y=test.y,
+        clamped={"hospital-1": {"notes": ["values clamped: 3 in age"]}, "hospital-3": {}},
+        warnings=("a warning with <i>markup</i>",),
+        noise="system" if options["privacy"] else "none",
+        peak_memory_mb=612.3,
+        total_seconds=9.1,
+        transcript_head=transcript.head,
+    )
+    return replace(result, **changes)
+
+
+def finished_run(path: Path, **changes: Any) -> RunResult:
+    """A finished run folder at `path`."""
+    folder = RunFolder.create(path, rounds=ROUNDS)
+    result = make_result(folder, **changes)
+    folder.write(result)
+    return result
+
+
+CERTIFICATE: dict[str, Any] = {
+    "method": "barrier",
+    "satisfied": True,
+    "setting": {},
+    "figures": {"R": 5.1},
+    "conditions": [
+        {
+            "name": "eta_barrier",
+            "left": 3.0,
+            "relation": "<=",
+            "right": 3.5,
+            "satisfied": True,
+            "meaning": "(1), first part: eta <= kappa Theta / lambda",
+        },
+        {
+            "name": "alpha",
+            "left": 0.2,
+            "relation": "<",
+            "right": 1.0,
+            "satisfied": True,
+            "meaning": "alpha = 2 eta lambda m_P < 1",
+        },
+    ],
+    "binding": "eta_barrier",
+    "epsilon": [0.9, 1.0],
+    "assumptions": ["every row's norm, bias column included, is at most norm_bound"],
+}

@@ -1,0 +1,413 @@
+"""The command: runs end to end on the toy ring (INSECURE, for tests only), and clear refusals."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import Result
+from rich.console import Console
+from rich.progress import Task
+from typer.testing import CliRunner
+
+from parties.schema import Schema
+from protocols.errors import ParameterError
+from sims import cli
+from sims.progress import BarReporter, Reporter, seconds_left
+from sims.simulation import Event
+
+TOY = ("--profile", "fast-insecure", "--no-privacy", "--update", "gd")
+
+
+def cohort(*words: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def make_frame(rows: int = 90, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"age": rng.normal(60, 10, rows), "ward": rng.choice(["A", "B"], rows)})
+    noise = rng.logistic(size=rows)
+    frame["y"] = ((frame["age"] - 60) / 3 + (frame["ward"] == "B") + noise > 0).astype(int)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "train.csv"
+    make_frame().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def test_table(table: Path) -> Path:
+    path = table.with_name("test.csv")
+    make_frame(60, seed=2).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(table: Path, test_table: Path) -> tuple[Path, Result]:
+    out = table.with_name("run")
+    options = ("--label", "y", "--test", test_table, "--iterations", "3", "--out", out, "--json")
+    return out, cohort("simulate", "--data", table, *options, *TOY)
+
+
+# -- runs ----------------------------------------------------------------------------------------
+
+
+def test_one_json_object_on_stdout(finished: tuple[Path, Result]) -> None:
+    out, result = finished
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert result.stdout.count("\n") == 1
+    required = {
+        *("accuracy", "auc", "twin", "optimum", "max_abs_diff_to_twin", "seconds_per_iteration"),
+        *("seconds", "bytes_per_party", "ring_dim", "depth", "scale_bits", "security_bits"),
+        "peak_memory_mb",
+    }
+    assert required <= set(summary)
+    assert summary["max_abs_diff_to_twin"] < 1e-4 and summary["iterations"] == 3
+    assert summary == json.loads((out / "summary.json").read_text())
+
+
+def test_progress_is_plain_lines_where_no_terminal_is(finished: tuple[Path, Result]) -> None:
+    lines = finished[1].stderr.splitlines()
+    phases = [line for line in lines if line.startswith("[")]
+    assert len(phases) == 8 and "load the libraries" in phases[0] and "plaintext" in phases[-1]
+    assert all("\x1b" not in line for line in lines)
+
+
+def test_a_toy_ring_is_called_insecure_everywhere(
+    finished: tuple[Path, Result], test_table: Path
+) -> None:
+    out, result = finished
+    assert "INSECURE" in result.stderr and "INSECURE" in json.loads(result.stdout)
+    for name in ("model.json", "summary.json", "report.html"):
+        assert "INSECURE" in (out / name).read_text()
+    model = out / "model.json"
+    assert "INSECURE" in cohort("predict", "--model", model, "--data", test_table).stderr
+    assert "INSECURE" in cohort("verify", out).stdout
+
+
+def test_the_folder_verifies(finished: tuple[Path, Result], test_table: Path) -> None:
+    out, _ = finished
+    result = cohort("verify", out, "--data", test_table)
+    assert result.exit_code == 0 and "every check passed" in result.stdout
+    assert "test scores" in result.stdout
+    assert json.loads((out / "status.json").read_text())["state"] == "finished"
+    text = "".join(path.read_text() for path in out.iterdir())
+    assert "PRIVATE KEY" not in text
+
+
+def test_a_tampered_folder_does_not(finished: tuple[Path, Result], tmp_path: Path) -> None:
+    for path in finished[0].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    text = (tmp_path / "model.json").read_text()
+    (tmp_path / "model.json").write_text(text.replace('"intercept": ', '"intercept": 1'))
+    result = cohort("verify", tmp_path)
+    assert result.exit_code == 1 and "FAILED" in result.stdout
+    found = json.loads(cohort("verify", tmp_path, "--json").stdout)
+    assert not found["passed"] and {"name", "passed", "detail"} == set(found["checks"][0])
+
+
+def test_predict(finished: tuple[Path, Result], test_table: Path, tmp_path: Path) -> None:
+    model, scored = finished[0] / "model.json", tmp_path / "scored.csv"
+    printed = cohort("predict", "--model", model, "--data", test_table)
+    assert printed.exit_code == 0
+    frame = pd.read_csv(io.StringIO(printed.stdout))
+    assert list(frame.columns) == ["probability", "prediction"] and len(frame) == 60
+    accuracy = (frame["prediction"] == pd.read_csv(test_table)["y"]).mean()
+    assert f"accuracy {100 * accuracy:.2f} %" in printed.stderr
+    assert json.loads(finished[1].stdout)["accuracy"] == pytest.approx(accuracy)
+
+    unlabelled = tmp_path / "new.csv"
+    pd.read_csv(test_table).drop(columns="y").to_csv(unlabelled, index=False)
+    quiet = cohort("predict", "--model", model, "--data", unlabelled, "--out", scored)
+    assert quiet.stdout == "" and "accuracy" not in quiet.stderr
+    pd.testing.assert_frame_equal(pd.read_csv(scored), frame)
+
+    pd.read_csv(test_table).assign(y="later").to_csv(unlabelled, index=False)
+    unknown = cohort("predict", "--model", model, "--data", unlabelled)
+    assert unknown.exit_code == 0 and "not scored" in unknown.stderr
+
+
+def test_a_table_for_people(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    options = ("--label", "y", "--parties", "2", "--iterations", "2", "--seed", "1", "--out", out)
+    for _ in range(2):
+        result = cohort("simulate", "--data", table, *options, *TOY)
+        assert result.exit_code == 0, result.stderr
+    words = ("jointly decrypted model", "plaintext twin", "non-private optimum", "INSECURE")
+    assert all(word in result.stdout for word in words)
+    assert "report.html" in result.stdout and "warning: " in result.stderr
+    assert "note: the earlier run in" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.1"]
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def changed(**columns: Any) -> pd.DataFrame:
+    return make_frame().assign(**columns)
+
+
+def spoilt(column: str, value: object) -> pd.DataFrame:
+    frame = make_frame().astype({column: object})
+    frame.loc[3, column] = value
+    return frame
+
+
+REFUSALS: dict[str, tuple[pd.DataFrame | None, tuple[str, ...], str]] = {
+    "missing value": (spoilt("age", np.nan), (), "column 'age' is missing or infinite in 1 of"),
+    "text in a number": (spoilt("age", "old"), ("--exclude", "ward"), "'age'"),
+    "one label value": (changed(y=1), (), "label 'y' has 1 different value"),
+    "three label values": (changed(y=[0, 1, 2] * 30), (), "label 'y' has 3 different values"),
+    "unknown label": (make_frame(), ("--label", "z"), "label='z' is not a column"),
+    "unknown column": (make_frame(), ("--exclude", "wards"), "column 'wards' is not in the table"),
+    "unknown split": (make_frame(), ("--split", "by:town"), "column 'town' is not in the table"),
+    "no rows": (make_frame(0), (), "0 rows"),
+    "empty shard": (make_frame(), ("--parties", "80"), "parties=80"),
+    "0 parties": (make_frame(), ("--parties", "0"), "parties=0 is below 2"),
+    "1 party": (make_frame(), ("--parties", "1"), "parties=1 is below 2"),
+    "too many rounds": (make_frame(), ("--iterations", "100000"), "100000"),
+    "below 128 bits": (
+        make_frame(),
+        ("--profile", "secure", "--ring-dim", "8192"),
+        "128",
+    ),
+    "degree": (make_frame(), ("--degree", "4"), "degree=4 is not one of 3, 5"),
+    "update": (make_frame(), ("--update", "adam"), "update='adam' is not one of barrier"),
+    "holdout": (make_frame(), ("--holdout", "2"), "holdout=2.0 is outside"),
+    "positive": (make_frame(), ("--positive", "7"), "positive='7' is no value of label"),
+    "epsilon twice": (make_frame(), ("--epsilon", "1"), "no-privacy is given together with eps"),
+    "test twice": (make_frame(), ("--test", "a.csv", "--holdout", "0.1"), "both given"),
+    "missing file": (None, ("--label", "y"), "none.csv' does not exist"),
+    "missing schema": (make_frame(), ("--schema", "none.json"), "schema file 'none.json' cannot"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_bad_input_is_refused_before_any_key(case: str, tmp_path: Path) -> None:
+    frame, options, words = REFUSALS[case]
+    path, out = tmp_path / "none.csv", tmp_path / "run"
+    if frame is not None:
+        path = tmp_path / "table.csv"
+        frame.to_csv(path, index=False)
+    result = cohort(
+        "simulate", "--data", path, "--label", "y", *TOY, "--out", out, *options, "--json"
+    )
+    assert result.exit_code == 2
+    message = " ".join(result.stderr.split())
+    assert words in message and "cohort: " in message
+    assert "Traceback" not in result.stderr and "make the joint keys" not in message
+    assert result.stdout == "" and not out.exists()
+
+
+def test_values_outside_the_schema(tmp_path: Path) -> None:
+    schema, path = tmp_path / "schema.json", tmp_path / "table.csv"
+    sample = tmp_path / "sample.csv"
+    make_frame(40).to_csv(sample, index=False)
+    made = cohort("schema", "init", sample, "--label", "y", "--out", schema)
+    assert made.exit_code == 0
+    changed(age=lambda frame: frame["age"] + 500).to_csv(path, index=False)
+    options = ("--label", "y", "--schema", schema, "--iterations", "2", *TOY)
+    result = cohort("simulate", "--data", path, *options, "--strict")
+    assert result.exit_code == 2 and "values of column 'age' are outside its range" in " ".join(
+        result.stderr.split()
+    )
+
+
+def test_other_folders_are_left_alone(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    result = cohort("simulate", "--data", table, "--label", "y", *TOY, "--out", tmp_path)
+    assert result.exit_code == 2 and "holds no run of ciphercohort" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_more_refusals(tmp_path: Path, test_table: Path) -> None:
+    for words, message in (
+        (("simulate", "--label", "y"), "label='y' is given without data"),
+        (("verify", tmp_path), "is not a run folder"),
+        (("predict", "--model", tmp_path / "m", "--data", test_table), "cannot be read"),
+        (("schema", "show", tmp_path / "s"), "cannot be read"),
+        (("schema", "init", test_table, "--label", "q"), "column 'q' is not in the table"),
+        (("simulate", "--iterations", "many"), "Invalid value"),
+    ):
+        result = cohort(*words)
+        assert result.exit_code == 2 and message in result.stderr, words
+        assert result.stdout == ""
+
+
+def test_a_file_that_cannot_be_written(finished: tuple[Path, Result], test_table: Path) -> None:
+    model = finished[0] / "model.json"
+    out = test_table / "below.csv"
+    result = cohort("predict", "--model", model, "--data", test_table, "--out", out)
+    assert result.exit_code == 2 and "Traceback" not in result.stderr
+
+
+def test_debug_shows_the_traceback() -> None:
+    result = cohort("simulate", "--parties", "1", "--debug")
+    assert isinstance(result.exception, ParameterError)
+
+
+def test_privacy_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = []
+
+    def stop(config: Any, on_event: object = None) -> None:
+        configs.append(config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sims.simulation.simulate", stop)
+    default = cohort("simulate")
+    assert default.exit_code == 130 and "cohort: interrupted" in default.stderr
+    assert "epsilon=1, delta=1e-05" in default.stderr and "the default" in default.stderr
+    chosen = cohort("simulate", "--epsilon", "3", "--colluders", "1", "--seed", "4")
+    assert "epsilon=3, delta=1e-05 against 1" in chosen.stderr and "NOT PRIVATE" in chosen.stderr
+    assert "no noise" in cohort("simulate", "--no-privacy", "--split", "by:ward").stderr
+    promises = [(c.epsilon, c.delta, c.colluders, c.parties) for c in configs]
+    assert promises == [(1.0, 1e-5, 0, 3), (3.0, 1e-5, 1, 3), (None, 1e-5, 0, None)]
+
+
+# -- schema, help --------------------------------------------------------------------------------
+
+
+def test_schema_commands(test_table: Path, tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    printed = cohort("schema", "init", test_table, "--label", "y", "--positive", "0")
+    assert Schema.from_json(printed.stdout).label.positive == "0"
+    assert "must be PUBLIC" in printed.stderr
+    written = cohort("schema", "init", test_table, "--label", "y", "--out", path)
+    assert written.stdout == "" and "2 columns written" in written.stderr
+    again = cohort("schema", "init", test_table, "--label", "y", "--out", path)
+    assert again.exit_code == 2 and "exists" in again.stderr
+    shown = cohort("schema", "show", path).stdout
+    assert all(word in shown for word in ("age", "numeric", "A, B", "1 (positive) or 0"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("simulate",), ("predict",), ("verify",), ("version",), ("schema",), ("schema", "init")],
+)
+def test_help(words: tuple[str, ...]) -> None:
+    result = cohort(*words, "--help")
+    assert result.exit_code == 0 and "Usage" in result.stdout
+
+
+def test_version() -> None:
+    assert "openfhe 1.6" in cohort("version").stdout
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['cohort', 'simulate', '--help']; from sims.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'openfhe', 'flwr', 'sklearn', 'pandas', 'numpy', 'matplotlib'}\n"
+        "print('loaded', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.endswith("loaded []\n")
+
+
+# -- progress ------------------------------------------------------------------------------------
+
+
+def test_time_left_is_the_mean_of_the_measured() -> None:
+    clock = [100.0]
+    task = Task(
+        id=0,  # type: ignore[arg-type]
+        description="",
+        total=5,
+        completed=0,
+        _get_time=lambda: clock[0],
+        fields={},
+    )
+    task.start_time = 100.0
+    assert seconds_left(task) is None
+    task.completed, task.fields["lap"], clock[0] = 2, 106.0, 106.0
+    assert seconds_left(task) == pytest.approx(9.0)  # 3 s each, 3 to go
+    clock[0] = 107.0
+    assert seconds_left(task) == pytest.approx(8.0)
+    clock[0] = 200.0
+    assert seconds_left(task) == 0.0
+    task.finished_time = 1.0
+    assert seconds_left(task) is None
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_reporters(terminal: bool) -> None:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=terminal, width=100)
+    reporter = BarReporter(console) if terminal else Reporter(console)
+    bars = reporter.bars if isinstance(reporter, BarReporter) else contextlib.nullcontext()
+    with bars:
+        reporter(Event("phase", "data"))
+        reporter(Event("phase", "train"))
+        reporter(Event("progress", "train", 2, 8))
+        assert reporter.place == "in phase 'train', 2 of 8 iterations done"
+        reporter.finish()
+    assert "train on ciphertexts" in text.getvalue()
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process and process group of its own, as a terminal runs it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sims.cli", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes",)])
+def test_ctrl_c_leaves_a_folder_that_says_where_it_stopped(
+    table: Path, tmp_path: Path, processes: tuple[str, ...]
+) -> None:
+    out = tmp_path / "run"
+    options = ("--label", "y", "--iterations", "200", "--out", out, *processes)
+    with running("simulate", "--data", table, *options, *TOY) as process:
+        status: dict[str, Any] = {}
+        for _ in range(600):
+            if (out / "status.json").exists():
+                status = json.loads((out / "status.json").read_text())
+            if status.get("iteration", 0) >= 2:
+                break
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and stdout == ""
+    assert "Traceback" not in stderr
+    status = json.loads((out / "status.json").read_text())
+    assert (status["state"], status["phase"]) == ("aborted", "train")
+    assert 2 <= status["iteration"] < 200 and status["reason"] == "interrupted"
+    assert f"in phase 'train', {status['iteration']} of 200 iterations done" in stderr
+    # Public files only: no key share, no model.
+    assert {path.name for path in out.iterdir()} == {"status.json", "transcript.jsonl"}
+    assert "run finished" in cohort("verify", out).stdout

@@ -1,0 +1,156 @@
+"""The report needs nothing from elsewhere, escapes what it did not write, and hides no warning."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from sims import report_words as words
+from sims.plots import roc_curve
+from sims.report import render_report
+from sims.report_html import Html, escape, table, tag
+from sims.twin import score
+from tests.sims.fake_run import CERTIFICATE, NASTY, make_result
+
+VOID = {"meta", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Tags in balance, and the visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render_report(make_result())
+
+
+def test_nothing_is_loaded_from_elsewhere(html: str) -> None:
+    page = Page(html)
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & page.tags
+    assert len(page.links) == 3 and all(link.startswith("data:image/svg") for link in page.links)
+    assert "@import" not in html and "url(" not in html
+
+
+def test_figures_are_whole_and_say_what_they_show(html: str) -> None:
+    for data in re.findall(r"base64,([^\"]+)", html):
+        picture = base64.b64decode(data)
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+        assert b"<image" not in picture and b"<script" not in picture
+    assert len(re.findall(r'<img alt="[^"]{20,}"', html)) == 3
+
+
+def test_names_are_escaped(html: str) -> None:
+    page = Page(html)
+    assert NASTY in page.text and "<script" not in html
+    assert "<b>north</b>" in page.text and "a warning with <i>markup</i>" in page.text
+    assert escape('"<&') == "&quot;&lt;&amp;" and escape(Html("<br>")) == "<br>"
+    assert tag("p", "<", title='"') == '<p title="&quot;">&lt;</p>'
+    assert "&lt;x" in table(("<x",), [("<x",)]) and "<x" not in table(("<x",), [("<x",)])
+
+
+def test_the_figures_that_matter_are_there() -> None:
+    result = make_result()
+    text = Page(render_report(result)).text
+    for scores in (result.scores, result.twin, result.optimum):
+        assert words.percent(scores.accuracy) in text and f"{scores.auc:.4f}" in text
+    assert "shows nothing before its end" in text
+    assert f"{result.max_abs_diff_to_twin:.2g}" in text
+    for found in (result.plan.digest(), result.transcript_head, result.plan.session, "No privacy"):
+        assert found in text
+    for fact in words.crypto_facts(result.plan):
+        assert fact[1] in text and fact[2] in text
+    assert "hospital-3" in text and "3 in age" in text
+
+
+@pytest.mark.parametrize(
+    ("secure", "noise"), [(True, "none"), (False, "none"), (True, "seeded (NOT PRIVATE)")]
+)
+def test_banners(secure: bool, noise: str) -> None:
+    text = render_report(make_result(secure=secure, noise=noise))
+    assert ("INSECURE" in text) != secure
+    assert ("NOT PRIVATE" in text) == noise.startswith("seeded")
+    title = text.partition("</title>")[0]
+    assert ("INSECURE" in title) != secure
+    assert text.count('class="banner"') == (not secure) + noise.startswith("seeded")
+
+
+def test_privacy_in_words_and_the_certificate() -> None:
+    broken = {**CERTIFICATE["conditions"][1], "satisfied": False}
+    certificate = {**CERTIFICATE, "conditions": [CERTIFICATE["conditions"][0], broken]}
+    text = Page(render_report(make_result(privacy=True, certificate=certificate))).text
+    assert "record level, replace-one" in text and "ε (epsilon) 1" in text
+    assert "3 <= 3.5" in text and "holds" in text and "FAILS" in text
+    assert CERTIFICATE["assumptions"][0] in text
+    seeded = make_result(privacy=True, noise="seeded (NOT PRIVATE)")
+    assert "can subtract it" in render_report(seeded)
+
+
+def test_one_class_has_no_roc_curve() -> None:
+    result = make_result()
+    ones = np.ones_like(result.test_y)
+    scores = score(result.weights, result.test_x, ones)
+    text = render_report(make_result(test_y=ones, scores=scores))
+    assert "No ROC curve" in text and text.count("<img") == 2
+    assert not re.search(r"\bnan\b", Page(text).text)
+
+
+def test_roc_curve_takes_ties_together() -> None:
+    logits, labels = np.array([2.0, 1.0, 1.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
+    x, y = roc_curve(logits, labels)
+    assert x.tolist() == [0.0, 0.0, 0.5, 1.0] and y.tolist() == [0.0, 0.5, 1.0, 1.0]
+    assert np.trapezoid(y, x) == score(np.array([1.0]), logits[:, None], labels).auc
+
+
+def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sims.report_model.MOST_COEFFICIENTS", 2)
+    text = Page(render_report(make_result())).text
+    assert "the 2 with the largest effect of 5" in text and "ward=A" not in text
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (words.percent(0.8833), "88.3 %"),
+        (words.percent(float("nan")), "–"),
+        (words.size(999), "999 bytes"),
+        (words.size(12_345_678), "12.3 MB"),
+        (words.size(5e12), "5e+03 GB"),
+        (words.duration(0.0123), "12 ms"),
+        (words.duration(61.0), "61.0 s"),
+        (words.duration(600), "10.0 min"),
+        (words.number(-0.0001234), "−0.0001234"),
+        (words.count(1, "party"), "1 party"),
+        (words.count(3000, "party"), "3,000 parties"),
+        (words.clamp_words({"notes": ["a: 1"], "rows": 0, "x": 2}), "a: 1; x: 2"),
+    ],
+)
+def test_words(found: str, expected: str) -> None:
+    assert found == expected

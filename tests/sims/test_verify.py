@@ -1,0 +1,285 @@
+"""A tampered byte fails a check, and so does a forgery that repairs the digests around it."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.coordinator import _PHASE_OF_STEP, PHASES
+from protocols.errors import DataError, ParameterError
+from protocols.plan import RunPlan
+from protocols.transcript import Transcript
+from sims import verify_messages
+from sims.documents import to_json
+from sims.run_folder import FILES, STATUS, RunFolder, file_digest
+from sims.verify import Check, verify_run
+from tests.sims.fake_run import finished_run, make_frame
+
+Fields = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    finished_run(path)
+    return path
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy to tamper with."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def failed(path: Path, **options: Any) -> dict[str, str]:
+    """Details of the failed checks by name."""
+    return {check.name: check.detail for check in verify_run(path, **options) if not check.passed}
+
+
+def reseal(path: Path) -> None:
+    """Repair status.json, as a forger would."""
+    status = json.loads((path / STATUS).read_text())
+    status["files"] = {name: file_digest(path / name) for name in status["files"]}
+    (path / STATUS).write_text(to_json(status))
+
+
+def edit(path: Path, name: str, change: Callable[[Fields], object]) -> None:
+    """Change a JSON file and repair the digest."""
+    fields = json.loads((path / name).read_text())
+    change(fields)
+    (path / name).write_text(to_json(fields))
+    reseal(path)
+
+
+def rewrite(path: Path, change: Callable[[list[Fields]], object]) -> None:
+    """Change the transcript, and chain it again."""
+    lines = [json.loads(line) for line in (path / "transcript.jsonl").read_text().splitlines()]
+    change(lines)
+    transcript = Transcript(path / "transcript.jsonl")
+    for line in lines:
+        transcript.add(
+            step=line["step"],
+            sender=line["sender"],
+            recipient=line["recipient"],
+            size=line["bytes"],
+            message=line["message"],
+        )
+    transcript.close()
+    edit(path, "model.json", lambda fields: fields.update(transcript=transcript.head))
+    edit_final(path, lambda fields: fields.update(transcript=transcript.head))
+
+
+def edit_final(path: Path, change: Callable[[Fields], object]) -> None:
+    """Change the last line of metrics.jsonl and repair the digest."""
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    change(lines[-1])
+    (path / "metrics.jsonl").write_text("".join(to_json(line, indent=None) for line in lines))
+    reseal(path)
+
+
+def test_a_run_passes(run: Path) -> None:
+    checks = verify_run(run)
+    assert all(check.passed for check in checks)
+    names = [check.name for check in checks]
+    assert names == [
+        *("run finished", "files unchanged", "transcript chain", "plan digest", "plan valid"),
+        *("message sequence", "model", "figures"),
+    ]
+    assert "INSECURE" in checks[4].detail
+    rewrite(run, lambda lines: None)  # the forger's tools alone do no harm
+    assert failed(run) == {}
+
+
+def test_a_secure_run_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sims.run_folder.render_report", lambda result: "")
+    finished_run(tmp_path / "run", secure=True)
+    assert failed(tmp_path / "run") == {}
+    assert "128-bit" in verify_run(tmp_path / "run")[4].detail
+
+
+@pytest.mark.parametrize("name", ["transcript.jsonl", "plan.json", "model.json"])
+def test_any_changed_byte_is_found(run: Path, name: str) -> None:
+    """Without the digests of status.json, only what changes no figure at all may pass."""
+    rng, path = random.Random(3), run / name
+    whole = path.read_bytes()
+    for _ in range(60):
+        position = rng.randrange(len(whole))
+        other = rng.choice([byte for byte in range(256) if byte != whole[position]])
+        path.write_bytes(whole[:position] + bytes([other]) + whole[position + 1 :])
+        assert "files unchanged" in failed(run)
+    for cut in (whole[:-1], whole[: len(whole) // 2], b"", whole + b"\n"):
+        path.write_bytes(cut)
+        assert f"{name}: found SHA-256" in failed(run)["files unchanged"]
+
+
+def test_a_changed_digit_is_found_even_if_the_digests_are_repaired(run: Path) -> None:
+    rng = random.Random(4)
+    for name in ("transcript.jsonl", "plan.json"):
+        whole = (run / name).read_text()
+        digits = [k for k, letter in enumerate(whole) if letter.isdigit()]
+        for position in rng.sample(digits, 40):
+            digit = str((int(whole[position]) + rng.randrange(1, 10)) % 10)
+            text = whole[:position] + digit + whole[position + 1 :]
+            # "1.50" for "1.5" would be the same number; no digit of these files is like that
+            assert text != whole
+            (run / name).write_text(text)
+            reseal(run)
+            assert failed(run), (name, position)
+        (run / name).write_text(whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "check", "words"),
+    [
+        ("model.json", lambda f: f["coef"].__setitem__(1, 0.5), "model", "coef[1]: found 0.5"),
+        ("model.json", lambda f: f.update(intercept=1.0), "model", "intercept: found 1.0"),
+        ("model.json", lambda f: f["weights"].__setitem__(0, 9.0), "figures", "weights"),
+        ("model.json", lambda f: f["weights"].pop(), "model", "weights of shape"),
+        ("model.json", lambda f: f.update(positive="no"), "model", "expected 'yes'"),
+        ("model.json", lambda f: f["features"].reverse(), "model", "features[0]"),
+        ("model.json", lambda f: f["schema"].update(row_norm=3.0), "model", "schema.digest"),
+        ("model.json", lambda f: f.update(security_bits=128), "model", "security_bits: found 128"),
+        ("model.json", lambda f: f.pop("INSECURE"), "model", "INSECURE: found False"),
+        ("model.json", lambda f: f.update(privacy={"epsilon": 1}), "model", "privacy"),
+        ("model.json", lambda f: f.update(session="x"), "model", "session: found 'x'"),
+        ("model.json", lambda f: f.update(plan="00"), "plan digest", "model.json, field plan"),
+        ("model.json", lambda f: f.update(transcript="00"), "transcript chain", "found 00"),
+        ("plan.json", lambda f: f.update(session="x"), "plan digest", "plan.json, field digest"),
+        ("plan.json", lambda f: f["ckks"].update(security_bits=128), "plan valid", "log2(QP)"),
+        ("plan.json", lambda f: f["ckks"].update(depth=3), "plan valid", "depth=3"),
+        ("plan.json", lambda f: f.update(colour="red"), "plan valid", "malformed"),
+        ("plan.json", lambda f: f.pop("members"), "plan valid", "members"),
+        ("summary.json", lambda f: f.update(accuracy=0.99), "figures", "accuracy: found 0.99"),
+        ("summary.json", lambda f: f["twin"].update(auc=1), "figures", "twin.auc: found 1"),
+        ("summary.json", lambda f: f.update(iterations=5), "figures", "iterations: found 5"),
+        ("summary.json", lambda f: f.update(security_bits=128), "figures", "security_bits"),
+        ("summary.json", lambda f: f.update(max_abs_diff_to_twin=0.0), "figures", "max_abs"),
+        ("summary.json", lambda f: f.pop("INSECURE"), "figures", "INSECURE: found False"),
+        ("summary.json", lambda f: f.pop("log_qp"), "figures", "log_qp: found None"),
+        (
+            "summary.json",
+            lambda f: f["bytes_per_party"].update(keys=1),
+            "figures",
+            "bytes_per_party.keys: found 1, expected",
+        ),
+    ],
+)
+def test_a_forged_field_is_named(
+    run: Path, name: str, change: Callable[[Fields], object], check: str, words: str
+) -> None:
+    edit(run, name, change)
+    found = failed(run)
+    assert "files unchanged" not in found
+    assert words in found[check] and any(name in detail for detail in found.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "words"),
+    [
+        (lambda lines: lines.pop(), "message sequence", "no message from 'hospital-3'"),
+        (lambda lines: lines.pop(8), "message sequence", "step agree"),
+        (lambda lines: lines.insert(-6, lines[-7]), "message sequence", "one message too many"),
+        (lambda lines: lines.extend(lines[-12:-6]), "message sequence", "2 steps 'decrypt'"),
+        (lambda lines: lines[0].update(step="keys"), "message sequence", "expected 'enrol'"),
+        (lambda lines: lines[5].update(sender="eve"), "message sequence", "'eve'"),
+        (lambda lines: lines[-1].update(bytes=10**9), "figures", "bytes_per_party.decrypt"),
+        (lambda lines: lines[0].update(step="gossip"), "figures", "KeyError 'gossip'"),
+        (lambda lines: lines.clear(), "message sequence", "0 steps 'refresh'"),
+    ],
+)
+def test_a_rewritten_transcript_is_named(
+    run: Path, change: Callable[[list[Fields]], object], check: str, words: str
+) -> None:
+    rewrite(run, change)
+    found = failed(run)
+    assert "transcript chain" not in found
+    assert words in found[check]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f["twin"]["weights"].__setitem__(0, 0.0), "max_abs_diff_to_twin"),
+        (lambda f: f["twin"].update(accuracy=1.0), "twin (last iteration)"),
+        (lambda f: f["rows"].update({"hospital-1": 5}), "rows.hospital-1: found 5, expected 120"),
+        (lambda f: f.update(noise="system"), "noise: found 'system'"),
+        (lambda f: f.update(kind="other"), "KeyError 'other'"),
+    ],
+)
+def test_forged_metrics_are_named(
+    run: Path, change: Callable[[Fields], object], words: str
+) -> None:
+    edit_final(run, change)
+    assert words in failed(run)["figures"]
+
+
+def test_missing_lines_and_files(run: Path) -> None:
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[1:]))
+    assert "found 3 lines 'iteration', expected 4" in failed(run)["figures"]
+    (run / "metrics.jsonl").unlink()
+    found = failed(run)
+    assert found["files unchanged"] == "metrics.jsonl is missing"
+    assert "No such file" in found["metrics.jsonl readable"]
+    for text in ("{", "[1]", "[" * 100_000):
+        (run / "plan.json").write_text(text)
+        assert "plan.json" in failed(run)["plan.json readable"]
+
+
+def test_files_must_be_listed(run: Path) -> None:
+    edit(run, STATUS, lambda fields: fields["files"].pop("plan.json"))
+    assert "plan.json is not listed" in failed(run)["files unchanged"]
+    status = json.loads((run / STATUS).read_text())
+    status["files"] = {**dict.fromkeys(FILES, "x"), "../../etc/passwd": "00"}
+    (run / STATUS).write_text(to_json(status))
+    found = failed(run)["files unchanged"]
+    assert "is no file of a run" in found and "certificate.json is missing" in found
+
+
+def test_a_run_that_stopped_says_where(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", rounds=8)
+    folder.note("train", 3)
+    folder.abort("interrupted")
+    found = failed(tmp_path / "run")["run finished"]
+    assert "phase 'train' after 3 of 8 iterations (interrupted)" in found
+
+
+def test_what_is_no_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="is not a run folder"):
+        verify_run(tmp_path)
+
+
+def test_scores_are_computed_again(run: Path, tmp_path: Path) -> None:
+    frame = make_frame(200, seed=2)
+    assert failed(run, data=frame) == {}
+    assert [check.name for check in verify_run(run, frame)][-1] == "test scores"
+    assert "expected 199, the rows" in failed(run, data=frame.head(199))["test scores"]
+    other = failed(run, data=make_frame(200, seed=3))["test scores"]
+    assert "metrics.jsonl, field decrypted.accuracy" in other and "optimum.auc" in other
+    assert "'age'" in failed(run, data=frame.drop(columns="age"))["test scores"]
+    with pytest.raises(DataError, match="does not exist"):
+        verify_run(run, tmp_path / "none.csv")
+
+
+def test_privacy_needs_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sims.run_folder.render_report", lambda result: "")
+    finished_run(tmp_path / "run", privacy=True)
+    assert "is missing, although the plan promises" in failed(tmp_path / "run")["certificate"]
+
+
+def test_phases_are_the_coordinators() -> None:
+    assert verify_messages.PHASE_OF_STEP == _PHASE_OF_STEP
+    assert verify_messages.PHASES == PHASES
+
+
+def test_plans_survive_the_file(finished: Path) -> None:
+    fields = json.loads((finished / "plan.json").read_text())
+    digest = fields.pop("digest")
+    assert RunPlan.from_dict(fields).digest() == digest
+    assert Check("a", True, "b") == Check("a", True, "b")
