@@ -61,12 +61,14 @@ class Costs:
     """What a run cost, by phase.
 
     seconds: wall clock, parties included; bytes_per_party: largest party's traffic in both
-    directions, wire bytes; iteration_seconds: one entry per iteration, refresh included.
+    directions, wire bytes; iteration_seconds: one entry per iteration, the coordinator's own
+    work, its part of the refresh included, waiting for parties not; waiting_seconds: in all.
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     traffic: dict[str, dict[str, int]] = field(default_factory=dict)
     iteration_seconds: list[float] = field(default_factory=list)
+    waiting_seconds: float = 0.0
 
     def count(self, phase: str, party: str, num_bytes: int) -> None:
         """Add bytes of one message."""
@@ -156,7 +158,7 @@ class Coordinator:
         rows, side = yield from collect(evaluator, plan, public_b)
 
         observer.on_phase("train")
-        clock = _LapClock(self.costs.iteration_seconds)
+        clock = _LapClock(self.costs)
 
         def on_iteration(t: int) -> None:
             clock.lap()
@@ -204,13 +206,15 @@ class Coordinator:
             envelope = Envelope(self.session, request.step, COORDINATOR, name, body)
             outgoing[name] = encode(envelope, self._signing_key)
             self._log(phase, request.step, COORDINATOR, name, name, outgoing[name])
+        asked = time.perf_counter()
         incoming = ask(request.step, outgoing)
+        self.costs.waiting_seconds += time.perf_counter() - asked
         replies = {}
         for name, data in outgoing.items():
             if name not in incoming:
                 raise ProtocolError(f"no reply from party {name!r}", culprit=name)
-            self._log(phase, request.step, name, COORDINATOR, name, incoming[name])
             replies[name] = self._read(name, request.step, digest(data), incoming[name])
+            self._log(phase, request.step, name, COORDINATOR, name, incoming[name])
         return replies
 
     def _read(self, name: str, step: str, answers: str, data: bytes) -> Body:
@@ -241,15 +245,18 @@ class Coordinator:
 
 
 class _LapClock:
-    """Appends the seconds since the last lap."""
+    """Appends the coordinator's own seconds since the last lap."""
 
-    def __init__(self, laps: list[float]) -> None:
-        self._laps = laps
-        self._since = time.perf_counter()
+    def __init__(self, costs: Costs) -> None:
+        self._costs = costs
+        self._since = self._own_time()
+
+    def _own_time(self) -> float:
+        return time.perf_counter() - self._costs.waiting_seconds
 
     def lap(self) -> None:
-        now = time.perf_counter()
-        self._laps.append(now - self._since)
+        now = self._own_time()
+        self._costs.iteration_seconds.append(now - self._since)
         self._since = now
 
 

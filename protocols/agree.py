@@ -101,7 +101,7 @@ def enrol(parties: Sequence[str]) -> Exchange[dict[str, Enrolment]]:
                 str(meta["schema"]),
                 str(meta["commitment"]),
             )
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, OverflowError):
             raise ProtocolError(f"malformed enrolment of party {name!r}", culprit=name) from None
     return enrolled
 

@@ -102,9 +102,7 @@ def collect(
 
 def _vectors(evaluator: Evaluator, sums: Mapping[int, Residues]) -> list[EncryptedVector]:
     context = evaluator.context
-    return [
-        evaluator.wrap(context.ciphertext(np.split(sums[index], 2))) for index in sorted(sums)
-    ]
+    return [evaluator.wrap(context.ciphertext(np.split(sums[index], 2))) for index in sorted(sums)]
 
 
 def _reply_of(replies: Mapping[str, Body], name: str) -> Body:

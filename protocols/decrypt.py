@@ -34,8 +34,10 @@ DECRYPTION_TOWERS = 2
 def model_error_std(plan: RunPlan) -> float:
     """Bound on the noise of the encrypted model before its decryption, per coefficient."""
     layout, rate = plan.layout, float(plan.update["learning_rate"])
-    # One round moves w / R by eta A / (R N) times the summed products, noise as sqrt(N).
-    per_round = rate * abs(plan.side_scale) / (plan.link.radius * math.sqrt(layout.num_rows))
+    # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: 1/2 and about as much
+    # again. One round moves w / R by eta / (R N) times the sum over rows, in which it adds as
+    # sqrt(N).
+    per_round = rate / (plan.link.radius * math.sqrt(layout.num_rows))
     return error_std(
         plan.ckks,
         len(plan.members),
@@ -50,17 +52,18 @@ def flooding_of(plan: RunPlan) -> float:
 
 
 def release_error_std(plan: RunPlan) -> float:
-    """Standard deviation of the flooding in each released weight: R sqrt(P) sigma_flood as slot."""
-    total = math.sqrt(len(plan.members)) * flooding_of(plan)
+    """Standard deviation of the error of each released weight: R sqrt(2 P) sigma_flood as slot.
+
+    The 2: OpenFHE's decoder adds Gaussian noise as large as the error that it finds.
+    """
+    total = math.sqrt(2 * len(plan.members)) * flooding_of(plan)
     return plan.link.radius * slot_std(plan.ckks, total)
 
 
 # -- party half -------------------------------------------------------------------------------------
 
 
-def answer_decrypt(
-    context: CkksContext, plan: RunPlan, secret: SecretHalf, request: Body
-) -> Body:
+def answer_decrypt(context: CkksContext, plan: RunPlan, secret: SecretHalf, request: Body) -> Body:
     """Reply to `decrypt`.
 
     Raises:

@@ -1,8 +1,9 @@
 """Messages: one frame, one signature, and what a protocol step yields to be sent.
 
-Frame: magic | header length (4 bytes) | header (JSON) | blobs | Ed25519 signature (64 bytes).
-Order of checks on arrival: size cap, signature over all that precedes it, then the header; blobs
-hold residues or JSON only and are checked by the step that reads them.
+Frame: magic | header length (4 bytes) | header (JSON) | Ed25519 signature (64 bytes) | blobs.
+The header holds length and SHA-256 of each blob, so the signature covers everything, and a blob
+for many parties is hashed once. Order of checks on arrival: size cap, signature, header, hashes of
+the blobs; what they hold is checked by the step that reads them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from cryptography.exceptions import InvalidSignature
@@ -25,6 +27,8 @@ from protocols.errors import MessageError
 MAGIC = b"CPHC\x01"
 SIGNATURE_BYTES = 64
 MAX_HEADER_BYTES = 1 << 20
+_PREFIX = len(MAGIC) + 4
+_DOMAIN = b"ciphercohort/message/1\0"
 # Largest message of a run at 128 bits: a few evaluation keys.
 DEFAULT_SIZE_CAP = 1 << 29
 COORDINATOR = "coordinator"
@@ -32,7 +36,7 @@ COORDINATOR = "coordinator"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Body:
     """Content of one message: small public fields and binary blobs."""
 
@@ -43,6 +47,11 @@ class Body:
     def num_bytes(self) -> int:
         """Bytes of the blobs."""
         return sum(map(len, self.blobs))
+
+    @cached_property
+    def digests(self) -> tuple[str, ...]:
+        """SHA-256 of each blob, hexadecimal."""
+        return tuple(hashlib.sha256(blob).hexdigest() for blob in self.blobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +108,13 @@ def encode(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
             "recipient": envelope.recipient,
             "answers": envelope.answers,
             "meta": dict(envelope.body.meta),
-            "blobs": [len(blob) for blob in envelope.body.blobs],
+            "blobs": list(zip(map(len, envelope.body.blobs), envelope.body.digests, strict=True)),
         },
         separators=(",", ":"),
         allow_nan=False,
     ).encode()
-    signed = b"".join([MAGIC, len(header).to_bytes(4, "little"), header, *envelope.body.blobs])
-    return signed + key.sign(_digest(signed))
+    signed = MAGIC + len(header).to_bytes(4, "little") + header
+    return b"".join([signed, key.sign(_DOMAIN + signed), *envelope.body.blobs])
 
 
 def decode(data: bytes, verify_key: str, *, size_cap: int = DEFAULT_SIZE_CAP) -> Envelope:
@@ -118,43 +127,48 @@ def decode(data: bytes, verify_key: str, *, size_cap: int = DEFAULT_SIZE_CAP) ->
     """
     if len(data) > size_cap:
         raise MessageError(f"message of {len(data)} bytes exceeds the cap of {size_cap}")
-    head = len(MAGIC) + 4
-    if len(data) < head + SIGNATURE_BYTES or not data.startswith(MAGIC):
+    if len(data) < _PREFIX + SIGNATURE_BYTES or not data.startswith(MAGIC):
         raise MessageError("not a ciphercohort message of this version")
-    signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    end = _header_end(data)
+    if end > min(_PREFIX + MAX_HEADER_BYTES, len(data) - SIGNATURE_BYTES):
+        raise MessageError(f"header of {end - _PREFIX} bytes does not fit the message")
+    signature = data[end : end + SIGNATURE_BYTES]
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(verify_key)).verify(
-            signature, _digest(signed)
-        )
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(verify_key))
+        key.verify(signature, _DOMAIN + data[:end])
     except InvalidSignature:
         raise MessageError("the signature is not the expected sender's") from None
-    size = int.from_bytes(signed[len(MAGIC) : head], "little")
-    if size > min(MAX_HEADER_BYTES, len(signed) - head):
-        raise MessageError(f"header of {size} bytes does not fit the message")
-    return _parse(signed[head : head + size], signed, head + size)
+    return _parse(data[_PREFIX:end], data, end + SIGNATURE_BYTES)
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 of a whole message, hexadecimal: names it in replies and transcripts."""
-    return hashlib.sha256(data).hexdigest()
+    """SHA-256 of the signed part, hexadecimal: names a message in replies and transcripts.
+
+    Only of messages that `decode` accepted or `encode` made.
+    """
+    return hashlib.sha256(data[: _header_end(data)]).hexdigest()
 
 
-def _digest(data: bytes) -> bytes:
-    return b"ciphercohort/message/1\0" + hashlib.sha256(data).digest()
+def _header_end(data: bytes) -> int:
+    return _PREFIX + int.from_bytes(data[len(MAGIC) : _PREFIX], "little")
 
 
-def _parse(header: bytes, signed: bytes, position: int) -> Envelope:
+def _parse(header: bytes, data: bytes, position: int) -> Envelope:
     try:
         fields = json.loads(header)
-        sizes = [int(size) for size in fields["blobs"]]
+        listed = [(int(size), str(content)) for size, content in fields["blobs"]]
         names = [str(fields[k]) for k in ("session", "step", "sender", "recipient")]
         meta, answers = dict(fields["meta"]), str(fields["answers"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MessageError(f"malformed header ({type(error).__name__})") from None
-    if min(sizes, default=0) < 0 or position + sum(sizes) != len(signed):
+    sizes = [size for size, _ in listed]
+    if min(sizes, default=0) < 0 or position + sum(sizes) != len(data):
         raise MessageError("the blobs do not add up to the message")
     blobs = []
     for size in sizes:
-        blobs.append(signed[position : position + size])
+        blobs.append(data[position : position + size])
         position += size
-    return Envelope(*names, Body(meta, tuple(blobs)), answers)
+    body = Body(meta, tuple(blobs))
+    if body.digests != tuple(content for _, content in listed):
+        raise MessageError("a blob does not match its hash")
+    return Envelope(*names, body, answers)

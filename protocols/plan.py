@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from protocols.ckks.circuit import gradient_levels, side_scale
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.errors import MessageError, ParameterError
+from protocols.fields import check_fields, from_fields
 from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.rule import UpdateRule
 
@@ -45,6 +47,15 @@ class PrivacyPlan:
     share_std: float
     sensitivity: float
     accounting: str = "exact"
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "sigma", "share_std", "sensitivity"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
+        if not 0 < self.delta < 1:
+            raise ParameterError(f"delta={self.delta} is outside (0, 1)")
+        if self.colluders < 0:
+            raise ParameterError(f"colluders={self.colluders} is below 0")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +91,12 @@ class RunPlan:
             )
         if len({m.name for m in self.members}) != len(self.members):
             raise ParameterError("two parties have the same name")
+        if self.privacy and self.privacy.colluders >= len(self.members):
+            raise ParameterError(
+                f"colluders={self.privacy.colluders} leaves no honest party of {len(self.members)}"
+            )
+        if self.keys_per_message < 1:
+            raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
         if self.profile not in ("secure", "fast-insecure"):
             raise ParameterError(f"profile={self.profile!r} is not secure or fast-insecure")
         if self.profile == "secure" and self.ckks.security_bits < 128:
@@ -161,18 +178,26 @@ class RunPlan:
             MessageError: a field is missing or has a wrong type.
             ParameterError: see the class.
         """
+        check_fields(cls, fields)
         try:
-            return cls(
+            privacy, schema, update = (fields[k] for k in ("privacy", "schema", "update"))
+            if not (isinstance(schema, dict) and isinstance(update, dict)):
+                raise MessageError("schema and update must be objects")
+            plan = cls(
                 **{
                     **fields,
-                    "members": tuple(Member(**m) for m in fields["members"]),
+                    "members": tuple(from_fields(Member, m) for m in fields["members"]),
                     "link": Polynomial.from_dict(fields["link"]),
-                    "ckks": CkksParameters(**fields["ckks"]),
-                    "privacy": PrivacyPlan(**fields["privacy"]) if fields["privacy"] else None,
+                    "ckks": from_fields(CkksParameters, fields["ckks"]),
+                    "privacy": None if privacy is None else from_fields(PrivacyPlan, privacy),
                 }
             )
-        except (KeyError, TypeError) as error:
+            plan.digest()  # NaN has no canonical form
+        except ParameterError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
             raise MessageError(f"the plan is malformed: {error}") from None
+        return plan
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal: what the parties agree to."""

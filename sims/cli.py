@@ -13,6 +13,8 @@ import typer
 
 from protocols.errors import ParameterError
 from sims import cli_options as options
+from sims.cli_plan import EXAMPLES as PLAN_EXAMPLES
+from sims.cli_plan import plan
 from sims.cli_run import announce, party_count, privacy_fields, run, show
 from sims.cli_schema import schema_app
 from sims.console import FAILED, refusals, say, stdout
@@ -35,6 +37,7 @@ app = typer.Typer(
     "130 interrupted.",
 )
 app.add_typer(schema_app, name="schema")
+app.command(epilog=PLAN_EXAMPLES)(plan)
 
 
 @app.command(epilog=EXAMPLES)

@@ -49,7 +49,9 @@ def privacy_fields(
     given = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     given = {name: value for name, value in given.items() if value is not None}
     if no_privacy and given:
-        raise ParameterError(f"no-privacy is given together with {', '.join(given)}: choose")
+        raise ParameterError(
+            f"no-privacy is given together with {', '.join(given)}: leave one or the other out"
+        )
     if no_privacy:
         return {}
     return {"epsilon": options.DEFAULT_EPSILON, "delta": options.DEFAULT_DELTA, **given}

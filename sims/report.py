@@ -118,14 +118,16 @@ def _conditions(certificate: dict[str, Any], promised: bool) -> Html:
     rows = [
         (
             fragment(condition["name"], tag("small", condition["meaning"])),
-            tag(
-                "span",
-                f"{condition['left']:.5g} {condition['relation']} {condition['right']:.5g}",
-                cls="nowrap",
+            fragment(
+                tag(
+                    "span",
+                    f"{condition['left']:.5g} {condition['relation']} {condition['right']:.5g}",
+                    cls="nowrap",
+                ),
+                tag("small", "holds", cls="yes")
+                if condition["satisfied"]
+                else tag("small", "FAILS", cls="no"),
             ),
-            tag("span", "holds", cls="yes")
-            if condition["satisfied"]
-            else tag("span", "FAILS", cls="no"),
         )
         for condition in certificate["conditions"]
     ]
@@ -133,7 +135,7 @@ def _conditions(certificate: dict[str, Any], promised: bool) -> Html:
     assumptions = [tag("li", text) for text in certificate.get("assumptions", ())]
     return fragment(
         tag("p", f"Conditions of the theorem behind {what}; figures in certificate.json:"),
-        table(("Condition", "Inequality", "Verdict"), rows),
+        table(("Condition", "Inequality and verdict"), rows),
         *([tag("p", "Taken for granted:"), tag("ul", *assumptions)] if assumptions else []),
     )
 

@@ -118,9 +118,10 @@ table.numbers :is(th, td):not(:first-child) { text-align: right; white-space: no
 table.numbers :is(th, td):last-child { padding-right: 0; }
 table.numbers th:not(:first-child) { white-space: normal; }
 table.headline tr:first-child td { font-weight: 700; font-size: 1.12rem; }
-td small { display: block; color: var(--soft); font-weight: 400; font-size: .85rem; }
-.bar { display: block; width: 100%; min-width: 3.5rem; background: #edf0f3; height: .7rem;
-  margin-top: .45rem; border-radius: 2px; print-color-adjust: exact; }
+td small { display: block; color: var(--soft); font-size: .85rem; }
+table.headline td small { font-weight: 400; }
+.bar { display: block; width: 100%; min-width: 3.5rem; background: #edf0f3; height: .4rem;
+  margin: .3rem 0; border-radius: 2px; print-color-adjust: exact; }
 .bar i { display: block; height: 100%; border-radius: 2px; min-width: 1px; }
 .bar i.plus { background: var(--blue); } .bar i.minus { background: #d55e00; }
 .facts { display: grid; gap: .7rem 1.6rem; margin: .4rem 0;
@@ -129,7 +130,7 @@ td small { display: block; color: var(--soft); font-weight: 400; font-size: .85r
 code { overflow-wrap: anywhere;
   font: .85rem/1.4 ui-monospace, "DejaVu Sans Mono", Consolas, monospace; }
 .nowrap { white-space: nowrap; }
-.yes { color: #00694b; font-weight: 600; } .no { color: var(--red); font-weight: 700; }
+td .yes { color: #00694b; font-weight: 600; } td .no { color: var(--red); font-weight: 700; }
 footer { color: var(--soft); font-size: .9rem; }
 @media print {
   body { background: #fff; font-size: 10.5pt; } main { max-width: none; padding: 0; }

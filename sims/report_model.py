@@ -10,6 +10,11 @@ from sims.report_html import Html, bar, fragment, picture, section, table, tag
 from sims.result import RunResult
 
 MOST_COEFFICIENTS = 20
+CLIPPED = (
+    "Rows longer than the schema’s row norm are shortened to it, in training as in cohort predict; "
+    "their predicted label stays, but the probability is less extreme than these coefficients "
+    "alone would give."
+)
 
 
 def quality(result: RunResult) -> Html:
@@ -127,4 +132,5 @@ def coefficients(result: RunResult) -> Html:
             f"category. Intercept: {words.number(intercept)}.",
         ),
         table(head, rows, cls="numbers bars"),
+        *([] if result.schema.row_norm is None else [tag("p", CLIPPED, cls="soft")]),
     )

@@ -197,7 +197,8 @@ def privacy_statement(result: RunResult) -> str:
         )
     return (
         "Differential privacy at record level, replace-one: the released model would be almost as "
-        "likely if any one row were exchanged for another."
+        "likely if any one row were exchanged for another. In this simulation one process drew all "
+        "noise, so that the twin could repeat it; in a deployment each party draws its own."
     )
 
 

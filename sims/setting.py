@@ -19,7 +19,7 @@ from sims.config import SimulationConfig
 
 DEFAULT_DEGREE = 7
 DEFAULT_RADIUS = 8.0
-DEFAULT_ROUNDS = {"gd": 20, "nag": 10}
+DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,7 @@ def _plain(config: SimulationConfig, norm_bound: float) -> TrainingSetting:
         f"interval [-{radius:g}, {radius:g}] of the sigmoid polynomial is a public choice, "
         "not a bound: see the largest logit"
     )
-    return TrainingSetting(
-        rule=rule, link=link, privacy=None, certificate=None, notes=(note,)
-    )
+    return TrainingSetting(rule=rule, link=link, privacy=None, certificate=None, notes=(note,))
 
 
 def _barrier(
@@ -127,8 +125,8 @@ def _search(
         delta=config.delta,
         parties=parties,
         colluders=config.colluders,
-        rounds=config.rounds,
-        degree=config.degree,
+        rounds=config.rounds or (None if config.epsilon else DEFAULT_ROUNDS[config.update]),
+        degree=config.degree or (None if config.epsilon else DEFAULT_DEGREE),
         method=method,
         accounting=config.accounting,  # type: ignore[arg-type]
     ).require()

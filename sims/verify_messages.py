@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 from parties.policy import step_sequence
@@ -57,9 +57,12 @@ def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
         seen = sum(step.partition("/")[0] == kind for step, _ in found)
         if seen != number:
             yield f"{FILE}: found {seen} steps {kind!r}, expected {number}"
-    for (step, seen_pairs), expected in zip_longest(found, wanted, fillvalue=(None, None)):
+    nothing: tuple[str | None, Counter[tuple[str, str]]] = (None, Counter())
+    for k in range(max(len(found), len(wanted))):
+        step, seen_pairs = found[k] if k < len(found) else nothing
+        expected = wanted[k] if k < len(wanted) else None
         if step != expected:
-            yield f"{FILE}, field step: found {step!r}, expected {expected!r}"
+            yield f"{FILE}, field step: found {step!r}, expected {expected!r} (step {k + 1})"
             return
         for sender, recipient in pairs - seen_pairs:
             yield f"{FILE}, step {step}: no message from {sender!r} to {recipient!r}"

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome, party_names
@@ -29,7 +30,14 @@ from protocols.ckks.circuit import gradient_levels
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters, choose_parameters
-from protocols.messages import Body, Exchange, new_signing_key, public_bytes
+from protocols.messages import (
+    _DOMAIN,
+    MAGIC,
+    Body,
+    Exchange,
+    new_signing_key,
+    public_bytes,
+)
 from protocols.plan import Member, PrivacyPlan, RunPlan
 from protocols.privacy.randomness import SeededRandomness
 from protocols.train import PlainGradient, train_encrypted, train_plain
@@ -60,9 +68,7 @@ def make_rule(update: str, rounds: int) -> UpdateRule:
         return Barrier(rounds=rounds, learning_rate=0.5, theta=THETA, weight=0.05, reciprocal=pull)
     if kind == "nag":
         return Nesterov(rounds=rounds, learning_rate=0.5)
-    return GradientDescent(
-        rounds=rounds, learning_rate=0.7, ridge=0.3 if kind == "ridge" else 0.0
-    )
+    return GradientDescent(rounds=rounds, learning_rate=0.7, ridge=0.3 if kind == "ridge" else 0.0)
 
 
 def make_link(degree: int) -> Polynomial:
@@ -129,6 +135,19 @@ def plain_weights(plan: RunPlan, shards: Iterable[tuple[Floats, Floats]], noise:
     return weights
 
 
+def seal(header: bytes, key: Ed25519PrivateKey, blobs: bytes = b"", size: int = -1) -> bytes:
+    """A message with any header, truly signed; size: what it says of the header's length."""
+    length = len(header) if size < 0 else size
+    signed = MAGIC + length.to_bytes(4, "little") + header
+    return signed + key.sign(_DOMAIN + signed) + blobs
+
+
+def header_of(data: bytes) -> bytes:
+    """The header of a message."""
+    start = len(MAGIC) + 4
+    return data[start : start + int.from_bytes(data[len(MAGIC) : start], "little")]
+
+
 # -- a whole session --------------------------------------------------------------------------------
 
 
@@ -181,7 +200,9 @@ def make_session(
     counts = [rows] * parties if isinstance(rows, int) else list(rows)
     shards = make_data(counts, features, rng_seed)
     columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(features - 1))
-    schema = Schema(columns=columns, label=Label(name="y", positive="1", negative="0"), scaling="range")
+    schema = Schema(
+        columns=columns, label=Label(name="y", positive="1", negative="0"), scaling="range"
+    )
     # OpenFHE's key maps are static: no two sessions of a process share a name.
     coordinator_key, names, session = new_signing_key(), party_names(len(counts)), uuid.uuid4().hex
     keys = {name: new_signing_key() for name in names}

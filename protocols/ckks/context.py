@@ -100,18 +100,18 @@ class CkksContext:
 
     def residues_of(self, obj: Any) -> Residues:
         """All residue rows of a public key, ciphertext or evaluation key."""
-        return rns.read(openfhe.Serialize(obj, openfhe.BINARY), self.params.ring_dim)[0]
+        return self._read(openfhe.Serialize(obj, openfhe.BINARY))
 
     def public_key(self, b: Residues, a: Residues) -> Any:
         """Public key (b, a) from residues at level 0."""
-        blob = rns.implant(self._frames.public_key, np.concatenate([b, a]))
+        blob = self._implant(self._frames.public_key, [b, a])
         key = openfhe.DeserializePublicKeyString(blob, openfhe.BINARY)
         key.SetKeyTag(self.tag)
         return key
 
     def evaluation_key(self, a: Residues, b: Residues) -> Any:
         """Key-switching key from its halves, each of shape (digits * extended towers, n)."""
-        blob = rns.implant(self._frames.relinearisation_key, np.concatenate([a, b]))
+        blob = self._implant(self._frames.relinearisation_key, [a, b])
         return openfhe.DeserializeEvalKeyString(blob, openfhe.BINARY)
 
     def rotation_key_map(self, index: int, a: Residues, b: Residues) -> Any:
@@ -120,7 +120,7 @@ class CkksContext:
         automorphism = int(self.cc.FindAutomorphismIndex(index))
         frame = self._frames.rotation_key
         frame = frame[:at] + automorphism.to_bytes(4, "little") + frame[at + 4 :]
-        blob = rns.implant(frame, np.concatenate([a, b]))
+        blob = self._implant(frame, [a, b])
         return openfhe.DeserializeEvalKeyMapString(blob, openfhe.BINARY)
 
     def ciphertext(self, polynomials: Sequence[Residues]) -> Any:
@@ -135,7 +135,7 @@ class CkksContext:
         if not 0 <= level <= self.params.depth:
             raise MessageError(f"{len(polynomials[0])} towers in a ciphertext")
         frame = _ciphertext_frame(self.params, len(polynomials), level)
-        blob = rns.implant(frame, np.concatenate(polynomials))
+        blob = self._implant(frame, polynomials)
         ciphertext = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
         ciphertext.SetKeyTag(self.tag)
         return ciphertext
@@ -144,6 +144,12 @@ class CkksContext:
         """The polynomials of a ciphertext, each of shape (towers, n)."""
         rows = self.residues_of(ciphertext)
         return np.split(rows, ciphertext.NumberCiphertextElements())
+
+    def _read(self, blob: bytes) -> Residues:
+        return rns.read(blob, self.params.ring_dim, self.extended_primes)[0]
+
+    def _implant(self, frame: bytes, polynomials: Sequence[Residues]) -> bytes:
+        return rns.implant(frame, np.concatenate(polynomials), self.extended_primes)
 
     def load_evaluation_keys(self, relinearisation: Any, rotations: Sequence[Any]) -> None:
         """Make keys usable for ciphertexts of this session, in OpenFHE's static maps."""
@@ -207,16 +213,16 @@ def _frames(params: CkksParameters) -> Frames:
     throwaway = cc.KeyGen()
     tag = throwaway.publicKey.GetKeyTag()
     public_key = openfhe.Serialize(throwaway.publicKey, openfhe.BINARY)
-    towers = rns.find_towers(public_key, n)
-    primes = tuple(t.prime for t in towers[: params.num_towers])
-    if len(towers) != 2 * params.num_towers:
+    # Only a first vector can be misread while the primes are unknown: take those of the last ones.
+    primes = _primes(public_key, n)[-params.num_towers :]
+    if _primes(public_key, n, primes) != primes * 2:
         raise PlatformError("this OpenFHE release serialises public keys in an unknown layout")
 
     evaluation_key = cc.KeySwitchGen(throwaway.secretKey, throwaway.secretKey)
     relinearisation_key = openfhe.Serialize(evaluation_key, openfhe.BINARY)
-    extended = [t.prime for t in rns.find_towers(relinearisation_key, n)]
-    per_poly = len(extended) // (2 * params.num_digits)
-    if tuple(extended) != tuple(extended[:per_poly]) * (2 * params.num_digits):
+    found, polynomials = _primes(relinearisation_key, n), 2 * params.num_digits
+    extended = found[-(len(found) // polynomials) :]
+    if _primes(relinearisation_key, n, extended) != extended * polynomials:
         raise PlatformError("this OpenFHE release serialises evaluation keys in an unknown layout")
 
     cc.EvalAtIndexKeyGen(throwaway.secretKey, [1])
@@ -226,9 +232,11 @@ def _frames(params: CkksParameters) -> Frames:
     offset = 13
     if rotation_key[offset : offset + 4] != automorphism:
         raise PlatformError("this OpenFHE release serialises rotation keys in an unknown layout")
-    return Frames(
-        public_key, rotation_key, relinearisation_key, primes, tuple(extended[:per_poly]), offset
-    )
+    return Frames(public_key, rotation_key, relinearisation_key, primes, extended, offset)
+
+
+def _primes(blob: bytes, ring_dim: int, known: tuple[int, ...] = ()) -> tuple[int, ...]:
+    return tuple(tower.prime for tower in rns.find_towers(blob, ring_dim, known))
 
 
 @lru_cache(maxsize=64)

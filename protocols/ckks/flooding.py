@@ -36,7 +36,7 @@ from protocols.errors import PlatformError
 from protocols.privacy.randomness import RandomSource
 
 STATISTICAL_SECURITY_BITS = 40
-MARGIN = 4.0
+MARGIN = 3.0
 # OpenFHE's standard deviation of key and encryption errors.
 FRESH_ERROR_STD = 3.19
 
@@ -104,4 +104,5 @@ def _primes(cc: Any, params: CkksParameters) -> tuple[int, ...]:
 
     blob = openfhe.Serialize(cc.KeyGen().publicKey, openfhe.BINARY)
     towers = rns.find_towers(blob, params.ring_dim)
-    return tuple(tower.prime for tower in towers[: params.num_towers])
+    # The last ones: while the primes are unknown, a first vector may be misread.
+    return tuple(tower.prime for tower in towers[-params.num_towers :])

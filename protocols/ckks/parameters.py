@@ -45,16 +45,15 @@ class CkksParameters:
 
     ring_dim: int
     depth: int
-    scale_bits: int = 58
+    scale_bits: int = 59
     first_mod_bits: int = 60
     num_digits: int = 2
     security_bits: int = 128
 
     def __post_init__(self) -> None:
-        if self.ring_dim < MIN_RING_DIM or self.ring_dim & (self.ring_dim - 1):
-            raise ParameterError(
-                f"ring_dim={self.ring_dim} is not a power of two >= {MIN_RING_DIM}"
-            )
+        low, high = MIN_RING_DIM, max(MAX_LOG_QP_128)
+        if not low <= self.ring_dim <= high or self.ring_dim & (self.ring_dim - 1):
+            raise ParameterError(f"ring_dim={self.ring_dim} is not a power of two in {low}..{high}")
         if not 1 <= self.depth <= 60:
             raise ParameterError(f"depth={self.depth} levels is outside 1..60")
         if not 20 <= self.scale_bits <= 59:

@@ -28,9 +28,7 @@ class UpdateRule(Protocol):
         """State before the first iteration."""
         ...
 
-    def step(
-        self, t: int, state: tuple[V, ...], gradient: ScaledGradient[V]
-    ) -> tuple[V, ...]:
+    def step(self, t: int, state: tuple[V, ...], gradient: ScaledGradient[V]) -> tuple[V, ...]:
         """State after iteration t = 0, 1, …; calls `gradient` exactly once."""
         ...
 

@@ -102,7 +102,7 @@ def compare(plan: RunPlan, seed: int) -> Errors:
 
 def check(plan: RunPlan, seed: int) -> None:
     """Everything that one case shows."""
-    errors = compare(plan, seed); print("ERR",plan.rounds,plan.ckks.ring_dim,errors)
+    errors = compare(plan, seed)
     bound = LEVELED if plan.rounds == 1 else REFRESHED
     assert errors.circuit <= bound, f"log2 error {errors.circuit:.1f} > {bound:.1f}"
     # What the joint decryption adds, and must add: 6.5 deviations have p = 1e-10.

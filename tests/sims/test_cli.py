@@ -182,11 +182,11 @@ REFUSALS: dict[str, tuple[pd.DataFrame | None, tuple[str, ...], str]] = {
     "empty shard": (make_frame(), ("--parties", "80"), "parties=80"),
     "0 parties": (make_frame(), ("--parties", "0"), "parties=0 is below 2"),
     "1 party": (make_frame(), ("--parties", "1"), "parties=1 is below 2"),
-    "too many rounds": (make_frame(), ("--iterations", "100000"), "100000"),
+    "too many rounds": (make_frame(), ("--iterations", "100000"), "=100000 is outside 1.."),
     "below 128 bits": (
         make_frame(),
         ("--profile", "secure", "--ring-dim", "8192"),
-        "128",
+        "fits no ring of [8192] at 128 bits",
     ),
     "degree": (make_frame(), ("--degree", "4"), "degree=4 is not one of 3, 5"),
     "update": (make_frame(), ("--update", "adam"), "update='adam' is not one of barrier"),

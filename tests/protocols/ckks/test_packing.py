@@ -215,9 +215,7 @@ def test_more_iterations_than_the_noise_ciphertexts_hold(features: int) -> None:
     limit = MAX_SIDE_CIPHERTEXTS * SLOTS // next_power_of_two(features)
 
     def layout(rounds: int) -> Layout:
-        return Layout(
-            num_slots=SLOTS, num_features=features, rows_by_party=(1,), rounds=rounds
-        )
+        return Layout(num_slots=SLOTS, num_features=features, rows_by_party=(1,), rounds=rounds)
 
     assert layout(limit).num_side_ciphertexts == MAX_SIDE_CIPHERTEXTS
     for rounds in (limit + 1, 0):

@@ -1,0 +1,236 @@
+"""What a run costs this party's data, recomputed from the plan and checked before any key is made.
+
+A plan states epsilon, sigma and a sensitivity. A party believes none of them. From the update rule,
+the polynomials, the rows of all parties and its **own** schema's norm bound it builds the
+certificate again, so the iterate bound and the sensitivity are its own, and asks the exact
+accountant what the plan's sigma gives.
+
+Security: a plan whose epsilon is below the recomputed one, whose delta is overspent, whose iterates
+are not bounded, or whose noise is split as if nobody colluded, is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from protocols.approximation import Approximation, Polynomial
+from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.plan import PrivacyPlan, RunPlan
+from protocols.privacy import barrier_certificate, ridge_certificate
+from protocols.privacy.accounting import GaussianEvent, epsilon_for
+from protocols.privacy.barrier_theorem import BarrierSetting
+from protocols.privacy.budget import Budget
+from protocols.privacy.certificate import Certificate, explain
+from protocols.privacy.ledger import Ledger
+from protocols.privacy.ridge_certificate import RidgeSetting
+from protocols.privacy.search import MECHANISM_SHARE
+from protocols.privacy.shares import NoiseSplit
+
+ROUNDING = 1e-9
+"""Relative slack of every comparison: a plan holds eta and kappa Theta as rounded numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """What a run costs, as this party computes it.
+
+    epsilon: exact, at the certificate's delta_mechanism, against the plan's colluders; events:
+    the same for the ledger; additive_delta: beside the events (iterate bound, noise grid);
+    sensitivity: replace-one, L2, of one round's sum; certificate: that of the plan's setting.
+    """
+
+    epsilon: float
+    events: tuple[GaussianEvent, ...]
+    additive_delta: float
+    sensitivity: float
+    certificate: Certificate
+
+
+def recompute(plan: RunPlan, norm_bound: float) -> Cost:
+    """The cost of a plan with privacy, for rows of norm at most `norm_bound`.
+
+    Raises:
+        PolicyError: the plan's promise does not follow from its noise; the message names the
+            field, both values and the cure.
+    """
+    privacy = plan.privacy
+    if privacy is None:
+        raise PolicyError("the plan has no privacy noise: there is nothing to account for")
+    try:
+        split = NoiseSplit(parties=len(plan.members), colluders=privacy.colluders)
+        certificate = _check(_setting(plan, privacy, split, norm_bound))
+    except ParameterError as error:
+        raise PolicyError(f"the plan's privacy setting is out of range: {error}") from None
+    _at_least("share_std", privacy.share_std, split.share_std(privacy.sigma), "sigma / sqrt(P - t)")
+    own = certificate.figures["D2_widened"]
+    _at_least("sensitivity", privacy.sensitivity, own, "the bound for one replaced row")
+    cost = _cost(plan, privacy, certificate, max(own, privacy.sensitivity))
+    if not cost.epsilon <= privacy.epsilon * (1 + ROUNDING):
+        raise PolicyError(
+            f"epsilon={privacy.epsilon:.6g} of the plan is below {cost.epsilon:.6g}, which "
+            f"sigma={privacy.sigma:.6g} over {plan.rounds} rounds gives for sensitivity "
+            f"{cost.sensitivity:.6g} and {plan.layout.num_rows} rows: raise sigma"
+        )
+    for condition in certificate.conditions:
+        # A nan has slack -inf.
+        if not condition.satisfied and condition.slack < -ROUNDING:
+            raise PolicyError(f"the plan is not certified: {explain(condition)}")
+    return cost
+
+
+@lru_cache(maxsize=64)
+def _check(setting: BarrierSetting | RidgeSetting) -> Certificate:
+    if isinstance(setting, BarrierSetting):
+        return barrier_certificate.check(setting)
+    return ridge_certificate.check(setting)
+
+
+def _cost(
+    plan: RunPlan, privacy: PrivacyPlan, certificate: Certificate, sensitivity: float
+) -> Cost:
+    rows = plan.layout.num_rows
+    epsilon = math.inf
+    events: tuple[GaussianEvent, ...] = ()
+    if privacy.sigma > 0:
+        epsilon = epsilon_for(
+            sigma=privacy.sigma,
+            delta=certificate.figures["delta_mechanism"],
+            rounds=plan.rounds,
+            sensitivity=sensitivity,
+            rows=rows,
+        )
+        multiplier = rows * privacy.sigma / sensitivity
+        events = (GaussianEvent(noise_multiplier=multiplier, count=plan.rounds),)
+    return Cost(
+        epsilon=epsilon,
+        events=events,
+        additive_delta=certificate.additive_delta,
+        sensitivity=sensitivity,
+        certificate=certificate,
+    )
+
+
+def _at_least(field: str, stated: float, own: float, meaning: str) -> None:
+    if not stated >= own * (1 - ROUNDING):
+        raise PolicyError(f"{field}={stated:.6g} of the plan is below {own:.6g}, {meaning}")
+
+
+# -- the certificate's setting, from a plan ---------------------------------------------------------
+
+
+def _setting(
+    plan: RunPlan, privacy: PrivacyPlan, split: NoiseSplit, norm_bound: float
+) -> BarrierSetting | RidgeSetting:
+    kind, rule = plan.update["kind"], plan.update
+    if privacy.accounting not in MECHANISM_SHARE:
+        raise PolicyError(
+            f"accounting={privacy.accounting!r} is not one of {', '.join(MECHANISM_SHARE)}"
+        )
+    common: dict[str, Any] = {
+        "rows": plan.layout.num_rows,
+        "features": plan.num_features,
+        "norm_bound": norm_bound,
+        "eta": float(rule["learning_rate"]),
+        "rounds": plan.rounds,
+        "sigmoid": _bare(plan.link),
+        "sigma": privacy.sigma,
+        "budget": Budget(
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            split=split,
+            accounting=privacy.accounting,  # type: ignore[arg-type]
+            mechanism_share=MECHANISM_SHARE[privacy.accounting],
+        ),
+    }
+    if kind == "barrier":
+        if rule.get("unit", 1.0) != 1.0:
+            raise PolicyError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
+        reciprocal = Polynomial.from_dict(rule["reciprocal"])
+        return BarrierSetting(
+            **common,
+            theta=float(rule["theta"]),
+            lam=float(rule["weight"]),
+            kappa=reciprocal.low / float(rule["theta"]),
+            reciprocal=_bare(reciprocal),
+        )
+    if kind == "gd":
+        return RidgeSetting(**common, lam=float(rule["ridge"]))
+    raise PolicyError(
+        f"update={kind!r} has no certified bound on its iterates, hence no privacy statement"
+    )
+
+
+def _bare(polynomial: Polynomial) -> Approximation:
+    """Certificates bound the errors of a polynomial themselves and trust no stated one."""
+    return Approximation(
+        polynomial=polynomial, max_error=0.0, rms_error=0.0, max_slope=0.0, method="from the plan"
+    )
+
+
+# -- the ledger -------------------------------------------------------------------------------------
+
+
+class Account:
+    """One run's entry in a party's ledger.
+
+    ledger: None keeps no record; dataset: the owner's name of the data, the same however they are
+    encoded: all runs on it share one budget.
+
+    Privacy: the run counts from `reserve` on. `abandon` takes it back only if the party has sent
+    nothing that depends on its rows (`sending`); `close` notes the regular end. A process that
+    dies in between leaves the run spent.
+
+    Raises:
+        ParameterError: a ledger without a data set's name.
+    """
+
+    def __init__(self, ledger: Ledger | None, dataset: str) -> None:
+        if ledger is not None and not dataset:
+            raise ParameterError("dataset='' is empty: name the data whose budget the ledger keeps")
+        self._ledger, self._dataset = ledger, dataset
+        self._open: str | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a ledger."""
+        return self._ledger is not None
+
+    def reserve(self, cost: Cost) -> None:
+        """Count the run as spent.
+
+        Raises:
+            PolicyError: the budget would be overdrawn, or a run is open already.
+        """
+        if self._ledger is None:
+            return
+        if self._open is not None:
+            raise PolicyError("this party has already reserved its budget for a run")
+        try:
+            self._open = self._ledger.reserve(
+                self._dataset, cost.events, additive_delta=cost.additive_delta
+            )
+        except PrivacyError as error:
+            raise PolicyError(f"the privacy budget is refused: {error}") from None
+
+    def sending(self) -> None:
+        """From here on the run cannot be taken back: it stays reserved until `close`."""
+        self._sent = True
+
+    def close(self) -> None:
+        """The run ended regularly."""
+        self._end("commit")
+
+    def abandon(self) -> None:
+        """The run ended early: take it back if nothing has been sent, else leave it spent."""
+        self._end("commit" if self._sent else "rollback")
+
+    _sent = False
+
+    def _end(self, kind: str) -> None:
+        if self._ledger is None or self._open is None:
+            return
+        identifier, self._open = self._open, None
+        getattr(self._ledger, kind)(identifier)

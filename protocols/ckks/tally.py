@@ -1,0 +1,161 @@
+"""Which operations the circuit makes, by level: the circuit itself, run on counters.
+
+`Evaluator`, `EncryptedGradient` and the update rules see OpenFHE through a handful of methods. A
+`CountingContext` has the same methods, computes nothing, and counts. So the counts cannot drift
+from the circuit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from protocols.approximation import Polynomial
+from protocols.ckks.circuit import EncryptedGradient
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.packing import Layout
+from protocols.ckks.parameters import CkksParameters
+from protocols.updates.rule import UpdateRule
+
+# Operation name -> what it is; "relinearise" and "rotate" are the key switches.
+OPERATIONS = (
+    "rotate",
+    "relinearise",
+    "tensor",  # ciphertext times ciphertext, not relinearised
+    "mask",  # encode a plaintext and multiply
+    "scalar",  # times a public number
+    "rescale",
+)
+_COUNTED = 4
+Tally = Mapping[tuple[str, int], int]
+"""(operation, level of its operand) -> how many. Additions and dropped primes cost next to none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """Stands in for a ciphertext: its level only."""
+
+    level: int
+
+    def GetLevel(self) -> int:  # noqa: N802 (OpenFHE's name)
+        """Levels consumed."""
+        return self.level
+
+
+class CountingContext:
+    """Stands in for `CkksContext` and for OpenFHE's context.
+
+    params: parameters; counts: the tally so far.
+    """
+
+    def __init__(self, params: CkksParameters) -> None:
+        self.params = params
+        self.counts: Counter[tuple[str, int]] = Counter()
+        self.cc = self
+
+    def encode(self, values: Any, level: int = 0) -> None:
+        """A plaintext; charged with the multiplication that follows."""
+
+    def take(self) -> Tally:
+        """The tally since the last call."""
+        counts, self.counts = self.counts, Counter()
+        return counts
+
+    def _count(self, operation: str, ct: Ghost) -> Ghost:
+        self.counts[operation, ct.level] += 1
+        return ct
+
+    # OpenFHE's names, as `Evaluator` calls them.
+
+    def EvalAdd(self, left: Ghost, right: Any) -> Ghost:  # noqa: N802
+        """No cost."""
+        return left
+
+    EvalSub = EvalAdd
+
+    def EvalMult(self, left: Ghost, right: Any) -> Ghost:  # noqa: N802
+        """Ciphertext, public number or plaintext."""
+        if isinstance(right, float):
+            return self._count("scalar", left)
+        if right is None:
+            return self._count("mask", left)
+        return self._count("relinearise", self._count("tensor", left))
+
+    def EvalSquare(self, ct: Ghost) -> Ghost:  # noqa: N802
+        """As a product."""
+        return self.EvalMult(ct, ct)
+
+    def EvalMultNoRelin(self, left: Ghost, right: Ghost) -> Ghost:  # noqa: N802
+        """A product of three polynomials."""
+        return self._count("tensor", left)
+
+    def Relinearize(self, ct: Ghost) -> Ghost:  # noqa: N802
+        """One key switch."""
+        return self._count("relinearise", ct)
+
+    def EvalRotate(self, ct: Ghost, index: int) -> Ghost:  # noqa: N802
+        """One key switch."""
+        return self._count("rotate", ct)
+
+    def Rescale(self, ct: Ghost) -> Ghost:  # noqa: N802
+        """One level down."""
+        return Ghost(self._count("rescale", ct).level + 1)
+
+    def Compress(self, ct: Ghost, towers: int) -> Ghost:  # noqa: N802
+        """Drop primes."""
+        return Ghost(self.params.num_towers - towers)
+
+
+@dataclass(frozen=True, slots=True)
+class IterationTally:
+    """One iteration: operations by level, and how many ciphertexts are refreshed after it."""
+
+    operations: Tally
+    refreshed: int
+
+    def total(self, *operations: str) -> int:
+        """How many of these operations, at all levels."""
+        return sum(n for (name, _), n in self.operations.items() if name in operations)
+
+
+def tally_iterations(
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+) -> tuple[IterationTally, ...]:
+    """Every iteration of a run.
+
+    Iterations 0, 1 and the last are counted; those between are as the third of a run of four (at
+    most two rotations apart: side columns that begin a new ciphertext need none).
+    """
+    rounds = layout.rounds
+    counted = min(rounds, _COUNTED)
+    short: Any = replace(cast(Any, rule), rounds=counted)
+    tallies = _tally(params, replace(layout, rounds=counted), link, short)
+    if rounds <= _COUNTED:
+        return tuple(tallies)
+    middle = [tallies[-2]] * (rounds - _COUNTED)
+    return (*tallies[:-1], *middle, tallies[-1])
+
+
+def _tally(
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+) -> list[IterationTally]:
+    context: Any = CountingContext(params)
+    evaluator = Evaluator(context, layout)
+
+    def ghosts(count: int) -> list[EncryptedVector]:
+        return [evaluator.wrap(Ghost(0)) for _ in range(count)]
+
+    rows, side = ghosts(layout.num_data_ciphertexts), ghosts(layout.num_side_ciphertexts)
+    gradient = EncryptedGradient(evaluator, link, rows, side)
+    scaled = rule.in_units(link.radius)
+    state = scaled.start(ghosts(1)[0])
+    tallies = []
+    for t in range(layout.rounds):
+        state = scaled.step(t, state, gradient)
+        fresh = {id(vector): evaluator.wrap(Ghost(0)) for vector in state}
+        last = t + 1 == layout.rounds
+        tallies.append(IterationTally(context.take(), 0 if last else len(fresh)))
+        state = tuple(fresh[id(vector)] for vector in state)
+    return tallies

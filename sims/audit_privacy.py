@@ -1,0 +1,332 @@
+"""An empirical lower bound on epsilon: what the strongest distinguisher gets out of real runs.
+
+**Who looks.** k owners pool what they know with the coordinator: every round's noisy gradient (more
+than the encrypted-shard protocol shows, all that the encrypted-gradient protocol shows), their own
+noise, which they subtract, and all rows but one.
+
+**Neighbours.** N - 1 rows are B e with label 1 and drive the weights along e. The last row is
+B (cos(phi) e + sin(phi) f) in one table and B (cos(phi) e - sin(phi) f) in the other, label 0: all
+norms are at the bound B. phi is chosen so that the noiseless run's gradients differ most.
+
+**Statistic.** The log-likelihood ratio sum_t <v_t - (g_t + g'_t) / 2, g_t - g'_t> (times
+N^2 / s^2), with v_t the gradient that the coalition is left with and g_t, g'_t those of the two
+tables at the weights of round t, which it can compute: by Neyman and Pearson no other test is more
+powerful.
+
+**Bounds.** Half of the runs choose the thresholds, the other half is counted. With Clopper-Pearson
+bounds TPR >= a and FPR <= b, each at a quarter of 1 - confidence:
+- direct, no assumption: epsilon >= ln((a - delta) / b) (Kairouz, Oh, Viswanath, arXiv:1311.0776,
+  Theorem 2.1). At delta = 1e-5 it is blunt, because the runs that show epsilon are rare;
+- Gaussian: the certificate claims mu-Gaussian-DP up to the additive part delta_a of delta, hence
+  Phi^-1(a - delta_a) - Phi^-1(b) <= mu (Dong, Roth, Su, arXiv:1905.02383, Definition 2.2; used so
+  by Nasr et al., arXiv:2302.07956). A larger mu, turned into epsilon, refutes the certificate; as
+  an epsilon of its own it holds for Gaussian mechanisms only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import beta
+
+from protocols.approximation import Polynomial
+from protocols.errors import ParameterError
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.gdp import epsilon_for_mu
+from protocols.updates.rule import UpdateRule
+from sims.many_twins import Floats, train_many
+
+CONFIDENCE = 0.99
+MIN_RUNS = 1000
+_CHUNK = 20_000
+_ANGLES = np.linspace(0.05, 0.5, 46) * math.pi
+_THRESHOLDS = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyAudit:
+    """What was claimed and what was found.
+
+    claimed: epsilon of the certificate against this coalition, at its mechanism's delta.
+    delta: all of delta, iterate bound included. lower_bound: the larger of `direct` and `gaussian`,
+    0 if neither says anything; both hold at once with probability `confidence`. escaped: share of
+    runs that left the certified ball. largest_move: most that replacing the row moved a gradient
+    sum, at most `sensitivity` while no iterate leaves the ball.
+    """
+
+    claimed: float
+    delta: float
+    direct: float
+    gaussian: float
+    confidence: float
+    runs: int
+    coalition: int
+    parties: int
+    escaped: float
+    largest_move: float
+    sensitivity: float
+
+    @property
+    def lower_bound(self) -> float:
+        """The audited lower bound on epsilon."""
+        return max(self.direct, self.gaussian)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is too good to be true."""
+        return self.lower_bound > self.claimed
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        relation = "exceeds" if self.refuted else "does not exceed"
+        outcome = "the certificate is REFUTED" if self.refuted else "no contradiction"
+        return (
+            f"the audited lower bound {self.lower_bound:.4f} {relation} the claimed epsilon "
+            f"{self.claimed:.4f}: {outcome}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        extra = {"lower_bound": self.lower_bound, "refuted": self.refuted, "verdict": self.verdict}
+        return {**asdict(self), **extra}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """The worst-case pair; only three different rows occur.
+
+    link: p; rows: N; driver: B e, shape (d,); own, other: the last row of the two tables.
+    """
+
+    link: Polynomial
+    rows: int
+    driver: Floats
+    own: Floats
+    other: Floats
+
+    @classmethod
+    def at_angle(
+        cls, link: Polynomial, *, rows: int, features: int, norm_bound: float, angle: float
+    ) -> Neighbours:
+        """The pair at the angle phi from e [radians]."""
+        e, f = np.zeros(features), np.zeros(features)
+        e[0], f[1] = norm_bound, norm_bound
+        own, other = (math.cos(angle) * e + sign * math.sin(angle) * f for sign in (1, -1))
+        return cls(link=link, rows=rows, driver=e, own=own, other=other)
+
+    def shared(self, weights: Floats) -> Floats:
+        """Sum of the N - 1 common rows' gradients, shape (runs, d)."""
+        return (self.rows - 1) * (self.link(weights @ self.driver) - 1)[:, None] * self.driver
+
+    def last(self, weights: Floats, row: Floats) -> Floats:
+        """Gradient of the last row, label 0, shape (runs, d)."""
+        gradient: Floats = self.link(weights @ row)[:, None] * row
+        return gradient
+
+
+def worst_neighbours(certificate: Certificate, rule: UpdateRule) -> Neighbours:
+    """The pair whose gradients differ most over the noiseless run."""
+    setting = certificate.setting
+    if setting.features < 2:
+        raise ParameterError("features=1 leaves no room for two different directions: take 2")
+
+    def pair(angle: float) -> Neighbours:
+        return Neighbours.at_angle(
+            setting.sigmoid.polynomial,
+            rows=setting.rows,
+            features=setting.features,
+            norm_bound=setting.norm_bound,
+            angle=angle,
+        )
+
+    def difference(neighbours: Neighbours) -> float:
+        moves: list[float] = []
+
+        def oracle(t: int, weights: Floats) -> Floats:
+            own = neighbours.last(weights, neighbours.own)
+            move = own - neighbours.last(weights, neighbours.other)
+            moves.append(float(np.sum(move**2)))
+            return (neighbours.shared(weights) + own) / neighbours.rows
+
+        train_many(rule, oracle, runs=1, features=setting.features)
+        return sum(moves)
+
+    return max((pair(float(angle)) for angle in _ANGLES), key=difference)
+
+
+def audit_privacy(
+    certificate: Certificate,
+    rule: UpdateRule,
+    *,
+    coalition: int,
+    runs: int,
+    rng: np.random.Generator,
+    share_std: float | None = None,
+    confidence: float = CONFIDENCE,
+) -> PrivacyAudit:
+    """Run both neighbours `runs` / 2 times each and distinguish them.
+
+    Args:
+        certificate: the claim, with noise.
+        rule: the update rule that the setting describes.
+        coalition: k owners subtract their own noise, 0 <= k < P.
+        runs: all runs together, >= 1000.
+        rng: of the noise; a simulation, hence seeded and NOT PRIVATE.
+        share_std: noise std that one party really adds; by default what the split demands. Another
+            value audits an implementation that deviates from its certificate.
+        confidence: that both lower bounds hold.
+
+    Raises:
+        ParameterError: an argument is out of range, or the certificate is of a run without noise.
+    """
+    setting, figures = certificate.setting, certificate.figures
+    split = setting.budget.split
+    if not setting.sigma > 0:
+        raise ParameterError("the certificate is of a run without noise: give epsilon")
+    if not 0 <= coalition < split.parties:
+        raise ParameterError(f"coalition={coalition} is outside 0 .. {split.parties - 1}")
+    if runs < MIN_RUNS or not 0 < confidence < 1:
+        raise ParameterError(
+            f"runs={runs}, confidence={confidence}: need >= {MIN_RUNS} and inside (0, 1)"
+        )
+    share = split.share_std(setting.sigma) if share_std is None else share_std
+    world = _World(
+        neighbours=worst_neighbours(certificate, rule),
+        rule=rule,
+        honest_std=share * math.sqrt(split.parties - coalition),
+        coalition_std=share * math.sqrt(coalition),
+        radius=figures["R"],
+    )
+    half = runs // 2
+    present, absent = world.play(half, True, rng), world.play(half, False, rng)
+    additive = certificate.additive_delta
+    delta = figures["delta_mechanism"] + additive
+    error = (1 - confidence) / 4
+    direct, mu = _bounds(present.scores, absent.scores, delta=delta, additive=additive, error=error)
+    return PrivacyAudit(
+        claimed=certificate.epsilon_by_coalition[coalition],
+        delta=delta,
+        direct=direct,
+        gaussian=epsilon_for_mu(mu=mu, delta=figures["delta_mechanism"]) if mu > 0 else 0.0,
+        confidence=confidence,
+        runs=2 * half,
+        coalition=coalition,
+        parties=split.parties,
+        escaped=(present.escaped + absent.escaped) / (2 * half),
+        largest_move=max(present.largest_move, absent.largest_move),
+        sensitivity=figures["D2"],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Played:
+    """scores: log-likelihood ratios up to a factor; escaped: runs that left the ball."""
+
+    scores: Floats
+    escaped: int
+    largest_move: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _World:
+    """The federation as the coalition knows it."""
+
+    neighbours: Neighbours
+    rule: UpdateRule
+    honest_std: float
+    coalition_std: float
+    radius: float
+
+    def play(self, runs: int, own: bool, rng: np.random.Generator) -> _Played:
+        """Run one of the two tables many times."""
+        parts = [self._chunk(size, own, rng) for size in _chunks(runs)]
+        return _Played(
+            scores=np.concatenate([part.scores for part in parts]),
+            escaped=sum(part.escaped for part in parts),
+            largest_move=max(part.largest_move for part in parts),
+        )
+
+    def _chunk(self, runs: int, own: bool, rng: np.random.Generator) -> _Played:
+        pair = self.neighbours
+        shape = (runs, pair.driver.size)
+        scores, escaped = np.zeros(runs), np.zeros(runs, dtype=bool)
+        largest = 0.0
+
+        def oracle(t: int, weights: Floats) -> Floats:
+            nonlocal largest
+            left, right = pair.last(weights, pair.own), pair.last(weights, pair.other)
+            move = left - right
+            largest = max(largest, float(np.einsum("ij,ij->i", move, move).max()))
+            honest = self.honest_std * rng.standard_normal(shape)
+            seen = (pair.shared(weights) + (left if own else right)) / pair.rows + honest
+            # v_t - (g_t + g'_t) / 2, from what the coalition has and can compute
+            rest = seen - (pair.shared(weights) + (left + right) / 2) / pair.rows
+            scores[:] += np.einsum("ij,ij->i", rest, move)
+            escaped[:] |= np.einsum("ij,ij->i", weights, weights) > self.radius**2
+            if self.coalition_std > 0:
+                seen += self.coalition_std * rng.standard_normal(shape)
+            return seen
+
+        train_many(self.rule, oracle, runs=runs, features=pair.driver.size)
+        return _Played(scores=scores, escaped=int(escaped.sum()), largest_move=math.sqrt(largest))
+
+
+def _chunks(runs: int) -> Iterator[int]:
+    for start in range(0, runs, _CHUNK):
+        yield min(_CHUNK, runs - start)
+
+
+def _bounds(
+    present: Floats, absent: Floats, *, delta: float, additive: float, error: float
+) -> tuple[float, float]:
+    """(direct epsilon, mu), lower bounds; every binomial bound fails with probability `error`."""
+    half = present.size // 2
+    candidates = _candidates(present[:half], absent[:half])
+    # "not this table" is a test as well: the mirrored scores exchange the two tables
+    direct, mu = 0.0, -math.inf
+    choices = {"direct": (-math.inf, 0.0, False), "mu": (-math.inf, 0.0, False)}
+    for mirrored in (False, True):
+        yes, no = (-absent, -present) if mirrored else (present, absent)
+        for threshold in -candidates if mirrored else candidates:
+            a, b = _rates(yes[:half], no[:half], threshold, error)
+            found = {
+                "direct": _log_ratio(a - delta, b),
+                "mu": float(ndtri(max(a - additive, 0.0)) - ndtri(b)),
+            }
+            for name, value in found.items():
+                if value > choices[name][0]:
+                    choices[name] = (value, float(threshold), mirrored)
+    for name, (_, threshold, mirrored) in choices.items():
+        yes, no = (-absent, -present) if mirrored else (present, absent)
+        a, b = _rates(yes[half:], no[half:], threshold, error)
+        if name == "direct":
+            direct = max(0.0, _log_ratio(a - delta, b))
+        else:
+            mu = float(ndtri(max(a - additive, 0.0)) - ndtri(b))
+    return direct, mu
+
+
+def _candidates(present: Floats, absent: Floats) -> Floats:
+    both = np.concatenate([present, absent])
+    tail = np.geomspace(10 / both.size, 0.5, _THRESHOLDS // 2)
+    values: Floats = np.unique(np.quantile(both, np.concatenate([tail, 1 - tail])))
+    return values
+
+
+def _rates(yes: Floats, no: Floats, threshold: float, error: float) -> tuple[float, float]:
+    """Clopper-Pearson: (TPR from below, FPR from above) of "score > threshold"."""
+    hits, alarms = int(np.count_nonzero(yes > threshold)), int(np.count_nonzero(no > threshold))
+    low = float(beta.ppf(error, hits, yes.size - hits + 1)) if hits else 0.0
+    full = alarms == no.size
+    high = 1.0 if full else float(beta.ppf(1 - error, alarms + 1, no.size - alarms))
+    return low, high
+
+
+def _log_ratio(numerator: float, denominator: float) -> float:
+    return math.log(numerator / denominator) if numerator > 0 else -math.inf

@@ -1,0 +1,225 @@
+"""`cohort plan`: everything about a run that can be known before any key, and without any data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from protocols import planner
+from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
+from protocols.ckks.timing import UnitTimes, unit_times
+from protocols.decrypt import flooding_of, release_error_std
+from protocols.errors import ParameterError
+from protocols.plan import Member, RunPlan
+from sims.config import SimulationConfig
+from sims.setting import TrainingSetting, choose_setting
+from sims.simulation import choose_ckks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a plan needs to know of the data.
+
+    rows_by_party: training rows; num_features: columns with the bias; norm_bound: of every row.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    rows_by_party: tuple[int, ...]
+    num_features: int
+    norm_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.num_features < 2:
+            raise ParameterError(
+                f"features={self.num_features - 1} must be at least 1 (bias not counted)"
+            )
+        if not (math.isfinite(self.norm_bound) and self.norm_bound > 0):
+            raise ParameterError(f"norm_bound={self.norm_bound} must be positive and finite")
+
+    @classmethod
+    def even(cls, *, rows: int, features: int, parties: int, norm_bound: float = 1.0) -> Shape:
+        """rows split as evenly as possible; features without the bias.
+
+        Raises:
+            ParameterError: fewer rows than parties.
+        """
+        if rows < parties:
+            raise ParameterError(f"rows={rows} is below parties={parties}: everyone needs a row")
+        each, more = divmod(rows, parties)
+        return cls(
+            rows_by_party=tuple(each + (k < more) for k in range(parties)),
+            num_features=features + 1,
+            norm_bound=norm_bound,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Of all parties."""
+        return sum(self.rows_by_party)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """A plan with placeholders for names, keys and column names, and what it will cost.
+
+    seconds: None where this machine was not timed.
+    """
+
+    shape: Shape
+    setting: TrainingSetting
+    plan: RunPlan
+    seconds: planner.Seconds | None
+    bytes_per_party: dict[str, int]
+    memory: dict[str, int]
+    operations: dict[str, dict[int, int]]
+
+    @property
+    def epsilon_by_coalition(self) -> tuple[float, ...]:
+        """Entry k: what k colluding parties see, k = 0 … P - 1; empty without privacy."""
+        certificate = self.setting.certificate
+        return certificate.epsilon_by_coalition if certificate else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object; epsilon: entry k is what k colluding parties see."""
+        plan, certificate = self.plan, self.setting.certificate
+        params, layout = plan.ckks, plan.layout
+        body: dict[str, Any] = {
+            "rows": self.shape.rows,
+            "features": self.shape.num_features - 1,
+            "columns_with_bias": self.shape.num_features,
+            "norm_bound": self.shape.norm_bound,
+            "parties": len(plan.members),
+            "update": dict(plan.update),
+            "iterations": plan.rounds,
+            "degree": plan.link.degree,
+            "interval": plan.link.radius,
+            "conditions": [],
+            "binding": None,
+            "epsilon": list(self.epsilon_by_coalition),
+            "privacy": None,
+            "figures": dict(certificate.figures) if certificate else {},
+            "assumptions": list(certificate.assumptions) if certificate else [],
+            "ckks": {
+                **params.to_dict(),
+                "log_qp": params.log_qp,
+                "max_log_qp": params.max_log_qp,
+                "rotation_keys": len(layout.rotations),
+                "data_ciphertexts": layout.num_data_ciphertexts,
+                "side_ciphertexts": layout.num_side_ciphertexts,
+            },
+            "decryption": {
+                "flooding_bits": STATISTICAL_SECURITY_BITS,
+                "flooding_std_log2": math.log2(flooding_of(plan)),
+                "release_error_std": release_error_std(plan),
+            },
+            "operations_per_iteration": self.operations,
+            "seconds": self.seconds.by_phase if self.seconds else None,
+            "seconds_per_iteration": self.seconds.iteration if self.seconds else None,
+            "total_seconds": self.seconds.total if self.seconds else None,
+            "bytes_per_party": self.bytes_per_party,
+            "peak_memory_mb": {role: round(size / 2**20) for role, size in self.memory.items()},
+            "notes": list(self.setting.notes),
+        }
+        if certificate:
+            body["conditions"] = [condition.to_dict() for condition in certificate.conditions]
+            body["binding"] = certificate.binding.name
+        if plan.privacy:
+            privacy = plan.privacy
+            body["privacy"] = {
+                "epsilon": privacy.epsilon,
+                "delta": privacy.delta,
+                "colluders": privacy.colluders,
+                "sigma": privacy.sigma,
+                "share_std": privacy.share_std,
+                "sensitivity": privacy.sensitivity,
+                "accounting": privacy.accounting,
+            }
+        if params.security_bits < 128:
+            body["INSECURE"] = "toy ring without security; for tests only"
+        return body
+
+
+def forecast(
+    config: SimulationConfig, shape: Shape, *, timing: bool = True, times: UnitTimes | None = None
+) -> Forecast:
+    """Choose everything as `simulate` would, and predict its cost.
+
+    timing: predict seconds (measures this machine once, about three seconds); times: known ones.
+
+    Raises:
+        PrivacyError: no certified setting exists; the message names the condition that binds.
+        ParameterError: options that do not fit.
+    """
+    parties = len(shape.rows_by_party)
+    setting = choose_setting(
+        config,
+        rows=shape.rows,
+        num_features=shape.num_features,
+        norm_bound=shape.norm_bound,
+        parties=parties,
+    )
+    plan = placeholder_plan(config, shape, setting)
+    if timing and times is None:
+        times = unit_times(plan.ckks)
+    return Forecast(
+        shape=shape,
+        setting=setting,
+        plan=plan,
+        seconds=planner.seconds(plan, times) if timing and times else None,
+        bytes_per_party=planner.bytes_per_party(plan),
+        memory=planner.memory(plan),
+        operations=operations_by_level(plan),
+    )
+
+
+def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSetting) -> RunPlan:
+    """The run plan with names, keys and column names of the usual length."""
+    names = [f"hospital-{k + 1}" for k in range(len(shape.rows_by_party))]
+    members = tuple(
+        Member(name=name, rows=rows, verify_key="0" * 64, commitment="0" * 64)
+        for name, rows in zip(names, shape.rows_by_party, strict=True)
+    )
+    columns = [f"column_{k:03d}" for k in range(shape.num_features - 1)]
+    return RunPlan(
+        session="0" * 32,
+        members=members,
+        schema={"digest": "0" * 64, "features": columns},
+        num_features=shape.num_features,
+        link=setting.link.polynomial,
+        update=setting.rule.to_dict(),
+        ckks=choose_ckks(config, setting),
+        privacy=setting.privacy,
+        profile=config.profile,
+    )
+
+
+def operations_by_level(plan: RunPlan) -> dict[str, dict[int, int]]:
+    """How often each operation runs in an iteration in the middle of the run, by level."""
+    iteration = planner.iterations(plan)[plan.rounds // 2]
+    found: dict[str, dict[int, int]] = {}
+    for (name, level), count in sorted(iteration.operations.items()):
+        found.setdefault(name, {})[level] = count
+    return found
+
+
+def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, Shape]:
+    """The shape that `simulate` would train on; reads the data, for their shape alone.
+
+    Raises:
+        SchemaError, DataError, ParameterError: as `simulate`.
+    """
+    import numpy as np
+
+    from sims.prepare import prepare
+    from sims.simulation import noise_root
+
+    data = prepare(config, np.random.default_rng(noise_root(config)))
+    shape = Shape(
+        rows_by_party=tuple(shard.rows for shard in data.shards.values()),
+        num_features=data.schema.num_features,
+        norm_bound=data.schema.norm_bound,
+    )
+    return replace(config, parties=len(data.shards)), shape

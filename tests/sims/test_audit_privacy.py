@@ -1,0 +1,145 @@
+"""The empirical audit: never above the claim, and implementations with too little noise caught."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from protocols.errors import ParameterError
+from protocols.train import PlainGradient, train_plain
+from sims.audit_privacy import PrivacyAudit, audit_privacy, worst_neighbours
+from sims.cli_audit import audit_app
+from sims.config import SimulationConfig
+from sims.many_twins import train_many
+from sims.setting import TrainingSetting, choose_setting
+
+ROWS, FEATURES, ROUNDS, RUNS = 1000, 5, 10, 200_000
+# About sqrt(5) of the noise is missing where a coalition of 4 of 5 meets a split by P.
+PARTIES, COLLUDERS = 5, 4
+
+
+@lru_cache
+def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> TrainingSetting:
+    config = SimulationConfig(
+        parties=PARTIES,
+        colluders=COLLUDERS,
+        epsilon=1.0,
+        delta=delta,
+        update=update,
+        rounds=rounds,
+    )
+    return choose_setting(config, rows=ROWS, num_features=FEATURES, norm_bound=1.0, parties=PARTIES)
+
+
+def _audit(
+    setting: TrainingSetting,
+    *,
+    runs: int = RUNS,
+    coalition: int = COLLUDERS,
+    share_of_sigma: float | None = None,
+    seed: int = 3,
+) -> PrivacyAudit:
+    certificate = setting.certificate
+    assert certificate is not None
+    return audit_privacy(
+        certificate,
+        setting.rule,
+        coalition=coalition,
+        runs=runs,
+        rng=np.random.default_rng(seed),
+        share_std=None if share_of_sigma is None else share_of_sigma * certificate.setting.sigma,
+    )
+
+
+@pytest.mark.parametrize("update", ["barrier", "gd"])
+@pytest.mark.parametrize("delta", [1e-5, 1e-2])
+def test_the_truth_is_not_refuted(update: str, delta: float) -> None:
+    found = _audit(_setting(update, delta))
+    assert not found.refuted, found.verdict
+    assert 0.25 * found.claimed < found.lower_bound <= found.claimed
+    assert found.largest_move <= found.sensitivity
+    assert found.escaped == 0
+
+
+def test_a_larger_coalition_sees_more() -> None:
+    setting = _setting("gd", 1e-2)
+    bounds = [_audit(setting, coalition=k) for k in (0, 2, 4)]
+    assert [b.lower_bound for b in bounds] == sorted(b.lower_bound for b in bounds)
+    assert all(not b.refuted for b in bounds)
+
+
+@pytest.mark.parametrize("update", ["barrier", "gd"])
+@pytest.mark.parametrize(
+    ("mutant", "share_of_sigma"),
+    [
+        ("sigma halved", 0.5 / math.sqrt(PARTIES - COLLUDERS)),
+        ("split by P instead of P - t", 1 / math.sqrt(PARTIES)),
+    ],
+)
+def test_too_little_noise_is_caught(update: str, mutant: str, share_of_sigma: float) -> None:
+    """By the direct bound too, which assumes nothing about the mechanism."""
+    found = _audit(_setting(update, 1e-2), share_of_sigma=share_of_sigma)
+    assert found.refuted, mutant
+    assert found.direct > found.claimed, mutant
+
+
+def test_a_split_by_p_is_harmless_without_colluders() -> None:
+    """The same implementation against nobody: P shares of sigma^2 / P are sigma^2."""
+    found = _audit(_setting("gd", 1e-2), coalition=0, share_of_sigma=1 / math.sqrt(PARTIES))
+    assert found.lower_bound < 1.0
+
+
+@pytest.mark.parametrize("update", ["barrier", "gd"])
+def test_many_runs_are_the_twins_runs(update: str) -> None:
+    """One run of `train_many` against `train_plain` on the rows written out."""
+    setting = _setting(update)
+    assert setting.certificate is not None
+    pair = worst_neighbours(setting.certificate, setting.rule)
+    noise = np.random.default_rng(1).normal(0, 0.02, (ROUNDS, FEATURES))
+    x = np.concatenate([np.tile(pair.driver, (ROWS - 1, 1)), pair.own[None]])
+    y = np.append(np.ones(ROWS - 1), 0.0)
+    assert np.linalg.norm(x, axis=1).max() <= 1 + 1e-12
+    twin = train_plain(setting.rule, PlainGradient(x, y, noise, pair.link), FEATURES)
+    many = train_many(
+        setting.rule,
+        lambda t, w: (pair.shared(w) + pair.last(w, pair.own)) / ROWS + noise[t],
+        runs=3,
+        features=FEATURES,
+    )
+    assert np.abs(many - twin).max() < 1e-12
+
+
+def test_impossible_arguments_are_refused() -> None:
+    setting = _setting("gd")
+    with pytest.raises(ParameterError, match="coalition=5"):
+        _audit(setting, coalition=PARTIES)
+    with pytest.raises(ParameterError, match="runs=10"):
+        _audit(setting, runs=10)
+
+
+def test_the_command() -> None:
+    flags = ["--rows", "800", "--features", "4", "--parties", "5", "--colluders", "4"]
+    flags += ["--iterations", "5", "--runs", "20000", "--seed", "1", "--update", "gd"]
+    result = CliRunner().invoke(audit_app, ["privacy", *flags, "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["lower_bound"] <= found["claimed"] == pytest.approx(1.0, rel=1e-6)
+    assert found["runs"] == 20_000
+    words = CliRunner().invoke(audit_app, ["privacy", *flags, "--coalition", "0"])
+    assert "no contradiction" in words.stdout
+    assert CliRunner().invoke(audit_app, ["privacy", *flags, "--coalition", "5"]).exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("update", ["barrier", "gd"])
+def test_a_million_runs(update: str) -> None:
+    """epsilon = 1 at delta = 1e-5, T = 25: the truth holds, both mutants are caught."""
+    setting = _setting(update, rounds=25)
+    assert not _audit(setting, runs=1_000_000).refuted
+    assert _audit(setting, runs=1_000_000, share_of_sigma=0.5).refuted
+    assert _audit(setting, runs=1_000_000, share_of_sigma=1 / math.sqrt(PARTIES)).refuted
