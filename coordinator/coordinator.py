@@ -140,7 +140,7 @@ class Coordinator:
         """
         return self._drive(self._protocol(), ask)
 
-    # -- the protocol -----------------------------------------------------------------------------
+    # -- the protocol ---------------------------------------------------------------------------
 
     def _protocol(self) -> Exchange[Outcome]:
         observer = self._observer
@@ -173,7 +173,7 @@ class Coordinator:
         yield to_everyone("finish", plan.names, Body(summary))
         return Outcome(plan, released)
 
-    # -- driving it -------------------------------------------------------------------------------
+    # -- driving it -----------------------------------------------------------------------------
 
     def _drive(self, exchange: Exchange[T], ask: AskParties) -> T:
         replies: Mapping[str, Body] | None = None

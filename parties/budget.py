@@ -118,7 +118,7 @@ def _at_least(field: str, stated: float, own: float, meaning: str) -> None:
         raise PolicyError(f"{field}={stated:.6g} of the plan is below {own:.6g}, {meaning}")
 
 
-# -- the certificate's setting, from a plan ---------------------------------------------------------
+# -- the certificate's setting, from a plan -------------------------------------------------------
 
 
 def _setting(
@@ -170,7 +170,7 @@ def _bare(polynomial: Polynomial) -> Approximation:
     )
 
 
-# -- the ledger -------------------------------------------------------------------------------------
+# -- the ledger -----------------------------------------------------------------------------------
 
 
 class Account:
@@ -179,9 +179,9 @@ class Account:
     ledger: None keeps no record; dataset: the owner's name of the data, the same however they are
     encoded: all runs on it share one budget.
 
-    Privacy: the run counts from `reserve` on. `abandon` takes it back only if the party has sent
-    nothing that depends on its rows (`sending`); `close` notes the regular end. A process that
-    dies in between leaves the run spent.
+    Privacy: the run counts from `reserve` on. `abandon` takes it back only if nothing that depends
+    on the party's rows has been made (`spend`); `commit` notes the regular end. A process that dies
+    in between leaves the run spent.
 
     Raises:
         ParameterError: a ledger without a data set's name.
@@ -192,6 +192,7 @@ class Account:
             raise ParameterError("dataset='' is empty: name the data whose budget the ledger keeps")
         self._ledger, self._dataset = ledger, dataset
         self._open: str | None = None
+        self._spent = False
 
     @property
     def is_kept(self) -> bool:
@@ -215,22 +216,18 @@ class Account:
         except PrivacyError as error:
             raise PolicyError(f"the privacy budget is refused: {error}") from None
 
-    def sending(self) -> None:
-        """From here on the run cannot be taken back: it stays reserved until `close`."""
-        self._sent = True
+    def spend(self) -> None:
+        """From here on the run cannot be taken back."""
+        self._spent = True
 
-    def close(self) -> None:
+    def commit(self) -> None:
         """The run ended regularly."""
-        self._end("commit")
+        if self._ledger and self._open:
+            self._ledger.commit(self._open)
+            self._open = None
 
     def abandon(self) -> None:
-        """The run ended early: take it back if nothing has been sent, else leave it spent."""
-        self._end("commit" if self._sent else "rollback")
-
-    _sent = False
-
-    def _end(self, kind: str) -> None:
-        if self._ledger is None or self._open is None:
-            return
-        identifier, self._open = self._open, None
-        getattr(self._ledger, kind)(identifier)
+        """The run ended early: take it back, unless it is spent."""
+        if self._ledger and self._open and not self._spent:
+            self._ledger.rollback(self._open)
+            self._open = None

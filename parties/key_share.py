@@ -58,7 +58,7 @@ class KeyShare:
         refuse_forked_child()
         return self._secret
 
-    # -- key ceremony ---------------------------------------------------------------------------
+    # -- key ceremony -------------------------------------------------------------------------
 
     def public_share(self) -> Residues:
         """b_p = -a s_p + e_p, shape (towers, n)."""
@@ -83,7 +83,7 @@ class KeyShare:
         share = self._context.cc.MultiEvalAtIndexKeyGen(self._key, reference, [index])
         return self._halves(share)[1]
 
-    # -- shares of ciphertexts ------------------------------------------------------------------
+    # -- shares of ciphertexts ----------------------------------------------------------------
 
     def refresh_share(self, c1: Residues, label: str) -> tuple[Residues, Residues]:
         """Masked decryption and re-encryption share of one ciphertext.
@@ -112,7 +112,7 @@ class KeyShare:
         flood = gaussian_polynomial(context, flooding_std, len(c1), SystemRandomness())
         return add(share, flood, context.primes_at(context.params.num_towers - len(c1)))
 
-    # -- helpers --------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------
 
     def _only_once(self, label: str, c1: Residues) -> None:
         if label in self._shared:

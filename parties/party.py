@@ -11,6 +11,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from parties.budget import Account, recompute
 from parties.key_share import KeyShare
 from parties.policy import BEFORE_PLAN, Policy, refreshed_per_step, step_sequence
 from parties.shard import Shard
@@ -27,6 +28,7 @@ from protocols.messages import (
     encode,
 )
 from protocols.plan import RunPlan
+from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 
@@ -42,7 +44,11 @@ class Party:
 
     name: as in the plan; shard: encoded private rows; schema: digest of the public schema;
     signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
-    randomness: source of the privacy noise.
+    randomness: source of the privacy noise; ledger: record of what earlier runs have spent, None
+    keeps none; dataset: the owner's name of the data in the ledger.
+
+    Privacy: where the policy or a ledger asks for privacy, the plan's epsilon is recomputed from
+    this party's own norm bound before any key is made (`parties.budget`).
     """
 
     def __init__(
@@ -55,6 +61,8 @@ class Party:
         policy: Policy,
         randomness: RandomSource,
         size_cap: int = DEFAULT_SIZE_CAP,
+        ledger: Ledger | None = None,
+        dataset: str = "",
     ) -> None:
         self.name = name
         self._shard = shard
@@ -63,6 +71,7 @@ class Party:
         self._policy = policy
         self._randomness = randomness
         self._size_cap = size_cap
+        self._account = Account(ledger, dataset)
         self._seed = agree.new_seed()
         self._joint_seed = b""
         self._session: str | None = None
@@ -105,12 +114,16 @@ class Party:
         return reply
 
     def close(self) -> None:
-        """Erase the key share and the noise source's owner; the party answers no more."""
+        """Erase the key share; the party answers no more.
+
+        A run that has not reached `contribute` is taken back from the ledger.
+        """
         if self._secret:
             self._secret.erase()
         self._sequence, self._answered = (), 0
+        self._account.abandon()
 
-    # -- checks -----------------------------------------------------------------------------------
+    # -- checks ---------------------------------------------------------------------------------
 
     def _answer(self, request: Envelope) -> Body:
         if (request.sender, request.recipient) != (COORDINATOR, self.name):
@@ -142,7 +155,7 @@ class Party:
             raise PolicyError("no plan is agreed yet")
         return self._plan, self._context, self._secret
 
-    # -- steps --------------------------------------------------------------------------------------
+    # -- steps ------------------------------------------------------------------------------------
 
     def _enrol(self, index: int, request: Body) -> Body:
         return agree.answer_enrol(
@@ -164,8 +177,10 @@ class Party:
         if dict(plan.schema).get("digest") != self._shard.schema.digest():
             raise PolicyError("the plan names another column schema")
         self._policy.check(plan)
-        self._plan = plan
-        self._sequence = step_sequence(plan)
+        sequence = step_sequence(plan)
+        if self._policy.max_epsilon is not None or self._account.is_kept:
+            self._account.reserve(recompute(plan, self._shard.schema.norm_bound))
+        self._plan, self._sequence = plan, sequence
         return Body({"plan": plan.digest()})
 
     def _reveal(self, index: int, request: Body) -> Body:
@@ -189,6 +204,7 @@ class Party:
 
     def _contribute(self, index: int, request: Body) -> Body:
         plan, context, _ = self._agreed
+        self._account.spend()
         noise = draw_noise(plan, self._randomness)
         return contribute.answer_contribute(
             context,
@@ -214,6 +230,7 @@ class Party:
     def _finish(self, index: int, request: Body) -> Body:
         if self._secret:
             self._secret.erase()
+        self._account.commit()
         return Body()
 
 

@@ -70,7 +70,7 @@ def joint_seed(plan: RunPlan, seeds: Mapping[str, str]) -> bytes:
     return hashlib.sha256(b"".join(parts)).digest()
 
 
-# -- party half -------------------------------------------------------------------------------------
+# -- party half -----------------------------------------------------------------------------------
 
 
 def answer_enrol(enrolment: Enrolment) -> Body:
@@ -85,7 +85,7 @@ def answer_enrol(enrolment: Enrolment) -> Body:
     )
 
 
-# -- coordinator half -------------------------------------------------------------------------------
+# -- coordinator half -----------------------------------------------------------------------------
 
 
 def enrol(parties: Sequence[str]) -> Exchange[dict[str, Enrolment]]:

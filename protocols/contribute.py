@@ -32,7 +32,7 @@ def label_term(rows: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArra
     return rows.T @ (0.5 - labels)
 
 
-# -- party half -------------------------------------------------------------------------------------
+# -- party half -----------------------------------------------------------------------------------
 
 
 def answer_contribute(
@@ -69,7 +69,7 @@ def answer_contribute(
     return Body({"ciphertexts": list(data)}, tuple(blobs))
 
 
-# -- coordinator half -------------------------------------------------------------------------------
+# -- coordinator half -----------------------------------------------------------------------------
 
 
 def collect(

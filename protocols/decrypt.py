@@ -60,7 +60,7 @@ def release_error_std(plan: RunPlan) -> float:
     return plan.link.radius * slot_std(plan.ckks, total)
 
 
-# -- party half -------------------------------------------------------------------------------------
+# -- party half -----------------------------------------------------------------------------------
 
 
 def answer_decrypt(context: CkksContext, plan: RunPlan, secret: SecretHalf, request: Body) -> Body:
@@ -77,7 +77,7 @@ def answer_decrypt(context: CkksContext, plan: RunPlan, secret: SecretHalf, requ
     return Body(blobs=(rns.pack(share, low),))
 
 
-# -- coordinator half -------------------------------------------------------------------------------
+# -- coordinator half -----------------------------------------------------------------------------
 
 
 def decrypt(

@@ -43,7 +43,7 @@ def public_key(context: CkksContext, seed: bytes, b: Residues) -> Any:
     return context.public_key(b, context.uniform_polynomial(seed, PUBLIC_KEY))
 
 
-# -- party half -------------------------------------------------------------------------------------
+# -- party half -----------------------------------------------------------------------------------
 
 
 def answer_keys(context: CkksContext, secret: SecretHalf) -> Body:
@@ -75,7 +75,7 @@ def answer_square(context: CkksContext, secret: SecretHalf, request: Body) -> Bo
     return Body(blobs=(rns.pack(a, context.key_primes), rns.pack(b, context.key_primes)))
 
 
-# -- coordinator half -------------------------------------------------------------------------------
+# -- coordinator half -----------------------------------------------------------------------------
 
 
 def ceremony(

@@ -84,7 +84,7 @@ class Envelope:
 
 def to_everyone(step: str, parties: tuple[str, ...], body: Body) -> Ask:
     """The same body for every party."""
-    return Ask(step, {name: body for name in parties})
+    return Ask(step, dict.fromkeys(parties, body))
 
 
 def new_signing_key() -> Ed25519PrivateKey:
@@ -157,8 +157,9 @@ def _parse(header: bytes, data: bytes, position: int) -> Envelope:
     try:
         fields = json.loads(header)
         listed = [(int(size), str(content)) for size, content in fields["blobs"]]
-        names = [str(fields[k]) for k in ("session", "step", "sender", "recipient")]
-        meta, answers = dict(fields["meta"]), str(fields["answers"])
+        names = ("session", "step", "sender", "recipient", "answers")
+        session, step, sender, recipient, answers = (str(fields[k]) for k in names)
+        meta = dict(fields["meta"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MessageError(f"malformed header ({type(error).__name__})") from None
     sizes = [size for size, _ in listed]
@@ -171,4 +172,4 @@ def _parse(header: bytes, data: bytes, position: int) -> Envelope:
     body = Body(meta, tuple(blobs))
     if body.digests != tuple(content for _, content in listed):
         raise MessageError("a blob does not match its hash")
-    return Envelope(*names, body, answers)
+    return Envelope(session, step, sender, recipient, body, answers)

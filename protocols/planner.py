@@ -54,7 +54,7 @@ class Exchanged:
         return sum(self.request.blobs) + sum(self.reply.blobs)
 
 
-# -- sizes ------------------------------------------------------------------------------------------
+# -- sizes ----------------------------------------------------------------------------------------
 
 
 def wire_primes(params: CkksParameters) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -136,7 +136,7 @@ def bytes_per_party(plan: RunPlan) -> dict[str, int]:
     return {phase: max(by_phase[phase] for by_phase in traffic) for phase in PHASES}
 
 
-# -- seconds ----------------------------------------------------------------------------------------
+# -- seconds --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,7 +209,7 @@ def _party_work(each: Exchanged, times: UnitTimes) -> float:
     return unit.get(kind, 0.0) + packing
 
 
-# -- memory -----------------------------------------------------------------------------------------
+# -- memory ---------------------------------------------------------------------------------------
 
 
 def memory(plan: RunPlan) -> dict[str, int]:

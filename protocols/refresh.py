@@ -32,7 +32,7 @@ def label(step: int, position: int) -> str:
     return f"refresh/{step}/{position}"
 
 
-# -- party half -------------------------------------------------------------------------------------
+# -- party half -----------------------------------------------------------------------------------
 
 
 def answer_refresh(context: CkksContext, secret: SecretHalf, step: int, request: Body) -> Body:
@@ -52,7 +52,7 @@ def answer_refresh(context: CkksContext, secret: SecretHalf, step: int, request:
     return Body(blobs=tuple(blobs))
 
 
-# -- coordinator half -------------------------------------------------------------------------------
+# -- coordinator half -----------------------------------------------------------------------------
 
 
 def refresh(

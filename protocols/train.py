@@ -21,6 +21,7 @@ from protocols.plan import RunPlan
 from protocols.refresh import refresh
 from protocols.updates.rule import UpdateRule
 
+Array = NDArray[np.float64]
 # Called after each iteration with its index t.
 Progress = Callable[[int], None]
 
@@ -51,12 +52,13 @@ def train_encrypted(
 
 def train_plain(
     rule: UpdateRule,
-    gradient: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
+    gradient: Callable[[Array, float], Array],
     num_features: int,
-    on_iteration: Callable[[int, NDArray[np.float64]], None] = lambda t, w: None,
-) -> NDArray[np.float64]:
+    on_iteration: Callable[[int, Array], None] = lambda t, w: None,
+) -> Array:
     """Weights after the last iteration, shape (num_features,), in float64."""
-    state = rule.start(np.zeros(num_features))
+    zero: Array = np.zeros(num_features)
+    state = rule.start(zero)
     for t in range(rule.rounds):
         state = rule.step(t, state, gradient)
         on_iteration(t, rule.weights(state))
@@ -88,7 +90,8 @@ class PlainGradient:
         residual = self._link(z) - self._labels
         gradient = self._rows.T @ residual / len(self._rows) + self._noise[self._round]
         self._round += 1
-        return step * gradient
+        scaled: Array = step * gradient
+        return scaled
 
 
 def _refresh_state(

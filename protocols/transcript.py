@@ -1,7 +1,8 @@
 """The transcript: a hash chain over every message that the coordinator sent or received.
 
 Line k of transcript.jsonl: {"index", "step", "sender", "recipient", "bytes", "message", "chain"}
-with chain_k = SHA-256(chain_{k-1} | canonical JSON of the other fields), chain_{-1} = 32 zero bytes.
+with chain_k = SHA-256(chain_{k-1} | canonical JSON of the other fields) and chain_{-1} 32 zero
+bytes.
 """
 
 from __future__ import annotations

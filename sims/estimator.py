@@ -258,7 +258,7 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
         self.notes_ = list(result.warnings)
         self.result_ = result
 
-    # -- parameters -------------------------------------------------------------------------------
+    # -- parameters -----------------------------------------------------------------------------
 
     @property
     def _split_column(self) -> str | None:
@@ -299,7 +299,7 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
             progress = f"{event.phase} {event.done}/{event.total}"
             print(f"[{type(self).__name__}] {progress}", file=sys.stderr, flush=True)
 
-    # -- rows -------------------------------------------------------------------------------------
+    # -- rows -----------------------------------------------------------------------------------
 
     def _choose_columns(self, given: Schema | None) -> str | None:
         """Settle which columns of frames are features; return the name of the label, if known."""

@@ -5,19 +5,24 @@ No Ray. Every message goes through bytes in both directions, so that a wire bug 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as MessageProto
 from flwr.serverapp import Grid
 
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
+from protocols.errors import ProtocolError
 
 SERVER_NODE = 1
+
+log = logging.getLogger(__name__)
 
 
 class LocalGrid(Grid):
@@ -79,7 +84,15 @@ class LocalGrid(Grid):
         for identifier in message_ids:
             request = _parse(self._sent.pop(identifier))
             context = self._contexts[request.metadata.dst_node_id]
-            reply = party_app.app(request, context)
+            try:
+                reply = party_app.app(request, context)
+            except ProtocolError:
+                raise  # names its culprit
+            except Exception as error:
+                # As Flower's nodes do. The text may carry data: it stays where it arose.
+                log.debug("node %d failed", context.node_id, exc_info=True)
+                code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+                reply = Message(Error(code, type(error).__name__), reply_to=request)
             replies.append(_parse(message_to_proto(reply).SerializeToString()))
         return replies
 

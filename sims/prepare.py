@@ -95,7 +95,9 @@ def _schema(
 ) -> Schema:
     if config.schema is not None:
         return Schema.load(config.schema)
-    excluded = [*config.exclude, *([split_column] if split_column in train.columns else [])]
+    excluded = list(config.exclude)
+    if split_column is not None and split_column in train.columns:
+        excluded.append(split_column)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         schema = infer_schema(train, label, config.positive, exclude=excluded)

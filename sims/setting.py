@@ -24,8 +24,11 @@ DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10}
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSetting:
-    """rule: with its rounds; link: sigmoid polynomial with its certified error; privacy: None
-    without; certificate: None where no theorem is claimed; notes: sentences for the reader."""
+    """A certified choice.
+
+    rule: with its rounds; link: sigmoid polynomial with its certified error; privacy: None
+    without; certificate: None where no theorem is claimed; notes: sentences for the reader.
+    """
 
     rule: UpdateRule
     link: Approximation
@@ -62,8 +65,11 @@ def _plain(config: SimulationConfig, norm_bound: float) -> TrainingSetting:
     link = sigmoid_approximation(config.degree or DEFAULT_DEGREE, radius)
     rate = config.learning_rate or 1 / (link.max_slope * norm_bound**2)
     rounds = config.rounds or DEFAULT_ROUNDS[config.update]
-    kind = GradientDescent if config.update == "gd" else Nesterov
-    rule = kind(rounds=rounds, learning_rate=rate)
+    rule: UpdateRule
+    if config.update == "gd":
+        rule = GradientDescent(rounds=rounds, learning_rate=rate)
+    else:
+        rule = Nesterov(rounds=rounds, learning_rate=rate)
     note = (
         f"interval [-{radius:g}, {radius:g}] of the sigmoid polynomial is a public choice, "
         "not a bound: see the largest logit"

@@ -6,7 +6,7 @@ psi^(2 bitreverse(i) + 1), psi the least primitive 2n-th root of unity modulo th
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ Integers = NDArray[np.object_]
 SIGMA, TERNARY = 3.19, 2 / 3
 
 
-@lru_cache(maxsize=None)
+@cache
 def least_root(prime: int, n: int) -> int:
     """Least primitive 2n-th root of unity."""
     candidates = (pow(g, (prime - 1) // (2 * n), prime) for g in range(2, 1000))
@@ -134,7 +134,7 @@ def _powers(root: int, count: int, prime: int) -> Integers:
     return np.array(out, dtype=object)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _bit_reversal(n: int) -> NDArray[np.int64]:
     bits = n.bit_length() - 1
     return np.array([int(format(i, f"0{bits}b")[::-1], 2) for i in range(n)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -57,7 +57,7 @@ NOISE = PrivacyPlan(
     epsilon=1.0, delta=1e-5, colluders=1, sigma=0.05, share_std=0.05, sensitivity=1.0
 )
 
-# -- what a case is made of -------------------------------------------------------------------------
+# -- what a case is made of -----------------------------------------------------------------------
 
 
 def make_rule(update: str, rounds: int) -> UpdateRule:
@@ -148,7 +148,7 @@ def header_of(data: bytes) -> bytes:
     return data[start : start + int.from_bytes(data[len(MAGIC) : start], "little")]
 
 
-# -- a whole session --------------------------------------------------------------------------------
+# -- a whole session ------------------------------------------------------------------------------
 
 
 @dataclass
@@ -251,7 +251,7 @@ def make_session(
     return result
 
 
-# -- steps without transport, over joint keys that cases share --------------------------------------
+# -- steps without transport, over joint keys that cases share ------------------------------------
 
 # Answers of one party to one step.
 Answer = Callable[[str, str, Body], Body]
@@ -289,7 +289,7 @@ class JointKeys:
             share._shared.clear()
 
 
-@lru_cache(maxsize=None)
+@cache
 def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
     """One ceremony with the rotation keys of every layout: 2^k left, and every spread."""
     tag, slots = f"joint-{parties}-{depth}-{ring_dim}", ring_dim // 2

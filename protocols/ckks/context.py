@@ -69,7 +69,7 @@ class CkksContext:
         self.primes = self._frames.primes
         self.extended_primes = self._frames.extended_primes
 
-    # -- shapes ---------------------------------------------------------------------------------
+    # -- shapes -------------------------------------------------------------------------------
 
     @property
     def num_slots(self) -> int:
@@ -85,7 +85,7 @@ class CkksContext:
         """Primes of one half (a or b) of an evaluation key: all digits in a row."""
         return self.extended_primes * self.params.num_digits
 
-    # -- plaintexts and encryption --------------------------------------------------------------
+    # -- plaintexts and encryption ------------------------------------------------------------
 
     def encode(self, values: NDArray[np.float64], level: int = 0) -> Any:
         """Plaintext of real slot values, shape (<= num_slots,), at the given level."""
@@ -96,7 +96,7 @@ class CkksContext:
         refuse_forked_child()
         return self.cc.Encrypt(public_key, self.encode(values))
 
-    # -- objects <-> residues -------------------------------------------------------------------
+    # -- objects <-> residues -----------------------------------------------------------------
 
     def residues_of(self, obj: Any) -> Residues:
         """All residue rows of a public key, ciphertext or evaluation key."""

@@ -13,7 +13,6 @@ offset puts column 0, where sums and the model stand, as far from such slots as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
 from functools import lru_cache
 
 import numpy as np
@@ -59,8 +58,8 @@ class Layout:
         limit = MAX_SIDE_CIPHERTEXTS * self.block_size
         if not 1 <= self.rounds <= limit:
             raise ParameterError(
-                f"rounds={self.rounds} is outside 1..{limit}: the noise ciphertexts hold "
-                f"{limit} iterations at {self.num_features} features; take fewer iterations or a "
+                f"iterations={self.rounds} is outside 1..{limit}: the noise ciphertexts hold "
+                f"{limit} at {self.num_features} features; take fewer iterations or a "
                 "larger ring"
             )
 
@@ -104,7 +103,7 @@ class Layout:
         last = first + self.rows_by_party[party] - 1
         return range(first // self.columns, last // self.columns + 1)
 
-    # -- rotations --------------------------------------------------------------------------------
+    # -- rotations ------------------------------------------------------------------------------
 
     @property
     def feature_rotations(self) -> tuple[int, ...]:
@@ -129,7 +128,7 @@ class Layout:
         wanted = {*self.feature_rotations, *self.column_rotations, *spread, *side_step}
         return tuple(sorted(wanted))
 
-    # -- slots --------------------------------------------------------------------------------------
+    # -- slots ------------------------------------------------------------------------------------
 
     def pack_rows(self, rows: NDArray[np.float64], party: int) -> dict[int, NDArray[np.float64]]:
         """Slots of a party's rows, shape (rows, num_features), by data ciphertext.

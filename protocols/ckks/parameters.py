@@ -137,5 +137,6 @@ def choose_parameters(
             except ParameterError:
                 continue
     raise ParameterError(
-        f"depth={depth} levels fits no ring of {rings} at 128 bits; lower the polynomial degree"
+        f"depth={depth} levels fits no ring of {rings} at 128 bits; take a larger ring or a lower "
+        "polynomial degree, or the profile fast-insecure for a toy run"
     )

@@ -133,7 +133,7 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-# -- measurement ------------------------------------------------------------------------------------
+# -- measurement ----------------------------------------------------------------------------------
 
 
 def measure(params: CkksParameters) -> UnitTimes:

@@ -20,7 +20,7 @@ import numpy as np
 from protocols.approximation import Polynomial
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.errors import ParameterError
-from protocols.updates.rule import ScaledGradient, V
+from protocols.updates.rule import ScaledGradient, UpdateRule, V
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class Barrier:
         inner = np.polynomial.Polynomial([(self.theta - center) / radius, -(self.unit**2) / radius])
         outer = np.polynomial.Polynomial(self.reciprocal.coefficients)(inner)
         scale = 2 * self.learning_rate * self.weight
-        return FactoredPolynomial.from_coefficients([float(c * scale) for c in outer.coef])
+        return FactoredPolynomial.from_coefficients([float(c) * scale for c in outer.coef])
 
     def start(self, weights: V) -> tuple[V, ...]:
         """State (w,)."""
@@ -83,7 +83,7 @@ class Barrier:
         """sqrt(T): no iteration expands distances."""
         return math.sqrt(self.rounds)
 
-    def in_units(self, unit: float) -> Barrier:
+    def in_units(self, unit: float) -> UpdateRule:
         """P's argument is unit^2 times |w / unit|^2; the pull scales like w."""
         return replace(self, unit=self.unit * unit)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from protocols.errors import ParameterError
-from protocols.updates.rule import ScaledGradient, V
+from protocols.updates.rule import ScaledGradient, UpdateRule, V
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class GradientDescent:
         """sqrt(T): no iteration expands distances."""
         return math.sqrt(self.rounds)
 
-    def in_units(self, unit: float) -> GradientDescent:
+    def in_units(self, unit: float) -> UpdateRule:
         """Linear in the weights: nothing changes."""
         return self
 

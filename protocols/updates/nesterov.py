@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from protocols.errors import ParameterError
-from protocols.updates.rule import ScaledGradient, V
+from protocols.updates.rule import ScaledGradient, UpdateRule, V
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +80,7 @@ class Nesterov:
             total += response**2
         return math.sqrt(total)
 
-    def in_units(self, unit: float) -> Nesterov:
+    def in_units(self, unit: float) -> UpdateRule:
         """Linear in the weights: nothing changes."""
         return self
 

@@ -18,11 +18,14 @@ ScaledGradient = Callable[[V, float], V]
 class UpdateRule(Protocol):
     """One iteration of a first-order method.
 
-    rounds: iterations T. The learning rate multiplies the gradient inside the oracle, because
-    under encryption that product is free (it is part of the mask).
+    The learning rate multiplies the gradient inside the oracle, because under encryption that
+    product is free (it is part of the mask).
     """
 
-    rounds: int
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        ...
 
     def start(self, weights: V) -> tuple[V, ...]:
         """State before the first iteration."""

@@ -143,7 +143,7 @@ def test_rows_cost_data_ciphertexts_and_nothing_else() -> None:
 def times(params: CkksParameters) -> timing.UnitTimes:
     names = [f for f in timing.UnitTimes.__dataclass_fields__ if f != "operations"]
     return timing.UnitTimes(
-        operations={name: (1.0,) * params.depth for name in OPERATIONS}, **dict.fromkeys(names, 0.0)
+        operations=dict.fromkeys(OPERATIONS, (1.0,) * params.depth), **dict.fromkeys(names, 0.0)
     )
 
 

@@ -64,7 +64,7 @@ def finished(table: Path, test_table: Path) -> tuple[Path, Result]:
     return out, cohort("simulate", "--data", table, *options, *TOY)
 
 
-# -- runs ----------------------------------------------------------------------------------------
+# -- runs --------------------------------------------------------------------------------------
 
 
 def test_one_json_object_on_stdout(finished: tuple[Path, Result]) -> None:
@@ -157,7 +157,7 @@ def test_a_table_for_people(table: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.1"]
 
 
-# -- refusals ------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------
 
 
 def changed(**columns: Any) -> pd.DataFrame:
@@ -281,7 +281,7 @@ def test_privacy_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert promises == [(1.0, 1e-5, 0, 3), (3.0, 1e-5, 1, 3), (None, 1e-5, 0, None)]
 
 
-# -- schema, help --------------------------------------------------------------------------------
+# -- schema, help ------------------------------------------------------------------------------
 
 
 def test_schema_commands(test_table: Path, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.endswith("loaded []\n")
 
 
-# -- progress ------------------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------------
 
 
 def test_time_left_is_the_mean_of_the_measured() -> None:
@@ -364,7 +364,7 @@ def test_reporters(terminal: bool) -> None:
     assert "train on ciphertexts" in text.getvalue()
 
 
-# -- Ctrl-C --------------------------------------------------------------------------------------
+# -- Ctrl-C ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def fitted() -> FederatedLogisticRegression:
     return fast(label="died").fit(wards())
 
 
-# -- scikit-learn ---------------------------------------------------------------------------------
+# -- scikit-learn -------------------------------------------------------------------------------
 
 #: Checks that must fail, and why.
 EXCLUDED = {
@@ -125,7 +125,7 @@ def test_it_works_within_cross_validation() -> None:
     assert scores.min() > 0.9
 
 
-# -- the model ------------------------------------------------------------------------------------
+# -- the model ----------------------------------------------------------------------------------
 
 LABEL = Label(name="y", positive="1", negative="0")
 
@@ -243,7 +243,7 @@ def test_a_schema_file_selects_columns_and_names_those_of_arrays(tmp_path: Path)
     np.testing.assert_allclose(same.coef_, model.coef_, atol=1e-5)
 
 
-# -- splits, seeds, privacy -----------------------------------------------------------------------
+# -- splits, seeds, privacy ---------------------------------------------------------------------
 
 
 def test_split_by_a_column() -> None:
@@ -306,7 +306,7 @@ def test_nag_has_no_privacy_statement() -> None:
         fast(update="nag", epsilon=1.0).fit(*rows(40))
 
 
-# -- what is kept ---------------------------------------------------------------------------------
+# -- what is kept -------------------------------------------------------------------------------
 
 
 def test_a_pickle_holds_the_model_only(fitted: FederatedLogisticRegression) -> None:
@@ -358,7 +358,7 @@ def test_importing_sims_stays_light() -> None:
         exec("from sims import FederatedRegression")
 
 
-# -- refusals -------------------------------------------------------------------------------------
+# -- refusals -----------------------------------------------------------------------------------
 
 X30, Y30 = rows(30)
 GOOD = (X30, Y30)

@@ -192,8 +192,8 @@ def test_mutant_bias_column_not_counted_is_refused(method: Method) -> None:
 def test_mutant_per_party_sigma_in_the_iterate_bound_is_caught(
     method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """39 of 40 may collude: everyone adds all of sigma, and iterates feel sqrt(40) sigma."""
-    query = {**QUERY, "rows": 5_000, "features": 5, "parties": 40, "colluders": 39, "delta": 0.2}
+    """399 of 400 may collude: everyone adds all of sigma, and iterates feel 20 sigma."""
+    query = {**QUERY, "features": 5, "parties": 400, "colluders": 399, "delta": 0.2}
     good = find_setting(**query, method=method)
     assert _violated(method, good.setting) == set()
     assert _escapes(good) <= good.figures["delta_norm_bound"]
@@ -202,11 +202,11 @@ def test_mutant_per_party_sigma_in_the_iterate_bound_is_caught(
         return budget.split.share_std(sigma) * GRID_MARGIN
 
     monkeypatch.setattr(Budget, "total_std", per_party)
-    bad = find_setting(**{**query, "rows": 600}, method=method)
+    bad = find_setting(**{**query, "rows": 200}, method=method)
     assert bad.satisfied, "the mutant is content with itself"
     monkeypatch.undo()
-    assert _violated(method, bad.setting) & {"ball", "norm", "sigmoid_error"}
-    assert _escapes(bad) > bad.figures["delta_norm_bound"]
+    assert ("norm" if method == "barrier" else "ball") in _violated(method, bad.setting)
+    assert _escapes(bad) > 10 * bad.figures["delta_norm_bound"]
 
 
 def _escapes(certificate: Certificate) -> float:

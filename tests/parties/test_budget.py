@@ -1,0 +1,317 @@
+"""A party recomputes what a plan costs, believes no claim of the coordinator, and keeps a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parties.party
+from parties import budget
+from parties.party import Party
+from parties.policy import Policy
+from protocols.ckks.circuit import gradient_levels
+from protocols.errors import ParameterError, PolicyError, ProtocolError
+from protocols.plan import RunPlan
+from protocols.privacy.ledger import Ledger
+from sims.config import SimulationConfig
+from sims.setting import TrainingSetting, choose_setting
+from tests.helpers import Session, insecure, make_session
+
+ROWS, FEATURES, PARTIES, COLLUDERS = 600, 3, 3, 1
+NORM = 3**0.5  # rows in [-1, 1]^3, bias included
+UPDATES = ("barrier", "gd")
+
+
+@lru_cache(maxsize=4)
+def certified(update: str, accounting: str = "exact", norm: float = NORM) -> TrainingSetting:
+    config = SimulationConfig(
+        update=update,
+        rounds=3,
+        parties=PARTIES,
+        colluders=COLLUDERS,
+        epsilon=1.0,
+        accounting=accounting,
+    )
+    return choose_setting(
+        config, rows=ROWS, num_features=FEATURES, norm_bound=norm, parties=PARTIES
+    )
+
+
+def certify(plan: RunPlan, update: str = "barrier", accounting: str = "exact") -> RunPlan:
+    """The plan with a certified setting."""
+    setting = certified(update, accounting)
+    link = setting.link.polynomial
+    return replace(
+        plan,
+        link=link,
+        update=setting.rule.to_dict(),
+        privacy=setting.privacy,
+        ckks=insecure(max(gradient_levels(link), setting.rule.levels()), 1024),
+    )
+
+
+def honest(update: str = "barrier", accounting: str = "exact") -> RunPlan:
+    from tests.helpers import make_plan
+
+    plan = make_plan(rows=(200,) * 3, features=FEATURES, rounds=3)
+    return certify(plan, update, accounting)
+
+
+def with_privacy(plan: RunPlan, **changes: Any) -> RunPlan:
+    assert plan.privacy is not None
+    return replace(plan, privacy=replace(plan.privacy, **changes))
+
+
+# -- what a plan costs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accounting", ["exact", "paper"])
+@pytest.mark.parametrize("update", UPDATES)
+def test_an_honest_plan_costs_what_its_certificate_says(update: str, accounting: str) -> None:
+    cost = budget.recompute(honest(update, accounting), NORM)
+    certificate = certified(update, accounting).certificate
+    assert certificate is not None
+    assert cost.epsilon == pytest.approx(certificate.figures["epsilon_exact"], rel=1e-9)
+    assert cost.additive_delta == pytest.approx(certificate.additive_delta, rel=1e-9)
+    (event,), (own,) = cost.events, certificate.events
+    assert event.noise_multiplier == pytest.approx(own.noise_multiplier, rel=1e-9)
+    assert event.count == 3
+    assert cost.epsilon <= 1
+
+
+def test_a_plan_read_from_json_costs_the_same() -> None:
+    import json
+
+    plan = honest()
+    again = RunPlan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    assert budget.recompute(again, NORM) == budget.recompute(plan, NORM)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_sigma_halved_is_refused(update: str) -> None:
+    plan = honest(update)
+    assert plan.privacy is not None
+    halved = with_privacy(
+        plan, sigma=plan.privacy.sigma / 2, share_std=plan.privacy.share_std / 2
+    )
+    with pytest.raises(PolicyError, match=r"epsilon=1 of the plan is below 2\."):
+        budget.recompute(halved, NORM)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_sigma_one_percent_too_small_is_refused(update: str) -> None:
+    plan = honest(update)
+    assert plan.privacy is not None
+    privacy = replace(plan.privacy, sigma=plan.privacy.sigma * 0.99)
+    with pytest.raises(PolicyError, match="raise sigma"):
+        budget.recompute(replace(plan, privacy=privacy), NORM)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_a_split_for_nobody_colluding_is_refused(update: str) -> None:
+    plan = honest(update)
+    assert plan.privacy is not None
+    share = plan.privacy.sigma / PARTIES**0.5
+    with pytest.raises(PolicyError, match=r"share_std=.* sigma / sqrt\(P - t\)"):
+        budget.recompute(with_privacy(plan, share_std=share), NORM)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_a_sensitivity_without_the_factor_two_is_refused(update: str) -> None:
+    plan = honest(update)
+    assert plan.privacy is not None
+    p = plan.privacy
+    half = with_privacy(
+        plan, sensitivity=p.sensitivity / 2, sigma=p.sigma / 2, share_std=p.share_std / 2
+    )
+    with pytest.raises(PolicyError, match="sensitivity=.* one replaced row"):
+        budget.recompute(half, NORM)
+    # Nor does the right sensitivity beside the noise for half of it.
+    with pytest.raises(PolicyError, match="epsilon=1 of the plan is below"):
+        budget.recompute(with_privacy(half, sensitivity=p.sensitivity), NORM)
+
+
+def test_a_plan_for_shorter_rows_than_the_party_has_is_refused() -> None:
+    # Such as sqrt(m) without the bias column.
+    with pytest.raises(PolicyError, match="sensitivity"):
+        budget.recompute(honest(), 2.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": 0.5},
+        {"delta": 1e-7},
+        {"colluders": 3},
+        {"colluders": -1},
+        {"delta": 0.0},
+        {"epsilon": float("nan")},
+        {"sigma": float("nan")},
+        {"sigma": 0.0, "share_std": 0.0},
+        {"sensitivity": float("nan")},
+        {"accounting": "hope"},
+        {"accounting": "paper"},
+    ],
+)
+def test_promises_that_the_noise_does_not_keep_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        budget.recompute(with_privacy(honest(), **changes), NORM)
+
+
+def test_more_rounds_than_paid_for_are_refused() -> None:
+    plan = honest()
+    with pytest.raises(PolicyError, match="over 4 rounds"):
+        budget.recompute(replace(plan, update={**plan.update, "rounds": 4}), NORM)
+
+
+def test_iterates_without_a_bound_are_refused() -> None:
+    plan = honest()
+    weak = {**plan.update, "weight": plan.update["weight"] / 10}
+    with pytest.raises(PolicyError, match="condition norm fails"):
+        budget.recompute(replace(plan, update=weak), NORM)
+    steps = {"kind": "nag", "rounds": 3, "learning_rate": 0.1}
+    with pytest.raises(PolicyError, match="'nag' has no certified bound"):
+        budget.recompute(replace(plan, update=steps), NORM)
+
+
+def test_a_plan_without_privacy_has_no_cost() -> None:
+    with pytest.raises(PolicyError, match="no privacy noise"):
+        budget.recompute(replace(honest(), privacy=None), NORM)
+
+
+# -- the ledger of a party ------------------------------------------------------------------------
+
+
+def session(path: Path, budget_epsilon: float = 1.0, change: Any = None) -> Session:
+    """A run with privacy; the first party keeps a ledger and asks for epsilon <= 1."""
+
+    def party(**fields: Any) -> Party:
+        if fields["name"] == "hospital-1":
+            fields["ledger"] = Ledger(path=path, epsilon=budget_epsilon, delta=1e-5)
+            fields["dataset"] = "patients"
+            fields["policy"] = Policy(max_epsilon=1.0, min_colluders=1, allow_insecure=True)
+        return Party(**fields)
+
+    made = make_session(PARTIES, 200, FEATURES, 3, party=party)
+    build = made.coordinator._make_plan
+
+    def certified_plan(members: Any) -> RunPlan:
+        plan = certify(build(members))
+        made.plan = plan if change is None else change(plan)
+        return made.plan
+
+    made.coordinator._make_plan = certified_plan
+    return made
+
+
+def entries(path: Path) -> list[str]:
+    import json
+
+    if not path.exists():
+        return []
+    return [json.loads(line)["kind"] for line in path.read_text().splitlines()]
+
+
+def stop_before(run: Session, stop: str) -> Any:
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step == stop:
+            raise ProtocolError("the coordinator died")
+        return run.ask(step, outgoing)
+
+    return ask
+
+
+def spent(path: Path) -> float:
+    return Ledger(path=path, epsilon=1.0, delta=1e-5).spent("patients").epsilon
+
+
+def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger"
+    session(path).run()
+    assert entries(path) == ["reserve", "commit"]
+    assert 0.9 < spent(path) <= 1
+
+    def no_key(*_: Any) -> None:
+        raise AssertionError("a key was made")
+
+    monkeypatch.setattr(parties.party, "KeyShare", no_key)
+    with pytest.raises(ProtocolError, match="privacy budget is refused: epsilon=1.4") as caught:
+        session(path).run()
+    assert caught.value.culprit == "hospital-1"
+    assert entries(path) == ["reserve", "commit"]
+
+
+@pytest.mark.parametrize("stop", ["reveal", "keys", "square", "contribute"])
+def test_a_run_that_never_reached_the_contribution_is_taken_back(tmp_path: Path, stop: str) -> None:
+    path = tmp_path / "ledger"
+    run = session(path)
+    with pytest.raises(ProtocolError, match="died"):
+        run.run(stop_before(run, stop))
+    assert entries(path) == ["reserve"]
+    assert spent(path) > 0.9  # it counts until the party is closed, and for ever if it crashes
+    for party in run.parties.values():
+        party.close()
+    assert entries(path) == ["reserve", "rollback"]
+    assert spent(path) == 0
+
+
+@pytest.mark.parametrize("stop", ["refresh/0", "decrypt", "finish"])
+def test_a_run_that_died_later_stays_spent(tmp_path: Path, stop: str) -> None:
+    path = tmp_path / "ledger"
+    run = session(path)
+    with pytest.raises(ProtocolError, match="died"):
+        run.run(stop_before(run, stop))
+    for party in run.parties.values():
+        party.close()
+    assert entries(path) == ["reserve"]
+    assert spent(path) > 0.9
+
+
+def test_a_closed_party_changes_a_finished_run_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    run = session(path)
+    run.run()
+    run.parties["hospital-1"].close()
+    assert entries(path) == ["reserve", "commit"]
+
+
+def test_a_lying_plan_reserves_nothing_and_makes_no_key(tmp_path: Path) -> None:
+    def halved(plan: RunPlan) -> RunPlan:
+        assert plan.privacy is not None
+        p = plan.privacy
+        return with_privacy(plan, sigma=p.sigma / 2, share_std=p.share_std / 2)
+
+    run = session(tmp_path / "ledger", change=halved)
+    with pytest.raises(ProtocolError, match="refuses step 'agree': epsilon=1 of the plan is below"):
+        run.run()
+    assert entries(tmp_path / "ledger") == []
+    assert {step for step, *_ in run.recorded} == {"enrol", "agree"}
+
+
+def test_a_ledger_refuses_a_run_without_privacy(tmp_path: Path) -> None:
+    def open_policy(**fields: Any) -> Party:
+        path = tmp_path / "ledger"
+        return Party(**fields, ledger=Ledger(path=path, epsilon=1.0, delta=1e-5), dataset="x")
+
+    with pytest.raises(ProtocolError, match="no privacy noise"):
+        make_session(2, party=open_policy).run()
+
+
+def test_a_ledger_needs_the_name_of_the_data(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="dataset='' is empty"):
+        budget.Account(Ledger(path=tmp_path / "l", epsilon=1.0, delta=1e-5), "")
+
+
+def test_two_reservations_of_one_run_are_refused(tmp_path: Path) -> None:
+    account = budget.Account(Ledger(path=tmp_path / "l", epsilon=3.0, delta=1e-5), "x")
+    cost = budget.recompute(honest(), NORM)
+    account.reserve(cost)
+    with pytest.raises(PolicyError, match="already reserved"):
+        account.reserve(cost)
