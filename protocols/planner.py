@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocols.ckks import residues as rns
-from protocols.ckks.parameters import REFRESH_TOWERS, SPECIAL_PRIME_BITS, CkksParameters
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import IterationTally, tally_iterations
 from protocols.ckks.timing import UnitTimes
 from protocols.decrypt import DECRYPTION_TOWERS
@@ -57,23 +57,16 @@ class Exchanged:
 # -- sizes ----------------------------------------------------------------------------------------
 
 
-def wire_primes(params: CkksParameters) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Numbers as long as the primes of Q and of one half of an evaluation key.
-
-    OpenFHE takes primes on both sides of 2^scale_bits: one byte too many where scale_bits is a
-    multiple of 8, never too few.
-    """
-    chain = (1 << params.first_mod_bits - 1, *[1 << params.scale_bits] * params.depth)
-    special = (1 << SPECIAL_PRIME_BITS - 1,) * params.num_special_towers
-    return chain, (*chain, *special) * params.num_digits
+def key_rows(params: CkksParameters) -> int:
+    """Residue rows of one half of an evaluation key."""
+    return (params.num_towers + params.num_special_towers) * params.num_digits
 
 
 def exchanges(plan: RunPlan, party: str) -> Iterator[Exchanged]:
     """Every step of a run with one party, in order."""
-    n, layout = plan.ckks.ring_dim, plan.layout
-    chain, key_primes = wire_primes(plan.ckks)
-    half, top = rns.packed_size(key_primes, n), rns.packed_size(chain, n)
-    low = rns.packed_size(chain[:REFRESH_TOWERS], n)
+    params, layout = plan.ckks, plan.layout
+    half, top = _size(params, key_rows(params)), _size(params, params.num_towers)
+    low = _size(params, REFRESH_TOWERS)
     member = plan.members[plan.party_index(party)]
     enrolment = {
         "rows": member.rows,
@@ -99,10 +92,14 @@ def exchanges(plan: RunPlan, party: str) -> Iterator[Exchanged]:
         count = iteration.refreshed
         request, reply = Part({}, (low,) * count), Part({}, (low, top) * count)
         yield Exchanged("refresh", f"refresh/{t}", request, reply)
-    last = Part({}, (rns.packed_size(chain[:DECRYPTION_TOWERS], n),))
+    last = Part({}, (_size(params, DECRYPTION_TOWERS),))
     yield Exchanged("decrypt", "decrypt", last, last)
     summary = {"weights": [_WEIGHT] * plan.num_features, "transcript": _DIGEST}
     yield Exchanged("decrypt", "finish", Part(summary), Part())
+
+
+def _size(params: CkksParameters, rows: int) -> int:
+    return rns.packed_size((0,) * rows, params.ring_dim)
 
 
 def iterations(plan: RunPlan) -> tuple[IterationTally, ...]:
@@ -115,10 +112,9 @@ def bytes_by_party(plan: RunPlan) -> dict[str, dict[str, int]]:
     key = new_signing_key()
 
     def framed(step: str, sender: str, recipient: str, part: Part, answers: str) -> int:
-        body = Body(part.meta)
+        body = Body(part.meta, (b"",) * len(part.blobs))
         empty = len(encode(Envelope(plan.session, step, sender, recipient, body, answers), key))
-        listed = sum(len(str(size)) + 1 for size in part.blobs) - bool(part.blobs)
-        return empty + listed + sum(part.blobs)
+        return empty + sum(size + len(str(size)) - 1 for size in part.blobs)
 
     traffic = {}
     for name in plan.names:
@@ -141,12 +137,16 @@ def bytes_per_party(plan: RunPlan) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seconds:
-    """Predicted wall clock. by_phase: as a run's costs state them; iteration: one, refresh
-    included (of the middle of the run); total: the protocol, without loading libraries and data.
+    """Predicted wall clock.
+
+    by_phase: as a run's costs state them; iteration: the coordinator's own work in one iteration in
+    the middle of the run, its part of the refresh included; waiting: what all parties do in it, one
+    after the other; total: the protocol, without loading libraries and data.
     """
 
     by_phase: dict[str, float]
     iteration: float
+    waiting: float
 
     @property
     def total(self) -> float:
@@ -164,22 +164,36 @@ def circuit_seconds(iteration: IterationTally, times: UnitTimes) -> float:
 
 def seconds(plan: RunPlan, times: UnitTimes) -> Seconds:
     """Wall clock of a run on one machine that all roles share."""
-    deepest, course = plan.ckks.depth - 1, iterations(plan)
+    params, course = plan.ckks, iterations(plan)
     found = dict.fromkeys(PHASES, 0.0)
-    read = 0.0
+    own = waiting = 0.0
+    share = 1 / len(plan.members)
     for name in plan.names:
         for each in exchanges(plan, name):
-            found[each.phase] += _transport(each, times) + _party_work(each, times)
-            reading = sum(each.reply.blobs) * (times.unpack + times.add)
+            asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
+            # Requests are signed, and sums reduced, once for all parties.
+            sending = asked * times.sign * share + replied * times.check
+            reading = replied * (times.unpack + times.add + times.reduce * share)
+            party = _party_work(each, times)
+            found[each.phase] += sending + party
             # A run charges the reading of contributions and refreshes to what follows.
             found["train" if each.phase in ("encrypt", "refresh") else each.phase] += reading
-            read += reading if each.phase == "refresh" else 0.0
-    found["keys"] += times.setup + (len(plan.layout.rotations) + 1) * times.key_join
+            if each.phase == "refresh":
+                own, waiting = own + sending + reading, waiting + party
+    # Random elements are expanded once for all roles of a process.
+    keys, refreshed = len(plan.layout.rotations) + 1, sum(i.refreshed for i in course)
+    found["keys"] += times.setup + keys * times.key_join
+    found["keys"] += times.expand * ((keys + 1) * key_rows(params) + params.num_towers)
+    found["refresh"] += times.expand * refreshed * params.num_towers
     found["train"] += sum(_coordinator_work(iteration, times) for iteration in course)
-    found["decrypt"] += times.of("mask", deepest) + times.of("rescale", deepest)
-    refreshed = (found["refresh"] + read) / max(1, plan.rounds - 1)
-    middle = _coordinator_work(course[plan.rounds // 2], times)
-    return Seconds(by_phase=found, iteration=middle + refreshed)
+    found["decrypt"] += times.of("mask", params.depth - 1) + times.of("rescale", params.depth - 1)
+    middle, steps = course[plan.rounds // 2], max(1, plan.rounds - 1)
+    waiting += times.expand * refreshed * params.num_towers
+    return Seconds(
+        by_phase=found,
+        iteration=_coordinator_work(middle, times) + own / steps,
+        waiting=waiting / steps,
+    )
 
 
 def _coordinator_work(iteration: IterationTally, times: UnitTimes) -> float:
@@ -187,26 +201,21 @@ def _coordinator_work(iteration: IterationTally, times: UnitTimes) -> float:
     return circuit_seconds(iteration, times) + iteration.refreshed * times.refresh_join
 
 
-def _transport(each: Exchanged, times: UnitTimes) -> float:
-    """Signing, hashing and checking both directions; see `messages` and `coordinator`."""
-    asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
-    both = (asked + replied) * (times.sign + times.check + times.hash)
-    return both + 2 * asked * times.hash  # who answers names the request by its digest
-
-
 def _party_work(each: Exchanged, times: UnitTimes) -> float:
-    """What one party computes for one step."""
-    replied, kind = len(each.reply.blobs), each.step.partition("/")[0]
+    """What one party does for one step."""
+    count, kind = len(each.reply.blobs), each.step.partition("/")[0]
     unit = {
-        "keys": times.key_share * 1.5,  # the key share itself, and the first relinearisation
-        "rotations": times.key_share * replied,
-        "square": times.key_share * 2,
-        "contribute": times.encrypt * replied,
-        "refresh": times.refresh_share * replied / 2,
+        # The secret key beside the first round of the relinearisation key; then its two halves.
+        "keys": times.key_share * 1.5,
+        "rotations": times.key_share * count,
+        "square": times.key_share * count,
+        "contribute": times.encrypt * count,
+        "refresh": times.refresh_share * count / 2,
         "decrypt": times.decryption_share,
     }
-    packing = sum(each.reply.blobs) * times.pack + sum(each.request.blobs) * times.unpack
-    return unit.get(kind, 0.0) + packing
+    asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
+    wire = asked * (times.check + times.unpack) + replied * (times.pack + times.sign)
+    return unit.get(kind, 0.0) + wire
 
 
 # -- memory ---------------------------------------------------------------------------------------
@@ -220,9 +229,8 @@ def memory(plan: RunPlan) -> dict[str, int]:
     the libraries once and the rest of all parties.
     """
     params, layout = plan.ckks, plan.layout
-    chain, key_primes = wire_primes(params)
     polynomial = 8 * params.ring_dim
-    key, ciphertext = 2 * len(key_primes) * polynomial, 2 * len(chain) * polynomial
+    key, ciphertext = 2 * key_rows(params) * polynomial, 2 * params.num_towers * polynomial
     frames = 2 * key + 2 * ciphertext
     flights: Counter[str] = Counter()
     alone = 0

@@ -13,6 +13,7 @@ import typer
 
 from protocols.errors import ParameterError
 from sims import cli_options as options
+from sims.cli_audit import audit_app
 from sims.cli_plan import EXAMPLES as PLAN_EXAMPLES
 from sims.cli_plan import plan
 from sims.cli_run import announce, party_count, privacy_fields, run, show
@@ -37,6 +38,7 @@ app = typer.Typer(
     "130 interrupted.",
 )
 app.add_typer(schema_app, name="schema")
+app.add_typer(audit_app, name="audit")
 app.command(epilog=PLAN_EXAMPLES)(plan)
 
 

@@ -1,9 +1,9 @@
-"""Accuracy of certified settings, over seeds, by plaintext twins.
+r"""Accuracy of certified settings, over seeds, by plaintext twins.
 
 Question: how accurate is the released model at a given (epsilon, delta) with parameters that a
 certificate covers, beside the figures of the source paper (arXiv:2605.27782, Table 4)?
 
-    python -m sims.studies.accuracy --data adult.csv --test adult_test.csv --label income \\
+    python -m sims.studies.accuracy --data adult.csv --test adult_test.csv --label income \
         --schema docs/schemas/adult.json --seeds 100 --epsilon 1 --delta 1e-5 --parties 10
 
 The setting comes from public numbers alone (rows, features, norm bound); no run is used to tune it.

@@ -50,20 +50,21 @@ def test_bytes_are_those_of_a_run(
 
 
 @pytest.mark.parametrize(("depth", "digits"), [(6, 1), (6, 2), (7, 3), (8, 3), (9, 4)])
-def test_predicted_primes_are_as_long_as_the_real_ones(depth: int, digits: int) -> None:
+def test_evaluation_keys_have_the_predicted_size(depth: int, digits: int) -> None:
     params = CkksParameters(ring_dim=1024, depth=depth, num_digits=digits, security_bits=0)
-    context = CkksContext(params, "lengths")
-    chain, key = planner.wire_primes(params)
-    assert [(p.bit_length() + 7) // 8 for p in chain] == [
-        (p.bit_length() + 7) // 8 for p in context.primes
-    ]
-    assert len(key) == len(context.key_primes)
+    assert planner.key_rows(params) == len(CkksContext(params, "rows").key_primes)
+
+
+NAMES = {
+    "EvalRotate": "rotate",
+    "Rescale": "rescale",
+    "Relinearize": "relinearise",
+    "EvalMultNoRelin": "tensor",
+}
 
 
 class Spy:
     """Counts what a real run asks of OpenFHE."""
-
-    NAMES = {"EvalRotate": "rotate", "Rescale": "rescale", "Relinearize": "relinearise"}
 
     def __init__(self, cc: Any) -> None:
         self._cc, self.counts = cc, Counter[tuple[str, int]]()
@@ -72,11 +73,8 @@ class Spy:
         method = getattr(self._cc, name)
 
         def counted(*args: Any) -> Any:
-            key = self.NAMES.get(name)
-            if key:
-                self.counts[key, args[0].GetLevel()] += 1
-            if name == "EvalMultNoRelin":
-                self.counts["tensor", args[0].GetLevel()] += 1
+            if name in NAMES:
+                self.counts[NAMES[name], args[0].GetLevel()] += 1
             if name == "EvalSquare" or (name == "EvalMult" and hasattr(args[1], "GetKeyTag")):
                 self.counts["tensor", args[0].GetLevel()] += 1
                 self.counts["relinearise", args[0].GetLevel()] += 1

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import PrivacyError
-from protocols.privacy import barrier_certificate, ridge_certificate
+from protocols.privacy import barrier_certificate, ridge_certificate, search
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import GRID_MARGIN, Budget
 from protocols.privacy.certificate import Certificate, Method
@@ -125,6 +125,7 @@ def test_mutant_sigma_halved_is_refused(method: Method, monkeypatch: pytest.Monk
     assert good.satisfied
     thin = replace(good.setting, sigma=good.setting.sigma / 2)
     assert _violated(method, thin) == {"privacy_noise", "privacy_cross_check"}
+    monkeypatch.setattr(search, "_ATTEMPTS", 2)
     monkeypatch.setattr(Budget, "sigma", lambda self, **query: true_sigma(self, **query) / 2)
     with pytest.raises(PrivacyError, match="privacy_cross_check"):
         find_setting(**QUERY, method=method)

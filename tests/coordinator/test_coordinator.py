@@ -1,0 +1,208 @@
+"""The coordinator: phases, costs, transcript, and what it does when something goes wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coordinator.coordinator import PHASES, Observer, Outcome, party_names
+from parties.policy import step_sequence
+from protocols.errors import ParameterError, ProtocolError
+from protocols.messages import decode, digest, public_bytes
+from protocols.transcript import verify
+from tests.helpers import NOISE, Session, header_of, log2_error, make_session, seal
+
+SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "gd", "rows": 4, "rounds": 3}
+
+
+def small(**changes: Any) -> Session:
+    return make_session(**(SMALL | changes))
+
+
+@pytest.fixture(scope="module")
+def finished() -> tuple[Session, Outcome]:
+    session = small(parties=3)
+    return session, session.run()
+
+
+@pytest.mark.parametrize("update", ["barrier-2", "ridge", "nag"])
+@pytest.mark.parametrize("privacy", [None, NOISE], ids=["exact", "private"])
+def test_a_run_trains_the_twins_model(update: str, privacy: Any) -> None:
+    """All roles, all messages: the twin's weights to 2^-13.3 (1e-4)."""
+    session = small(update=update, privacy=privacy, rows=(7, 1, 30), features=5, ring_dim=1024)
+    outcome = session.run()
+    assert outcome.plan == session.plan
+    assert outcome.weights.shape == (5,)
+    assert np.abs(outcome.weights).max() > 1e-2
+    error = log2_error(outcome.weights, session.twin())
+    assert error <= np.log2(1e-4), f"log2 error {error:.1f}"
+
+
+def test_every_party_learns_the_model_and_the_transcript(
+    finished: tuple[Session, Outcome],
+) -> None:
+    """`finish` carries the released weights and the chain's head before it."""
+    session, outcome = finished
+    for step, _, data, _ in session.recorded:
+        if step == "finish":
+            meta = decode(data, public_bytes(session.coordinator_key)).body.meta
+            assert meta["weights"] == outcome.weights.tolist()
+            before = [line for line in session.transcript.lines if line["step"] != "finish"]
+            assert meta["transcript"] == verify(before)
+
+
+def test_the_steps_are_the_plans(finished: tuple[Session, Outcome]) -> None:
+    """Each once, for every party, in the order that parties expect."""
+    session, outcome = finished
+    for name in session.parties:
+        steps = [step for step, party, *_ in session.recorded if party == name]
+        assert tuple(steps) == step_sequence(outcome.plan)
+
+
+def test_the_transcript_has_every_message(finished: tuple[Session, Outcome]) -> None:
+    """Sizes and hashes of what was sent and received, in one unbroken chain."""
+    session, _ = finished
+    lines = session.transcript.lines
+    assert verify(lines) == session.transcript.head
+    wanted = {
+        (step, "coordinator", name, len(request), digest(request))
+        for step, name, request, _ in session.recorded
+    } | {
+        (step, name, "coordinator", len(reply), digest(reply))
+        for step, name, _, reply in session.recorded
+    }
+    fields = ("step", "sender", "recipient", "bytes", "message")
+    assert {tuple(line[f] for f in fields) for line in lines} == wanted
+    assert len(lines) == len(wanted)
+
+
+def test_costs_are_counted(finished: tuple[Session, Outcome]) -> None:
+    """Bytes by phase and party as sent, seconds by phase, one entry per iteration."""
+    session, outcome = finished
+    costs = session.coordinator.costs
+    phase_of = {"enrol": "agree", "agree": "agree", "reveal": "agree", "contribute": "encrypt"}
+    phase_of |= {"keys": "keys", "rotations": "keys", "square": "keys"}
+    phase_of |= {"refresh": "refresh", "decrypt": "decrypt", "finish": "decrypt"}
+    traffic: dict[str, dict[str, int]] = {}
+    for step, name, request, reply in session.recorded:
+        by_party = traffic.setdefault(phase_of[step.partition("/")[0]], {})
+        by_party[name] = by_party.get(name, 0) + len(request) + len(reply)
+    assert costs.traffic == traffic
+    assert costs.bytes_per_party == {
+        phase: max(traffic.get(phase, {"": 0}).values()) for phase in PHASES
+    }
+    assert costs.bytes_per_party["train"] == 0 < costs.bytes_per_party["refresh"]
+    assert len(costs.iteration_seconds) == outcome.plan.rounds
+    assert all(seconds > 0 for seconds in costs.iteration_seconds)
+    assert set(costs.seconds) == set(PHASES)
+    assert all(seconds > 0 for seconds in costs.seconds.values())
+
+
+def test_traffic_is_the_keys_and_ciphertexts(finished: tuple[Session, Outcome]) -> None:
+    """No byte beyond residues but headers: below 4 kB per message."""
+    session, outcome = finished
+    ckks, layout = outcome.plan.ckks, outcome.plan.layout
+    word, towers = 8 * ckks.ring_dim, ckks.num_towers
+    context = session.parties["hospital-1"]._context
+    assert context is not None
+    key = len(context.key_primes) * word
+    count = len(layout.rotations)
+    expected = {
+        # keys: b_p, r_p; rotations; square: down 1, up 2.
+        "keys": towers * word + key * (1 + count + 3),
+        # contribute: down b, up data and side ciphertexts.
+        "encrypt": towers * word * (1 + 2 * (1 + layout.num_side_ciphertexts)),
+        # refresh: c1 and h0 at 3 towers, h1 at all, for each of T - 1.
+        "refresh": (outcome.plan.rounds - 1) * word * (3 + 3 + towers),
+    }
+    for phase, size in expected.items():
+        spare = session.coordinator.costs.bytes_per_party[phase] - size
+        assert 0 < spare < 4000 * (2 * count + 10), phase
+
+
+def test_phases_and_progress() -> None:
+    """Phases in order, each iteration reported."""
+    session = small()
+    phases: list[str] = []
+    progress: list[tuple[str, int, int]] = []
+    session.coordinator._observer = Observer(
+        on_phase=phases.append, on_progress=lambda *args: progress.append(args)
+    )
+    session.run()
+    assert phases == [phase for phase in PHASES if phase != "refresh"]
+    assert progress == [("train", t, 3) for t in (1, 2, 3)]
+
+
+# -- what goes wrong --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["enrol", "keys", "contribute", "refresh/1", "decrypt"])
+def test_a_transport_that_breaks(step: str) -> None:
+    """Its exception comes through, at whatever step, and nothing is released."""
+    session = small()
+
+    def ask(current: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if current == step:
+            raise ConnectionError("gone")
+        return session.ask(current, outgoing)
+
+    with pytest.raises(ConnectionError, match="gone"):
+        session.run(ask)
+    assert verify(session.transcript.lines) == session.transcript.head
+    assert "finish" not in {line["step"] for line in session.transcript.lines}
+
+
+def test_a_party_that_refuses_is_named() -> None:
+    """With the step and the party's own words."""
+    session = small()
+    session.parties["hospital-2"]._policy = type(session.parties["hospital-2"]._policy)()
+    with pytest.raises(ProtocolError, match="'hospital-2' refuses step 'agree': profile=") as caught:
+        session.run()
+    assert caught.value.culprit == "hospital-2"
+
+
+def test_parties_with_other_columns_are_named() -> None:
+    """Different schemas end before a plan is made."""
+    session, other = small(features=3), small(features=4)
+    stranger = other.parties["hospital-2"]
+    stranger._coordinator_key = public_bytes(session.coordinator_key)
+    stranger._signing_key = session.party_keys["hospital-2"]
+    session.parties["hospital-2"] = stranger
+    with pytest.raises(ProtocolError, match="another column schema") as caught:
+        session.run()
+    assert caught.value.culprit == "hospital-2"
+    assert session.plan is None
+
+
+@pytest.mark.parametrize("meta", [{}, {"rows": "x"}, {"rows": float("1e400")}, {"rows": None}])
+def test_a_malformed_enrolment_is_named(meta: dict[str, Any]) -> None:
+    """Missing or impossible fields, Infinity included."""
+    session, name = small(), "hospital-1"
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = session.ask(step, outgoing)
+        fields = json.loads(header_of(replies[name]))
+        fields["meta"] = {**fields["meta"], **meta} if meta else {}
+        forged = seal(json.dumps(fields).encode(), session.party_keys[name])
+        return replies | {name: forged}
+
+    with pytest.raises(ProtocolError, match="malformed enrolment") as caught:
+        session.run(ask)
+    assert caught.value.culprit == name
+
+
+def test_an_impossible_plan_is_refused_before_any_key() -> None:
+    """The coordinator's own parameters are checked when the members are known."""
+    session = small(rounds=10**5)
+    with pytest.raises(ParameterError, match="=100000 is outside"):
+        session.run()
+    assert {step for step, *_ in session.recorded} == {"enrol"}
+
+
+def test_party_names() -> None:
+    """hospital-1 … hospital-P."""
+    assert party_names(3) == ["hospital-1", "hospital-2", "hospital-3"]

@@ -1,0 +1,135 @@
+"""`cohort plan`: certified settings for real sizes, the same as `simulate` takes; clear refusals."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sims.cli import app
+from sims.config import SimulationConfig
+from sims.planning import Shape, forecast
+
+SIZES = [(30000, 23), (1000, 9), (12000, 50), (50000, 100)]
+PROMISE = "--parties 10 --colluders 3 --epsilon 1 --delta 1e-5 --update barrier --no-timing"
+
+
+def cohort(words: str) -> Any:
+    return CliRunner().invoke(app, ["plan", *words.split()])
+
+
+def planned(words: str) -> dict[str, Any]:
+    result = cohort(f"{words} --json")
+    assert result.exit_code == 0, result.stderr
+    body: dict[str, Any] = json.loads(result.stdout)
+    return body
+
+
+@pytest.mark.parametrize(("rows", "features"), SIZES)
+def test_every_condition_holds_at_real_sizes(rows: int, features: int) -> None:
+    body = planned(f"--rows {rows} --features {features} {PROMISE}")
+    names = [each["name"] for each in body["conditions"]]
+    assert {"norm", "eta_barrier", "eta_overshoot", "barrier_positive", "alpha"} <= set(names)
+    for each in body["conditions"]:
+        assert each["satisfied"] is True
+        left, right = each["left"], each["right"]
+        assert {"<=": left <= right, "<": left < right, ">=": left >= right, ">": left > right}[
+            each["relation"]
+        ]
+    assert body["binding"] in names
+    assert body["columns_with_bias"] == features + 1
+    epsilon = body["epsilon"]
+    assert len(epsilon) == 10
+    assert epsilon == sorted(epsilon)
+    assert 0.99 < epsilon[3] <= 1 < epsilon[4]
+    assert body["ckks"]["security_bits"] == 128
+    assert body["ckks"]["log_qp"] <= body["ckks"]["max_log_qp"]
+    assert body["decryption"]["flooding_bits"] >= 40
+    assert body["seconds"] is None
+
+
+def test_the_plan_is_what_a_run_takes() -> None:
+    config = SimulationConfig(parties=3, epsilon=2.0, colluders=1, profile="fast-insecure")
+    shape = Shape.even(rows=455, features=30, parties=3)
+    found = forecast(config, shape, timing=False)
+    assert found.plan.privacy is not None
+    assert found.plan.layout.rows_by_party == (152, 152, 151)
+    from parties.budget import recompute
+
+    cost = recompute(found.plan, 1.0)
+    assert cost.epsilon == pytest.approx(found.epsilon_by_coalition[1], rel=1e-9)
+
+
+def test_rounds_degree_and_norm_bound_are_taken() -> None:
+    body = planned(
+        "--rows 5000 --features 4 --iterations 30 --degree 5 --norm-bound 0.5 --no-timing"
+    )
+    assert (body["iterations"], body["degree"], body["norm_bound"]) == (30, 5, 0.5)
+
+
+def test_without_privacy_there_is_no_epsilon() -> None:
+    body = planned("--rows 500 --features 4 --update nag --no-privacy --no-timing")
+    assert body["privacy"] is None
+    assert body["epsilon"] == body["conditions"] == []
+
+
+def test_a_toy_ring_is_timed_and_says_so() -> None:
+    result = cohort("--rows 500 --features 4 --profile fast-insecure --ring-dim 1024 --json")
+    body = json.loads(result.stdout)
+    assert body["seconds_per_iteration"] > 0
+    assert body["total_seconds"] == pytest.approx(sum(body["seconds"].values()))
+    assert "INSECURE" in body
+    assert "INSECURE" in result.stderr
+
+
+def test_data_give_their_own_shape() -> None:
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 3)), columns=["a", "b", "c"])
+    frame["y"] = np.tile([0, 1], 200)
+    with CliRunner().isolated_filesystem():
+        frame.to_csv("data.csv", index=False)
+        body = planned("--data data.csv --label y --parties 4 --epsilon 3 --no-timing")
+        refused = cohort("--data data.csv --label y --rows 10")
+    assert (body["rows"], body["features"], body["parties"]) == (320, 3, 4)
+    assert refused.exit_code == 2
+    assert "rows and data are both given" in refused.stderr
+
+
+def test_a_person_reads_the_same() -> None:
+    result = cohort(f"--rows 30000 --features 23 {PROMISE}")
+    assert result.exit_code == 0
+    for words in ("30,000 rows of 10 parties", "epsilon by number of colluding parties: 0: 0.8"):
+        assert words in result.stdout
+    for words in ("128-bit security", "flooded to 40 bits", "peak memory", "MB per party", "norm"):
+        assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "give --rows and --features, or --data FILE"),
+        ("--rows 100", "give --rows and --features"),
+        ("--rows 2 --features 3", "rows=2 is below parties=3"),
+        ("--rows 0 --features 3", "rows=0"),
+        ("--rows 10 --features 0", "features=0 must be at least 1 (bias not counted)"),
+        ("--rows 10 --features 3 --norm-bound nan", "norm_bound=nan"),
+        ("--rows 10 --features 3 --norm-bound -1", "norm_bound=-1"),
+        ("--rows 10 --features 3 --split by:ward", "split='by:ward' needs data"),
+        ("--rows 10 --features 3 --label y", "given without data"),
+        ("--rows 900 --features 3 --ring-dim 1000", "fits no ring of [1000]"),
+        ("--rows 60 --features 300 --epsilon 0.01", "no barrier setting is certified"),
+        ("--rows 60 --features 300 --epsilon 0.01", "condition"),
+        ("--rows 900 --features 3 --update nag", "no certified bound"),
+        ("--rows 900 --features 3 --no-privacy --epsilon 1", "no-privacy is given together"),
+    ],
+)
+def test_refusals_name_the_cure(words: str, message: str) -> None:
+    result = cohort(f"{words} --no-timing")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,39 @@
+"""Whole runs at real 128-bit parameters: encrypted against the plaintext twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocols.ckks.parameters import MAX_LOG_QP_128
+from protocols.decrypt import release_error_std
+from tests.helpers import log2_error, make_session
+
+ROWS = (1000, 250, 3)
+
+
+@pytest.mark.secure
+@pytest.mark.parametrize(("update", "degree"), [("barrier-1", 7), ("nag", 5)])
+def test_three_parties_at_128_bits(update: str, degree: int) -> None:
+    """1253 x 10 rows, T = 2: the twin's weights to 2^-13.3 (1e-4)."""
+    session = make_session(
+        rows=ROWS,
+        features=10,
+        rounds=2,
+        degree=degree,
+        update=update,
+        ring_dim=None,
+        security=128,
+    )
+    outcome = session.run()
+    ckks = outcome.plan.ckks
+    assert (ckks.security_bits, outcome.plan.profile) == (128, "secure")
+    assert ckks.log_qp <= MAX_LOG_QP_128[ckks.ring_dim]
+    assert outcome.plan.layout.num_rows == 1253
+    assert np.abs(outcome.weights).max() > 0.05
+    twin = session.twin()
+    error = log2_error(outcome.weights, twin)
+    assert error <= np.log2(1e-4), f"log2 error {error:.1f}"
+    # And as much as the flooding says: 6.5 deviations have p = 1e-10.
+    deviations = np.abs(outcome.weights - twin).max() / release_error_std(outcome.plan)
+    assert deviations <= 6.5, f"{deviations:.1f} deviations"
