@@ -7,14 +7,15 @@ the parties is a function `ask`, given by the Flower adapter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from coordinator.costs import Costs, LapClock, phase_of
 from protocols import agree, keygen
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
@@ -40,45 +41,6 @@ from protocols.transcript import Transcript
 T = TypeVar("T")
 # Delivers one message to each party and returns one reply from each, by party name.
 AskParties = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
-
-PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
-_PHASE_OF_STEP = {
-    "enrol": "agree",
-    "agree": "agree",
-    "reveal": "agree",
-    "keys": "keys",
-    "rotations": "keys",
-    "square": "keys",
-    "contribute": "encrypt",
-    "refresh": "refresh",
-    "decrypt": "decrypt",
-    "finish": "decrypt",
-}
-
-
-@dataclass(slots=True)
-class Costs:
-    """What a run cost, by phase.
-
-    seconds: wall clock, parties included; bytes_per_party: largest party's traffic in both
-    directions, wire bytes; iteration_seconds: one entry per iteration, the coordinator's own
-    work, its part of the refresh included, waiting for parties not; waiting_seconds: in all.
-    """
-
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
-    traffic: dict[str, dict[str, int]] = field(default_factory=dict)
-    iteration_seconds: list[float] = field(default_factory=list)
-    waiting_seconds: float = 0.0
-
-    def count(self, phase: str, party: str, num_bytes: int) -> None:
-        """Add bytes of one message."""
-        by_party = self.traffic.setdefault(phase, {})
-        by_party[party] = by_party.get(party, 0) + num_bytes
-
-    @property
-    def bytes_per_party(self) -> dict[str, int]:
-        """Largest party's bytes by phase."""
-        return {phase: max(self.traffic.get(phase, {0: 0}).values()) for phase in PHASES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +120,7 @@ class Coordinator:
         rows, side = yield from collect(evaluator, plan, public_b)
 
         observer.on_phase("train")
-        clock = _LapClock(self.costs)
+        clock = LapClock(self.costs)
 
         def on_iteration(t: int) -> None:
             clock.lap()
@@ -197,10 +159,10 @@ class Coordinator:
         """Charge local work up to now to `phase`; return the new step's phase."""
         now = time.perf_counter()
         self.costs.seconds[phase] += now - since
-        return _PHASE_OF_STEP[step.partition("/")[0]], now
+        return phase_of(step), now
 
     def _exchange(self, request: Ask, ask: AskParties) -> Mapping[str, Body]:
-        phase = _PHASE_OF_STEP[request.step.partition("/")[0]]
+        phase = phase_of(request.step)
         outgoing: dict[str, bytes] = {}
         for name, body in request.bodies.items():
             envelope = Envelope(self.session, request.step, COORDINATOR, name, body)
@@ -242,27 +204,3 @@ class Coordinator:
         self._transcript.add(
             step=step, sender=sender, recipient=recipient, size=len(data), message=digest(data)
         )
-
-
-class _LapClock:
-    """Appends the coordinator's own seconds since the last lap."""
-
-    def __init__(self, costs: Costs) -> None:
-        self._costs = costs
-        self._since = self._own_time()
-
-    def _own_time(self) -> float:
-        return time.perf_counter() - self._costs.waiting_seconds
-
-    def lap(self) -> None:
-        now = self._own_time()
-        self._costs.iteration_seconds.append(now - self._since)
-        self._since = now
-
-
-def party_names(count: int) -> Sequence[str]:
-    """Default names hospital-1 … hospital-P."""
-    return [f"hospital-{k + 1}" for k in range(count)]
-
-
-__all__ = ["AskParties", "Coordinator", "Costs", "Observer", "Outcome", "party_names"]

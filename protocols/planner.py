@@ -25,8 +25,10 @@ from protocols.plan import RunPlan
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 # A weight as JSON writes it, and a digest.
 _WEIGHT, _DIGEST = -0.1234567890123456, "0" * 64
-# Copies of a message while it is made and sent: residues, blobs, frame, transport.
+# Copies of a message that exist at once: residues, blobs, frame, transport.
 _COPIES = 4
+# Copies that the transport makes of a message: record, serialised, delivered, parsed, taken out.
+_TRANSPORT_COPIES = 5
 # Resident set of a role that has loaded its libraries [bytes], measured.
 BASE_MEMORY = 330 << 20
 
@@ -202,7 +204,7 @@ def _coordinator_work(iteration: IterationTally, times: UnitTimes) -> float:
 
 
 def _party_work(each: Exchanged, times: UnitTimes) -> float:
-    """What one party does for one step."""
+    """What one party does for one step, and the transport to it."""
     count, kind = len(each.reply.blobs), each.step.partition("/")[0]
     unit = {
         # The secret key beside the first round of the relinearisation key; then its two halves.
@@ -215,7 +217,7 @@ def _party_work(each: Exchanged, times: UnitTimes) -> float:
     }
     asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
     wire = asked * (times.check + times.unpack) + replied * (times.pack + times.sign)
-    return unit.get(kind, 0.0) + wire
+    return unit.get(kind, 0.0) + wire + (asked + replied) * _TRANSPORT_COPIES * times.copy
 
 
 # -- memory ---------------------------------------------------------------------------------------

@@ -224,7 +224,8 @@ def _cost_lines(body: dict[str, Any]) -> list[str]:
     lines = [f"peak memory (an estimate): {sizes}"]
     if body["seconds"]:
         lines.append(
-            f"predicted seconds: {body['seconds_per_iteration']:.2f} per iteration, "
+            f"predicted seconds: {body['seconds_per_iteration']:.2f} of the coordinator per "
+            f"iteration, {body['waiting_seconds_per_iteration']:.2f} waiting for the parties; "
             f"{body['total_seconds']:,.0f} in all, every role on this machine in turn"
         )
     return lines

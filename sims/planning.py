@@ -118,6 +118,7 @@ class Forecast:
             "operations_per_iteration": self.operations,
             "seconds": self.seconds.by_phase if self.seconds else None,
             "seconds_per_iteration": self.seconds.iteration if self.seconds else None,
+            "waiting_seconds_per_iteration": self.seconds.waiting if self.seconds else None,
             "total_seconds": self.seconds.total if self.seconds else None,
             "bytes_per_party": self.bytes_per_party,
             "peak_memory_mb": {role: round(size / 2**20) for role, size in self.memory.items()},

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.coordinator import Costs
+from coordinator.costs import Costs
 from parties.schema import Schema
 from protocols.plan import RunPlan
 

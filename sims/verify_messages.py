@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from coordinator.costs import PHASES, phase_of
 from parties.policy import step_sequence
 from protocols.errors import ProtocolError
 from protocols.messages import COORDINATOR
@@ -15,20 +16,6 @@ from protocols.transcript import verify
 
 Line = Mapping[str, Any]
 FILE = "transcript.jsonl"
-#: Phase that a step's bytes are charged to.
-PHASE_OF_STEP = {
-    "enrol": "agree",
-    "agree": "agree",
-    "reveal": "agree",
-    "keys": "keys",
-    "rotations": "keys",
-    "square": "keys",
-    "contribute": "encrypt",
-    "refresh": "refresh",
-    "decrypt": "decrypt",
-    "finish": "decrypt",
-}
-PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 
 
 def chain_problems(lines: Sequence[dict[str, Any]], heads: Mapping[str, str]) -> Iterator[str]:
@@ -75,5 +62,5 @@ def bytes_per_party(lines: Sequence[Line]) -> dict[str, int]:
     traffic: dict[str, Counter[str]] = {phase: Counter() for phase in PHASES}
     for line in lines:
         party = line["recipient"] if line["sender"] == COORDINATOR else line["sender"]
-        traffic[PHASE_OF_STEP[line["step"].partition("/")[0]]][party] += line["bytes"]
+        traffic[phase_of(line["step"])][party] += line["bytes"]
     return {phase: max(by_party.values(), default=0) for phase, by_party in traffic.items()}

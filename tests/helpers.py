@@ -17,7 +17,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from coordinator.coordinator import Coordinator, Outcome, party_names
+from coordinator.coordinator import Coordinator, Outcome
 from parties.key_share import KeyShare
 from parties.party import Party, draw_noise
 from parties.policy import Policy
@@ -57,7 +57,12 @@ NOISE = PrivacyPlan(
     epsilon=1.0, delta=1e-5, colluders=1, sigma=0.05, share_std=0.05, sensitivity=1.0
 )
 
-# -- what a case is made of -----------------------------------------------------------------------
+# -- what a case is made of ----------------------------------------------------------------------
+
+
+def party_names(count: int) -> list[str]:
+    """hospital-1 … hospital-P."""
+    return [f"hospital-{k + 1}" for k in range(count)]
 
 
 def make_rule(update: str, rounds: int) -> UpdateRule:
@@ -148,7 +153,7 @@ def header_of(data: bytes) -> bytes:
     return data[start : start + int.from_bytes(data[len(MAGIC) : start], "little")]
 
 
-# -- a whole session ------------------------------------------------------------------------------
+# -- a whole session -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -251,7 +256,7 @@ def make_session(
     return result
 
 
-# -- steps without transport, over joint keys that cases share ------------------------------------
+# -- steps without transport, over joint keys that cases share -----------------------------------
 
 # Answers of one party to one step.
 Answer = Callable[[str, str, Body], Body]

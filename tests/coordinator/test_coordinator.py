@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.coordinator import PHASES, Observer, Outcome, party_names
+from coordinator.coordinator import Observer, Outcome
+from coordinator.costs import PHASES
 from parties.policy import step_sequence
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import decode, digest, public_bytes
@@ -137,7 +138,7 @@ def test_phases_and_progress() -> None:
     assert progress == [("train", t, 3) for t in (1, 2, 3)]
 
 
-# -- what goes wrong --------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step", ["enrol", "keys", "contribute", "refresh/1", "decrypt"])
@@ -160,7 +161,9 @@ def test_a_party_that_refuses_is_named() -> None:
     """With the step and the party's own words."""
     session = small()
     session.parties["hospital-2"]._policy = type(session.parties["hospital-2"]._policy)()
-    with pytest.raises(ProtocolError, match="'hospital-2' refuses step 'agree': profile=") as caught:
+    with pytest.raises(
+        ProtocolError, match="'hospital-2' refuses step 'agree': profile="
+    ) as caught:
         session.run()
     assert caught.value.culprit == "hospital-2"
 
@@ -201,8 +204,3 @@ def test_an_impossible_plan_is_refused_before_any_key() -> None:
     with pytest.raises(ParameterError, match="=100000 is outside"):
         session.run()
     assert {step for step, *_ in session.recorded} == {"enrol"}
-
-
-def test_party_names() -> None:
-    """hospital-1 … hospital-P."""
-    assert party_names(3) == ["hospital-1", "hospital-2", "hospital-3"]

@@ -94,7 +94,7 @@ def random_slots(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1, 1, N // 2)
 
 
-# -- secrets and keys -----------------------------------------------------------------------------
+# -- secrets and keys ----------------------------------------------------------------------------
 
 
 def test_each_secret_is_ternary_and_its_own(keys: JointKeys) -> None:
@@ -209,7 +209,7 @@ def test_every_key_computes(keys: JointKeys) -> None:
     assert np.log2(rms(error) / SCALE) < -40
 
 
-# -- noise ----------------------------------------------------------------------------------------
+# -- noise ---------------------------------------------------------------------------------------
 
 
 def test_noise_of_a_fresh_encryption(keys: JointKeys) -> None:
@@ -247,7 +247,7 @@ def test_noise_of_a_key_switch(keys: JointKeys) -> None:
         assert abs(off) < 1, f"{off:+.2f} bits"
 
 
-# -- refresh --------------------------------------------------------------------------------------
+# -- refresh -------------------------------------------------------------------------------------
 
 
 def refreshed(keys: JointKeys, vectors: list[EncryptedVector], step: int = 0) -> Any:
@@ -350,7 +350,7 @@ def test_the_deepest_rules_fit() -> None:
             assert plan.ckks.num_towers - used == REFRESH_TOWERS
 
 
-# -- decryption -----------------------------------------------------------------------------------
+# -- decryption ----------------------------------------------------------------------------------
 
 
 def decryption(keys: JointKeys, seed: int, std: float) -> tuple[np.ndarray, list[rns.Residues]]:

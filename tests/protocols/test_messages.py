@@ -44,7 +44,7 @@ def signed(header: Any, blobs: bytes = b"abc", size: int = -1) -> bytes:
     return seal(text, KEY, blobs, size)
 
 
-# -- round trips ----------------------------------------------------------------------------------
+# -- round trips ---------------------------------------------------------------------------------
 
 JSON = st.recursive(
     st.none()
@@ -93,7 +93,7 @@ def test_to_everyone() -> None:
     assert (ask.step, dict(ask.bodies)) == ("agree", {"a": body, "b": body})
 
 
-# -- tampering ------------------------------------------------------------------------------------
+# -- tampering -----------------------------------------------------------------------------------
 
 
 def test_a_forged_signature() -> None:
@@ -159,7 +159,7 @@ def test_a_swapped_blob() -> None:
         decode(data.replace(b"leftrite", b"riteleft"), VERIFY)
 
 
-# -- a sender with a true key and a false header --------------------------------------------------
+# -- a sender with a true key and a false header -------------------------------------------------
 
 
 def test_the_false_headers_below_differ_from_a_true_one() -> None:
@@ -219,7 +219,7 @@ def test_a_header_length_that_lies(size: int) -> None:
         decode(signed(HEADER, size=size), VERIFY)
 
 
-# -- fuzz -----------------------------------------------------------------------------------------
+# -- fuzz ----------------------------------------------------------------------------------------
 
 
 def mutate(data: bytes, rng: np.random.Generator) -> bytes:
@@ -245,10 +245,8 @@ def test_fuzzed_messages() -> None:
     data = encode(ENVELOPE, KEY)
     accepted = 0
     for k in range(20_000):
-        if k % 2:
-            mutant = seal(mutate(header_of(data), rng), KEY, data[-2:])
-        else:
-            mutant = mutate(data, rng)
+        header = mutate(header_of(data), rng)
+        mutant = seal(header, KEY, data[-2:]) if k % 2 else mutate(data, rng)
         try:
             envelope = decode(mutant, VERIFY)
         except MessageError:

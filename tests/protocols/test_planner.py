@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.coordinator import PHASES
+from coordinator.costs import PHASES
 from protocols import planner
 from protocols.ckks import timing
 from protocols.ckks.context import CkksContext

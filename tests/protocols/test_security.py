@@ -80,16 +80,16 @@ def run_until(session: Session, step: str) -> dict[str, bytes]:
     """Run up to a step, and return the coordinator's requests of that step, unanswered."""
     held: dict[str, bytes] = {}
 
-    class Stop(Exception):
+    class StopHere(BaseException):
         """Leave the run."""
 
     def ask(current: str, outgoing: Mapping[str, bytes]) -> Replies:
         if current == step:
             held.update(outgoing)
-            raise Stop
+            raise StopHere
         return session.ask(current, outgoing)
 
-    with pytest.raises(Stop):
+    with pytest.raises(StopHere):
         session.run(ask)
     return held
 
@@ -105,7 +105,7 @@ def deliver(
     return ask
 
 
-# -- replies in the wrong place ---------------------------------------------------------------------
+# -- replies in the wrong place --------------------------------------------------------------------
 
 VICTIM = "hospital-2"
 
@@ -176,9 +176,7 @@ def test_a_damaged_reply_is_named(damage: str) -> None:
         "flip": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
         "cut": lambda data: data[:-1],
         "empty": lambda data: b"",
-        "forged": lambda data: encode(
-            reply_of(session, VICTIM, data), new_signing_key()
-        ),
+        "forged": lambda data: encode(reply_of(session, VICTIM, data), new_signing_key()),
         "oversize": lambda data: data + bytes(session.coordinator._size_cap),
     }
     session.coordinator._size_cap = 1 << 22
@@ -268,7 +266,7 @@ def test_the_joint_seed_needs_everyone() -> None:
     assert first != agree.joint_seed(make_plan(members=members, session="other"), opened)
 
 
-# -- one step, once, in order -----------------------------------------------------------------------
+# -- one step, once, in order ----------------------------------------------------------------------
 
 
 def test_a_resend_is_byte_identical() -> None:
@@ -381,7 +379,7 @@ def test_parties_check_residues(step: str, change: str) -> None:
     refusal(session, name, request(session, name, step, Body({}, blobs)))
 
 
-# -- what a party consents to -----------------------------------------------------------------------
+# -- what a party consents to ----------------------------------------------------------------------
 
 
 def agreed_plan(session: Session, name: str) -> dict[str, Any]:
@@ -441,7 +439,7 @@ def test_policies(policy: Policy, privacy: Any, words: str) -> None:
     Policy(allow_insecure=True, max_epsilon=1.0, min_colluders=1).check(make_plan(privacy=NOISE))
 
 
-# -- attacks on a key share -------------------------------------------------------------------------
+# -- attacks on a key share ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -565,7 +563,7 @@ def test_an_unscaled_ciphertext_is_not_decrypted() -> None:
         next(decrypt.decrypt(Forgetful(keys.context, plan.layout), plan, vector))
 
 
-# -- the secret stays where it is -------------------------------------------------------------------
+# -- the secret stays where it is ------------------------------------------------------------------
 
 
 def test_a_key_share_is_never_serialised(share: KeyShare) -> None:
@@ -656,7 +654,7 @@ def test_refusals_do_not_quote_data() -> None:
     assert cells and not any(cell in text for cell in cells)
 
 
-# -- processes --------------------------------------------------------------------------------------
+# -- processes -------------------------------------------------------------------------------------
 
 
 def python(script: str) -> subprocess.CompletedProcess[str]:
@@ -759,9 +757,7 @@ def test_spawned_children_draw_their_own_keys() -> None:
     """Two children and the parent, with the same seed: three different shares."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    children = [
-        context.Process(target=spawned_share, args=(b"s" * 32, queue)) for _ in range(2)
-    ]
+    children = [context.Process(target=spawned_share, args=(b"s" * 32, queue)) for _ in range(2)]
     for child in children:
         child.start()
     shares = [queue.get(timeout=60) for _ in children]

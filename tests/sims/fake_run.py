@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coordinator.coordinator import PHASES, Costs
+from coordinator.costs import PHASES, Costs, phase_of
 from parties.policy import step_sequence
 from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.shard import encode_shard
@@ -25,7 +25,6 @@ from protocols.updates.barrier import Barrier
 from sims.result import RunResult
 from sims.run_folder import RunFolder
 from sims.twin import fit_optimum, run_twin, score
-from sims.verify_messages import PHASE_OF_STEP
 
 NASTY = "<script>alert('x')</script> & $a$ [red]"
 SCHEMA = Schema(
@@ -88,7 +87,7 @@ def fake_transcript(plan: RunPlan, path: Path | None = None) -> tuple[Transcript
     rng = np.random.default_rng(5)
     transcript, costs = Transcript(path), Costs()
     for step in step_sequence(plan):
-        phase = PHASE_OF_STEP[step.partition("/")[0]]
+        phase = phase_of(step)
         pairs = [("coordinator", name) for name in plan.names]
         pairs += [(name, "coordinator") for name in plan.names]
         for sender, recipient in pairs:

@@ -53,9 +53,7 @@ def test_a_run_through_flower_is_the_twins() -> None:
         [line[f] for f in fields] for line in others
     ]
     assert outcome.plan.layout == wanted.plan.layout
-    bytes_through, bytes_plain = (
-        s.coordinator.costs.bytes_per_party for s in (session, plain)
-    )
+    bytes_through, bytes_plain = (s.coordinator.costs.bytes_per_party for s in (session, plain))
     # Weights in `finish` print with different lengths.
     assert all(abs(bytes_through[k] - bytes_plain[k]) < 100 for k in bytes_plain)
 
@@ -161,7 +159,7 @@ def test_two_sessions_in_one_process() -> None:
         assert log2_error(outcome.weights, session.twin()) < -13
 
 
-# -- the grid and the apps, one by one --------------------------------------------------------------
+# -- the grid and the apps, one by one -------------------------------------------------------------
 
 
 def grid_for(handle: Callable[[bytes], bytes]) -> LocalGrid:

@@ -1,8 +1,9 @@
-"""`cohort plan`: certified settings for real sizes, the same as `simulate` takes; clear refusals."""
+"""`cohort plan`: certified settings for real sizes, those that `simulate` takes; refusals."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,11 +76,13 @@ def test_without_privacy_there_is_no_epsilon() -> None:
     assert body["epsilon"] == body["conditions"] == []
 
 
-def test_a_toy_ring_is_timed_and_says_so() -> None:
+def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     result = cohort("--rows 500 --features 4 --profile fast-insecure --ring-dim 1024 --json")
     body = json.loads(result.stdout)
     assert body["seconds_per_iteration"] > 0
     assert body["total_seconds"] == pytest.approx(sum(body["seconds"].values()))
+    assert len(list(tmp_path.glob("ciphercohort/timing-*.json"))) == 1
     assert "INSECURE" in body
     assert "INSECURE" in result.stderr
 

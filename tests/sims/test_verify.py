@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.coordinator import _PHASE_OF_STEP, PHASES
 from protocols.errors import DataError, ParameterError
 from protocols.plan import RunPlan
 from protocols.transcript import Transcript
-from sims import verify_messages
 from sims.documents import to_json
 from sims.run_folder import FILES, STATUS, RunFolder, file_digest
 from sims.verify import Check, verify_run
@@ -271,11 +269,6 @@ def test_privacy_needs_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sims.run_folder.render_report", lambda result: "")
     finished_run(tmp_path / "run", privacy=True)
     assert "is missing, although the plan promises" in failed(tmp_path / "run")["certificate"]
-
-
-def test_phases_are_the_coordinators() -> None:
-    assert verify_messages.PHASE_OF_STEP == _PHASE_OF_STEP
-    assert verify_messages.PHASES == PHASES
 
 
 def test_plans_survive_the_file(finished: Path) -> None:

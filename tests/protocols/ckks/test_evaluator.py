@@ -122,7 +122,7 @@ def test_dropping_primes_changes_nothing(bench: Bench) -> None:
     assert bench.evaluator.drop_to(vector, 0) is vector
 
 
-# -- what knows the packing -----------------------------------------------------------------------
+# -- what knows the packing ----------------------------------------------------------------------
 
 
 def grid(slots: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ def evaluated(factors: FactoredPolynomial, u: np.ndarray) -> Leveled:
     return reduce(mul, operands)
 
 
-# -- the polynomials of this project --------------------------------------------------------------
+# -- the polynomials of this project -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["minimax", "least-squares", "chebyshev"])
@@ -96,7 +96,7 @@ def test_barrier_levels(degree: int, levels: int) -> None:
     assert 1 + evaluated(rule.factors(), GRID).level == levels
 
 
-# -- any polynomial -------------------------------------------------------------------------------
+# -- any polynomial ------------------------------------------------------------------------------
 
 ROOTS = st.floats(-2, 2).map(lambda x: round(x, 2))
 

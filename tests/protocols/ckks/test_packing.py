@@ -50,7 +50,7 @@ def left(slots: np.ndarray, index: int) -> np.ndarray:
     return np.roll(slots, -index)
 
 
-# -- rows -----------------------------------------------------------------------------------------
+# -- rows ----------------------------------------------------------------------------------------
 
 
 @given(layouts())
@@ -105,7 +105,7 @@ def test_rows_of_another_shape(shape: tuple[int, ...]) -> None:
         layout.pack_rows(np.ones(shape), 0)
 
 
-# -- side columns and heads -----------------------------------------------------------------------
+# -- side columns and heads ----------------------------------------------------------------------
 
 
 @given(layouts())
@@ -192,7 +192,7 @@ def test_one_row_needs_no_column_rotation() -> None:
     assert layout.rotations == layout.feature_rotations == (16, 32)
 
 
-# -- bounds ---------------------------------------------------------------------------------------
+# -- bounds --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("features", [0, -1, SLOTS + 1])

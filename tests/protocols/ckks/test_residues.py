@@ -38,7 +38,7 @@ def random_residues(seed: int, primes: tuple[int, ...] = PRIMES, n: int = N) -> 
     return np.stack([rng.integers(0, prime, n, dtype=np.uint64) for prime in primes])
 
 
-# -- pack and unpack ------------------------------------------------------------------------------
+# -- pack and unpack -----------------------------------------------------------------------------
 
 
 @given(
@@ -85,7 +85,7 @@ def test_a_residue_must_lie_below_its_prime(row: int) -> None:
         rns.unpack(rns.pack(residues, PRIMES), PRIMES, N)
 
 
-# -- reading from and implanting into OpenFHE's objects -------------------------------------------
+# -- reading from and implanting into OpenFHE's objects ------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["public key", "ciphertext", "evaluation key"])
@@ -181,7 +181,7 @@ def test_impossible_levels_are_refused(context: CkksContext, towers: int) -> Non
         context.ciphertext([np.zeros((towers, N), np.uint64)] * 2)
 
 
-# -- addition -------------------------------------------------------------------------------------
+# -- addition ------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
@@ -208,7 +208,7 @@ def test_sums_of_ciphertexts_are_openfhes(context: CkksContext, keys: Any) -> No
     assert (summed == context.residues_of(context.cc.EvalAdd(*parts))).all()
 
 
-# -- uniform elements -----------------------------------------------------------------------------
+# -- uniform elements ----------------------------------------------------------------------------
 
 
 def test_uniform_is_deterministic_and_frozen() -> None:

@@ -1,0 +1,67 @@
+"""What a run costs: seconds and bytes by phase."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
+_PHASE_OF_KIND = {
+    "enrol": "agree",
+    "agree": "agree",
+    "reveal": "agree",
+    "keys": "keys",
+    "rotations": "keys",
+    "square": "keys",
+    "contribute": "encrypt",
+    "refresh": "refresh",
+    "decrypt": "decrypt",
+    "finish": "decrypt",
+}
+
+
+def phase_of(step: str) -> str:
+    """Phase that a step, such as "refresh/3", is charged to."""
+    return _PHASE_OF_KIND[step.partition("/")[0]]
+
+
+@dataclass(slots=True)
+class Costs:
+    """What a run cost, by phase.
+
+    seconds: wall clock, parties included; bytes_per_party: largest party's traffic in both
+    directions, wire bytes; iteration_seconds: one entry per iteration, the coordinator's own
+    work, its part of the refresh included, waiting for parties not; waiting_seconds: in all.
+    """
+
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    traffic: dict[str, dict[str, int]] = field(default_factory=dict)
+    iteration_seconds: list[float] = field(default_factory=list)
+    waiting_seconds: float = 0.0
+
+    def count(self, phase: str, party: str, num_bytes: int) -> None:
+        """Add bytes of one message."""
+        by_party = self.traffic.setdefault(phase, {})
+        by_party[party] = by_party.get(party, 0) + num_bytes
+
+    @property
+    def bytes_per_party(self) -> dict[str, int]:
+        """Largest party's bytes by phase."""
+        return {phase: max(self.traffic.get(phase, {0: 0}).values()) for phase in PHASES}
+
+
+class LapClock:
+    """Appends the coordinator's own seconds since the last lap."""
+
+    def __init__(self, costs: Costs) -> None:
+        self._costs = costs
+        self._since = self._own_time()
+
+    def _own_time(self) -> float:
+        return time.perf_counter() - self._costs.waiting_seconds
+
+    def lap(self) -> None:
+        """End one iteration."""
+        now = self._own_time()
+        self._costs.iteration_seconds.append(now - self._since)
+        self._since = now

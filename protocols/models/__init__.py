@@ -1,1 +1,0 @@
-"""Losses and their polynomial gradients."""
