@@ -112,6 +112,15 @@ class Coordinator:
 
         observer.on_phase("keys")
         context = CkksContext(plan.ckks, plan.session)
+        try:
+            return (yield from self._train(context, plan, seed, seeds))
+        finally:
+            context.unload_evaluation_keys()
+
+    def _train(
+        self, context: CkksContext, plan: RunPlan, seed: bytes, seeds: Mapping[str, str]
+    ) -> Exchange[Outcome]:
+        observer = self._observer
         public_b = yield from keygen.ceremony(context, plan, seed, seeds)
         public_key = keygen.public_key(context, seed, public_b)
 
@@ -154,6 +163,8 @@ class Coordinator:
         except StopIteration as stop:
             result: T = stop.value
             return result
+        finally:
+            exchange.close()
 
     def _charge(self, phase: str, step: str, since: float) -> tuple[str, float]:
         """Charge local work up to now to `phase`; return the new step's phase."""

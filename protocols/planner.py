@@ -30,7 +30,7 @@ _COPIES = 4
 # Copies that the transport makes of a message: record, serialised, delivered, parsed, taken out.
 _TRANSPORT_COPIES = 5
 # Resident set of a role that has loaded its libraries [bytes], measured.
-BASE_MEMORY = 330 << 20
+BASE_MEMORY = 280 << 20
 
 
 @dataclass(frozen=True, slots=True)

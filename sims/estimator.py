@@ -9,40 +9,26 @@ import math
 import numbers
 import os
 import sys
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import (
-    assert_all_finite,
-    check_array,
-    check_consistent_length,
-    check_random_state,
-    column_or_1d,
-)
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from parties.checks import shown, suggest
-from parties.encode import check_columns
-from parties.schema import Label, Schema, infer_schema
-from parties.shard import ClampCounts, Shard, encode_features, encode_shard
+from parties.checks import shown
+from parties.schema import Schema
+from parties.shard import encode_features, encode_shard
 from parties.tables import cell_text, read_table
-from protocols.errors import CohortError, DataError, ParameterError, SchemaError
-from protocols.messages import COORDINATOR
+from protocols.errors import ParameterError
+from sims import shards
 from sims.config import SimulationConfig
-from sims.datasets import split_rows
-from sims.prepare import PreparedData
 from sims.result import RunResult
+from sims.rows import Rows, choose_columns, load_schema, read_rows
 from sims.simulation import Event, noise_root, run
 
 Array = NDArray[np.float64]
@@ -181,28 +167,30 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
             ValueError, TypeError: scikit-learn's own, for an X or y that is to be split.
         """
         _check_kinds(self)
-        given = _load_schema(self.schema)
-        label = self._choose_columns(given)
+        given = load_schema(self.schema)
+        self._columns = choose_columns(self.label, self.split, given)
+        label = self._columns.label
         if y is None and isinstance(X, pd.DataFrame) and label in X.columns:
             y = X[label]
-        config, owners = self._read(X, y, label)
-        _check_alike(owners)
+        config, owners = self._read(X, y)
+        shards.check_alike(owners)
         first = next(iter(owners.values()))
         validate_data(self, first.cells, skip_check_array=True)
-        classes = _two_classes(np.concatenate([owner.labels for owner in owners.values()]))
-        label = label or _free_name(first.frame)
+        classes = shards.two_classes(owners)
+        label = label or shards.free_name(first.frame)
         texts = tuple(cell_text(value) for value in classes)
         tables = {name: owner.table(label, classes, texts) for name, owner in owners.items()}
         pooled = pd.concat(tables.values(), ignore_index=True)
         notes = self._notes(given)
-        schema = given or _infer(pooled, label, texts[1], notes)
-        sign = _sign(schema.label, texts, notes)
+        schema = given or shards.infer(pooled, label, texts[1], notes)
+        sign = shards.sign_of(schema.label, texts, notes)
 
         root = noise_root(config)
         if y is not None:
             encode_shard(pooled, schema)  # complains about rows as given, before they are shuffled
-            tables = self._split(X, pooled, config, label, np.random.default_rng(root))
-        data = _prepare(tables, schema, notes)
+            rng = np.random.default_rng(root)
+            tables = shards.split_by_owner(X, pooled, config, self._columns, label, rng)
+        data = shards.encode(tables, schema, notes)
         self._keep(run(config, data, root, self._report), classes, sign)
         return self
 
@@ -219,7 +207,7 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
             ValueError: scikit-learn's own, for wrong columns or a wrong shape.
         """
         check_is_fitted(self)
-        cells = self._cells(X)
+        cells = self._columns.cells(X)
         validate_data(self, cells, reset=False, skip_check_array=True)
         frame = read_table(cells)
         frame.columns = pd.Index([column.name for column in self.schema_.columns], dtype=object)
@@ -248,6 +236,16 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
         tags.non_deterministic = True
         return tags
 
+    def _read(self, X: Any, y: Any) -> tuple[SimulationConfig, dict[str, Rows]]:
+        """Rows by owner, or one nameless owner of rows that are to be split."""
+        columns = self._columns
+        if y is not None:
+            config = self._config(None if columns.split else self.parties, self.split)
+            return config, {"": read_rows(X, y, columns)}
+        given = shards.by_name(X)
+        config = self._config(len(given), "even")
+        return config, {name: shards.read_shard(name, s, columns) for name, s in given.items()}
+
     def _keep(self, result: RunResult, classes: NDArray[Any], sign: int) -> None:
         self._weights = sign * result.weights
         coef, intercept = result.schema.model_in_data_units(self._weights)
@@ -259,11 +257,6 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
         self.result_ = result
 
     # -- parameters -----------------------------------------------------------------------------
-
-    @property
-    def _split_column(self) -> str | None:
-        kind, _, column = str(self.split).partition(":")
-        return column if kind == "by" and column else None
 
     def _config(self, parties: int | None, split: str) -> SimulationConfig:
         return SimulationConfig(
@@ -299,102 +292,6 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
             progress = f"{event.phase} {event.done}/{event.total}"
             print(f"[{type(self).__name__}] {progress}", file=sys.stderr, flush=True)
 
-    # -- rows -----------------------------------------------------------------------------------
-
-    def _choose_columns(self, given: Schema | None) -> str | None:
-        """Settle which columns of frames are features; return the name of the label, if known."""
-        label = self.label or (given.label.name if given else None)
-        if given and label != given.label.name:
-            raise SchemaError(f"label={label!r} is not the schema's label {given.label.name!r}")
-        self._no_features = tuple(name for name in (label, self._split_column) if name)
-        self._features = tuple(column.name for column in given.columns) if given else None
-        if self._features and self._split_column in self._features:
-            raise ParameterError(
-                f"split={self.split!r} names a column of the schema: split by another column, or "
-                "take it out of the schema"
-            )
-        return label
-
-    def _read(
-        self, X: Any, y: Any, label: str | None
-    ) -> tuple[SimulationConfig, dict[str, _Owner]]:
-        """Shards by owner, or one nameless owner of rows that are to be split."""
-        if y is not None:
-            config = self._config(None if self._split_column else self.parties, self.split)
-            return config, {"": self._read_rows(X, y)}
-        shards = _by_name(X)
-        config = self._config(len(shards), "even")
-        return config, {name: self._read_shard(name, s, label) for name, s in shards.items()}
-
-    def _cells(self, X: Any) -> Any:
-        """Features in a frame of their own, or a checked array."""
-        if not isinstance(X, pd.DataFrame):
-            return _checked_array(X)
-        frame = read_table(X)
-        if self._features:
-            check_columns(frame, self._features)
-            return frame[list(self._features)]
-        return frame.drop(columns=[name for name in self._no_features if name in frame.columns])
-
-    def _read_rows(self, X: Any, y: Any) -> _Owner:
-        cells = self._cells(X)
-        frame = _plain(read_table(cells))
-        if self._features:
-            if frame.shape[1] != len(self._features):
-                raise DataError(
-                    f"X has {frame.shape[1]} columns where the schema has {len(self._features)}"
-                )
-            frame.columns = pd.Index(self._features, dtype=object)
-        labels = _labels(y)
-        check_consistent_length(frame, labels)
-        return _Owner(cells, frame, labels)
-
-    def _read_shard(self, name: str, shard: Any, label: str | None) -> _Owner:
-        with _naming(name):
-            if isinstance(shard, tuple) and len(shard) == 2:
-                return self._read_rows(*shard)
-            if not isinstance(shard, (pd.DataFrame, str, os.PathLike)):
-                raise DataError(
-                    f"a {type(shard).__name__} holds no labels: give a pair (X, y), or a DataFrame "
-                    "with the column label="
-                )
-            if label is None:
-                raise DataError("label is missing: name the column to predict, such as label='y'")
-            frame = read_table(shard)
-            if label not in frame.columns:
-                raise DataError(
-                    f"label={shown(label)} is not a column{suggest(label, frame.columns)}: add it, "
-                    "or name the label column"
-                )
-            return self._read_rows(frame, frame[label])
-
-    def _split(
-        self,
-        X: Any,
-        pooled: pd.DataFrame,
-        config: SimulationConfig,
-        label: str,
-        rng: np.random.Generator,
-    ) -> dict[str, pd.DataFrame]:
-        column = self._split_column
-        if column and isinstance(X, pd.DataFrame) and column in X.columns:
-            pooled = pooled.assign(**{column: X[column].to_numpy()})
-        tables, names = split_rows(pooled, config.parties, config.split, label, rng)
-        return dict(zip(names, tables, strict=True))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Owner:
-    """cells: as read; frame: the same with the schema's column names; labels: shape (rows,)."""
-
-    cells: Any
-    frame: pd.DataFrame
-    labels: NDArray[Any]
-
-    def table(self, label: str, classes: NDArray[Any], texts: tuple[str, ...]) -> pd.DataFrame:
-        """Features and, as text, the label."""
-        return self.frame.assign(**{label: np.where(self.labels == classes[1], *texts[::-1])})
-
 
 def _check_kinds(estimator: FederatedLogisticRegression) -> None:
     for name in (*_WHOLE, *_REAL):
@@ -419,183 +316,3 @@ def _seed(random_state: Any) -> int | None:
     if random_state < 0:
         raise ParameterError(f"random_state={random_state} is negative: give 0 or more, or None")
     return int(random_state)
-
-
-def _load_schema(schema: Any) -> Schema | None:
-    if schema is None or isinstance(schema, Schema):
-        return schema
-    if isinstance(schema, (str, os.PathLike)):
-        return Schema.load(Path(schema))
-    raise ParameterError(f"schema={shown(schema)} is not a Schema, a path or None")
-
-
-def _by_name(shards: Any) -> dict[str, Any]:
-    """Shards by owner; a list's owners are party-1, party-2 and so on."""
-    if isinstance(shards, Mapping):
-        named = {str(name): shard for name, shard in shards.items()}
-        if len(named) < len(shards) or not all(named) or COORDINATOR in named:
-            raise DataError(
-                f"the names of the shards are not distinct, not empty and not {COORDINATOR!r}: "
-                "name each owner differently"
-            )
-        return named
-    kinds = (tuple, pd.DataFrame, np.ndarray, str, os.PathLike)
-    if isinstance(shards, (list, tuple)) and all(isinstance(shard, kinds) for shard in shards):
-        return {f"party-{k + 1}": shard for k, shard in enumerate(shards)}
-    raise DataError(
-        "FederatedLogisticRegression requires y to be passed, but the target y is None: give y, "
-        "or one shard (X, y) per owner in a list or a dict"
-    )
-
-
-@contextmanager
-def _naming(owner: str) -> Iterator[None]:
-    """Any complaint as a DataError about this shard; nothing is chained that may quote a cell."""
-    try:
-        yield
-    except CohortError as error:
-        raise DataError(f"shard {shown(owner)}: {error}") from None
-    except (ValueError, TypeError) as error:
-        # scikit-learn quotes arrays, always from the second line on.
-        line = str(error).partition("\n")[0].rstrip(":")
-        raise DataError(f"shard {shown(owner)}: {line}") from None
-
-
-def _checked_array(X: Any) -> NDArray[Any]:
-    """Numbers; or objects, where some cells are texts, so that the other columns stay numbers."""
-    cells = np.array(X, dtype=object) if _may_hold_text(X) else None
-    text = cells is not None and cells.ndim == 2 and any(isinstance(c, str) for c in cells.flat)
-    try:
-        array: NDArray[Any] = check_array(
-            cells if text else X,
-            dtype=None if text else "numeric",
-            ensure_all_finite=False,  # encoding refuses them and names the columns
-            input_name="X",
-        )
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-        raise DataError("X has text where a number is due: give a DataFrame") from None
-    return array
-
-
-def _may_hold_text(X: Any) -> bool:
-    return X.dtype.kind in "OU" if isinstance(X, np.ndarray) else isinstance(X, (list, tuple))
-
-
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Categories as texts, objects as numbers where they are numbers; no cell is missing."""
-    frame = frame.infer_objects()
-    for name in frame.columns:
-        cells = frame[name]
-        missing = int(cells.isna().sum())
-        if missing:
-            raise DataError(
-                f"column {shown(name)} is missing (NaN) in {missing} of {len(frame)} rows: "
-                "fill in or drop these rows"
-            )
-        if isinstance(cells.dtype, pd.CategoricalDtype):
-            frame[name] = cells.astype(object).map(cell_text)
-    return frame
-
-
-def _labels(y: Any) -> NDArray[Any]:
-    """Labels as given, shape (rows,)."""
-    labels = column_or_1d(y, warn=True)
-    missing = int(pd.isna(labels).sum())
-    if missing:
-        raise DataError(f"y is missing in {missing} of {len(labels)} rows: drop these rows")
-    if labels.dtype == object:
-        labels = pd.Series(labels).infer_objects().to_numpy()
-    assert_all_finite(labels, input_name="y")
-    values: NDArray[Any] = labels
-    return values
-
-
-def _is_number(cells: Any) -> bool:
-    return is_numeric_dtype(cells) and not is_bool_dtype(cells)
-
-
-def _check_alike(owners: Mapping[str, _Owner]) -> None:
-    """The first shard is the model of the others: names of columns, numbers or texts."""
-    first, *others = owners
-    model = owners[first]
-    for name in others:
-        with _naming(name):
-            owner = owners[name]
-            for one, two, what in (
-                (owner.frame, model.frame, f"is missing, which shard {shown(first)} has"),
-                (model.frame, owner.frame, f"is not in shard {shown(first)}"),
-            ):
-                odd = [column for column in two.columns if column not in one.columns]
-                if odd:
-                    raise DataError(
-                        f"column {shown(odd[0])} {what}{suggest(odd[0], one.columns)}: "
-                        "give all shards the same columns"
-                    )
-            for column in model.frame.columns:
-                if _is_number(owner.frame[column]) != _is_number(model.frame[column]):
-                    raise DataError(
-                        f"column {shown(column)} holds numbers here or in shard {shown(first)}, "
-                        "and texts in the other: write all in one way"
-                    )
-            if (owner.labels.dtype.kind in "OU") != (model.labels.dtype.kind in "OU"):
-                raise DataError(
-                    f"the labels are numbers here or in shard {shown(first)}, and texts in the "
-                    "other: write all in one way"
-                )
-
-
-def _two_classes(labels: NDArray[Any]) -> NDArray[Any]:
-    check_classification_targets(labels)
-    classes: NDArray[Any] = np.unique(labels)
-    if len(classes) > 2:
-        raise DataError(
-            "Only binary classification is supported. The type of the target is multiclass: the "
-            f"label has {len(classes)} classes; derive a yes/no label from it"
-        )
-    if len(classes) < 2:
-        raise DataError("the label has 1 class in all rows together: rows of both are needed")
-    return classes
-
-
-def _free_name(frame: pd.DataFrame) -> str:
-    name = "y"
-    while name in frame.columns:
-        name += "_"
-    return name
-
-
-def _infer(pooled: pd.DataFrame, label: str, positive: str, notes: list[str]) -> Schema:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        schema = infer_schema(pooled, label, positive)
-    notes += [str(warning.message) for warning in caught]
-    return schema
-
-
-def _sign(label: Label, texts: tuple[str, ...], notes: list[str]) -> int:
-    """-1 where the schema's positive label is classes_[0], so its model is the other way round."""
-    if {label.negative, label.positive} != set(texts):
-        raise DataError(
-            f"the labels are not the schema's {label.negative!r} and {label.positive!r}: correct "
-            "them or the schema"
-        )
-    if label.positive == texts[1]:
-        return 1
-    notes.append(
-        f"coef_ and intercept_ are for {texts[1]!r}, the larger label; the schema's positive label "
-        f"and a model.json are for {texts[0]!r}, with opposite signs"
-    )
-    return -1
-
-
-def _prepare(tables: Mapping[str, pd.DataFrame], schema: Schema, notes: list[str]) -> PreparedData:
-    shards = {}
-    for name, table in tables.items():
-        with _naming(name):
-            shards[name] = encode_shard(table, schema)
-    x = np.concatenate([shard.x for shard in shards.values()])
-    y = np.concatenate([shard.y for shard in shards.values()])
-    training = Shard(x=x, y=y, counts=ClampCounts(rows=len(y)), schema=schema)
-    return PreparedData(schema=schema, shards=shards, test=training, notes=tuple(notes))

@@ -23,6 +23,8 @@ from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
 
 # OpenFHE's pseudo-random generator is static: a forked child would repeat its parent's keys.
+# Sessions whose evaluation keys stand in OpenFHE's static maps.
+_LOADED: set[str] = set()
 _OWNER = {"pid": os.getpid(), "forked": False}
 os.register_at_fork(after_in_child=lambda: _OWNER.update(forked=True))
 
@@ -153,9 +155,19 @@ class CkksContext:
 
     def load_evaluation_keys(self, relinearisation: Any, rotations: Sequence[Any]) -> None:
         """Make keys usable for ciphertexts of this session, in OpenFHE's static maps."""
+        _LOADED.add(self.tag)
         self.cc.InsertEvalMultKey([relinearisation], self.tag)
         for key_map in rotations:
             openfhe.CryptoContext.InsertEvalAutomorphismKey(key_map, self.tag)
+
+    def unload_evaluation_keys(self) -> None:
+        """This session needs its evaluation keys no more.
+
+        OpenFHE cannot forget those of one session: memory is freed when the last one is over.
+        """
+        _LOADED.discard(self.tag)
+        if not _LOADED:
+            _clear_keys()
 
     def uniform_polynomial(self, seed: bytes, label: str, *, level: int = 0) -> Residues:
         """Public uniform polynomial at a level, from the joint seed."""
@@ -251,10 +263,15 @@ def _ciphertext_frame(params: CkksParameters, num_polynomials: int, level: int) 
     return bytes(openfhe.Serialize(frame, openfhe.BINARY))
 
 
-def release() -> None:
-    """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
+def _clear_keys() -> None:
     openfhe.ClearEvalMultKeys()
     openfhe.CryptoContext.ClearEvalAutomorphismKeys()
+
+
+def release() -> None:
+    """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
+    _LOADED.clear()
+    _clear_keys()
     _open.cache_clear()
     _frames.cache_clear()
     _ciphertext_frame.cache_clear()

@@ -19,6 +19,9 @@ MAX_LOG_QP_128 = {
     65536: 1747,
     131072: 3523,
 }
+# The table holds for errors of std 3.19. OpenFHE 1.6.1 draws those of rotation keys and of the
+# first relinearisation round with std 1, which costs log2(3.19) = 1.7 bits of modulus.
+NARROW_ERROR_BITS = 2
 SPECIAL_PRIME_BITS = 60
 # OpenFHE keeps P 4 bits longer than a digit, which may be 1 bit longer than its primes' sizes.
 SPECIAL_SPARE_BITS = 5
@@ -72,7 +75,7 @@ class CkksParameters:
         if self.security_bits and self.log_qp > self.max_log_qp:
             raise ParameterError(
                 f"log2(QP)={self.log_qp} bits at ring_dim={self.ring_dim} exceeds "
-                f"{self.max_log_qp}, the bound for 128-bit security; take a larger ring, "
+                f"{self.max_log_qp}, our bound for 128-bit security; take a larger ring, "
                 "fewer levels or more digits, or the profile fast-insecure for a toy run"
             )
 
@@ -104,8 +107,8 @@ class CkksParameters:
 
     @property
     def max_log_qp(self) -> int:
-        """Largest log2(QP) with 128-bit security at this ring [bits]."""
-        return MAX_LOG_QP_128.get(self.ring_dim, 0)
+        """Largest log2(QP) with 128-bit security at this ring, for errors of std 1 [bits]."""
+        return MAX_LOG_QP_128.get(self.ring_dim, NARROW_ERROR_BITS) - NARROW_ERROR_BITS
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for the run plan."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,3 +178,39 @@ def test_rows_do_not_depend_on_who_holds_them() -> None:
         shards = list(zip(np.split(x, cuts), np.split(y, cuts), strict=True))
         results.append(encrypted_weights(plan, shards, [np.zeros((1, 9))] * len(rows)).exact)
     assert log2_error(*results) <= LEVELED
+
+
+# -- the oracle of the oracle ----------------------------------------------------------
+
+
+def textbook(update: str, rule: Any, gradient: Any, features: int) -> np.ndarray:
+    """Each method as its paper writes it; gradient(t, w): mean gradient plus noise."""
+    w = v = np.zeros(features)
+    a, eta = 1.0, rule.learning_rate
+    for t in range(rule.rounds):
+        if update == "nag":
+            a, before = (1 + np.sqrt(1 + 4 * a * a)) / 2, a
+            new = v - eta * gradient(t, v)
+            v = new + (before - 1) / a * (new - w)
+            w = new
+        elif update in ("gd", "ridge"):
+            w = w - eta * (gradient(t, w) + rule.ridge * w)
+        else:
+            pull = 2 * rule.weight * rule.reciprocal(rule.theta - w @ w) * w
+            w = w - eta * (pull + gradient(t, w))
+    return w
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_the_twin_is_the_textbooks(update: str) -> None:
+    """A rule is written once, for twin and ciphertext: neither can be the other's oracle."""
+    plan = make_plan(rows=[30, 10], features=5, rounds=6, update=update)
+    ((x, y),) = make_data([40], 5, seed=5)
+    noise = np.random.default_rng(6).normal(0, 0.1, (6, 5))
+
+    def gradient(t: int, w: np.ndarray) -> np.ndarray:
+        return x.T @ (plan.link(x @ w) - y) / 40 + noise[t]
+
+    wanted = textbook(update, plan.rule, gradient, 5)
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_allclose(plain_weights(plan, [(x, y)], noise), wanted, atol=1e-13)

@@ -120,3 +120,13 @@ def test_a_line_without_its_fields(line: dict[str, Any]) -> None:
     """Refused like any other change."""
     with pytest.raises(ProtocolError):
         verify([line])
+
+
+def test_consistent_links_with_false_numbers() -> None:
+    """Who counts wrongly is refused even where every link follows."""
+    lines, head = [], GENESIS
+    for index in (0, 2):
+        head = chain(head, {"index": index})
+        lines.append({"index": index, "chain": head})
+    with pytest.raises(ProtocolError, match="line 1 "):
+        verify(lines)
