@@ -2,13 +2,13 @@
 
     refresh/k -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
 
-h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform below the two mask primes (~110
+h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform below the two mask primes (~119
 bits); the sums give c0 + h0 = m - M and the fresh ciphertext (m - M + h1, a') of m.
 
 Security: a' is expanded from the joint seed (see `agree`), the label and c1; the coordinator can
 choose neither a' nor a c1 that is related to it. A party answers each label once; a retry gets the
 cached bytes.
-Error: P fresh key errors, about 2^-43 per slot at scale 2^50; no level is left used.
+Error: P fresh key errors, 3.19 sqrt(P n / 2) / scale per slot: 2^-49 at ring 2^15, scale 2^59.
 """
 
 from __future__ import annotations
