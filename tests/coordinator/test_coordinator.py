@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -204,3 +206,24 @@ def test_an_impossible_plan_is_refused_before_any_key() -> None:
     with pytest.raises(ParameterError, match="=100000 is outside"):
         session.run()
     assert {step for step, *_ in session.recorded} == {"enrol"}
+
+
+FREED = """
+import openfhe
+from tests.helpers import make_session
+
+session = make_session(2, 20, 3, 1, 3, "gd", ring_dim=1024)  # INSECURE toy ring
+session.run()
+context = openfhe.GetAllContexts()[0]
+try:
+    context.GetEvalMultKeyVector(session.plan.session)
+except RuntimeError:
+    print("freed")
+"""
+
+
+def test_evaluation_keys_are_freed() -> None:
+    """OpenFHE's static maps hold nothing of a session that is over (a process of its own)."""
+    command = [sys.executable, "-c", FREED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["freed"], done.stderr
