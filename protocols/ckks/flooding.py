@@ -16,7 +16,9 @@ sigma_e, per coefficient, for weights in the units in which they are encrypted:
 - the rows carry the noise of P fresh encryptions, std sigma P sqrt(4 n / 3), and move the mean
   gradient by 1 / sqrt(N) of it, the same way in every iteration.
 
-MARGIN covers what is smaller (key switches before a mask, refreshes); measured below it (tests).
+MARGIN covers what is smaller (key switches before a mask, refreshes). This is an estimate that the
+tests compare with measurements, not a proof: noise stayed below half of it from 20 rows a party on,
+and exceeded it by up to 1.3 times at degrees 13 and 15 with at most 4 rows in all.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def fresh_std(params: CkksParameters, parties: int) -> float:
 def error_std(
     params: CkksParameters, parties: int, *, rounding_gain: float, row_gain: float
 ) -> float:
-    """Bound on sigma_e, per coefficient [integer units].
+    """Estimate of sigma_e from above, per coefficient [integer units]; see the module.
 
     rounding_gain: std of the model's error over that of one iteration's; row_gain: of the model's
     error over that of the rows' encryption.
