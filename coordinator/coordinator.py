@@ -15,12 +15,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from coordinator.conduct import Watch, conduct
 from coordinator.costs import Costs, LapClock, phase_of
-from protocols import agree, keygen
-from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import Evaluator
-from protocols.contribute import collect
-from protocols.decrypt import decrypt
+from protocols import agree
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import (
     COORDINATOR,
@@ -35,7 +32,6 @@ from protocols.messages import (
     to_everyone,
 )
 from protocols.plan import Member, RunPlan
-from protocols.train import train_encrypted
 from protocols.transcript import Transcript
 
 T = TypeVar("T")
@@ -45,7 +41,7 @@ AskParties = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished run: the agreed plan and the decrypted weights, shape (num_features,)."""
+    """A finished run: the agreed plan and the released weights, shape (d,) or (d, outputs)."""
 
     plan: RunPlan
     weights: NDArray[np.float64]
@@ -100,46 +96,28 @@ class Coordinator:
         Raises:
             ProtocolError: a party failed, refused or lied; `culprit` names it.
         """
-        return self._drive(self._protocol(), ask)
+        return self._drive(self.protocol(), ask)
 
     # -- the protocol ---------------------------------------------------------------------------
 
-    def _protocol(self) -> Exchange[Outcome]:
+    def protocol(self) -> Exchange[Outcome]:
+        """Every step of the run: yields requests, receives replies, returns the outcome."""
         observer = self._observer
         observer.on_phase("agree")
         plan, seeds = yield from agree.agree(self.parties, self._party_keys, self._make_plan)
-        seed = agree.joint_seed(plan, seeds)
+        clock: list[LapClock] = []
 
-        observer.on_phase("keys")
-        context = CkksContext(plan.ckks, plan.session)
-        try:
-            return (yield from self._train(context, plan, seed, seeds))
-        finally:
-            context.unload_evaluation_keys()
-
-    def _train(
-        self, context: CkksContext, plan: RunPlan, seed: bytes, seeds: Mapping[str, str]
-    ) -> Exchange[Outcome]:
-        observer = self._observer
-        public_b = yield from keygen.ceremony(context, plan, seed, seeds)
-        public_key = keygen.public_key(context, seed, public_b)
-
-        observer.on_phase("encrypt")
-        evaluator = Evaluator(context, plan.layout)
-        rows, side = yield from collect(evaluator, plan, public_b)
-
-        observer.on_phase("train")
-        clock = LapClock(self.costs)
+        def on_phase(phase: str) -> None:
+            observer.on_phase(phase)
+            if phase == "train":
+                clock.append(LapClock(self.costs))
 
         def on_iteration(t: int) -> None:
-            clock.lap()
+            clock[0].lap()
             observer.on_progress("train", t + 1, plan.rounds)
 
-        weights = yield from train_encrypted(
-            evaluator, plan, seed, public_key, rows, side, on_iteration
-        )
-        observer.on_phase("decrypt")
-        released = yield from decrypt(evaluator, plan, weights)
+        watch = Watch(on_phase=on_phase, on_iteration=on_iteration)
+        released = yield from conduct(plan, agree.joint_seed(plan, seeds), seeds, watch)
         summary = {"weights": released.tolist(), "transcript": self._transcript.head}
         yield to_everyone("finish", plan.names, Body(summary))
         return Outcome(plan, released)

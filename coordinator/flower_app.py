@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
@@ -14,6 +16,13 @@ RECORD = "ciphercohort"
 PAYLOAD = "payload"
 POLL_SECONDS = 0.25
 STEP_TIMEOUT_SECONDS = 3600.0
+# Where the coordinator's folder is, for the process that the SuperLink starts.
+HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
+# How often a relay may raise before the step is given up; other errors (a node that restarts, a
+# lost process) are waited for until the step's end.
+RELAY_ATTEMPTS = 3
+RETRY_SECONDS = 2.0
+_RELAY_RAISED = 2
 
 # A session takes a function that delivers one step's messages and returns the replies.
 AskParties = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
@@ -26,15 +35,21 @@ class GridTransport:
     """`ask` over a Flower grid: push all, then pull until every party replied.
 
     nodes: Flower node id by party name. Replies are matched by the request they answer, never by
-    their source node, and late ones are not lost.
+    their source node, and late ones are not lost. relay_attempts: the same request goes out again
+    after a failure: a party answers it with the same bytes.
     """
 
     def __init__(
-        self, grid: Grid, nodes: Mapping[str, int], timeout: float = STEP_TIMEOUT_SECONDS
+        self,
+        grid: Grid,
+        nodes: Mapping[str, int],
+        timeout: float = STEP_TIMEOUT_SECONDS,
+        relay_attempts: int = 1,
     ) -> None:
         self._grid = grid
         self._nodes = nodes
         self._timeout = timeout
+        self._attempts = relay_attempts
 
     def __call__(self, step: str, outgoing: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Deliver one step.
@@ -42,23 +57,41 @@ class GridTransport:
         Raises:
             ProtocolError: a party's relay failed or did not reply in time; names the party.
         """
-        waiting = {}
-        for name, data in outgoing.items():
-            message = Message(_to_record(data), self._nodes[name], MessageType.QUERY, group_id=step)
-            (identifier,) = self._grid.push_messages([message])
-            waiting[identifier] = name
+        waiting = {self._push(step, name, data): name for name, data in outgoing.items()}
         replies: dict[str, bytes] = {}
+        failures = dict.fromkeys(outgoing, 0)
         deadline = time.monotonic() + self._timeout
         while waiting:
             for reply in self._grid.pull_messages(list(waiting)):
-                name = waiting.pop(reply.metadata.reply_to_message_id)
-                replies[name] = _payload(name, reply)
+                name = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if name is None:
+                    continue  # a second reply to one request
+                if self._is_lost(reply, name, failures):
+                    time.sleep(RETRY_SECONDS)
+                    waiting[self._push(step, name, outgoing[name])] = name
+                else:
+                    replies[name] = _payload(name, reply)
             if waiting and time.monotonic() > deadline:
-                late = ", ".join(sorted(waiting.values()))
-                raise ProtocolError(f"no reply to {step!r} within {self._timeout:g} s from {late}")
+                late = sorted(waiting.values())
+                raise ProtocolError(
+                    f"no reply to {step!r} within {self._timeout:g} s from {', '.join(late)}",
+                    culprit=late[0] if len(late) == 1 else None,
+                )
             if waiting:
                 time.sleep(POLL_SECONDS)
         return replies
+
+    def _push(self, step: str, name: str, data: bytes) -> str:
+        message = Message(_to_record(data), self._nodes[name], MessageType.QUERY, group_id=step)
+        (identifier,) = self._grid.push_messages([message])
+        return identifier
+
+    def _is_lost(self, reply: Message, name: str, failures: dict[str, int]) -> bool:
+        """Whether to ask again."""
+        if not reply.has_error() or self._attempts == 1:
+            return False
+        failures[name] += reply.error.code == _RELAY_RAISED
+        return failures[name] < self._attempts
 
 
 def _to_record(data: bytes) -> RecordDict:
@@ -85,6 +118,16 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the session that the run configuration names."""
-    session, nodes = SESSIONS[str(context.run_config["session"])]
-    session(GridTransport(grid, nodes))
+    """Run the session that the run configuration names: of this process, or of a deployment."""
+    name = str(context.run_config["session"])
+    if name in SESSIONS:
+        session, nodes = SESSIONS[name]
+        session(GridTransport(grid, nodes))
+        return
+    from coordinator.deployment import serve_session
+    from coordinator.settings import Settings
+
+    def transport(nodes: Mapping[str, int], seconds: float) -> AskParties:
+        return GridTransport(grid, nodes, seconds, RELAY_ATTEMPTS)
+
+    serve_session(Settings.load(Path(os.environ[HOME_VARIABLE])), name, transport)

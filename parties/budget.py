@@ -18,16 +18,20 @@ from typing import Any
 
 from protocols.approximation import Approximation, Polynomial
 from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
 from protocols.plan import PrivacyPlan, RunPlan
-from protocols.privacy import barrier_certificate, ridge_certificate
-from protocols.privacy.accounting import GaussianEvent, epsilon_for
+from protocols.privacy import barrier_certificate, ridge_certificate, sum_certificate
+from protocols.privacy.accounting import Event, GaussianEvent, epsilon_for
 from protocols.privacy.barrier_theorem import BarrierSetting
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate, explain
+from protocols.privacy.gram_certificate import gram_certificate
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.search import MECHANISM_SHARE
 from protocols.privacy.shares import NoiseSplit
+from protocols.rows import RowsPlan
 
 ROUNDING = 1e-9
 """Relative slack of every comparison: a plan holds eta and kappa Theta as rounded numbers."""
@@ -43,7 +47,7 @@ class Cost:
     """
 
     epsilon: float
-    events: tuple[GaussianEvent, ...]
+    events: tuple[Event, ...]
     additive_delta: float
     sensitivity: float
     certificate: Certificate
@@ -59,6 +63,12 @@ def recompute(plan: RunPlan, norm_bound: float) -> Cost:
     privacy = plan.privacy
     if privacy is None:
         raise PolicyError("the plan has no privacy noise: there is nothing to account for")
+    if isinstance(plan, GradientPlan):
+        return _cost_of_sums(plan, privacy)
+    if isinstance(plan, GramPlan):
+        return _cost_of_release(plan, privacy, norm_bound)
+    if not isinstance(plan, RowsPlan):
+        raise PolicyError(f"protocol={plan.protocol!r} has no privacy certificate")
     try:
         split = NoiseSplit(parties=len(plan.members), colluders=privacy.colluders)
         certificate = _check(_setting(plan, privacy, split, norm_bound))
@@ -81,6 +91,47 @@ def recompute(plan: RunPlan, norm_bound: float) -> Cost:
     return cost
 
 
+def _cost_of_sums(plan: GradientPlan, privacy: PrivacyPlan) -> Cost:
+    """Sums of rows that this party clips itself, so that the plan's bound is its own."""
+    setting = plan.sum_setting()
+    certificate = sum_certificate.check(setting)
+    for condition in certificate.conditions:
+        if not condition.satisfied:
+            raise PolicyError(f"the plan is not certified: {explain(condition)}")
+    return Cost(
+        epsilon=certificate.figures["epsilon_exact"],
+        events=certificate.events,
+        additive_delta=certificate.additive_delta,
+        sensitivity=max(setting.widened),
+        certificate=certificate,
+    )
+
+
+def _cost_of_release(plan: GramPlan, privacy: PrivacyPlan, norm_bound: float) -> Cost:
+    """One release of sums; the plan's ridge and sigma against this party's own bounds."""
+    try:
+        setting = plan.privacy_setting(norm_bound)
+        found = gram_certificate(setting, ridge=plan.ridge, sigma=privacy.sigma)
+    except ParameterError as error:
+        raise PolicyError(f"the plan's privacy setting is out of range: {error}") from None
+    share = plan.split.share_std(privacy.sigma)
+    _at_least("share_std", privacy.share_std, share, "sigma / sqrt(P - t)")
+    _at_least("sensitivity", privacy.sensitivity, found.sensitivity, "the bound for one row")
+    curvature = found.curvature_bound
+    _at_least("curvature_bound", plan.curvature_bound, curvature, "the bound with noise")
+    for condition in found.conditions:
+        if not condition.satisfied and condition.slack < -ROUNDING:
+            raise PolicyError(f"the plan is not certified: {explain(condition)}")
+    statement = found.statement
+    return Cost(
+        epsilon=statement.figures["epsilon_exact"],
+        events=statement.events,
+        additive_delta=statement.additive_delta,
+        sensitivity=found.sensitivity,
+        certificate=statement,
+    )
+
+
 @lru_cache(maxsize=64)
 def _check(setting: BarrierSetting | RidgeSetting) -> Certificate:
     if isinstance(setting, BarrierSetting):
@@ -89,7 +140,7 @@ def _check(setting: BarrierSetting | RidgeSetting) -> Certificate:
 
 
 def _cost(
-    plan: RunPlan, privacy: PrivacyPlan, certificate: Certificate, sensitivity: float
+    plan: RowsPlan, privacy: PrivacyPlan, certificate: Certificate, sensitivity: float
 ) -> Cost:
     rows = plan.layout.num_rows
     epsilon = math.inf
@@ -122,7 +173,7 @@ def _at_least(field: str, stated: float, own: float, meaning: str) -> None:
 
 
 def _setting(
-    plan: RunPlan, privacy: PrivacyPlan, split: NoiseSplit, norm_bound: float
+    plan: RowsPlan, privacy: PrivacyPlan, split: NoiseSplit, norm_bound: float
 ) -> BarrierSetting | RidgeSetting:
     kind, rule = plan.update["kind"], plan.update
     if privacy.accounting not in MECHANISM_SHARE:

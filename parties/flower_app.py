@@ -1,16 +1,19 @@
 """Flower ClientApp: a relay between the SuperLink and the party, and nothing more.
 
 Every Flower message may start a fresh process, so the party itself lives elsewhere: behind an
-address in the node's configuration (`party`), here a party of this process, `local:NAME`.
+address in the node's configuration (`party`): a party agent's socket, `unix:/PATH`, or a party of
+this process, `local:NAME`.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from parties.frames import AgentClient
 from protocols.errors import MessageError, ParameterError
 
 # Names of the one record and the one array that a message holds.
@@ -39,7 +42,11 @@ def connect(address: str) -> Handler:
     scheme, _, name = address.partition(":")
     if scheme == "local" and name in LOCAL:
         return LOCAL[name]
-    raise ParameterError(f"party={address!r} is not the address of a running party (local:NAME)")
+    if scheme == "unix":
+        return AgentClient(Path(name))
+    raise ParameterError(
+        f"party={address!r} is not the address of a running party (unix:/PATH or local:NAME)"
+    )
 
 
 def to_record(data: bytes) -> RecordDict:

@@ -1,15 +1,18 @@
 """A party's additive share of the joint secret key: the only file where a secret key appears.
 
 The joint secret is s = sum_p s_p, each s_p uniform ternary; nobody ever holds s. Every operation
-takes and returns residues, so a secret can neither be serialised by mistake nor travel.
+takes and returns residues, so a secret can neither be serialised by mistake nor travel. It leaves
+this file only sealed (`KeyShare.sealed`), for an agent that goes on after a restart.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import openfhe
 
 from protocols.ckks.context import CkksContext, refuse_forked_child
 from protocols.ckks.flooding import gaussian_polynomial
@@ -39,7 +42,7 @@ class KeyShare:
         # b_p = -a s_p + e_p with the common a.
         pair = context.cc.MultipartyKeyGen(reference, False, True)
         self._secret: Any = pair.secretKey
-        self._public_b: Residues = context.residues_of(pair.publicKey)[:towers]
+        self._public_b: Residues | None = context.residues_of(pair.publicKey)[:towers]
 
     def __repr__(self) -> str:
         return "KeyShare(<secret>)"
@@ -52,6 +55,39 @@ class KeyShare:
         self._secret = None
 
     @property
+    def context(self) -> CkksContext:
+        """The public context."""
+        return self._context
+
+    def sealed(
+        self, seal: Callable[[bytes], bytes]
+    ) -> tuple[bytes, bytes, Mapping[str, bytes]] | None:
+        """(sealed secret, joint seed, shares given) for `unsealed`; None once erased."""
+        if self._secret is None:
+            return None
+        secret = openfhe.Serialize(self._key, openfhe.BINARY)
+        return seal(secret), self._seed, dict(self._shared)
+
+    @classmethod
+    def unsealed(
+        cls,
+        context: CkksContext,
+        state: tuple[bytes, bytes, Mapping[str, bytes]] | None,
+        unseal: Callable[[bytes], bytes],
+    ) -> KeyShare:
+        """The same share in another process, which refuses the same second shares."""
+        refuse_forked_child()
+        share = cls.__new__(cls)
+        share._context = context
+        sealed, share._seed, shared = state or (b"", b"", {})
+        share._shared = dict(shared)
+        share._public_b = None
+        share._secret = (
+            openfhe.DeserializePrivateKeyString(unseal(sealed), openfhe.BINARY) if state else None
+        )
+        return share
+
+    @property
     def _key(self) -> Any:
         if self._secret is None:
             raise PolicyError("this key share was erased at the end of its run")
@@ -62,6 +98,8 @@ class KeyShare:
 
     def public_share(self) -> Residues:
         """b_p = -a s_p + e_p, shape (towers, n)."""
+        if self._public_b is None:
+            raise PolicyError("the public share was already given; resend it, never a new one")
         return self._public_b
 
     def relinearisation_share(self) -> Residues:

@@ -12,11 +12,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.budget import Account, recompute
-from parties.key_share import KeyShare
-from parties.policy import BEFORE_PLAN, Policy, refreshed_per_step, step_sequence
+from parties.duties import Duties, open_duties
+from parties.objectives import OpenContributor, open_contributor
+from parties.policy import BEFORE_PLAN, Policy, step_sequence
 from parties.shard import Shard
-from protocols import agree, contribute, decrypt, keygen, refresh
-from protocols.ckks.context import CkksContext
+from protocols import agree
 from protocols.errors import CohortError, MessageError, PolicyError
 from protocols.messages import (
     COORDINATOR,
@@ -26,11 +26,12 @@ from protocols.messages import (
     decode,
     digest,
     encode,
+    public_bytes,
 )
 from protocols.plan import RunPlan
+from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Party:
     name: as in the plan; shard: encoded private rows; schema: digest of the public schema;
     signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
     randomness: source of the privacy noise; ledger: record of what earlier runs have spent, None
-    keeps none; dataset: the owner's name of the data in the ledger.
+    keeps none; dataset: the owner's name of the data in the ledger; open_contributor: what it
+    contributes to a run of the encrypted-gradient protocol.
 
     Privacy: where the policy or a ledger asks for privacy, the plan's epsilon is recomputed from
     this party's own norm bound before any key is made (`parties.budget`).
@@ -63,6 +65,7 @@ class Party:
         size_cap: int = DEFAULT_SIZE_CAP,
         ledger: Ledger | None = None,
         dataset: str = "",
+        open_contributor: OpenContributor = open_contributor,
     ) -> None:
         self.name = name
         self._shard = shard
@@ -71,26 +74,19 @@ class Party:
         self._policy = policy
         self._randomness = randomness
         self._size_cap = size_cap
+        self._open_contributor = open_contributor
         self._account = Account(ledger, dataset)
         self._seed = agree.new_seed()
-        self._joint_seed = b""
         self._session: str | None = None
         self._sequence: tuple[str, ...] = BEFORE_PLAN
         self._answered = 0
         self._last: tuple[str, str, bytes] | None = None  # step, request digest, reply
         self._plan: RunPlan | None = None
-        self._context: CkksContext | None = None
-        self._secret: KeyShare | None = None
-        self._handlers: dict[str, Callable[[int, Body], Body]] = {
+        self._duties: Duties | None = None
+        self._handlers: dict[str, Callable[[Body], Body]] = {
             "enrol": self._enrol,
             "agree": self._agree,
             "reveal": self._reveal,
-            "keys": self._keys,
-            "rotations": self._rotations,
-            "square": self._square,
-            "contribute": self._contribute,
-            "refresh": self._refresh,
-            "decrypt": self._decrypt,
             "finish": self._finish,
         }
 
@@ -118,8 +114,8 @@ class Party:
 
         A run that has not reached `contribute` is taken back from the ledger.
         """
-        if self._secret:
-            self._secret.erase()
+        if self._duties:
+            self._duties.erase()
         self._sequence, self._answered = (), 0
         self._account.abandon()
 
@@ -137,11 +133,20 @@ class Party:
         expected = self._sequence[self._answered]
         if request.step != expected:
             raise PolicyError(f"step {request.step!r} is out of order; next is {expected!r}")
-        kind, _, index = request.step.partition("/")
-        body = self._handlers[kind](int(index or 0), request.body)
+        if self._plan and request.step == self._plan.first_data_step:
+            self._account.spend()
+        body = self._body(request)
         self._session = request.session
         self._answered += 1
         return body
+
+    def _body(self, request: Envelope) -> Body:
+        if request.step in self._handlers:
+            return self._handlers[request.step](request.body)
+        if self._duties is None:
+            raise PolicyError("no plan is agreed yet")
+        kind, _, index = request.step.partition("/")
+        return self._duties.answer(kind, int(index or 0), request.body)
 
     def _reply(self, request: Envelope, answers: str, body: Body) -> bytes:
         envelope = Envelope(
@@ -149,15 +154,9 @@ class Party:
         )
         return encode(envelope, self._signing_key)
 
-    @property
-    def _agreed(self) -> tuple[RunPlan, CkksContext, KeyShare]:
-        if self._plan is None or self._context is None or self._secret is None:
-            raise PolicyError("no plan is agreed yet")
-        return self._plan, self._context, self._secret
-
     # -- steps ------------------------------------------------------------------------------------
 
-    def _enrol(self, index: int, request: Body) -> Body:
+    def _enrol(self, request: Body) -> Body:
         return agree.answer_enrol(
             agree.Enrolment(
                 self._shard.rows,
@@ -167,11 +166,13 @@ class Party:
             )
         )
 
-    def _agree(self, index: int, request: Body) -> Body:
-        plan = RunPlan.from_dict(_mapping(request.meta.get("plan")))
+    def _agree(self, request: Body) -> Body:
+        plan = plan_from_dict(_mapping(request.meta.get("plan")))
         member = plan.members[plan.party_index(self.name)]
         if member.rows != self._shard.rows or plan.num_features != self._shard.num_features:
             raise PolicyError("the plan states another shape of this party's data")
+        if member.verify_key != public_bytes(self._signing_key):
+            raise PolicyError("the plan holds another verification key than this party's")
         if member.commitment != agree.commitment(self._seed):
             raise PolicyError("the plan holds another seed commitment than this party's")
         if dict(plan.schema).get("digest") != self._shard.schema.digest():
@@ -181,73 +182,24 @@ class Party:
         if self._policy.max_epsilon is not None or self._account.is_kept:
             self._account.reserve(recompute(plan, self._shard.schema.norm_bound))
         self._plan, self._sequence = plan, sequence
-        return Body({"plan": plan.digest()})
-
-    def _reveal(self, index: int, request: Body) -> Body:
-        return Body({"seed": self._seed.hex()})
-
-    def _keys(self, index: int, request: Body) -> Body:
-        if self._plan is None:
-            raise PolicyError("no plan is agreed yet")
-        self._joint_seed = agree.joint_seed(self._plan, _mapping(request.meta.get("seeds")))
-        self._context = CkksContext(self._plan.ckks, self._plan.session)
-        self._secret = KeyShare(self._context, self._joint_seed)
-        return keygen.answer_keys(self._context, self._secret)
-
-    def _rotations(self, index: int, request: Body) -> Body:
-        plan, context, secret = self._agreed
-        return keygen.answer_rotations(context, secret, rotation_indices(plan, index))
-
-    def _square(self, index: int, request: Body) -> Body:
-        _, context, secret = self._agreed
-        return keygen.answer_square(context, secret, request)
-
-    def _contribute(self, index: int, request: Body) -> Body:
-        plan, context, _ = self._agreed
-        self._account.spend()
-        noise = draw_noise(plan, self._randomness)
-        return contribute.answer_contribute(
-            context,
+        self._duties = open_duties(
             plan,
             self.name,
-            self._joint_seed,
-            request,
-            self._shard.x,
-            self._shard.y,
-            noise,
+            self._shard,
+            self._randomness,
+            self._signing_key,
+            self._open_contributor,
         )
+        return Body({"plan": plan.digest()})
 
-    def _refresh(self, index: int, request: Body) -> Body:
-        plan, context, secret = self._agreed
-        if len(request.blobs) > refreshed_per_step(plan):
-            raise PolicyError("more ciphertexts to refresh than the update rule has")
-        return refresh.answer_refresh(context, secret, index, request)
+    def _reveal(self, request: Body) -> Body:
+        return Body({"seed": self._seed.hex()})
 
-    def _decrypt(self, index: int, request: Body) -> Body:
-        plan, context, secret = self._agreed
-        return decrypt.answer_decrypt(context, plan, secret, request)
-
-    def _finish(self, index: int, request: Body) -> Body:
-        if self._secret:
-            self._secret.erase()
+    def _finish(self, request: Body) -> Body:
+        if self._duties:
+            self._duties.erase()
         self._account.commit()
         return Body()
-
-
-def draw_noise(plan: RunPlan, randomness: RandomSource) -> Any:
-    """One party's noise on the mean gradient, shape (rounds, num_features); zeros without privacy.
-
-    The twin of a simulation draws the same from the same source.
-    """
-    privacy = plan.privacy
-    sigma, colluders = (privacy.sigma, privacy.colluders) if privacy else (0.0, 0)
-    split = NoiseSplit(parties=len(plan.members), colluders=colluders)
-    return gaussian_shares(sigma, split, plan.rounds, plan.num_features, randomness)
-
-
-def rotation_indices(plan: RunPlan, chunk: int) -> tuple[int, ...]:
-    """The rotations of one message, from the plan (never from the request)."""
-    return keygen.rotation_chunks(plan)[chunk]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

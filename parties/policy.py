@@ -2,7 +2,7 @@
 
 The sequence of steps follows from the plan alone. A party answers the next step of the sequence
 and nothing else; a repeated request gets the same bytes again (see `parties.party`). So the number
-of decryptions (one) and of refreshes (rounds - 1) is bounded by construction.
+of decryptions and of refreshes is bounded by construction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocols.errors import PolicyError
-from protocols.keygen import rotation_chunks
 from protocols.plan import RunPlan
 
 BEFORE_PLAN = ("enrol", "agree")
@@ -39,9 +38,9 @@ class Policy:
         """
         if plan.profile != "secure" and not self.allow_insecure:
             raise PolicyError(f"profile={plan.profile!r} is refused: only secure runs are allowed")
-        if plan.profile == "secure" and plan.ckks.security_bits < self.min_security_bits:
+        if plan.profile == "secure" and plan.security_bits < self.min_security_bits:
             raise PolicyError(
-                f"security_bits={plan.ckks.security_bits} is below {self.min_security_bits}"
+                f"security_bits={plan.security_bits} is below {self.min_security_bits}"
             )
         if self.max_epsilon is None:
             return
@@ -64,19 +63,4 @@ class Policy:
 
 def step_sequence(plan: RunPlan) -> tuple[str, ...]:
     """Every step of a run, in the only order in which a party answers."""
-    return (
-        *BEFORE_PLAN,
-        "reveal",
-        "keys",
-        *(f"rotations/{k}" for k in range(len(rotation_chunks(plan)))),
-        "square",
-        "contribute",
-        *(f"refresh/{t}" for t in range(plan.rounds - 1)),
-        "decrypt",
-        "finish",
-    )
-
-
-def refreshed_per_step(plan: RunPlan) -> int:
-    """Most ciphertexts that one refresh step may carry: the update rule's state."""
-    return len(plan.rule.start(0.0))
+    return (*BEFORE_PLAN, "reveal", *plan.steps, "finish")

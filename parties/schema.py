@@ -28,10 +28,10 @@ from parties.columns import (
     NumericColumn,
     Scaling,
     column_from_dict,
-    label_from_dict,
 )
-from parties.infer import infer_columns, infer_label, typical_row_norm
+from parties.infer import infer_columns, typical_row_norm
 from parties.tables import FloatArray, Table, read_table
+from parties.targets import Targets, infer_outcome, outcome_from_dict
 from protocols.errors import ParameterError, SchemaError
 
 __all__ = [
@@ -52,7 +52,7 @@ class Schema:
     """Columns, label and scaling of every party's table.
 
     columns: numeric and categorical columns in feature order, at least one.
-    label: the column to predict.
+    label: what to predict: a column of two values, or numeric targets.
     scaling: of numeric columns. "range": [low, high] -> [-1, 1], clamped there. "standard":
         (x - typical) / spread, clamped to [-2, 2]. Categories are one-hot in {0, 1}.
     row_norm: c > 0: rows, bias included, are divided by c and clipped to Euclidean norm 1. None:
@@ -65,7 +65,7 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
-    label: Label
+    label: Label | Targets
     scaling: Scaling = "standard"
     row_norm: float | None = None
 
@@ -80,8 +80,8 @@ class Schema:
             if not isinstance(column, (NumericColumn, CategoricalColumn)):
                 raise SchemaError(f"columns has a {type(column).__name__}, not a column")
         object.__setattr__(self, "columns", tuple(self.columns))
-        if not isinstance(self.label, Label):
-            raise SchemaError(f"label is a {type(self.label).__name__}, not a Label")
+        if not isinstance(self.label, (Label, Targets)):
+            raise SchemaError(f"label is a {type(self.label).__name__}, not a Label or Targets")
         if self.scaling not in SCALINGS:
             raise SchemaError(f"scaling={shown(self.scaling)} is not 'range' or 'standard'")
         if self.row_norm is not None:
@@ -102,7 +102,7 @@ class Schema:
 
     def _check_names(self) -> None:
         names = [column.name for column in self.columns]
-        for name, count in Counter([*names, self.label.name]).items():
+        for name, count in Counter([*names, *self.label_names]).items():
             if count > 1:
                 raise SchemaError(
                     f"name {shown(name)} is used by {count} columns (the label counts): "
@@ -114,6 +114,11 @@ class Schema:
                     f"feature {shown(name)} arises {count} times from column and category names: "
                     "rename a column"
                 )
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Columns to predict: one label, or the targets in order."""
+        return self.label.names if isinstance(self.label, Targets) else (self.label.name,)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -210,7 +215,7 @@ class Schema:
             columns=tuple(
                 column_from_dict(column, f"column {k + 1}") for k, column in enumerate(columns)
             ),
-            label=label_from_dict(fields["label"]),
+            label=outcome_from_dict(fields["label"]),
             scaling=fields["scaling"],
             row_norm=fields.get("row_norm"),
         )
@@ -255,7 +260,7 @@ class Schema:
 
 def infer_schema(
     frame: Table,
-    label: str,
+    label: str | Sequence[str],
     positive: object = None,
     scaling: Scaling = "standard",
     row_norm: Literal["auto"] | float | None = "auto",
@@ -266,7 +271,8 @@ def infer_schema(
     """Describe a PUBLIC sample; the result is a first schema for a person to check.
 
     frame: anything that ``read_table`` takes; arrays get the column names x1..xd.
-    label: name of the label column ("y" for a pair of arrays).
+    label: name of the label column ("y" for a pair of arrays); or, in a list, those of numeric
+        targets.
     positive: the label's positive value [default: the "1"-like one, or else the larger].
     row_norm: c, None for no clipping, or "auto" for the median norm of the scaled rows.
     exclude: columns to leave out.
@@ -283,9 +289,10 @@ def infer_schema(
     Warns:
         UserWarning: a column looks like an ID; it is kept.
     """
-    table = read_table(frame, label=label)
-    columns = tuple(infer_columns(table, label, exclude, include))
-    schema = Schema(columns=columns, label=infer_label(table[label], positive), scaling=scaling)
+    names = [label] if isinstance(label, str) else list(label)
+    table = read_table(frame, label=names[0])
+    columns = tuple(infer_columns(table, names[0], (*exclude, *names[1:]), include))
+    schema = Schema(columns=columns, label=infer_outcome(table, label, positive), scaling=scaling)
     if isinstance(row_norm, str):
         if row_norm != "auto":
             raise SchemaError(f"row_norm={shown(row_norm)} is not 'auto', a number or None")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from parties.columns import Label
 from parties.encode import (
     ClampCounts,
     add_bias_and_clip,
@@ -20,6 +21,7 @@ from parties.encode import (
 )
 from parties.schema import Schema
 from parties.tables import FloatArray, Table, read_table
+from parties.targets import Targets
 from protocols.errors import DataError
 
 __all__ = [
@@ -38,16 +40,16 @@ class Shard:
 
     x: float64 array, shape (rows, num_features), scaled, the bias last; every row's norm is at
         most ``schema.norm_bound``. Read-only.
-    y: float64 array, shape (rows,), 1.0 for the positive label and 0.0 for the negative.
-        Read-only.
+    y: float64 array, shape (rows,), 1.0 for the positive label and 0.0 for the negative; of
+        numeric targets shape (rows, outputs), on [0, 1]. Read-only.
     counts: how often the table left the schema.
     schema: the schema that the rows were encoded by.
 
     Privacy: the norm bound enters the sensitivity, so it is checked here, at birth, for every row.
 
     Raises:
-        DataError: wrong shapes, no rows, a value that is not finite, a label outside {0, 1}, a row
-            beyond the norm bound.
+        DataError: wrong shapes, no rows, a value that is not finite, a label outside {0, 1}, a
+            target outside [0, 1], a row beyond the norm bound.
     """
 
     x: FloatArray = field(repr=False)
@@ -64,10 +66,7 @@ class Shard:
                 f"x has shape {x.shape} where (rows, {self.schema.num_features}) with at least 1 "
                 "row is due: encode the table with encode_shard"
             )
-        if y.shape != (x.shape[0],):
-            raise DataError(f"y has shape {y.shape} where {(x.shape[0],)} is due")
-        if not np.isin(y, (0.0, 1.0)).all():
-            raise DataError("y has values other than 0 and 1: encode the label with encode_shard")
+        _check_outcome(y, x.shape[0], self.schema.label)
         norms = np.sqrt(np.einsum("ij,ij->i", x, x))
         beyond = ~(norms <= self.schema.norm_bound * (1 + 1e-12))  # true for NaN
         if beyond.any():
@@ -94,6 +93,17 @@ class Shard:
         return int(self.x.shape[1])
 
 
+def _check_outcome(y: FloatArray, rows: int, label: Label | Targets) -> None:
+    due = (rows, label.outputs) if isinstance(label, Targets) else (rows,)
+    if y.shape != due:
+        raise DataError(f"y has shape {y.shape} where {due} is due")
+    if isinstance(label, Targets):
+        if not ((y >= 0) & (y <= 1)).all():  # false for NaN
+            raise DataError("y leaves [0, 1]: encode the targets with encode_shard")
+    elif not np.isin(y, (0.0, 1.0)).all():
+        raise DataError("y has values other than 0 and 1: encode the label with encode_shard")
+
+
 def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
     """Validate, scale, clamp and clip a private table.
 
@@ -105,14 +115,22 @@ def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
     Raises:
         SchemaError: a column is missing; the message names it and the closest names.
         DataError: no rows; missing or infinite values, or text in a numeric column; a label that is
-            missing or neither of the two values; what ``strict`` refuses.
+            missing or neither of the two values; what ``strict`` refuses. Targets outside their
+            range are clamped and counted like features.
     """
     table = read_table(frame, label=schema.label.name)
-    check_columns(table, [column.name for column in schema.columns] + [schema.label.name])
+    check_columns(table, [*(column.name for column in schema.columns), *schema.label_names])
     x, counts = scale_columns(table, schema.columns, schema.scaling, strict)
     x, norm_clipped = add_bias_and_clip(x, schema.row_norm)
-    y = encode_label(table[schema.label.name], schema.label)
-    return Shard(x=x, y=y, counts=replace(counts, norm_clipped=norm_clipped), schema=schema)
+    counts = replace(counts, norm_clipped=norm_clipped)
+    if isinstance(schema.label, Label):
+        y = encode_label(table[schema.label.name], schema.label)
+        return Shard(x=x, y=y, counts=counts, schema=schema)
+    y, moved = schema.label.encode(table, strict)
+    counts = replace(
+        counts, clamped={**counts.clamped, **moved}, outside={**counts.outside, **moved}
+    )
+    return Shard(x=x, y=y, counts=counts, schema=schema)
 
 
 def encode_features(frame: Table, schema: Schema, strict: bool = False) -> FloatArray:

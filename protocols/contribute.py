@@ -4,7 +4,8 @@
 
 Party p encrypts x_i into its own columns and, in side column t,
     ( sum_i x_i (1/2 - y_i) + N chi_{p,t} ) / side_scale,   chi_{p,t} ~ N(0, sigma^2 / (P - t)).
-The coordinator adds ciphertexts; sums over disjoint columns are unions of rows.
+The coordinator adds ciphertexts; sums over disjoint columns are unions of rows. With a
+preconditioner, column 0 holds the party's `Curvature.share` and round t column t + 1.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ProtocolError
 from protocols.keygen import public_key
 from protocols.messages import Ask, Body, Exchange
-from protocols.plan import RunPlan
+from protocols.rows import RowsPlan
 from protocols.wire import unpack_from
 
 STEP = "contribute"
@@ -37,18 +38,20 @@ def label_term(rows: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArra
 
 def answer_contribute(
     context: CkksContext,
-    plan: RunPlan,
+    plan: RowsPlan,
     party: str,
     seed: bytes,
     request: Body,
     rows: NDArray[np.float64],
     labels: NDArray[np.float64],
     noise: NDArray[np.float64],
+    curvature: NDArray[np.float64] | None = None,
 ) -> Body:
     """Encrypt one party's shard.
 
     rows: shape (rows, d), scaled, bias last; labels: shape (rows,) in {0, 1}; noise: shape
-    (rounds, d), this party's share of the noise on the mean gradient (zeros without privacy).
+    (rounds, d), this party's share of the noise on the mean gradient (zeros without privacy);
+    curvature: shape (d,), its `Curvature.share`, where the layout has a column for it.
 
     Raises:
         MessageError: the request holds no well-formed public key.
@@ -60,7 +63,8 @@ def answer_contribute(
     layout = plan.layout
     data = layout.pack_rows(rows, plan.party_index(party))
     linear = label_term(rows, labels) + layout.num_rows * noise
-    side = layout.pack_side(linear / plan.side_scale)
+    first = np.zeros((0, layout.num_features)) if curvature is None else curvature[None, :]
+    side = layout.pack_side(np.concatenate([first, linear / plan.side_scale]))
     both = context.primes * 2
     blobs = [
         rns.pack(context.residues_of(context.encrypt(key, slots)), both)
@@ -73,7 +77,7 @@ def answer_contribute(
 
 
 def collect(
-    evaluator: Evaluator, plan: RunPlan, public_b: Residues
+    evaluator: Evaluator, plan: RowsPlan, public_b: Residues
 ) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
     """Summed data ciphertexts and summed side ciphertexts of all parties."""
     context = evaluator.context

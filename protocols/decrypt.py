@@ -16,13 +16,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.flooding import error_std, flooding_std, slot_std
+from protocols.ckks.flooding import flooding_std, slot_std
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Ask, Body, Exchange
-from protocols.plan import RunPlan
 from protocols.secret_half import SecretHalf
 from protocols.wire import sum_blobs
 
@@ -31,39 +31,26 @@ STEP = "decrypt"
 DECRYPTION_TOWERS = 2
 
 
-def model_error_std(plan: RunPlan) -> float:
-    """Bound on the noise of the encrypted model before its decryption, per coefficient."""
-    layout, rate = plan.layout, float(plan.update["learning_rate"])
-    # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: 1/2 and about as much
-    # again. One round moves w / R by eta / (R N) times the sum over rows, in which it adds as
-    # sqrt(N).
-    per_round = rate / (plan.link.radius * math.sqrt(layout.num_rows))
-    return error_std(
-        plan.ckks,
-        len(plan.members),
-        rounding_gain=plan.rule.noise_gain(),
-        row_gain=plan.rounds * per_round,
-    )
-
-
-def flooding_of(plan: RunPlan) -> float:
+def flooding_of(plan: CircuitPlan) -> float:
     """Every party's flooding noise, std per coefficient."""
-    return flooding_std(model_error_std(plan))
+    return flooding_std(plan.model_error_std())
 
 
-def release_error_std(plan: RunPlan) -> float:
-    """Standard deviation of the error of each released weight: R sqrt(2 P) sigma_flood as slot.
+def release_error_std(plan: CircuitPlan) -> float:
+    """Std of the error of each released weight: unit * sqrt(2 P) sigma_flood as slot.
 
     The 2: OpenFHE's decoder adds Gaussian noise as large as the error that it finds.
     """
     total = math.sqrt(2 * len(plan.members)) * flooding_of(plan)
-    return plan.link.radius * slot_std(plan.ckks, total)
+    return plan.unit * slot_std(plan.ckks, total)
 
 
 # -- party half -----------------------------------------------------------------------------------
 
 
-def answer_decrypt(context: CkksContext, plan: RunPlan, secret: SecretHalf, request: Body) -> Body:
+def answer_decrypt(
+    context: CkksContext, plan: CircuitPlan, secret: SecretHalf, request: Body
+) -> Body:
     """Reply to `decrypt`.
 
     Raises:
@@ -81,25 +68,32 @@ def answer_decrypt(context: CkksContext, plan: RunPlan, secret: SecretHalf, requ
 
 
 def decrypt(
-    evaluator: Evaluator, plan: RunPlan, weights: EncryptedVector
+    context: CkksContext, plan: CircuitPlan, heads: EncryptedVector
 ) -> Exchange[NDArray[np.float64]]:
-    """Weights w, shape (num_features,), from an encrypted w / R; one level for the mask.
+    """Slots of a ciphertext that is zero wherever nothing is released, times the plan's unit.
+
+    heads: at DECRYPTION_TOWERS towers, see `Evaluator.drop_to`.
 
     Raises:
         ProtocolError: the ciphertext is not rescaled, or the shares do not fit together.
     """
-    context, names = evaluator.context, plan.names
-    level = context.params.num_towers - DECRYPTION_TOWERS
-    heads = evaluator.drop_to(evaluator.mask_heads(weights), level)
     if heads.ct.GetNoiseScaleDeg() != 1:
         raise ProtocolError("only rescaled ciphertexts are decrypted (noise degree 1)")
     c0, c1 = context.polynomials_of(heads.ct)
     low = context.primes[:DECRYPTION_TOWERS]
     request = Body(blobs=(rns.pack(c1, low),))
-    replies = yield Ask(STEP, dict.fromkeys(names, request))
-    shares = sum_blobs(replies, names, 0, low, context.params.ring_dim)
-    slots = fuse(context, rns.add(c0, shares, low))
-    return evaluator.layout.read_heads(slots) * plan.link.radius
+    replies = yield Ask(STEP, dict.fromkeys(plan.names, request))
+    shares = sum_blobs(replies, plan.names, 0, low, context.params.ring_dim)
+    return fuse(context, rns.add(c0, shares, low)) * plan.unit
+
+
+def release(
+    evaluator: Evaluator, plan: CircuitPlan, weights: EncryptedVector
+) -> Exchange[NDArray[np.float64]]:
+    """Weights w, shape (num_features,), from an encrypted w / unit; one level for the mask."""
+    level = evaluator.context.params.num_towers - DECRYPTION_TOWERS
+    heads = evaluator.drop_to(evaluator.mask_heads(weights), level)
+    return evaluator.layout.read_heads((yield from decrypt(evaluator.context, plan, heads)))
 
 
 def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError
 from protocols.messages import Ask, Body, Exchange, to_everyone
-from protocols.plan import RunPlan
 from protocols.secret_half import SecretHalf
 from protocols.wire import sum_blobs
 
@@ -29,13 +29,6 @@ RELINEARISATION = "relinearisation"
 def rotation_label(index: int) -> str:
     """Label of a rotation key's uniform half."""
     return f"rotation/{index}"
-
-
-def rotation_chunks(plan: RunPlan) -> list[tuple[int, ...]]:
-    """Rotation indices, one tuple per message."""
-    indices = plan.layout.rotations
-    size = plan.keys_per_message
-    return [indices[k : k + size] for k in range(0, len(indices), size)]
 
 
 def public_key(context: CkksContext, seed: bytes, b: Residues) -> Any:
@@ -79,7 +72,7 @@ def answer_square(context: CkksContext, secret: SecretHalf, request: Body) -> Bo
 
 
 def ceremony(
-    context: CkksContext, plan: RunPlan, seed: bytes, seeds: Mapping[str, str]
+    context: CkksContext, plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str]
 ) -> Exchange[Residues]:
     """Run the ceremony, load the joint evaluation keys, return the summed b of the public key."""
     names, n = plan.names, context.params.ring_dim
@@ -89,7 +82,7 @@ def ceremony(
     first = sum_blobs(replies, names, 1, primes, n)
 
     rotations = []
-    for k, indices in enumerate(rotation_chunks(plan)):
+    for k, indices in enumerate(plan.rotation_chunks):
         replies = yield to_everyone(f"rotations/{k}", names, Body({"indices": list(indices)}))
         for position, index in enumerate(indices):
             b = sum_blobs(replies, names, position, primes, n)

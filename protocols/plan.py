@@ -1,4 +1,8 @@
-"""RunPlan: the frozen, hashed description of one run, agreed by every party before any key."""
+"""RunPlan: the frozen, hashed description of one run, agreed by every party before any key.
+
+What all runs have in common. Each protocol adds its own fields and steps: `rows.RowsPlan`,
+`gram.GramPlan`, `gradients.GradientPlan`; `plans.plan_from_dict` reads any of them.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from protocols.approximation import Polynomial
-from protocols.ckks.circuit import gradient_levels, side_scale
-from protocols.ckks.packing import Layout
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.errors import MessageError, ParameterError
-from protocols.fields import check_fields, from_fields
-from protocols.updates.catalogue import rule_from_dict
-from protocols.updates.rule import UpdateRule
+from protocols.errors import ParameterError
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,27 +57,24 @@ class PrivacyPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPlan:
-    """Everything public about one run.
+    """Everything public about one run, whichever its protocol.
 
     session: unique name; members: in the order of their row ranges; schema: public column schema
-    as JSON; num_features: d with the bias; link: polynomial stand-in for the sigmoid; update:
-    fields of the update rule; ckks: parameters; privacy: None for a run without privacy;
-    profile: "secure" or "fast-insecure"; keys_per_message: rotation keys in one message.
+    as JSON; num_features: d with the bias; privacy: None for a run without privacy; profile:
+    "secure" or "fast-insecure"; model: what is fitted.
 
     Raises:
-        ParameterError: fields that do not go together (depth too small, no noise for privacy …).
+        ParameterError: fields that do not go together.
     """
+
+    protocol: ClassVar[str]
 
     session: str
     members: tuple[Member, ...]
     schema: Mapping[str, Any]
     num_features: int
-    link: Polynomial
-    update: Mapping[str, Any]
-    ckks: CkksParameters
     privacy: PrivacyPlan | None
     profile: str = "secure"
-    keys_per_message: int = 4
     model: str = "logistic"
     version: int = PLAN_VERSION
 
@@ -95,23 +89,15 @@ class RunPlan:
             raise ParameterError(
                 f"colluders={self.privacy.colluders} leaves no honest party of {len(self.members)}"
             )
-        if self.keys_per_message < 1:
-            raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
         if self.profile not in ("secure", "fast-insecure"):
             raise ParameterError(f"profile={self.profile!r} is not secure or fast-insecure")
-        if self.profile == "secure" and self.ckks.security_bits < 128:
+        if self.profile == "secure" and self.security_bits < 128:
             raise ParameterError(
-                f"ring_dim={self.ckks.ring_dim} has no 128-bit security; choose a larger ring or "
-                "the profile fast-insecure"
-            )
-        needed = max(gradient_levels(self.link), self.rule.levels()) + REFRESH_TOWERS - 1
-        if self.ckks.depth < needed:
-            raise ParameterError(
-                f"depth={self.ckks.depth} levels is below the {needed} that one iteration needs"
+                f"security_bits={self.security_bits}: the ring has no 128-bit security; choose a "
+                "larger one or the profile fast-insecure"
             )
         if self.version != PLAN_VERSION:
             raise ParameterError(f"plan version {self.version} is not {PLAN_VERSION}")
-        _ = self.layout
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,29 +105,29 @@ class RunPlan:
         return tuple(m.name for m in self.members)
 
     @property
-    def rule(self) -> UpdateRule:
-        """The update rule."""
-        return rule_from_dict(self.update)
+    def num_rows(self) -> int:
+        """Rows of all parties."""
+        return sum(member.rows for member in self.members)
+
+    @property
+    def security_bits(self) -> int:
+        """Of the encryption, classical [bits]."""
+        raise NotImplementedError
 
     @property
     def rounds(self) -> int:
         """Iterations T."""
-        return int(self.update["rounds"])
+        raise NotImplementedError
 
     @property
-    def layout(self) -> Layout:
-        """Packing of the rows and side columns."""
-        return Layout(
-            num_slots=self.ckks.num_slots,
-            num_features=self.num_features,
-            rows_by_party=tuple(m.rows for m in self.members),
-            rounds=self.rounds,
-        )
+    def steps(self) -> tuple[str, ...]:
+        """Steps between the agreement and `finish`, in the only order in which parties answer."""
+        raise NotImplementedError
 
     @property
-    def side_scale(self) -> float:
-        """Divisor of the side columns."""
-        return side_scale(self.link)
+    def first_data_step(self) -> str:
+        """The step from which on private data have left their owner."""
+        raise NotImplementedError
 
     def party_index(self, name: str) -> int:
         """Position of a party.
@@ -157,47 +143,15 @@ class RunPlan:
         """Plain JSON types."""
         return {
             "version": self.version,
+            "protocol": self.protocol,
             "session": self.session,
             "model": self.model,
             "profile": self.profile,
             "members": [asdict(m) for m in self.members],
             "schema": dict(self.schema),
             "num_features": self.num_features,
-            "link": self.link.to_dict(),
-            "update": dict(self.update),
-            "ckks": self.ckks.to_dict(),
             "privacy": asdict(self.privacy) if self.privacy else None,
-            "keys_per_message": self.keys_per_message,
         }
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> RunPlan:
-        """Inverse of `to_dict`.
-
-        Raises:
-            MessageError: a field is missing or has a wrong type.
-            ParameterError: see the class.
-        """
-        check_fields(cls, fields)
-        try:
-            privacy, schema, update = (fields[k] for k in ("privacy", "schema", "update"))
-            if not (isinstance(schema, dict) and isinstance(update, dict)):
-                raise MessageError("schema and update must be objects")
-            plan = cls(
-                **{
-                    **fields,
-                    "members": tuple(from_fields(Member, m) for m in fields["members"]),
-                    "link": Polynomial.from_dict(fields["link"]),
-                    "ckks": from_fields(CkksParameters, fields["ckks"]),
-                    "privacy": None if privacy is None else from_fields(PrivacyPlan, privacy),
-                }
-            )
-            plan.digest()  # NaN has no canonical form
-        except ParameterError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise MessageError(f"the plan is malformed: {error}") from None
-        return plan
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal: what the parties agree to."""

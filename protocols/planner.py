@@ -18,9 +18,8 @@ from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import IterationTally, tally_iterations
 from protocols.ckks.timing import UnitTimes
 from protocols.decrypt import DECRYPTION_TOWERS
-from protocols.keygen import rotation_chunks
 from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
-from protocols.plan import RunPlan
+from protocols.rows import RowsPlan
 
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 # A weight as JSON writes it, and a digest.
@@ -64,7 +63,7 @@ def key_rows(params: CkksParameters) -> int:
     return (params.num_towers + params.num_special_towers) * params.num_digits
 
 
-def exchanges(plan: RunPlan, party: str) -> Iterator[Exchanged]:
+def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
     """Every step of a run with one party, in order."""
     params, layout = plan.ckks, plan.layout
     half, top = _size(params, key_rows(params)), _size(params, params.num_towers)
@@ -82,7 +81,7 @@ def exchanges(plan: RunPlan, party: str) -> Iterator[Exchanged]:
     yield Exchanged("agree", "reveal", Part(), Part({"seed": _DIGEST}))
     seeds = {"seeds": dict.fromkeys(plan.names, _DIGEST)}
     yield Exchanged("keys", "keys", Part(seeds), Part({}, (top, half)))
-    for k, indices in enumerate(rotation_chunks(plan)):
+    for k, indices in enumerate(plan.rotation_chunks):
         request = Part({"indices": list(indices)})
         yield Exchanged("keys", f"rotations/{k}", request, Part({}, (half,) * len(indices)))
     yield Exchanged("keys", "square", Part({}, (half,)), Part({}, (half, half)))
@@ -90,8 +89,7 @@ def exchanges(plan: RunPlan, party: str) -> Iterator[Exchanged]:
     contributed = (2 * top,) * (len(held) + layout.num_side_ciphertexts)
     reply = Part({"ciphertexts": held}, contributed)
     yield Exchanged("encrypt", "contribute", Part({}, (top,)), reply)
-    for t, iteration in enumerate(iterations(plan)[:-1]):
-        count = iteration.refreshed
+    for t, count in enumerate(refreshed(plan)):
         request, reply = Part({}, (low,) * count), Part({}, (low, top) * count)
         yield Exchanged("refresh", f"refresh/{t}", request, reply)
     last = Part({}, (_size(params, DECRYPTION_TOWERS),))
@@ -104,12 +102,18 @@ def _size(params: CkksParameters, rows: int) -> int:
     return rns.packed_size((0,) * rows, params.ring_dim)
 
 
-def iterations(plan: RunPlan) -> tuple[IterationTally, ...]:
+def iterations(plan: RowsPlan) -> tuple[IterationTally, ...]:
     """Operations of every iteration."""
     return tally_iterations(plan.ckks, plan.layout, plan.link, plan.rule)
 
 
-def bytes_by_party(plan: RunPlan) -> dict[str, dict[str, int]]:
+def refreshed(plan: RowsPlan) -> list[int]:
+    """Ciphertexts that each refresh step really carries: the inversion's, then the states."""
+    states = [iteration.refreshed for iteration in iterations(plan)[:-1]]
+    return [*plan.refreshes[: len(plan.refreshes) - len(states)], *states]
+
+
+def bytes_by_party(plan: RowsPlan) -> dict[str, dict[str, int]]:
     """Wire bytes of each party in both directions, by party and phase."""
     key = new_signing_key()
 
@@ -128,7 +132,7 @@ def bytes_by_party(plan: RunPlan) -> dict[str, dict[str, int]]:
     return traffic
 
 
-def bytes_per_party(plan: RunPlan) -> dict[str, int]:
+def bytes_per_party(plan: RowsPlan) -> dict[str, int]:
     """Largest party's wire bytes in both directions, by phase; as a run's costs state them."""
     traffic = bytes_by_party(plan).values()
     return {phase: max(by_phase[phase] for by_phase in traffic) for phase in PHASES}
@@ -164,7 +168,7 @@ def circuit_seconds(iteration: IterationTally, times: UnitTimes) -> float:
     )
 
 
-def seconds(plan: RunPlan, times: UnitTimes) -> Seconds:
+def seconds(plan: RowsPlan, times: UnitTimes) -> Seconds:
     """Wall clock of a run on one machine that all roles share."""
     params, course = plan.ckks, iterations(plan)
     found = dict.fromkeys(PHASES, 0.0)
@@ -183,14 +187,14 @@ def seconds(plan: RunPlan, times: UnitTimes) -> Seconds:
             if each.phase == "refresh":
                 own, waiting = own + sending + reading, waiting + party
     # Random elements are expanded once for all roles of a process.
-    keys, refreshed = len(plan.layout.rotations) + 1, sum(i.refreshed for i in course)
+    keys, renewed = len(plan.rotations) + 1, sum(refreshed(plan))
     found["keys"] += times.setup + keys * times.key_join
     found["keys"] += times.expand * ((keys + 1) * key_rows(params) + params.num_towers)
-    found["refresh"] += times.expand * refreshed * params.num_towers
+    found["refresh"] += times.expand * renewed * params.num_towers
     found["train"] += sum(_coordinator_work(iteration, times) for iteration in course)
     found["decrypt"] += times.of("mask", params.depth - 1) + times.of("rescale", params.depth - 1)
     middle, steps = course[plan.rounds // 2], max(1, plan.rounds - 1)
-    waiting += times.expand * refreshed * params.num_towers
+    waiting += times.expand * renewed * params.num_towers
     return Seconds(
         by_phase=found,
         iteration=_coordinator_work(middle, times) + own / steps,
@@ -223,7 +227,7 @@ def _party_work(each: Exchanged, times: UnitTimes) -> float:
 # -- memory ---------------------------------------------------------------------------------------
 
 
-def memory(plan: RunPlan) -> dict[str, int]:
+def memory(plan: RowsPlan) -> dict[str, int]:
     """Estimated peak resident set of each role [bytes].
 
     Libraries, plus what stays (evaluation keys, ciphertexts, frames: 8 bytes per residue; rows),

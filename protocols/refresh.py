@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError
 from protocols.messages import Ask, Body, Exchange
-from protocols.plan import RunPlan
 from protocols.secret_half import SecretHalf
 from protocols.wire import sum_blobs
 
@@ -57,7 +57,7 @@ def answer_refresh(context: CkksContext, secret: SecretHalf, step: int, request:
 
 def refresh(
     evaluator: Evaluator,
-    plan: RunPlan,
+    plan: CircuitPlan,
     seed: bytes,
     step: int,
     public_key: Any,

@@ -7,18 +7,21 @@ The loop is written once. `train_encrypted` runs it on ciphertexts and yields re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.ckks.circuit import EncryptedGradient
+from protocols.ckks.circuit import EncryptedGradient, Preconditioner
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.messages import Exchange
-from protocols.plan import RunPlan
+from protocols.precondition import Refresh, precondition
 from protocols.refresh import refresh
+from protocols.rows import RowsPlan
+from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule
 
 Array = NDArray[np.float64]
@@ -28,7 +31,7 @@ Progress = Callable[[int], None]
 
 def train_encrypted(
     evaluator: Evaluator,
-    plan: RunPlan,
+    plan: RowsPlan,
     seed: bytes,
     public_key: Any,
     rows: Sequence[EncryptedVector],
@@ -37,15 +40,22 @@ def train_encrypted(
 ) -> Exchange[EncryptedVector]:
     """Encrypted w / R after the plan's last iteration, R the link's radius, not refreshed."""
     rule = plan.rule.in_units(plan.link.radius)
-    gradient = EncryptedGradient(evaluator, plan.link, rows, side)
-    context = evaluator.context
+    context, steps = evaluator.context, count()
+
+    def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
+        return refresh(evaluator, plan, seed, next(steps), public_key, vectors)
+
+    preconditioner: Preconditioner | None = None
+    if isinstance(rule, QuadraticNesterov):
+        preconditioner = yield from precondition(evaluator, rule.curvature, side[0], fresh)
+    gradient = EncryptedGradient(evaluator, plan.link, rows, side, preconditioner)
     # The start is public: an encryption of zero without randomness adds no noise.
     blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
     state = rule.start(evaluator.wrap(context.ciphertext([blank, blank])))
     for t in range(plan.rounds):
         state = rule.step(t, state, gradient)
         if t + 1 < plan.rounds:
-            state = yield from _refresh_state(evaluator, plan, seed, t, public_key, state)
+            state = yield from _refresh_state(evaluator, fresh, state)
         on_iteration(t)
     return rule.weights(state)
 
@@ -66,10 +76,11 @@ def train_plain(
 
 
 class PlainGradient:
-    """step * (X^T (p(Xw) - y) / N + noise_t), round t at its t-th call; the twin's oracle.
+    """step * B^-1 (X^T (p(Xw) - y) / N + noise_t), round t at its t-th call; the twin's oracle.
 
     rows: shape (N, d); labels: shape (N,) in {0, 1}; noise: shape (rounds, d), summed over
-    parties; link: p. Keeps the largest |Xw| seen in `largest`.
+    parties; link: p; preconditioner: diagonal of B^-1, shape (d,), or 1. Keeps the largest |Xw|
+    seen in `largest`.
     """
 
     def __init__(
@@ -78,8 +89,10 @@ class PlainGradient:
         labels: NDArray[np.float64],
         noise: NDArray[np.float64],
         link: Polynomial | Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        preconditioner: NDArray[np.float64] | float = 1.0,
     ) -> None:
         self._rows, self._labels, self._noise, self._link = rows, labels, noise, link
+        self._preconditioner = preconditioner
         self._round = 0
         self.largest = 0.0
 
@@ -90,22 +103,17 @@ class PlainGradient:
         residual = self._link(z) - self._labels
         gradient = self._rows.T @ residual / len(self._rows) + self._noise[self._round]
         self._round += 1
-        scaled: Array = step * gradient
+        scaled: Array = step * self._preconditioner * gradient
         return scaled
 
 
 def _refresh_state(
-    evaluator: Evaluator,
-    plan: RunPlan,
-    seed: bytes,
-    t: int,
-    public_key: Any,
-    state: tuple[EncryptedVector, ...],
+    evaluator: Evaluator, refresh: Refresh, state: tuple[EncryptedVector, ...]
 ) -> Exchange[tuple[EncryptedVector, ...]]:
     distinct = list({id(vector): vector for vector in state}.values())
     deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
     if any(vector.level > deepest for vector in distinct):
         raise AssertionError("an update used more levels than its rule declared")
-    fresh = yield from refresh(evaluator, plan, seed, t, public_key, distinct)
+    fresh = yield from refresh(distinct)
     by_id = {id(old): new for old, new in zip(distinct, fresh, strict=True)}
     return tuple(by_id[id(vector)] for vector in state)

@@ -14,6 +14,8 @@ import typer
 from protocols.errors import ParameterError
 from sims import cli_options as options
 from sims.cli_audit import audit_app
+from sims.cli_coordinator import coordinator_app
+from sims.cli_party import party_app
 from sims.cli_plan import EXAMPLES as PLAN_EXAMPLES
 from sims.cli_plan import plan
 from sims.cli_run import announce, party_count, privacy_fields, run, show
@@ -39,6 +41,8 @@ app = typer.Typer(
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(audit_app, name="audit")
+app.add_typer(coordinator_app, name="coordinator")
+app.add_typer(party_app, name="party")
 app.command(epilog=PLAN_EXAMPLES)(plan)
 
 
@@ -55,11 +59,20 @@ def simulate(
     parties: options.Parties = None,
     split: options.Split = "even",
     processes: options.Processes = False,
+    protocol: options.Protocol = "shards",
     update: options.Update = "barrier",
     iterations: options.Iterations = None,
     degree: options.Degree = None,
     learning_rate: options.LearningRate = None,
     interval: options.Interval = None,
+    ridge: options.Ridge = None,
+    momentum: options.Momentum = None,
+    clip: options.Clip = None,
+    weights: options.Weights = "rows",
+    loss: options.Loss = "logistic",
+    batches: options.Batches = 1,
+    schedule: options.Schedule = "cyclic",
+    mechanism: options.Mechanism = "gaussian",
     seed: options.Seed = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
@@ -68,6 +81,7 @@ def simulate(
     profile: options.Profile = "secure",
     ring_dim: options.RingDim = None,
     out: options.Out = None,
+    keep_messages: options.KeepMessages = False,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
@@ -94,7 +108,16 @@ def simulate(
             exclude=tuple(exclude or ()),
             parties=party_count(parties, split),
             split=split,
+            protocol=protocol,
             update=update,
+            ridge=ridge,
+            momentum=momentum,
+            clip=clip,
+            weights=weights,
+            loss=loss,
+            batches=batches,
+            schedule=schedule,
+            mechanism=mechanism,
             rounds=iterations,
             degree=degree,
             learning_rate=learning_rate,
@@ -106,6 +129,7 @@ def simulate(
             processes=processes,
             strict=strict,
             out=out,
+            keep_messages=keep_messages,
         )
         announce(console, config, chosen=epsilon is not None)
         show(console, config, run(console, config), as_json)

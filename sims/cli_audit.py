@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,19 +15,21 @@ from sims.console import FAILED, refusals, say, stdout
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from coordinator.replay import Replayed
     from sims.audit_privacy import PrivacyAudit
 
 DEFAULT_ROWS, DEFAULT_FEATURES, DEFAULT_RUNS = 1000, 9, 1_000_000
+
+TRANSCRIPT_EXAMPLE = """Example:
+
+cohort simulate --iterations 3 --out runs/demo --keep-messages
+
+cohort audit transcript runs/demo"""
 
 audit_app = typer.Typer(
     no_args_is_help=True,
     help="Try to refute what a certificate or a transcript says.",
 )
-
-
-@audit_app.callback()
-def _group() -> None:
-    """Keep `privacy` a sub-command even while it is the only one."""
 
 
 @audit_app.command(
@@ -96,6 +100,73 @@ def privacy(
             say(stdout(), found.verdict, "bold red" if found.refuted else "green")
         if found.refuted:
             raise typer.Exit(FAILED)
+
+
+@audit_app.command(epilog=TRANSCRIPT_EXAMPLE)
+def transcript(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUNDIR", help="A run folder with its messages.")
+    ],
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Run the coordinator's arithmetic again on the recorded replies, and compare all it asked.
+
+    It needs no secret, and about the time that the coordinator took. Parties: compare the keys
+    shown under signatures with your own; the plan could name others.
+    """
+    with refusals(debug) as console:
+        from coordinator.replay import replay
+        from sims.console import checks_table
+        from sims.documents import to_json
+        from sims.progress import reporting
+        from sims.verify import Check
+
+        with reporting(console) as reporter:
+
+            def on_step(step: str, done: int, total: int) -> None:
+                if done == 0:
+                    reporter.begin("run the steps again")
+                reporter.done, reporter.total = done, total
+                reporter.step()
+
+            replayed = replay(folder, on_step)
+        checks = [Check(check.name, check.passed, check.detail) for check in replayed.checks]
+        if replayed.passed:
+            problems = list(_folder_problems(folder, replayed))
+            words = "; ".join(problems) or "plan.json and model.json are what was agreed and sent"
+            checks.append(Check("run folder", not problems, words))
+        passed = all(check.passed for check in checks)
+        if as_json:
+            found = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
+            sys.stdout.write(to_json({"passed": passed, "checks": found}, indent=None))
+        else:
+            verdict = "the coordinator did as agreed" if passed else "CHECKS FAILED"
+            stdout().print(checks_table(checks, f"{folder}: {verdict}"))
+        if not passed:
+            raise typer.Exit(FAILED)
+
+
+def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
+    """Where plan.json and model.json differ from the messages."""
+    import json
+
+    from sims.run_folder import MODEL, PLAN
+
+    plan = replayed.plan
+    if plan is None:  # `replayed` passed
+        raise AssertionError("a re-execution passed without a plan")
+    agreed = {**plan.to_dict(), "digest": plan.digest()}
+    sent = {"weights": replayed.weights, "plan": plan.digest()}
+    for name, expected in ((PLAN, agreed), (MODEL, sent)):
+        try:
+            found = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            yield f"{name} cannot be read ({type(error).__name__})"
+            continue
+        for field, value in json.loads(json.dumps(expected)).items():
+            if not isinstance(found, dict) or found.get(field) != value:
+                yield f"{name}, field {field}: not as in the messages"
 
 
 def _table(found: PrivacyAudit) -> Table:

@@ -11,6 +11,7 @@ DEFAULT_EPSILON, DEFAULT_DELTA = 1.0, 1e-5
 DEFAULT_PARTIES, DEFAULT_HOLDOUT = 3, 0.2
 DATA, OWNERS, TRAINING = "Data", "Data owners", "Training"
 PRIVACY, ENCRYPTION, OUTPUT = "Privacy", "Encryption", "Output"
+SUMS = "Training with --protocol gradients"
 
 
 def _option(panel: str, words: str, *names: str) -> Any:
@@ -42,7 +43,33 @@ Split = Annotated[
 ]
 Processes = Annotated[bool, _option(OWNERS, "Each in a process of its own.", "--processes")]
 
-Update = Annotated[str, _option(TRAINING, "Update rule: barrier, gd or nag.")]
+Protocol = Annotated[
+    str,
+    _option(
+        TRAINING,
+        "shards: every row encrypted once, owners offline between refreshes; gradients: one small "
+        "encrypted sum a round, owners online, every iterate public.",
+    ),
+]
+Update = Annotated[
+    str,
+    _option(
+        TRAINING,
+        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag. gradients alone: "
+        "clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
+        "quadratic-adam.",
+    ),
+]
+Ridge = Annotated[float | None, _option(SUMS, "Ridge coefficient. Default: 0, or 0.01 if needed.")]
+Momentum = Annotated[float | None, _option(SUMS, "Of hb. Default: 0.9.")]
+Clip = Annotated[
+    float | None, _option(SUMS, "Bound on a row's gradient; of scd: on its step. Default: natural.")
+]
+Weights = Annotated[str, _option(SUMS, "What a party counts: rows (as its rows) or equal.")]
+Loss = Annotated[str, _option(SUMS, "Of scd: logistic, ridge or svm.")]
+Batches = Annotated[int, _option(SUMS, "Of scd: a round draws one row in so many.")]
+Schedule = Annotated[str, _option(SUMS, "Of scd's batches: cyclic (public) or poisson (secret).")]
+Mechanism = Annotated[str, _option(SUMS, "Privacy noise: gaussian or laplace (pure epsilon).")]
 Iterations = Annotated[int | None, _option(TRAINING, "How many. Default: chosen.")]
 Degree = Annotated[
     int | None, _option(TRAINING, "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.")
@@ -81,6 +108,15 @@ RingDim = Annotated[
 Out = Annotated[
     Path | None,
     _option(OUTPUT, "Run folder: model, report, transcript. An earlier run is moved aside."),
+]
+KeepMessages = Annotated[
+    bool,
+    _option(
+        OUTPUT,
+        "Keep every message, for cohort audit transcript. At 128 bits about 130 MB per party, "
+        "and 4 MB more per iteration.",
+        "--keep-messages",
+    ),
 ]
 AsJson = Annotated[bool, _option(OUTPUT, "Print one JSON object on stdout.", "--json")]
 Debug = Annotated[bool, _option(OUTPUT, "Show tracebacks and warnings of libraries.", "--debug")]

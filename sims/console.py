@@ -131,6 +131,8 @@ def accuracy_table(result: RunResult) -> Table:
 
 def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
+    from sims.plan_figures import encryption_words
+
     summary, privacy = result.summary(), result.plan.privacy
     yield f"largest weight difference to the twin: {result.max_abs_diff_to_twin:.2g}"
     yield (
@@ -144,11 +146,7 @@ def closing_lines(result: RunResult) -> Iterator[str]:
         )
     else:
         yield "privacy: no noise was added"
-    ckks = result.plan.ckks
-    yield (
-        f"encryption: {ckks.security_bits}-bit security, ring dimension {ckks.ring_dim}, "
-        f"depth {ckks.depth}"
-    )
+    yield f"encryption: {encryption_words(result.plan)}"
 
 
 def checks_table(checks: list[Check], title: str) -> Table:

@@ -7,18 +7,19 @@ within a simulation, but messages still name columns and counts only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from parties.checks import shown, suggest
-from parties.tables import text_cells
+from parties.tables import numeric_cells, text_cells
 from protocols.errors import DataError, ParameterError, SchemaError
 
 RowNumbers = NDArray[np.intp]
-BUILTIN = ("breast_cancer",)
+BUILTIN = ("breast_cancer", "diabetes")
 SPLIT_FORMS = "even, by:COLUMN or dirichlet:ALPHA (such as dirichlet:0.5)"
 ALPHA_RANGE = (1e-3, 1e6)
 
@@ -27,7 +28,7 @@ def builtin_dataset(name: str = "breast_cancer") -> tuple[pd.DataFrame, str]:
     """Return a table that scikit-learn ships, and the name of its label.
 
     "breast_cancer": Wisconsin diagnostic data, 569 rows, 30 numeric columns, label "target" with
-    1 for benign.
+    1 for benign. "diabetes": 442 rows, 10 numeric columns, target "progression" after one year.
 
     Raises:
         ParameterError: an unknown name.
@@ -36,7 +37,11 @@ def builtin_dataset(name: str = "breast_cancer") -> tuple[pd.DataFrame, str]:
         raise ParameterError(
             f"data set {shown(name)} is not built in: choose {' or '.join(BUILTIN)}, or give a file"
         )
-    frame: pd.DataFrame = load_breast_cancer(as_frame=True).frame
+    frame: pd.DataFrame
+    if name == "diabetes":
+        frame = load_diabetes(as_frame=True, scaled=False).frame
+        return frame.rename(columns={"target": "progression"}), "progression"
+    frame = load_breast_cancer(as_frame=True).frame
     return frame.copy(), "target"
 
 
@@ -214,6 +219,48 @@ def holdout(
     groups = [rng.permutation(np.concatenate(part)) for part in (train, test)]
     training, testing = _take(frame, groups)
     return training, testing
+
+
+def holdout_rows(
+    frame: pd.DataFrame, fraction: float, rng: np.random.Generator
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Split a table into a training and a test part, whatever its rows hold.
+
+    Returns: (training, test), at least 1 row each, rows in random order, fresh index.
+
+    Raises:
+        ParameterError: ``fraction`` is not in (0, 1).
+        DataError: fewer than 2 rows.
+    """
+    if not 0 < fraction < 1:
+        raise ParameterError(f"holdout={fraction} is not within (0, 1): give a share such as 0.2")
+    if len(frame) < 2:
+        raise DataError(
+            f"the table has {len(frame)} rows: training and test part need 1 each, so add rows or "
+            "give a test file"
+        )
+    held = min(max(round(fraction * len(frame)), 1), len(frame) - 1)
+    order = rng.permutation(len(frame))
+    training, testing = _take(frame, [order[held:], order[:held]])
+    return training, testing
+
+
+def require_spread(frame: pd.DataFrame, targets: Sequence[str], part: str) -> None:
+    """Check that every numeric target has at least two different values.
+
+    part: what the message calls the table.
+
+    Raises:
+        DataError: a target is constant.
+    """
+    for name in targets:
+        _check_column(frame, name)
+        values = numeric_cells(frame[name])[0]
+        if len(np.unique(values[np.isfinite(values)])) == 1:
+            raise DataError(
+                f"target {shown(name)} has the same value in all of {part}: there is nothing to "
+                "predict, so leave it out"
+            )
 
 
 def require_both_classes(frame: pd.DataFrame, label: str, part: str = "the training part") -> None:

@@ -39,7 +39,7 @@ def model_document(result: RunResult) -> dict[str, Any]:
         "session": result.plan.session,
         "plan": result.plan.digest(),
         "transcript": result.transcript_head,
-        "security_bits": result.plan.ckks.security_bits,
+        "security_bits": result.plan.security_bits,
         "privacy": summary["privacy"],
         "noise": result.noise,
     }

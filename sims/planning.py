@@ -11,10 +11,11 @@ from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.ckks.timing import UnitTimes, unit_times
 from protocols.decrypt import flooding_of, release_error_std
 from protocols.errors import ParameterError
-from protocols.plan import Member, RunPlan
+from protocols.plan import Member
+from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
+from sims.recipe_rows import choose_ckks
 from sims.setting import TrainingSetting, choose_setting
-from sims.simulation import choose_ckks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ class Forecast:
 
     shape: Shape
     setting: TrainingSetting
-    plan: RunPlan
+    plan: RowsPlan
     seconds: planner.Seconds | None
     bytes_per_party: dict[str, int]
     memory: dict[str, int]
@@ -176,7 +177,7 @@ def forecast(
     )
 
 
-def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSetting) -> RunPlan:
+def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSetting) -> RowsPlan:
     """The run plan with names, keys and column names of the usual length."""
     names = [f"hospital-{k + 1}" for k in range(len(shape.rows_by_party))]
     members = tuple(
@@ -184,7 +185,7 @@ def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSe
         for name, rows in zip(names, shape.rows_by_party, strict=True)
     )
     columns = [f"column_{k:03d}" for k in range(shape.num_features - 1)]
-    return RunPlan(
+    return RowsPlan(
         session="0" * 32,
         members=members,
         schema={"digest": "0" * 64, "features": columns},
@@ -197,7 +198,7 @@ def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSe
     )
 
 
-def operations_by_level(plan: RunPlan) -> dict[str, dict[int, int]]:
+def operations_by_level(plan: RowsPlan) -> dict[str, dict[int, int]]:
     """How often each operation runs in an iteration in the middle of the run, by level."""
     iteration = planner.iterations(plan)[plan.rounds // 2]
     found: dict[str, dict[int, int]] = {}

@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 
 from parties.schema import Schema, infer_schema
 from parties.shard import Shard, encode_shard, read_table
+from parties.targets import REGRESSION_SCALING
 from protocols.errors import DataError, SchemaError
 from sims.config import SimulationConfig
-from sims.datasets import builtin_dataset, holdout, require_both_classes, split_rows
+from sims.datasets import (
+    builtin_dataset,
+    holdout,
+    holdout_rows,
+    require_both_classes,
+    require_spread,
+    split_rows,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +40,7 @@ class PreparedData:
 
     @property
     def labels(self) -> NDArray[np.float64]:
-        """All training labels, shape (N,)."""
+        """All training labels, shape (N,), or targets, shape (N, c)."""
         return np.concatenate([shard.y for shard in self.shards.values()])
 
 
@@ -45,37 +53,56 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         SchemaError, DataError, ParameterError: name the column or option and the cure.
     """
     notes: list[str] = []
-    frame, label = _table(config)
-    train, test = _train_and_test(config, frame, label, rng)
+    frame, predicted = _table(config)
+    train, test = _train_and_test(config, frame, predicted[0], rng)
     split_column = config.split.partition(":")[2] if config.split.startswith("by:") else None
-    schema = _schema(config, train, label, split_column, notes)
-    if schema.label.name != label:
-        raise SchemaError(f"label={label!r} is not the schema's label {schema.label.name!r}")
-    require_both_classes(train, label, "the training rows")
-    frames, names = split_rows(train, config.parties, config.split, label, rng)
+    schema = _schema(config, train, predicted, split_column, notes)
+    if schema.label_names != predicted:
+        what = "target" if config.is_regression else "label"
+        raise SchemaError(
+            f"{what}={','.join(predicted)!r} is not the schema's {','.join(schema.label_names)!r}"
+        )
+    if config.is_regression:
+        require_spread(train, predicted, "the training rows")
+    else:
+        require_both_classes(train, predicted[0], "the training rows")
+    frames, names = split_rows(train, config.parties, config.split, predicted[0], rng)
     shards = {
         name: _encode(part, schema, config.strict, name)
         for name, part in zip(names, frames, strict=True)
     }
-    return PreparedData(
-        schema=schema,
-        shards=shards,
-        test=_encode(test, schema, False, "the test rows"),
-        notes=tuple(notes),
-    )
+    tested = _encode(test, schema, False, "the test rows")
+    notes += clamped_targets(tested, schema)
+    return PreparedData(schema=schema, shards=shards, test=tested, notes=tuple(notes))
 
 
-def _table(config: SimulationConfig) -> tuple[pd.DataFrame, str]:
+def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
+    """A note where test targets lie outside their public range."""
+    outside = tested.counts.outside
+    moved = {name: outside[name] for name in schema.label_names if name in outside}
+    if not moved:
+        return []
+    return [
+        f"{sum(moved.values())} test values of {', '.join(moved)} lie outside the public range and "
+        "count as its ends"
+    ]
+
+
+def _table(config: SimulationConfig) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The table, and what is predicted of it."""
     if config.data is None:
-        frame, label = builtin_dataset()
-        return frame, config.label or label
-    label = config.label or "y"
-    frame = read_table(config.data, label=label)
-    if label not in frame.columns:
-        raise SchemaError(
-            f"label={label!r} is not a column; the columns are {', '.join(map(str, frame.columns))}"
-        )
-    return frame, label
+        frame, label = builtin_dataset("diabetes" if config.is_regression else "breast_cancer")
+        return frame, config.targets or (config.label or label,)
+    predicted = config.targets or (config.label or "y",)
+    frame = read_table(config.data, label=predicted[0])
+    for name in predicted:
+        if name not in frame.columns:
+            what = "target" if config.is_regression else "label"
+            raise SchemaError(
+                f"{what}={name!r} is not a column; the columns are "
+                f"{', '.join(map(str, frame.columns))}"
+            )
+    return frame, predicted
 
 
 def _train_and_test(
@@ -83,13 +110,15 @@ def _train_and_test(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     if config.test is not None:
         return frame, read_table(config.test, label=label)
+    if config.is_regression:
+        return holdout_rows(frame, config.holdout, rng)
     return holdout(frame, config.holdout, rng, label)
 
 
 def _schema(
     config: SimulationConfig,
     train: pd.DataFrame,
-    label: str,
+    predicted: tuple[str, ...],
     split_column: str | None,
     notes: list[str],
 ) -> Schema:
@@ -100,7 +129,10 @@ def _schema(
         excluded.append(split_column)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        schema = infer_schema(train, label, config.positive, exclude=excluded)
+        if config.is_regression:
+            schema = infer_schema(train, predicted, exclude=excluded, **REGRESSION_SCALING)
+        else:
+            schema = infer_schema(train, predicted[0], config.positive, exclude=excluded)
     notes += [str(w.message) for w in caught]
     if config.data is not None:
         notes.append(

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from sims import report_words as words
+from sims.report_facts import crypto_facts, model_facts
 from sims.report_html import Html, bar, facts, fragment, page, section, table, tag
 from sims.report_model import coefficients, course, quality
 from sims.result import RunResult
+from sims.words import duration, size
 
 
 def render_report(result: RunResult) -> str:
@@ -30,7 +32,7 @@ def render_report(result: RunResult) -> str:
         _costs(result),
         section(
             "How it was computed",
-            facts([*words.crypto_facts(result.plan), *words.model_facts(result.plan)]),
+            facts([*crypto_facts(result.plan), *model_facts(result.plan)]),
         ),
         _privacy(result),
         _parties(result),
@@ -68,16 +70,16 @@ def _costs(result: RunResult) -> Html:
     rows = [
         (
             fragment(phase, tag("small", words.PHASES.get(phase, ""))),
-            fragment(words.duration(seconds[phase]), bar(seconds[phase] / slowest)),
-            fragment(words.size(traffic.get(phase, 0)), bar(traffic.get(phase, 0) / heaviest)),
+            fragment(duration(seconds[phase]), bar(seconds[phase] / slowest)),
+            fragment(size(traffic.get(phase, 0)), bar(traffic.get(phase, 0) / heaviest)),
         )
         for phase in seconds
     ]
     rows.append(
         (
             tag("b", "all phases"),
-            tag("b", words.duration(sum(seconds.values()))),
-            tag("b", words.size(_busiest(result.costs.traffic))),
+            tag("b", duration(sum(seconds.values()))),
+            tag("b", size(_busiest(result.costs.traffic))),
         )
     )
     median = float(np.median(result.costs.iteration_seconds))
@@ -85,8 +87,8 @@ def _costs(result: RunResult) -> Html:
         "What it cost",
         tag(
             "p",
-            f"One iteration took {words.duration(median)} (median, refresh included); the whole "
-            f"run {words.duration(result.total_seconds)} and at most "
+            f"One iteration took {duration(median)} (median, refresh included); the whole "
+            f"run {duration(result.total_seconds)} and at most "
             f"{result.peak_memory_mb:,.0f} MB of memory.",
         ),
         table(

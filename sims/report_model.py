@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from sims import plots
-from sims import report_words as words
 from sims.report_html import Html, bar, fragment, picture, section, table, tag
 from sims.result import RunResult
+from sims.words import number, percent
 
 MOST_COEFFICIENTS = 20
 CLIPPED = (
@@ -32,7 +32,7 @@ def quality(result: RunResult) -> Html:
     rows = [
         (
             fragment(name, tag("small", meaning)),
-            words.percent(scores.accuracy),
+            percent(scores.accuracy),
             "–" if np.isnan(scores.auc) else f"{scores.auc:.4f}",
         )
         for name, meaning, scores in models
@@ -60,7 +60,7 @@ def course(result: RunResult) -> Html:
         ),
         picture(
             plots.accuracy_figure(result.iterations, result.scores, result.optimum),
-            f"Accuracy by iteration, ending at {words.percent(last.accuracy)}",
+            f"Accuracy by iteration, ending at {percent(last.accuracy)}",
             "Accuracy by iteration. The decrypted model is the one point at the end.",
         ),
     ]
@@ -106,8 +106,8 @@ def coefficients(result: RunResult) -> Html:
                 result.schema.feature_names[k],
                 bar(abs(effects[k]) / largest, negative=bool(effects[k] < 0)),
             ),
-            words.number(coef[k]),
-            words.number(effects[k]),
+            number(coef[k]),
+            number(effects[k]),
         )
         for k in order
     ]
@@ -129,7 +129,7 @@ def coefficients(result: RunResult) -> Html:
             "p",
             f"Log-odds of “{label.name} = {label.positive}” in the data’s own units ({shown}). "
             f"A step is {step} of a numeric column as declared in the schema, or having the "
-            f"category. Intercept: {words.number(intercept)}.",
+            f"category. Intercept: {number(intercept)}.",
         ),
         table(head, rows, cls="numbers bars"),
         *([] if result.schema.row_norm is None else [tag("p", CLIPPED, cls="soft")]),

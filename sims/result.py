@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,25 @@ from numpy.typing import NDArray
 from coordinator.costs import Costs
 from parties.schema import Schema
 from protocols.plan import RunPlan
+from sims.plan_figures import plan_figures
 
 Array = NDArray[np.float64]
+
+
+class Quality(Protocol):
+    """Scores of one model on the test rows."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Figure by name."""
+        ...
+
+    def words(self) -> str:
+        """In a line."""
+        ...
+
+
+Q = TypeVar("Q", bound=Quality)
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +38,14 @@ class Scores:
 
     accuracy: float
     auc: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Figure by name."""
+        return asdict(self)
+
+    def words(self) -> str:
+        """In a line."""
+        return f"accuracy {100 * self.accuracy:.2f} %, area under ROC {self.auc:.4f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +65,12 @@ class IterationMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """A finished simulation.
+class FinishedRun(Generic[Q, M]):
+    """A finished simulation, whatever the model.
 
     weights: jointly decrypted, scaled units, bias last; twin_weights: of the plaintext twin with
-    the same noise and polynomial; optimum_weights: non-private maximum likelihood on the same
-    rows; scores, twin, optimum: on the test rows; iterations: the twin's course; test_x, test_y:
+    the same noise and polynomial; optimum_weights: what plain training on the same rows gives;
+    scores, twin, optimum: on the test rows; iterations: the twin's course; test_x, test_y:
     encoded test rows (for plots); clamped: rows and values clamped, by party; warnings: sentences
     for the reader; noise: "none", "system" or "seeded (NOT PRIVATE)".
     """
@@ -55,10 +80,10 @@ class RunResult:
     weights: Array
     twin_weights: Array
     optimum_weights: Array
-    scores: Scores
-    twin: Scores
-    optimum: Scores
-    iterations: tuple[IterationMetrics, ...]
+    scores: Q
+    twin: Q
+    optimum: Q
+    iterations: tuple[M, ...]
     costs: Costs
     rows_by_party: dict[str, int]
     test_x: Array = field(repr=False)
@@ -79,35 +104,21 @@ class RunResult:
     @property
     def insecure(self) -> bool:
         """Whether a toy ring was used."""
-        return self.plan.ckks.security_bits < 128
+        return self.plan.security_bits < 128
 
     def summary(self) -> dict[str, Any]:
         """One JSON object: scores, figures and costs."""
-        params = self.plan.ckks
         body: dict[str, Any] = {
-            "session": self.plan.session,
-            "parties": len(self.plan.members),
-            "rows": self.plan.layout.num_rows,
-            "features": self.plan.num_features,
-            "update": self.plan.update["kind"],
-            "iterations": self.plan.rounds,
-            "degree": len(self.plan.link.coefficients) - 1,
-            "accuracy": self.scores.accuracy,
-            "auc": self.scores.auc,
-            "twin": {"accuracy": self.twin.accuracy, "auc": self.twin.auc},
-            "optimum": {"accuracy": self.optimum.accuracy, "auc": self.optimum.auc},
+            **plan_figures(self.plan),
+            **self.scores.to_dict(),
+            "twin": self.twin.to_dict(),
+            "optimum": self.optimum.to_dict(),
             "max_abs_diff_to_twin": self.max_abs_diff_to_twin,
             "seconds_per_iteration": float(np.median(self.costs.iteration_seconds)),
             "seconds": {k: round(v, 4) for k, v in self.costs.seconds.items()},
             "bytes_per_party": self.costs.bytes_per_party,
-            "ring_dim": params.ring_dim,
-            "depth": params.depth,
-            "scale_bits": params.scale_bits,
-            "security_bits": params.security_bits,
-            "log_qp": params.log_qp,
             "peak_memory_mb": round(self.peak_memory_mb, 1),
             "total_seconds": round(self.total_seconds, 3),
-            "privacy": self._privacy(),
             "noise": self.noise,
             "warnings": list(self.warnings),
         }
@@ -115,13 +126,11 @@ class RunResult:
             body["INSECURE"] = "toy ring without security; for tests only"
         return body
 
-    def _privacy(self) -> dict[str, Any] | None:
-        privacy = self.plan.privacy
-        if privacy is None:
-            return None
-        return {
-            "epsilon": privacy.epsilon,
-            "delta": privacy.delta,
-            "colluders": privacy.colluders,
-            "sigma": privacy.sigma,
-        }
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(FinishedRun[Scores, IterationMetrics]):
+    """Of a logistic model; the optimum is that of non-private maximum likelihood."""
+
+
+AnyRun = FinishedRun[Any, Any]
+"""A finished simulation of any model."""

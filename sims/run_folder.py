@@ -2,12 +2,13 @@
 
     status.json       see `RunFolder`; the only file that changes while the run goes on
     transcript.jsonl  one line per message, a hash chain (see protocols.transcript)
-    plan.json         the agreed RunPlan and its `digest`
+    plan.json         the agreed RowsPlan and its `digest`
     model.json        the jointly decrypted model, see `documents.model_document`
     metrics.jsonl     figures by iteration, costs, scores, see `documents.metrics_lines`
     summary.json      RunResult.summary()
     certificate.json  the privacy certificate, where there is one
     report.html       all of this for a person
+    messages/         every message, where the run keeps them (see coordinator.message_log)
 
 No file holds a row of data or anything secret.
 """
@@ -18,6 +19,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 STATUS, TRANSCRIPT, PLAN = "status.json", "transcript.jsonl", "plan.json"
 MODEL, METRICS, SUMMARY = "model.json", "metrics.jsonl", "summary.json"
 CERTIFICATE, REPORT = "certificate.json", "report.html"
+MESSAGES = "messages"
 FILES = (TRANSCRIPT, PLAN, MODEL, METRICS, SUMMARY, CERTIFICATE, REPORT)
 KIND = "ciphercohort-run"
 
@@ -90,6 +93,11 @@ class RunFolder:
     def transcript_path(self) -> Path:
         """Where the coordinator logs its messages."""
         return self.path / TRANSCRIPT
+
+    @property
+    def messages_path(self) -> Path:
+        """Where it keeps them, if it does."""
+        return self.path / MESSAGES
 
     @property
     def status(self) -> Mapping[str, Any]:
@@ -167,6 +175,7 @@ def _make_way(folder: Path, overwrite: bool) -> None:
     if overwrite:
         for name in (STATUS, *FILES):
             (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / MESSAGES, ignore_errors=True)
         log.warning("the earlier run in %s is overwritten", folder)
         return
     number = 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocols.approximation import Approximation, sigmoid_approximation
+from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.errors import ParameterError, PrivacyError
 from protocols.plan import PrivacyPlan
 from protocols.privacy.certificate import Certificate
@@ -14,12 +15,15 @@ from protocols.privacy.shares import NoiseSplit
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.nesterov import Nesterov
+from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule
 from sims.config import SimulationConfig
 
 DEFAULT_DEGREE = 7
 DEFAULT_RADIUS = 8.0
-DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10}
+# Offset of the curvature over the largest entry of a row's part.
+CURVATURE_OFFSET = 0.01
+DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10, "quadratic-nag": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +60,21 @@ def choose_setting(
             f"update={config.update!r} has no certified bound on its iterates, hence no privacy "
             "statement: take --update barrier or gd, or --no-privacy"
         )
-    return _plain(config, norm_bound)
+    return _plain(config, norm_bound, num_features)
 
 
-def _plain(config: SimulationConfig, norm_bound: float) -> TrainingSetting:
+def _plain(config: SimulationConfig, norm_bound: float, num_features: int) -> TrainingSetting:
     """gd and nag without noise: step 1 / beta, beta = max p' B_x^2 (smoothness of the loss)."""
     radius = config.radius or DEFAULT_RADIUS
     link = sigmoid_approximation(config.degree or DEFAULT_DEGREE, radius)
     rate = config.learning_rate or 1 / (link.max_slope * norm_bound**2)
     rounds = config.rounds or DEFAULT_ROUNDS[config.update]
+    largest = largest_row_sum(num_features, norm=norm_bound)
+    curvature = Curvature.for_rows(largest, offset=CURVATURE_OFFSET * LOGISTIC * largest)
     rule: UpdateRule
-    if config.update == "gd":
+    if config.update == "quadratic-nag":
+        rule = QuadraticNesterov(rounds=rounds, curvature=curvature)
+    elif config.update == "gd":
         rule = GradientDescent(rounds=rounds, learning_rate=rate)
     else:
         rule = Nesterov(rounds=rounds, learning_rate=rate)

@@ -8,29 +8,38 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator.coordinator import Coordinator, Observer, Outcome
+from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
+from coordinator.message_log import keep_messages
 from parties.flower_app import Handler
-from parties.party import Party, draw_noise
+from parties.party import Party
 from parties.policy import Policy
-from protocols.ckks.circuit import gradient_levels
-from protocols.ckks.packing import Layout
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from parties.targets import Targets
 from protocols.messages import new_signing_key, public_bytes
-from protocols.plan import Member, RunPlan
+from protocols.models.gram_models import gram_model
+from protocols.plan import RunPlan
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.local import run_session
 from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
 from sims.prepare import PreparedData, prepare
-from sims.result import RunResult
+from sims.recipe import Recipe, open_recipe
+from sims.regression_result import (
+    RegressionResult,
+    score_least_squares,
+    score_regression,
+    targets_of,
+)
+from sims.regression_twin import ridge_solution
+from sims.result import AnyRun, Array, RunResult
 from sims.run_folder import RunFolder
-from sims.setting import TrainingSetting, choose_setting
-from sims.twin import fit_optimum, run_twin, score
+from sims.twin import fit_optimum, score
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +55,10 @@ class Event:
 OnEvent = Callable[[Event], None]
 
 
-def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> RunResult:
+def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> AnyRun:
     """Train as `config` says, and compare with the twin and with the non-private optimum.
+
+    Returns: a RunResult; of a regression, a RegressionResult.
 
     Raises:
         CohortError: bad input (before any key is made), or an aborted protocol.
@@ -63,24 +74,18 @@ def noise_root(config: SimulationConfig) -> int:
     return secrets.randbits(256) if config.seed is None else config.seed
 
 
-def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> RunResult:
+def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> AnyRun:
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
-    setting = choose_setting(
-        config,
-        rows=len(data.labels),
-        num_features=data.schema.num_features,
-        norm_bound=data.schema.norm_bound,
-        parties=len(data.shards),
-    )
-    params = choose_ckks(config, setting)
     # Every refusal that depends on public figures only comes before the first key.
-    check_layout(setting, data, params)
-    folder = RunFolder.create(config.out, rounds=setting.rule.rounds) if config.out else None
+    recipe = open_recipe(config, data)
+    folder = RunFolder.create(config.out, rounds=recipe.rounds) if config.out else None
     with _recording(folder) as record:
         session, signing_key = uuid.uuid4().hex, new_signing_key()
-        specs = party_specs(config, data, setting, root, public_bytes(signing_key))
+        specs = party_specs(config, data, root, public_bytes(signing_key))
         transcript = Transcript(folder.transcript_path if folder else None)
+        kept = folder.messages_path if folder and config.keep_messages else None
+        keep = partial(keep_messages, folder=kept, coordinator_key=public_bytes(signing_key))
 
         def both(event: Event) -> None:
             record(event)
@@ -90,7 +95,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             session=session,
             signing_key=signing_key,
             party_keys={name: _verify_key(spec) for name, spec in specs.items()},
-            make_plan=lambda members: make_plan(config, session, data, setting, params, members),
+            make_plan=lambda members: recipe.make_plan(session, members),
             transcript=transcript,
             observer=Observer(
                 on_phase=lambda phase: both(Event("phase", phase)),
@@ -98,13 +103,13 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             ),
         )
         try:
-            outcome, party_memory = _run(config, session, coordinator, specs)
+            outcome, party_memory = _run(config, session, coordinator, specs, keep)
         finally:
             transcript.close()
         both(Event("phase", "twin"))
         result = compare(
             data,
-            setting,
+            recipe,
             specs,
             coordinator,
             outcome,
@@ -118,58 +123,9 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     return result
 
 
-def choose_ckks(config: SimulationConfig, setting: TrainingSetting) -> CkksParameters:
-    """Smallest parameters for the circuit; a ring without security only when asked for.
-
-    Raises:
-        ParameterError: no secure ring fits, or the asked ring is insecure.
-    """
-    levels = max(gradient_levels(setting.link.polynomial), setting.rule.levels())
-    secure = config.profile == "secure"
-    return choose_parameters(levels, secure=secure, ring_dim=config.ring_dim)
-
-
-def check_layout(setting: TrainingSetting, data: PreparedData, params: CkksParameters) -> Layout:
-    """The packing.
-
-    Raises:
-        ParameterError: too many features or iterations for the ring.
-    """
-    return Layout(
-        num_slots=params.num_slots,
-        num_features=data.schema.num_features,
-        rows_by_party=tuple(shard.rows for shard in data.shards.values()),
-        rounds=setting.rule.rounds,
-    )
-
-
-def make_plan(
-    config: SimulationConfig,
-    session: str,
-    data: PreparedData,
-    setting: TrainingSetting,
-    params: CkksParameters,
-    members: tuple[Member, ...],
-) -> RunPlan:
-    """The plan that all parties agree to."""
-    schema = data.schema
-    return RunPlan(
-        session=session,
-        members=members,
-        schema={"digest": schema.digest(), "features": list(schema.feature_names)},
-        num_features=schema.num_features,
-        link=setting.link.polynomial,
-        update=setting.rule.to_dict(),
-        ckks=params,
-        privacy=setting.privacy,
-        profile=config.profile,
-    )
-
-
 def party_specs(
     config: SimulationConfig,
     data: PreparedData,
-    setting: TrainingSetting,
     root: int,
     coordinator_key: str,
 ) -> dict[str, PartySpec]:
@@ -203,6 +159,7 @@ def _run(
     session: str,
     coordinator: Coordinator,
     specs: Mapping[str, PartySpec],
+    keep: Callable[[AskParties], AskParties],
 ) -> tuple[Outcome, float]:
     """Outcome and the largest memory of a party's process [MB], 0 in one process."""
     members: dict[str, Party | PartyProcess] = {}
@@ -211,7 +168,7 @@ def _run(
         for name, spec in specs.items():
             members[name] = PartyProcess(spec) if config.processes else spec.build()
         handlers: dict[str, Handler] = dict(members)
-        run_session(session, lambda ask: outcomes.append(coordinator.run(ask)), handlers)
+        run_session(session, lambda ask: outcomes.append(coordinator.run(keep(ask))), handlers)
     finally:
         for member in members.values():
             member.close()
@@ -221,7 +178,7 @@ def _run(
 
 def compare(
     data: PreparedData,
-    setting: TrainingSetting,
+    recipe: Recipe,
     specs: Mapping[str, PartySpec],
     coordinator: Coordinator,
     outcome: Outcome,
@@ -230,41 +187,64 @@ def compare(
     peak_memory: float,
     transcript_head: str,
     total_seconds: float,
-) -> RunResult:
+) -> AnyRun:
     """The decrypted model beside its twin and the non-private optimum."""
-    plan, weights = outcome.plan, outcome.weights
-    x, y, test = data.rows, data.labels, data.test
-    total_noise = sum(draw_noise(plan, spec.noise_source()) for spec in specs.values())
-    twin_weights, iterations = run_twin(plan, x, y, total_noise, test.x, test.y)
-    optimum_weights = fit_optimum(x, y)
-    warnings = [*data.notes, *setting.notes]
-    if iterations[-1].largest_logit > plan.link.radius:
-        warnings.append(
-            f"the largest logit of the twin, {iterations[-1].largest_logit:.3g}, left the sigmoid "
-            f"polynomial's interval [-{plan.link.radius:g}, {plan.link.radius:g}]: widen it "
-            "(--interval), take fewer iterations or a smaller learning rate"
-        )
-    return RunResult(
-        plan=plan,
-        schema=data.schema,
-        weights=weights,
-        twin_weights=twin_weights,
-        optimum_weights=optimum_weights,
-        scores=score(weights, test.x, test.y),
-        twin=score(twin_weights, test.x, test.y),
-        optimum=score(optimum_weights, test.x, test.y),
-        iterations=iterations,
+    plan, twin = outcome.plan, recipe.twin(outcome.plan, specs)
+    judged = _logistic if not isinstance(data.schema.label, Targets) else _regression
+    return judged(
+        data,
+        plan,
+        outcome.weights,
+        twin.weights,
+        iterations=twin.iterations,
         costs=coordinator.costs,
         rows_by_party={name: shard.rows for name, shard in data.shards.items()},
-        test_x=test.x,
-        test_y=test.y,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
-        warnings=tuple(warnings),
+        warnings=(*data.notes, *recipe.notes, *twin.warnings),
         noise=noise,
         peak_memory_mb=peak_memory,
         total_seconds=total_seconds,
         transcript_head=transcript_head,
-        certificate=setting.certificate.to_dict() if setting.certificate else None,
+        certificate=recipe.certificate,
+    )
+
+
+def _logistic(
+    data: PreparedData, plan: RunPlan, weights: Array, twin: Array, **common: Any
+) -> RunResult:
+    test, optimum = data.test, fit_optimum(data.rows, data.labels)
+    return RunResult(
+        plan=plan,
+        schema=data.schema,
+        weights=weights,
+        twin_weights=twin,
+        optimum_weights=optimum,
+        scores=score(weights, test.x, test.y),
+        twin=score(twin, test.x, test.y),
+        optimum=score(optimum, test.x, test.y),
+        test_x=test.x,
+        test_y=test.y,
+        **common,
+    )
+
+
+def _regression(
+    data: PreparedData, plan: RunPlan, weights: Array, twin: Array, **common: Any
+) -> RegressionResult:
+    test, targets = data.test, targets_of(data.schema.label)
+    model, optimum = gram_model(plan.model), ridge_solution(data.rows, data.labels, 0.0)
+    return RegressionResult(
+        plan=plan,
+        schema=data.schema,
+        weights=weights,
+        twin_weights=twin,
+        optimum_weights=optimum,
+        scores=score_regression(model, weights, test.x, test.y, targets),
+        twin=score_regression(model, twin, test.x, test.y, targets),
+        optimum=score_least_squares(optimum, test.x, test.y, targets),
+        test_x=test.x,
+        test_y=test.y,
+        **common,
     )
 
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from protocols.plan import RunPlan
+from protocols.rows import RowsPlan
 from protocols.train import PlainGradient, train_plain
 from sims.result import IterationMetrics, Scores
 
@@ -33,13 +33,14 @@ def logistic_loss(weights: Array, x: Array, y: Array) -> float:
 
 
 def run_twin(
-    plan: RunPlan, x: Array, y: Array, noise: Array, test_x: Array, test_y: Array
+    plan: RowsPlan, x: Array, y: Array, noise: Array, test_x: Array, test_y: Array
 ) -> tuple[Array, tuple[IterationMetrics, ...]]:
     """The plan in float64 on pooled rows, with the parties' summed noise.
 
     Returns the weights, shape (num_features,), and the metrics of every iteration.
     """
-    gradient = PlainGradient(x, y, noise, plan.link)
+    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
+    gradient = PlainGradient(x, y, noise, plan.link, inverse)
     metrics: list[IterationMetrics] = []
 
     def record(t: int, weights: Array) -> None:

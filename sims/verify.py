@@ -7,6 +7,7 @@ another run; the digests of plan and transcript, kept elsewhere, would tell.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from parties.schema import Schema
 from parties.tables import Table, read_table
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan
+from protocols.plans import plan_from_dict
 from sims import verify_figures as figures
 from sims import verify_messages as messages
 from sims.predict import Model
@@ -90,7 +92,7 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
         "computed again from plan.json",
     )
     try:
-        plan = RunPlan.from_dict({k: v for k, v in files[PLAN].items() if k != "digest"})
+        plan = plan_from_dict({k: v for k, v in files[PLAN].items() if k != "digest"})
     except (CohortError, *MALFORMED) as error:
         yield Check("plan valid", False, f"{PLAN}: {_words(error)}; nothing else was checked")
         return
@@ -98,8 +100,7 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
     yield _check(
         "message sequence",
         lambda: messages.sequence_problems(transcript, plan),
-        f"every step once, {len(plan.members)} parties each: {plan.rounds - 1} refreshes, "
-        "1 decryption",
+        f"every step once, {len(plan.members)} parties each: {_counted(plan)}",
     )
     yield _check("model", lambda: figures.model_problems(model, plan), "coef, schema and labels")
     yield _check(
@@ -121,6 +122,12 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
             lambda: figures.score_problems(files, Model.from_dict(model), data),
             "accuracy and area under the ROC curve of all three models",
         )
+
+
+def _counted(plan: RunPlan) -> str:
+    """The steps after the agreement, by kind."""
+    kinds = Counter(step.partition("/")[0] for step in plan.steps)
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
 
 
 def _check(name: str, problems: Callable[[], Iterator[str]], fine: str) -> Check:

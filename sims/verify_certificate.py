@@ -9,13 +9,16 @@ from typing import Any
 from parties.schema import Schema
 from protocols.approximation import Approximation, Polynomial
 from protocols.errors import CohortError
+from protocols.gradients import GradientPlan
 from protocols.plan import RunPlan
-from protocols.privacy import barrier_certificate, ridge_certificate
+from protocols.privacy import barrier_certificate, ridge_certificate, sum_certificate
 from protocols.privacy.barrier_theorem import BarrierSetting
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.sum_certificate import SumSetting
+from protocols.rows import RowsPlan
 from sims.documents import to_json
 from sims.verify_figures import compare
 
@@ -32,7 +35,8 @@ def certificate_problems(
     method, setting = certificate["method"], certificate["setting"]
     for field, value in _expected_setting(method, plan, schema).items():
         yield from compare(FILE, f"setting.{field}", setting.get(field), value)
-    yield from _budget_problems(setting["budget"], plan)
+    if isinstance(plan, RowsPlan):
+        yield from _budget_problems(setting["budget"], plan)
     try:
         again = check_again(method, setting)
     except CohortError as error:
@@ -49,7 +53,7 @@ def certificate_problems(
                 f"{FILE}, field conditions.{condition.name}: found {condition.left!r}, expected "
                 f"{condition.relation} {condition.right!r}"
             )
-    if plan.privacy:
+    if isinstance(plan, RowsPlan) and plan.privacy:
         sensitivity = computed["figures"]["D2_widened"]
         yield from compare(
             "plan.json", "privacy.sensitivity", plan.privacy.sensitivity, sensitivity
@@ -57,6 +61,10 @@ def certificate_problems(
 
 
 def _expected_setting(method: str, plan: RunPlan, schema: Schema) -> dict[str, Any]:
+    if isinstance(plan, GradientPlan):
+        return plan.sum_setting().to_dict()
+    if not isinstance(plan, RowsPlan):
+        return {}
     update = plan.update
     expected = {
         "rows": sum(member.rows for member in plan.members),
@@ -74,7 +82,7 @@ def _expected_setting(method: str, plan: RunPlan, schema: Schema) -> dict[str, A
     return expected | {ours: update.get(theirs) for ours, theirs in names.items()}
 
 
-def _budget_problems(budget: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
+def _budget_problems(budget: Mapping[str, Any], plan: RowsPlan) -> Iterator[str]:
     privacy, parties = plan.privacy, len(plan.members)
     expected: dict[str, Any] = {"parties": parties, "epsilon": None}
     if privacy:
@@ -92,6 +100,8 @@ def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
     Raises:
         ParameterError: a field is out of range.
     """
+    if method == "sums":
+        return sum_certificate.check(SumSetting.from_dict(dict(setting)))
     fields = {**setting, "sigmoid": _approximation(setting["sigmoid"])}
     budget = dict(setting["budget"])
     split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))

@@ -16,6 +16,7 @@ from parties.shard import encode_features
 from parties.tables import Table, read_table
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
+from sims.plan_figures import encryption_words, plan_figures, privacy_figures
 from sims.predict import Model
 from sims.twin import score
 from sims.verify_messages import bytes_per_party
@@ -78,9 +79,7 @@ def plan_digest_problems(files: Files) -> Iterator[str]:
 
 def plan_words(plan: RunPlan) -> str:
     """What re-validating the plan showed."""
-    ckks = plan.ckks
-    security = f"{ckks.security_bits}-bit" if ckks.security_bits else "INSECURE toy ring"
-    return f"{security}: log2 QP {ckks.log_qp} at ring {ckks.ring_dim}, depth {ckks.depth}"
+    return encryption_words(plan)
 
 
 def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
@@ -100,8 +99,8 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
         "positive": schema.label.positive,
         "negative": schema.label.negative,
         "session": plan.session,
-        "security_bits": plan.ckks.security_bits,
-        "privacy": _privacy(plan),
+        "security_bits": plan.security_bits,
+        "privacy": privacy_figures(plan),
     }
     for field, value in expected.items():
         yield from compare(name, field, model.get(field), value)
@@ -111,15 +110,9 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
 
 
 def _insecure(file: str, content: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
-    says, must = "INSECURE" in content, plan.ckks.security_bits < 128
+    says, must = "INSECURE" in content, plan.security_bits < 128
     if says != must:
         yield f"{file}, field INSECURE: found {says}, expected {must}"
-
-
-def _privacy(plan: RunPlan) -> dict[str, Any] | None:
-    if plan.privacy is None:
-        return None
-    return {k: getattr(plan.privacy, k) for k in ("epsilon", "delta", "colluders", "sigma")}
 
 
 def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
@@ -132,7 +125,7 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
     costs, final = kinds["costs"][0], kinds["final"][0]
     weights, twin = files["model.json"]["weights"], final["twin"]["weights"]
     expected = {
-        **_plan_figures(plan),
+        **plan_figures(plan),
         **_scores(final["decrypted"]),
         "twin": _scores(final["twin"]),
         "optimum": _scores(final["optimum"]),
@@ -149,22 +142,6 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
         yield from compare("summary.json", field, summary.get(field), value)
     yield from _insecure("summary.json", summary, plan)
     yield from _metrics_problems(kinds, files, plan, expected)
-
-
-def _plan_figures(plan: RunPlan) -> dict[str, Any]:
-    ckks = plan.ckks
-    return {
-        "session": plan.session,
-        "parties": len(plan.members),
-        "rows": sum(member.rows for member in plan.members),
-        "features": plan.num_features,
-        "update": plan.update["kind"],
-        "iterations": plan.rounds,
-        "degree": plan.link.degree,
-        "privacy": _privacy(plan),
-        **{k: getattr(ckks, k) for k in ("ring_dim", "depth", "scale_bits", "security_bits")},
-        "log_qp": ckks.log_qp,
-    }
 
 
 def _scores(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome
 from parties.key_share import KeyShare
-from parties.party import Party, draw_noise
+from parties.party import Party
 from parties.policy import Policy
 from parties.schema import Label, NumericColumn, Schema
 from parties.shard import ClampCounts, Shard
@@ -38,8 +38,9 @@ from protocols.messages import (
     new_signing_key,
     public_bytes,
 )
-from protocols.plan import Member, PrivacyPlan, RunPlan
+from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
+from protocols.rows import RowsPlan
 from protocols.train import PlainGradient, train_encrypted, train_plain
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
@@ -104,7 +105,7 @@ def make_plan(
     ring_dim: int = 2048,
     members: tuple[Member, ...] | None = None,
     **changes: Any,
-) -> RunPlan:
+) -> RowsPlan:
     """A plan on an INSECURE ring (security_bits=0), or with `ckks` as given."""
     link, rule = make_link(degree), make_rule(update, rounds)
     names = party_names(len(rows))
@@ -123,7 +124,7 @@ def make_plan(
         "privacy": privacy,
         "profile": "fast-insecure",
     }
-    return RunPlan(**(fields | changes))
+    return RowsPlan(**(fields | changes))
 
 
 def insecure(levels: int, ring_dim: int) -> CkksParameters:
@@ -131,7 +132,7 @@ def insecure(levels: int, ring_dim: int) -> CkksParameters:
     return CkksParameters(ring_dim=ring_dim, depth=levels + 2, security_bits=0)
 
 
-def plain_weights(plan: RunPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
+def plain_weights(plan: RowsPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
     """The plaintext twin's weights; noise: shape (rounds, d), summed over parties."""
     x, y = (np.concatenate(part) for part in zip(*shards, strict=True))
     gradient = PlainGradient(x, y, noise, plan.link)
@@ -167,7 +168,7 @@ class Session:
     party_keys: dict[str, Any]
     shards: list[tuple[Floats, Floats]]
     rng_seed: int
-    plan: RunPlan | None = None
+    plan: RowsPlan | None = None
     recorded: list[tuple[str, str, bytes, bytes]] = field(default_factory=list)
 
     def ask(self, step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -184,7 +185,7 @@ class Session:
         """Weights of the plaintext twin with the same noise."""
         assert self.plan is not None
         sources = [SeededRandomness(self.rng_seed, name) for name in self.parties]
-        noise = sum(draw_noise(self.plan, source) for source in sources)
+        noise = sum(self.plan.draw_noise(source) for source in sources)
         return plain_weights(self.plan, self.shards, noise)
 
 
@@ -224,7 +225,7 @@ def make_session(
         for name, (x, y) in zip(names, shards, strict=True)
     }
 
-    def plan_for(members: tuple[Member, ...]) -> RunPlan:
+    def plan_for(members: tuple[Member, ...]) -> RowsPlan:
         result.plan = make_plan(
             rows=counts,
             features=features,
@@ -303,9 +304,7 @@ def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
     shares = {name: KeyShare(context, seed) for name in party_names(parties)}
     powers = [1 << k for k in range(slots.bit_length() - 1)]
     rotations = sorted({*powers, *(slots + 1 - 2 * power for power in powers)})
-    plan: Any = SimpleNamespace(
-        names=tuple(shares), layout=SimpleNamespace(rotations=rotations), keys_per_message=64
-    )
+    plan: Any = SimpleNamespace(names=tuple(shares), rotation_chunks=[tuple(rotations)])
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "keys":
@@ -331,7 +330,7 @@ class Released:
 
 
 def encrypted_weights(
-    plan: RunPlan, shards: Sequence[tuple[Floats, Floats]], noises: Sequence[Floats]
+    plan: RowsPlan, shards: Sequence[tuple[Floats, Floats]], noises: Sequence[Floats]
 ) -> Released:
     """Contribute, train, refresh and decrypt over shared joint keys; noises: one per party."""
     keys = joint_keys(len(plan.members), plan.ckks.depth, plan.ckks.ring_dim)
@@ -350,7 +349,7 @@ def encrypted_weights(
 
     rows, side = drive(contribute.collect(evaluator, plan, keys.public_b), answer)
     encrypted = drive(train_encrypted(evaluator, plan, seed, keys.public_key, rows, side), answer)
-    weights = drive(decrypt.decrypt(evaluator, plan, encrypted), answer)
+    weights = drive(decrypt.release(evaluator, plan, encrypted), answer)
 
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     fused: list[NDArray[np.uint64]] = []
@@ -362,7 +361,7 @@ def encrypted_weights(
 
     fuse = decrypt.fuse
     with patch.object(decrypt, "fuse", lambda c, m: (fused.append(m), fuse(c, m))[1]):
-        exact = drive(decrypt.decrypt(evaluator, plan, encrypted), answer_exactly)
+        exact = drive(decrypt.release(evaluator, plan, encrypted), answer_exactly)
     return Released(weights, exact, fused[0])
 
 

@@ -18,7 +18,12 @@ PACKAGES = ("protocols", "parties", "coordinator", "sims")
 #: External package -> the only modules (or packages, with all below them) that may import it.
 ALLOWED = {
     "openfhe": ("protocols.ckks", "parties.key_share"),
-    "flwr": ("coordinator.flower_app", "parties.flower_app", "sims.local"),
+    "flwr": (
+        "coordinator.flower_app",
+        "parties.flower_app",
+        "sims.local",
+        "sims.studies.flower_secagg",
+    ),
     "torch": ("parties.torch_step", "sims.baselines"),
     "opacus": ("parties.torch_step", "sims.baselines"),
 }

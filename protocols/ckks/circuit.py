@@ -15,11 +15,17 @@ x q(z) = A * x z' * prod factors(z'^2), A the leading coefficient of r in the sc
 | 4 | mask | last product, sums | second product |
 | 5 |  | mask | last product, sums |
 | 6 |  |  | mask |
+
+A preconditioner B^-1 is multiplied into the rows that enter x z', once per run, and into the side
+column just above the mask: B^-1 grad(w) costs the levels and, but for one product, the time of
+grad(w), and a second copy of the data ciphertexts. (Multiplied into the sum instead, its rounding
+error would grow with N, not with 1 / sqrt(N).)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from protocols.approximation import Polynomial
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
@@ -50,11 +56,20 @@ def side_scale(link: Polynomial) -> float:
     return link_factors(link).leading
 
 
+@dataclass(frozen=True, slots=True)
+class Preconditioner:
+    """A diagonal B^-1. vector: diagonal / unit, replicated, at level 0; unit: public."""
+
+    vector: EncryptedVector
+    unit: float
+
+
 class EncryptedGradient:
     """Evaluates step * grad(w) / R for round t on the summed ciphertexts of all parties.
 
-    rows: data ciphertexts; side: side ciphertexts, column t the sum over parties of
-    (X^T (1/2 - y) + N noise_t) / side_scale.
+    rows: data ciphertexts; side: side ciphertexts, the column of round t (after the row sums, if
+    the layout has them) the sum over parties of (X^T (1/2 - y) + N noise_t) / side_scale;
+    preconditioner: multiplies the gradient and its noise.
     """
 
     def __init__(
@@ -63,15 +78,23 @@ class EncryptedGradient:
         link: Polynomial,
         rows: Sequence[EncryptedVector],
         side: Sequence[EncryptedVector],
+        preconditioner: Preconditioner | None = None,
     ) -> None:
         self._evaluator = evaluator
         self._factors = link_factors(link)
-        self._rows = rows
+        self._rows, self._weighted = rows, rows
         self._scale = side_scale(link) / (evaluator.layout.num_rows * link.radius)
         # Side columns are added just above the mask: rotate them there, where primes are few.
-        sums_level = gradient_levels(link) - 1
-        self._side = [evaluator.drop_to(part, sums_level) for part in side]
-        self._column = 0
+        side_level = gradient_levels(link) - 1
+        self._diagonal: EncryptedVector | None = None
+        if preconditioner:
+            self._weighted = [part * preconditioner.vector for part in rows]
+            self._scale *= preconditioner.unit
+            side_level -= 1
+            self._diagonal = evaluator.drop_to(preconditioner.vector, side_level)
+        self._side = [evaluator.drop_to(part, side_level) for part in side]
+        # Row sums stand in column 0.
+        self._column = int(evaluator.layout.curvature)
 
     def __call__(self, weights: EncryptedVector, step: float) -> EncryptedVector:
         """step * gradient / R at replicated weights / R, replicated; consumes this round's noise.
@@ -79,18 +102,19 @@ class EncryptedGradient:
         After the last round only column 0 is filled: it alone is decrypted.
         """
         evaluator = self._evaluator
-        pairs = (self._last_product(rows, weights) for rows in self._rows)
+        data = zip(self._rows, self._weighted, strict=True)
+        pairs = (self._last_product(rows, weighted, weights) for rows, weighted in data)
         total = evaluator.sum_columns(evaluator.sum_of_products(pairs))
         total = total + self._next_side()
-        last = self._column == evaluator.layout.rounds
+        last = self._column == evaluator.layout.side_columns
         finish = evaluator.mask_heads if last else evaluator.mask_and_replicate
         return finish(total, step * self._scale)
 
     def _last_product(
-        self, rows: EncryptedVector, weights: EncryptedVector
+        self, rows: EncryptedVector, weighted: EncryptedVector, weights: EncryptedVector
     ) -> tuple[EncryptedVector, EncryptedVector]:
         z = rows @ weights
-        left, right = self._factors.last_operands(z * z, rows * z)
+        left, right = self._factors.last_operands(z * z, weighted * z)
         return left, right
 
     def _next_side(self) -> EncryptedVector:
@@ -98,4 +122,5 @@ class EncryptedGradient:
         if column:
             self._side[index] = self._evaluator.rotate(self._side[index], 1)
         self._column += 1
-        return self._side[index]
+        part = self._side[index]
+        return part if self._diagonal is None else part * self._diagonal

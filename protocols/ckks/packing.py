@@ -37,6 +37,7 @@ class Layout:
     num_features: columns of a row, bias included.
     rows_by_party: row capacity of each party, in the order of the plan.
     rounds: iterations, each with one side column (label term + noise).
+    curvature: whether a column of row sums stands before those of the rounds.
 
     Raises:
         ParameterError: too many features, no rows, or more rounds than the side ciphertexts hold.
@@ -46,6 +47,7 @@ class Layout:
     num_features: int
     rows_by_party: tuple[int, ...]
     rounds: int
+    curvature: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_features <= self.num_slots:
@@ -55,7 +57,7 @@ class Layout:
             )
         if not self.rows_by_party or min(self.rows_by_party) < 1:
             raise ParameterError("every party needs at least one row")
-        limit = MAX_SIDE_CIPHERTEXTS * self.block_size
+        limit = MAX_SIDE_CIPHERTEXTS * self.block_size - self.curvature
         if not 1 <= self.rounds <= limit:
             raise ParameterError(
                 f"iterations={self.rounds} is outside 1..{limit}: the noise ciphertexts hold "
@@ -89,9 +91,14 @@ class Layout:
         return -(-self.num_rows // self.columns)
 
     @property
+    def side_columns(self) -> int:
+        """Side columns: the row sums, if any, then one for each round."""
+        return self.curvature + self.rounds
+
+    @property
     def num_side_ciphertexts(self) -> int:
-        """Ciphertexts that hold the side columns of all rounds."""
-        return -(-self.rounds // self.block_size)
+        """Ciphertexts that hold the side columns."""
+        return -(-self.side_columns // self.block_size)
 
     def first_row(self, party: int) -> int:
         """Global index of a party's first row."""
@@ -123,7 +130,7 @@ class Layout:
     @property
     def rotations(self) -> tuple[int, ...]:
         """Every rotation key that a run needs."""
-        side_step = (1,) if self.rounds > 1 and self.block_size > 1 else ()
+        side_step = (1,) if self.side_columns > 1 and self.block_size > 1 else ()
         spread = (self.spread_rotation,) if self.spread_rotation else ()
         wanted = {*self.feature_rotations, *self.column_rotations, *spread, *side_step}
         return tuple(sorted(wanted))
@@ -151,9 +158,16 @@ class Layout:
         return packed
 
     def pack_side(self, columns: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Slots of the side vectors, shape (rounds, num_features), round t in column t % B."""
+        """Slots of the side vectors, shape (side_columns, num_features), the k-th in column k % B.
+
+        Raises:
+            ParameterError: another shape.
+        """
+        expected = (self.side_columns, self.num_features)
+        if columns.shape != expected:
+            raise ParameterError(f"side columns have shape {columns.shape}, expected {expected}")
         packed = []
-        for start in range(0, self.rounds, self.block_size):
+        for start in range(0, self.side_columns, self.block_size):
             part = columns[start : start + self.block_size]
             grid = np.zeros((self.num_blocks, self.block_size))
             grid[: self.num_features, : len(part)] = part.T

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from protocols.approximation import Polynomial
-from protocols.ckks.circuit import EncryptedGradient
+from protocols.ckks.circuit import EncryptedGradient, Preconditioner
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
@@ -148,7 +148,8 @@ def _tally(
         return [evaluator.wrap(Ghost(0)) for _ in range(count)]
 
     rows, side = ghosts(layout.num_data_ciphertexts), ghosts(layout.num_side_ciphertexts)
-    gradient = EncryptedGradient(evaluator, link, rows, side)
+    inverse = Preconditioner(ghosts(1)[0], 1.0) if layout.curvature else None
+    gradient = EncryptedGradient(evaluator, link, rows, side, inverse)
     scaled = rule.in_units(link.radius)
     state = scaled.start(ghosts(1)[0])
     tallies = []

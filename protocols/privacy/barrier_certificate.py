@@ -164,4 +164,5 @@ def check(setting: BarrierSetting) -> Certificate:
         figures=figures,
         epsilon_by_coalition=money.by_coalition,
         assumptions=ASSUMPTIONS,
+        events=money.events,
     )

@@ -60,6 +60,7 @@ def drafts(
     rounds: Sequence[int],
     degrees: Sequence[int],
     etas: Sequence[float] | None,
+    d: float = 0.5,
 ) -> list[Draft]:
     """For each (degrees, Theta, kappa, eta, T) the least lambda that Theorem 3 allows.
 
@@ -71,6 +72,7 @@ def drafts(
         degrees: degrees of p to try.
         etas: learning rates to try, for rows of norm 1; None takes 4 = 1 / max s', that is 1/beta
             (arXiv:2605.27782, Theorem 1).
+        d: bound on |grad f(0)| / B_x.
     """
     found: list[Draft] = []
     core, eta = (a.ravel() for a in np.meshgrid(CORES, etas or (4.0,), indexing="ij"))
@@ -90,6 +92,7 @@ def drafts(
                         c=c_delta(budget, t),
                         features=features,
                         budget=budget,
+                        d=d,
                     )
                     lam, interval, noise = scan.least_strength()
                     for i in np.flatnonzero(np.isfinite(lam)):
@@ -122,6 +125,7 @@ class _Scan:
     c: float
     features: int
     budget: Budget
+    d: float
 
     def least_strength(self) -> tuple[Floats, Floats, Floats]:
         """(lambda, B R, sigma_total) for each (core, eta); lambda is inf where none will do."""
@@ -146,12 +150,12 @@ class _Scan:
             decreasing = (slopes(bottom) <= 0) & (slopes(self.kappa) <= 0)
             alpha = 2 * eta * lam * least
             a = 2 * alpha - alpha**2
-            b = -2 * eta * ((1 - alpha) * (0.5 + self.c * noise) + error)
+            b = -2 * eta * ((1 - alpha) * (self.d + self.c * noise) + error)
             c = -(eta**2) * ((1 + (root_m + self.c) * noise) ** 2 - error**2)
             root = (-b + np.sqrt(b**2 - 4 * a * c)) / (2 * a)
             ok = (error <= 1) & (least > 0) & decreasing & (alpha > 0) & (alpha < 1 - MARGIN)
             ok &= eta * lam <= self.kappa * theta * (1 - MARGIN)
-            ok &= eta * (lam * (most + least) + 0.25 / core) <= 1 - MARGIN
+            ok &= eta * (lam * (most + least) + (1 - self.d) / (2 * core)) <= 1 - MARGIN
             ok &= core * (1 - MARGIN) >= root
         first = np.argmax(ok, axis=1)
         index = np.arange(core.size)

@@ -116,6 +116,7 @@ class Audit:
     conditions: tuple[Condition, ...]
     figures: dict[str, float]
     by_coalition: tuple[float, ...]
+    events: tuple[GaussianEvent, ...]
 
 
 def audit(
@@ -140,7 +141,7 @@ def audit(
         norm_failure: failure probability of the iterate bound as proven for this setting.
     """
     if budget.epsilon is None:
-        return Audit(conditions=(), figures={}, by_coalition=())
+        return Audit(conditions=(), figures={}, by_coalition=(), events=())
     required = budget.sigma(rounds=rounds, sensitivity=sensitivity, rows=rows)
     spent = epsilon_for(
         sigma=sigma,
@@ -151,9 +152,11 @@ def audit(
     )
     library = math.inf
     grid_delta = 0.0
+    events: tuple[GaussianEvent, ...] = ()
     if sigma > 0:
         event = GaussianEvent(noise_multiplier=rows * sigma / sensitivity, count=rounds)
-        library = cross_check([event], delta=budget.delta_mechanism).library
+        events = (event,)
+        library = cross_check(events, delta=budget.delta_mechanism).library
         share = budget.split.share_std(sigma)
         # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
         # bound; each is at least as close to a Gaussian as one share (2^30 units) is
@@ -210,4 +213,6 @@ def audit(
         sensitivity=sensitivity,
         rows=rows,
     )
-    return Audit(conditions=conditions, figures=figures, by_coalition=tuple(coalitions))
+    return Audit(
+        conditions=conditions, figures=figures, by_coalition=tuple(coalitions), events=events
+    )

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from protocols.errors import PrivacyError
-from protocols.privacy.accounting import GaussianEvent
+from protocols.privacy.accounting import Event
 
 Relation = Literal["<=", "<", ">=", ">"]
-Method = Literal["barrier", "ridge"]
+Method = Literal["barrier", "ridge", "walk", "sums", "gram"]
 
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound: owners clip to it",
@@ -85,13 +85,16 @@ class Certificate:
     """A setting, the inequalities that make it private, and all figures in between.
 
     Attributes:
-        method: what bounds the iterates: "barrier" or "ridge".
-        setting: the checked setting (`BarrierSetting` or `RidgeSetting`).
+        method: what bounds the sensitivity: iterates kept in a ball by "barrier", "ridge" or a
+            short "walk", "sums" of rows that their owners clip, or their "gram" matrix.
+        setting: the checked setting (`BarrierSetting`, `RidgeSetting`, `WalkSetting`, `SumSetting`
+            or `GramSetting` with ridge and sigma).
         conditions: every condition of the theorem.
         figures: every intermediate figure, by the name that the meanings use.
         epsilon_by_coalition: entry k is epsilon at the mechanism's delta against k colluders;
             empty without noise.
         assumptions: what is taken for granted, in words.
+        events: what the run costs each owner, for the accountant; empty without noise.
     """
 
     method: Method
@@ -100,6 +103,7 @@ class Certificate:
     figures: Mapping[str, float]
     epsilon_by_coalition: tuple[float, ...] = ()
     assumptions: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
 
     @property
     def satisfied(self) -> bool:
@@ -112,14 +116,6 @@ class Certificate:
         violated = [condition for condition in self.conditions if not condition.satisfied]
         free = [condition for condition in self.conditions if not condition.by_design]
         return min(violated or free, key=lambda condition: condition.slack)
-
-    @property
-    def events(self) -> tuple[GaussianEvent, ...]:
-        """What the run costs each owner, for the accountant; empty without noise."""
-        if "epsilon_exact" not in self.figures:
-            return ()
-        multiplier = self.setting.rows * self.setting.sigma / self.figures["D2_widened"]
-        return (GaussianEvent(noise_multiplier=multiplier, count=self.setting.rounds),)
 
     @property
     def additive_delta(self) -> float:

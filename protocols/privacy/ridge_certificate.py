@@ -167,4 +167,5 @@ def check(setting: RidgeSetting) -> Certificate:
         figures=figures,
         epsilon_by_coalition=money.by_coalition,
         assumptions=ASSUMPTIONS,
+        events=money.events,
     )

@@ -110,7 +110,7 @@ def test_traffic_is_the_keys_and_ciphertexts(finished: tuple[Session, Outcome]) 
     session, outcome = finished
     ckks, layout = outcome.plan.ckks, outcome.plan.layout
     word, towers = 8 * ckks.ring_dim, ckks.num_towers
-    context = session.parties["hospital-1"]._context
+    context = session.parties["hospital-1"]._duties._context
     assert context is not None
     key = len(context.key_primes) * word
     count = len(layout.rotations)

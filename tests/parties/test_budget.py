@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-import parties.party
+import parties.circuit_duties
 from parties import budget
 from parties.party import Party
 from parties.policy import Policy
 from protocols.ckks.circuit import gradient_levels
 from protocols.errors import ParameterError, PolicyError, ProtocolError
-from protocols.plan import RunPlan
+from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
+from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.setting import TrainingSetting, choose_setting
 from tests.helpers import Session, insecure, make_session
@@ -42,7 +43,7 @@ def certified(update: str, accounting: str = "exact", norm: float = NORM) -> Tra
     )
 
 
-def certify(plan: RunPlan, update: str = "barrier", accounting: str = "exact") -> RunPlan:
+def certify(plan: RowsPlan, update: str = "barrier", accounting: str = "exact") -> RowsPlan:
     """The plan with a certified setting."""
     setting = certified(update, accounting)
     link = setting.link.polynomial
@@ -55,19 +56,19 @@ def certify(plan: RunPlan, update: str = "barrier", accounting: str = "exact") -
     )
 
 
-def honest(update: str = "barrier", accounting: str = "exact") -> RunPlan:
+def honest(update: str = "barrier", accounting: str = "exact") -> RowsPlan:
     from tests.helpers import make_plan
 
     plan = make_plan(rows=(200,) * 3, features=FEATURES, rounds=3)
     return certify(plan, update, accounting)
 
 
-def with_privacy(plan: RunPlan, **changes: Any) -> RunPlan:
+def with_privacy(plan: RowsPlan, **changes: Any) -> RowsPlan:
     assert plan.privacy is not None
     return replace(plan, privacy=replace(plan.privacy, **changes))
 
 
-def scaled_noise(plan: RunPlan, factor: float) -> RunPlan:
+def scaled_noise(plan: RowsPlan, factor: float) -> RowsPlan:
     assert plan.privacy is not None
     p = plan.privacy
     return with_privacy(plan, sigma=p.sigma * factor, share_std=p.share_std * factor)
@@ -94,7 +95,7 @@ def test_a_plan_read_from_json_costs_the_same() -> None:
     import json
 
     plan = honest()
-    again = RunPlan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    again = plan_from_dict(json.loads(json.dumps(plan.to_dict())))
     assert budget.recompute(again, NORM) == budget.recompute(plan, NORM)
 
 
@@ -202,7 +203,7 @@ def session(path: Path, budget_epsilon: float = 1.0, change: Any = None) -> Sess
     made = make_session(PARTIES, 200, FEATURES, 3, party=party)
     build = made.coordinator._make_plan
 
-    def certified_plan(members: Any) -> RunPlan:
+    def certified_plan(members: Any) -> RowsPlan:
         plan = certify(build(members))
         made.plan = plan if change is None else change(plan)
         return made.plan
@@ -243,7 +244,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
     def no_key(*_: Any) -> None:
         raise AssertionError("a key was made")
 
-    monkeypatch.setattr(parties.party, "KeyShare", no_key)
+    monkeypatch.setattr(parties.circuit_duties, "KeyShare", no_key)
     with pytest.raises(ProtocolError, match="privacy budget is refused: epsilon=1.4") as caught:
         session(path).run()
     assert caught.value.culprit == "hospital-1"
@@ -285,7 +286,7 @@ def test_a_closed_party_changes_a_finished_run_no_more(tmp_path: Path) -> None:
 
 
 def test_a_lying_plan_reserves_nothing_and_makes_no_key(tmp_path: Path) -> None:
-    def halved(plan: RunPlan) -> RunPlan:
+    def halved(plan: RowsPlan) -> RowsPlan:
         return scaled_noise(plan, 0.5)
 
     run = session(tmp_path / "ledger", change=halved)

@@ -31,7 +31,7 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import flooding_std, gaussian_polynomial
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
-from protocols.decrypt import fuse, model_error_std, release_error_std
+from protocols.decrypt import fuse, release_error_std
 from protocols.errors import ProtocolError
 from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.messages import Body
@@ -41,7 +41,6 @@ from tests import exact
 from tests.exact import SIGMA, TERNARY, rms
 from tests.helpers import (
     JointKeys,
-    draw_noise,
     drive,
     encrypted_weights,
     joint_keys,
@@ -471,14 +470,14 @@ def test_the_models_noise_is_below_its_bound(
         ring_dim=N,
     )
     shards = make_data([4] * parties, features, seed=1)
-    zeros = [draw_noise(plan, SeededRandomness(1))] * parties
+    zeros = [plan.draw_noise(SeededRandomness(1))] * parties
     released = encrypted_weights(plan, shards, zeros)
     twin = plain_weights(plan, shards, sum(zeros)) / plan.link.radius
     prime = joint_keys(parties, plan.ckks.depth, N).context.primes[0]
     message = exact.encoded(plan.layout.heads(twin), N, SCALE)
     noise = exact.centred(exact.coefficients(released.message[0], prime) - message, prime)
     assert rms(noise) > 1  # the measurement sees the rounding at least
-    off = bits(rms(noise), model_error_std(plan))
+    off = bits(rms(noise), plan.model_error_std())
     assert off <= 0, f"{off:+.2f} bits above the bound"
 
 

@@ -17,12 +17,11 @@ import pytest
 
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.decrypt import release_error_std
-from protocols.plan import RunPlan
 from protocols.privacy.randomness import SeededRandomness
+from protocols.rows import RowsPlan
 from tests.helpers import (
     NOISE,
     UPDATES,
-    draw_noise,
     encrypted_weights,
     log2_error,
     make_data,
@@ -85,10 +84,10 @@ class Errors:
     flooded: float
 
 
-def compare(plan: RunPlan, seed: int) -> Errors:
+def compare(plan: RowsPlan, seed: int) -> Errors:
     """Encrypted weights against the twin's."""
     shards = make_data([m.rows for m in plan.members], plan.num_features, seed)
-    noises = [draw_noise(plan, SeededRandomness(seed, m.name)) for m in plan.members]
+    noises = [plan.draw_noise(SeededRandomness(seed, m.name)) for m in plan.members]
     released = encrypted_weights(plan, shards, noises)
     twin = plain_weights(plan, shards, sum(noises))
     assert np.abs(twin).max() > 1e-3  # zero weights would prove nothing
@@ -101,7 +100,7 @@ def compare(plan: RunPlan, seed: int) -> Errors:
     )
 
 
-def check(plan: RunPlan, seed: int) -> None:
+def check(plan: RowsPlan, seed: int) -> None:
     """Everything that one case shows."""
     errors = compare(plan, seed)
     bound = LEVELED if plan.rounds == 1 else REFRESHED
@@ -112,7 +111,7 @@ def check(plan: RunPlan, seed: int) -> None:
     assert (errors.noise > -12) == (plan.privacy is not None)
 
 
-def case_plan(case: Case) -> RunPlan:
+def case_plan(case: Case) -> RowsPlan:
     return make_plan(
         rows=case.rows,
         features=case.features,

@@ -24,7 +24,7 @@ import pytest
 
 from coordinator.coordinator import Coordinator
 from parties.key_share import KeyShare
-from parties.policy import Policy, refreshed_per_step, step_sequence
+from parties.policy import Policy, step_sequence
 from protocols import agree, decrypt
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
@@ -242,7 +242,7 @@ def test_parties_check_every_seed(seed: Any) -> None:
     for seeds in ({**meta["seeds"], VICTIM: seed}, {name: meta["seeds"][name]}, {}, None, 1):
         text = refusal(session, name, request(session, name, "keys", Body({"seeds": seeds})))
         assert "seed" in text or "object" in text
-    assert session.parties[name]._secret is None
+    assert session.parties[name]._duties._secret is None
 
 
 def test_the_joint_seed_needs_everyone() -> None:
@@ -361,7 +361,7 @@ def test_more_ciphertexts_than_the_rule_has_are_refused() -> None:
     session = small(update="nag")
     held = run_until(session, "refresh/0")
     name = "hospital-1"
-    assert session.plan is not None and refreshed_per_step(session.plan) == 2
+    assert session.plan is not None and max(session.plan.refreshes) == 2
     blob = decode(held[name], public_bytes(session.coordinator_key)).body.blobs[0]
     text = refusal(session, name, request(session, name, "refresh/0", Body({}, (blob,) * 3)))
     assert "more ciphertexts" in text
@@ -400,7 +400,7 @@ def agreed_plan(session: Session, name: str) -> dict[str, Any]:
         (lambda p: p.update(members=p["members"][:1]), "parties=1"),
         (lambda p: p["ckks"].update(depth=5), "depth=5"),
         (lambda p: p.update(profile="secure"), "128-bit"),
-        (lambda p: p.clear(), "malformed"),
+        (lambda p: p.clear(), "protocol=None"),
     ],
 )
 def test_plans_that_a_party_refuses(change: Callable[[dict[str, Any]], Any], words: str) -> None:
@@ -497,7 +497,7 @@ def test_no_request_can_bring_the_element() -> None:
     session, name = small(), "hospital-1"
     held = run_until(session, "refresh/0")
     party = session.parties[name]
-    _, context, own = party._agreed
+    context, own = party._duties._context, party._duties._secret
     body = decode(held[name], public_bytes(session.coordinator_key)).body
     element = rns.pack(context.uniform_polynomial(b"x" * 32, "crp"), context.primes)
     for blobs in ((*body.blobs, element), (element, *body.blobs)):
@@ -506,7 +506,7 @@ def test_no_request_can_bring_the_element() -> None:
     h0, h1 = reply_of(session, name, party.handle(held[name])).body.blobs
     low = context.primes[:REFRESH_TOWERS]
     c1 = rns.unpack(body.blobs[0], low, N)
-    a = context.refresh_element(party._joint_seed, "refresh/0/0", c1)
+    a = context.refresh_element(party._duties._seed, "refresh/0/0", c1)
     # h0 + h1 = (c1 - a') s_p + e for exactly that element.
     s, prime = exact.secret(own), low[0]
     total = rns.unpack(h0, low, N)[0].astype(object)
@@ -552,7 +552,7 @@ def test_an_unscaled_ciphertext_is_not_decrypted() -> None:
     keys = joint_keys(2, plan.ckks.depth, N)
     evaluator = Evaluator(keys.context, plan.layout)
     vector = evaluator.wrap(keys.context.encrypt(keys.public_key, np.zeros(N // 2)))
-    ask = next(decrypt.decrypt(evaluator, plan, vector))
+    ask = next(decrypt.release(evaluator, plan, vector))
     assert (ask.step, set(ask.bodies)) == ("decrypt", set(plan.names))
 
     class Forgetful(Evaluator):
@@ -560,7 +560,7 @@ def test_an_unscaled_ciphertext_is_not_decrypted() -> None:
             return self.wrap(self.cc.EvalMult(vector.ct, vector.ct))
 
     with pytest.raises(ProtocolError, match="only rescaled"):
-        next(decrypt.decrypt(Forgetful(keys.context, plan.layout), plan, vector))
+        next(decrypt.release(Forgetful(keys.context, plan.layout), plan, vector))
 
 
 # -- the secret stays where it is ------------------------------------------------------------------
@@ -593,12 +593,12 @@ def test_an_erased_share_refuses() -> None:
             operation()
     session = small()
     session.run()
-    assert all(party._secret._secret is None for party in session.parties.values())
+    assert all(party._duties._secret._secret is None for party in session.parties.values())
     other = small()
     run_until(other, "refresh/0")
     for party in other.parties.values():
         party.close()
-        assert party._secret._secret is None
+        assert party._duties._secret._secret is None
 
 
 def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -609,7 +609,7 @@ def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
         if step == "finish":
             for name, party in session.parties.items():
-                secrets[name] = (exact.secret_rows(party._secret), party._agreed[1])
+                secrets[name] = (exact.secret_rows(party._duties._secret), party._duties._context)
         return session.ask(step, outgoing)
 
     session.run(ask)
@@ -627,7 +627,7 @@ def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
         assert not any(needle in wire for needle in needles)
         assert not any(str(int(row[0])) in logged for row in rows)
         # The search finds what is there: the party's share of the public key.
-        b = session.parties[name]._secret.public_share()
+        b = session.parties[name]._duties._secret.public_share()
         assert b[0, :4].tobytes() in wire
         assert rns.pack(b, context.primes) in wire
 

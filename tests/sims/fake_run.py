@@ -19,7 +19,8 @@ from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.shard import encode_shard
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.ckks.parameters import choose_parameters
-from protocols.plan import Member, PrivacyPlan, RunPlan
+from protocols.plan import Member, PrivacyPlan
+from protocols.rows import RowsPlan
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
 from sims.result import RunResult
@@ -55,7 +56,7 @@ def make_frame(rows: int, seed: int = 1) -> pd.DataFrame:
 
 def make_plan(
     rows: dict[str, int], schema: Schema = SCHEMA, privacy: bool = False, secure: bool = False
-) -> RunPlan:
+) -> RowsPlan:
     rule = Barrier(
         rounds=ROUNDS,
         learning_rate=3.0,
@@ -66,7 +67,7 @@ def make_plan(
     promise = PrivacyPlan(
         epsilon=1.0, delta=1e-5, colluders=1, sigma=0.02, share_std=0.014, sensitivity=2.0
     )
-    return RunPlan(
+    return RowsPlan(
         session="00ff00ff00ff",
         members=tuple(
             Member(name=name, rows=count, verify_key="ab" * 32, commitment="cd" * 32)
@@ -82,7 +83,7 @@ def make_plan(
     )
 
 
-def fake_transcript(plan: RunPlan, path: Path | None = None) -> tuple[Transcript, Costs]:
+def fake_transcript(plan: RowsPlan, path: Path | None = None) -> tuple[Transcript, Costs]:
     """Two messages per step and party, and the costs that they make."""
     rng = np.random.default_rng(5)
     transcript, costs = Transcript(path), Costs()

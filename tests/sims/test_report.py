@@ -10,9 +10,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sims import report_words as words
+from sims import words
 from sims.plots import roc_curve
 from sims.report import render_report
+from sims.report_facts import crypto_facts
+from sims.report_words import clamp_words
 from sims.report_html import Html, escape, table, tag
 from sims.twin import score
 from tests.sims.fake_run import CERTIFICATE, NASTY, make_result
@@ -85,7 +87,7 @@ def test_the_figures_that_matter_are_there() -> None:
     assert f"{result.max_abs_diff_to_twin:.2g}" in text
     for found in (result.plan.digest(), result.transcript_head, result.plan.session, "No privacy"):
         assert found in text
-    for fact in words.crypto_facts(result.plan):
+    for fact in crypto_facts(result.plan):
         assert fact[1] in text and fact[2] in text
     assert "hospital-3" in text and "3 in age" in text
 
@@ -149,7 +151,7 @@ def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch
         (words.number(-0.0001234), "−0.0001234"),
         (words.count(1, "party"), "1 party"),
         (words.count(3000, "party"), "3,000 parties"),
-        (words.clamp_words({"notes": ["a: 1"], "rows": 0, "x": 2}), "a: 1; x: 2"),
+        (clamp_words({"notes": ["a: 1"], "rows": 0, "x": 2}), "a: 1; x: 2"),
     ],
 )
 def test_words(found: str, expected: str) -> None:

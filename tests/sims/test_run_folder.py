@@ -15,7 +15,7 @@ import pytest
 
 from parties.schema import Schema
 from protocols.errors import ParameterError
-from protocols.plan import RunPlan
+from protocols.plans import plan_from_dict
 from sims.documents import to_json
 from sims.result import Scores
 from sims.run_folder import FILES, STATUS, RunFolder, file_digest, read_status
@@ -71,7 +71,7 @@ def test_what_a_finished_run_holds(tmp_path: Path) -> None:
     assert status(path)["files"] == {name: file_digest(path / name) for name in FILES}
 
     plan = json.loads((path / "plan.json").read_text())
-    assert plan.pop("digest") == result.plan.digest() == RunPlan.from_dict(plan).digest()
+    assert plan.pop("digest") == result.plan.digest() == plan_from_dict(plan).digest()
 
     model = json.loads((path / "model.json").read_text())
     assert model["kind"] == "logistic-regression" and "INSECURE" in model

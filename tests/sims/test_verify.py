@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from protocols.errors import DataError, ParameterError
-from protocols.plan import RunPlan
+from protocols.plans import plan_from_dict
 from protocols.transcript import Transcript
 from sims.documents import to_json
 from sims.run_folder import FILES, STATUS, RunFolder, file_digest
@@ -274,5 +274,5 @@ def test_privacy_needs_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_plans_survive_the_file(finished: Path) -> None:
     fields = json.loads((finished / "plan.json").read_text())
     digest = fields.pop("digest")
-    assert RunPlan.from_dict(fields).digest() == digest
+    assert plan_from_dict(fields).digest() == digest
     assert Check("a", True, "b") == Check("a", True, "b")

@@ -12,9 +12,10 @@ import pytest
 
 from protocols.ckks.circuit import gradient_levels
 from protocols.ckks.parameters import choose_parameters
-from protocols.plan import PrivacyPlan, RunPlan
+from protocols.plan import PrivacyPlan
 from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit
+from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
 from sims.documents import to_json
@@ -25,7 +26,7 @@ Fields = dict[str, Any]
 ROWS = {"a": 20_000, "b": 15_000, "c": 15_000}
 
 
-def certified(method: Any, epsilon: float | None) -> tuple[Fields, RunPlan]:
+def certified(method: Any, epsilon: float | None) -> tuple[Fields, RowsPlan]:
     """A real certificate, as the file holds it, and the plan that goes with it; toy ring."""
     certificate = find_setting(
         rows=sum(ROWS.values()),
@@ -73,7 +74,7 @@ def certified(method: Any, epsilon: float | None) -> tuple[Fields, RunPlan]:
 
 
 @pytest.fixture(scope="module")
-def private() -> tuple[Fields, RunPlan]:
+def private() -> tuple[Fields, RowsPlan]:
     return certified("barrier", 2.0)
 
 
@@ -83,7 +84,7 @@ def test_certificates_come_out_the_same(method: str, epsilon: float | None) -> N
     assert list(certificate_problems(fields, plan, SCHEMA)) == []
 
 
-def test_a_private_barrier_comes_out_the_same(private: tuple[Fields, RunPlan]) -> None:
+def test_a_private_barrier_comes_out_the_same(private: tuple[Fields, RowsPlan]) -> None:
     assert list(certificate_problems(*private, SCHEMA)) == []
 
 
@@ -106,14 +107,14 @@ def test_a_private_barrier_comes_out_the_same(private: tuple[Fields, RunPlan]) -
     ],
 )
 def test_forgeries_are_named(
-    private: tuple[Fields, RunPlan], change: Callable[[Fields], object], words: str
+    private: tuple[Fields, RowsPlan], change: Callable[[Fields], object], words: str
 ) -> None:
     fields = copy.deepcopy(private[0])
     change(fields)
     assert words in "; ".join(certificate_problems(fields, private[1], SCHEMA))
 
 
-def test_a_weaker_plan_is_named(private: tuple[Fields, RunPlan]) -> None:
+def test_a_weaker_plan_is_named(private: tuple[Fields, RowsPlan]) -> None:
     fields, plan = private
     assert plan.privacy is not None
     for name, value in (("sigma", 1e-4), ("share_std", 1e-4), ("sensitivity", 9.0), ("delta", 0.1)):
@@ -121,7 +122,7 @@ def test_a_weaker_plan_is_named(private: tuple[Fields, RunPlan]) -> None:
         assert name in "; ".join(certificate_problems(fields, other, SCHEMA))
 
 
-def test_a_setting_that_proves_nothing_is_named(private: tuple[Fields, RunPlan]) -> None:
+def test_a_setting_that_proves_nothing_is_named(private: tuple[Fields, RowsPlan]) -> None:
     """Forged consistently, so that only the theorem itself objects."""
     fields, plan = copy.deepcopy(private[0]), private[1]
     assert plan.privacy is not None

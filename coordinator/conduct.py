@@ -1,0 +1,130 @@
+"""The coordinator's half of a run, after the agreement: one generator per protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols import gradients, gram, keygen
+from protocols.aggregate.cipher import CoordinatorCipher, session_digest
+from protocols.aggregate.setup import opening_key
+from protocols.circuit_plan import CircuitPlan
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.gram import GramEvaluator
+from protocols.ckks.residues import Residues
+from protocols.contribute import collect
+from protocols.decrypt import decrypt, release
+from protocols.errors import ProtocolError
+from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
+from protocols.gram_training import Vectors, train_gram
+from protocols.messages import Exchange
+from protocols.plan import RunPlan
+from protocols.refresh import refresh
+from protocols.rows import RowsPlan
+from protocols.train import train_encrypted
+
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Called as a run goes on: on_phase(phase), on_iteration(t).
+
+    Of the encrypted-gradient protocol: start: public weights to start from, zeros by default;
+    on_weights(t, w): every iterate, which is public there.
+    """
+
+    on_phase: Callable[[str], None] = lambda phase: None
+    on_iteration: Callable[[int], None] = lambda t: None
+    start: Weights | None = None
+    on_weights: Callable[[int, Weights], None] = lambda t, w: None
+
+    def on_iterate(self, t: int, weights: Weights) -> None:
+        """Both."""
+        self.on_iteration(t)
+        self.on_weights(t, weights)
+
+
+def conduct(
+    plan: RunPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[Weights]:
+    """Everything from the agreement to the released weights.
+
+    seed: the joint seed; seeds: every party's, hexadecimal.
+
+    Raises:
+        ProtocolError: a party failed or lied; `culprit` names it.
+    """
+    if isinstance(plan, GradientPlan):
+        return (yield from _conduct_sums(plan, seed, seeds, watch))
+    if isinstance(plan, CircuitPlan):
+        return (yield from _conduct_circuit(plan, seed, seeds, watch))
+    raise ProtocolError(f"protocol={plan.protocol!r} is unknown to this coordinator")
+
+
+def _conduct_sums(
+    plan: GradientPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[Weights]:
+    watch.on_phase("keys")
+    digest = session_digest(plan.cipher, plan.session, seed)
+    roster = {member.name: member.verify_key for member in plan.members}
+    key = yield from opening_key(plan.cipher, digest, roster, seeds)
+    cipher = CoordinatorCipher(plan.cipher, plan.session, seed, key)
+    watch.on_phase("train")
+    start = watch.start if watch.start is not None else np.zeros(plan.length)
+    return (yield from gradients.train(plan, cipher, start, watch.on_iterate))
+
+
+def _conduct_circuit(
+    plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[Weights]:
+    watch.on_phase("keys")
+    context = CkksContext(plan.ckks, plan.session)
+    try:
+        public_b = yield from keygen.ceremony(context, plan, seed, seeds)
+        if isinstance(plan, RowsPlan):
+            return (yield from _train_rows(context, plan, seed, public_b, watch))
+        if isinstance(plan, GramPlan):
+            return (yield from _train_gram(context, plan, seed, public_b, watch))
+        raise ProtocolError(f"protocol={plan.protocol!r} is unknown to this coordinator")
+    finally:
+        context.unload_evaluation_keys()
+
+
+def _train_rows(
+    context: CkksContext, plan: RowsPlan, seed: bytes, public_b: Residues, watch: Watch
+) -> Exchange[Weights]:
+    public_key: Any = keygen.public_key(context, seed, public_b)
+    watch.on_phase("encrypt")
+    evaluator = Evaluator(context, plan.layout)
+    rows, side = yield from collect(evaluator, plan, public_b)
+    watch.on_phase("train")
+    weights: EncryptedVector = yield from train_encrypted(
+        evaluator, plan, seed, public_key, rows, side, watch.on_iteration
+    )
+    watch.on_phase("decrypt")
+    return (yield from release(evaluator, plan, weights))
+
+
+def _train_gram(
+    context: CkksContext, plan: GramPlan, seed: bytes, public_b: Residues, watch: Watch
+) -> Exchange[Weights]:
+    """Weights, shape (d, c)."""
+    task, public_key = plan.task, keygen.public_key(context, seed, public_b)
+    watch.on_phase("encrypt")
+    evaluator = GramEvaluator(context, task.layout)
+    sums = yield from gram.collect(evaluator, task, public_b)
+
+    def refresh_all(step: int, vectors: Vectors) -> Exchange[Vectors]:
+        return (yield from refresh(evaluator, plan, seed, step, public_key, vectors))
+
+    watch.on_phase("train")
+    heads = yield from train_gram(evaluator, task, sums, refresh_all, watch.on_iteration)
+    watch.on_phase("decrypt")
+    return task.layout.read((yield from decrypt(context, plan, heads)))

@@ -1,0 +1,195 @@
+"""One run across machines: its folder, its status, its resumption and its end.
+
+sessions/ID/session.json: the plan without members' commitments. status.json: how far it is, for
+people. messages/: every message, see `kept_messages`. transcript.jsonl: their hash chain.
+outcome.json: agreed plan and released weights.
+
+A run ends finished or aborted, with a reason that names the culprit; then the parties are told, and
+erase their key shares. Whatever else happens (this process, the SuperLink or the machine dies)
+leaves it running: `serve_session` in a new Flower run goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coordinator.coordinator import AskParties, Coordinator, Observer
+from coordinator.kept_messages import (
+    complete_finish,
+    rebuild_transcript,
+    recorded_finish,
+    resumable,
+)
+from coordinator.message_log import FOLDER, TRANSCRIPT, file_name
+from coordinator.settings import Card, Settings
+from coordinator.status import Status
+from protocols.errors import CohortError, ParameterError, ProtocolError
+from protocols.messages import COORDINATOR, Body, Envelope, decode, encode, public_bytes
+from protocols.plan import Member, RunPlan
+from protocols.plans import plan_from_dict
+from protocols.private_files import write_private
+from protocols.transcript import Transcript
+
+SESSION, OUTCOME, LOCK = "session.json", "outcome.json", "lock"
+ABORT = "abort"
+LOCK_SECONDS = 120.0
+# How messages reach the nodes of the parties (by name): within so many seconds.
+MakeTransport = Callable[[Mapping[str, int], float], AskParties]
+_ABORT_SECONDS = 30.0
+
+
+def create_session(settings: Settings, template: RunPlan) -> str:
+    """A new run's folder; template: its plan, with any session and commitments.
+
+    Raises:
+        ParameterError: a party of the plan is not admitted, or has other rows.
+    """
+    cards = settings.cards()
+    for member in template.members:
+        card = cards.get(member.name)
+        if card is None or (card.rows, card.identity) != (member.rows, member.verify_key):
+            raise ParameterError(f"party {member.name!r} of the plan is not as its card says")
+    session = uuid.uuid4().hex
+    folder = settings.session_folder(session)
+    folder.mkdir(mode=0o700, parents=True)
+    fields = {"session": session, "created": time.time(), "plan": template.to_dict()}
+    write_private(folder / SESSION, json.dumps(fields).encode())
+    Status(folder, settings.cards()).save(state="waiting", rounds=template.rounds)
+    return session
+
+
+def serve_session(settings: Settings, session: str, transport: MakeTransport) -> None:
+    """Run or resume a session until it is finished or aborted.
+
+    Raises:
+        CohortError: it is aborted; the reason is in its status.
+    """
+    folder = settings.session_folder(session)
+    with _only_one(folder):
+        fields = json.loads((folder / SESSION).read_text(encoding="utf-8"))
+        run = _Run(settings, folder, session, plan_from_dict(fields["plan"]))
+        if run.status.fields["state"] in ("finished", "aborted"):
+            return
+        deadline = fields["created"] + settings.session_seconds
+        try:
+            run.go_on(_until(deadline, settings, transport(run.nodes, settings.step_seconds)))
+        except CohortError as error:
+            run.abort(error, transport(run.nodes, _ABORT_SECONDS))
+            raise
+
+
+class _Run:
+    """A session while this process drives it."""
+
+    def __init__(self, settings: Settings, folder: Path, session: str, template: RunPlan) -> None:
+        self._folder, self._session, self._template = folder, session, template
+        self._key = settings.signing_key()
+        cards = settings.cards()
+        self._cards: dict[str, Card] = {name: cards[name] for name in template.names}
+        self._party_keys = {name: card.identity for name, card in self._cards.items()}
+        self.status = Status(folder, self._cards)
+        known = settings.nodes()
+        missing = [name for name in self._cards if name not in known]
+        if missing:
+            raise ParameterError(f"no Flower node is registered for {', '.join(missing)}")
+        self.nodes = {name: known[name] for name in self._cards}
+
+    def go_on(self, ask: AskParties) -> None:
+        """From the recorded messages to the outcome."""
+        messages, names = self._folder / FOLDER, tuple(self._party_keys)
+        key = public_bytes(self._key)
+        done = recorded_finish(messages, names, key)
+        if done is None:
+            plan, weights = self._train(resumable(ask, messages, key))
+        else:
+            complete_finish(ask, messages, done, self._party_keys)
+            rebuild_transcript(messages, self._folder / TRANSCRIPT, self._party_keys, key)
+            agreed = decode((messages / file_name(2 * len(names))).read_bytes(), key)
+            plan, weights = plan_from_dict(agreed.body.meta["plan"]), done.weights
+        outcome = {"plan": plan.to_dict(), "digest": plan.digest(), "weights": weights}
+        write_private(self._folder / OUTCOME, json.dumps(outcome).encode())
+        self.status.save(state="finished", phase="finished")
+
+    def _train(self, ask: AskParties) -> tuple[RunPlan, list[Any]]:
+        transcript = Transcript(self._folder / TRANSCRIPT)
+        coordinator = Coordinator(
+            session=self._session,
+            signing_key=self._key,
+            party_keys=self._party_keys,
+            make_plan=self._plan,
+            transcript=transcript,
+            observer=Observer(
+                on_phase=lambda phase: self.status.save(state="running", phase=phase),
+                on_progress=lambda phase, done, total: self.status.save(iteration=done),
+            ),
+        )
+        try:
+            self.status.attempt(coordinator.costs)
+            outcome = coordinator.run(self.status.watching(ask))
+            return outcome.plan, outcome.weights.tolist()
+        finally:
+            transcript.close()
+
+    def _plan(self, members: tuple[Member, ...]) -> RunPlan:
+        for member, planned in zip(members, self._template.members, strict=True):
+            if (member.name, member.rows) != (planned.name, planned.rows):
+                raise ProtocolError(
+                    f"party {member.name!r} enrols {member.rows} rows, its card says "
+                    f"{planned.rows}: admit its new card and start a new run",
+                    culprit=member.name,
+                )
+        fields = self._template.to_dict()
+        held = [
+            {
+                "name": member.name,
+                "rows": member.rows,
+                "verify_key": member.verify_key,
+                "commitment": member.commitment,
+            }
+            for member in members
+        ]
+        return plan_from_dict({**fields, "session": self._session, "members": held})
+
+    def abort(self, error: CohortError, ask: AskParties) -> None:
+        """Note the reason and tell the parties, as far as they can be reached."""
+        culprit = getattr(error, "culprit", None)
+        self.status.save(state="aborted", reason=str(error), culprit=culprit)
+        body = Body({"reason": str(error)[:500]})
+        for name in self._party_keys:
+            envelope = Envelope(self._session, ABORT, COORDINATOR, name, body)
+            try:
+                ask(ABORT, {name: encode(envelope, self._key)})
+            except CohortError:
+                continue  # its own timeout erases its key share
+
+
+def _until(deadline: float, settings: Settings, ask: AskParties) -> AskParties:
+    def asking(step: str, outgoing: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        if time.time() > deadline:
+            raise ProtocolError(f"the run is not finished within {settings.session_seconds:g} s")
+        return ask(step, outgoing)
+
+    return asking
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold the session's lock; the process of an earlier Flower run may take a moment to die."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    with open(folder / LOCK, "w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ProtocolError("another process drives this session") from None
+                time.sleep(0.5)
+        yield

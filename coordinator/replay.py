@@ -1,0 +1,266 @@
+"""Re-execution of a recorded run: the coordinator's arithmetic once more, by anybody.
+
+Given the plan and the parties' replies, every request of the coordinator is fixed, to the bit (for
+the same release of OpenFHE and the same floating-point arithmetic, which encodes public
+constants). So the same code runs again on the recorded replies, and what it asks is compared with
+what was asked.
+
+Security: a recorded reply is signed by its party and names the request that it answers; a party
+answers every step once. So if the keys in the plan are the parties' own (see the check
+`signatures`), a coordinator that had a chosen ciphertext refreshed or decrypted, or handed out a
+public key of its own, cannot produce a log that passes. It is detected, not prevented: the harm
+is done by then. One party's messages alone are not enough: the requests follow from everybody's
+replies. Those are taken as honest: a colluding party could choose its own so that a harmful request
+follows from them.
+
+Not fixed: OpenFHE's decoder adds noise to what is decrypted, so the released weights are compared
+to within `decrypt.release_error_std`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coordinator.conduct import Watch, conduct
+from coordinator.message_log import MessageLog, Step, require_messages
+from protocols import agree
+from protocols.circuit_plan import CircuitPlan
+from protocols.decrypt import release_error_std
+from protocols.errors import CohortError, MessageError, ProtocolError
+from protocols.messages import Ask, Body, Exchange, to_everyone
+from protocols.plan import RunPlan
+from protocols.plans import plan_from_dict
+from protocols.transcript import Transcript
+
+CHECKS = ("hash chain", "plan", "signatures", "seeds", "steps", "re-execution", "weights")
+FINISH = "finish"
+# Called before each step of the re-execution: its name, how many are done, how many there are.
+OnStep = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check's verdict; detail: what was found, or the first deviation with step and party."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a re-execution showed; plan and weights as recorded, None where it did not get so far.
+
+    weights: of `finish`, nested lists of shape (d,) or (d, outputs).
+    """
+
+    checks: list[Check] = field(default_factory=list)
+    plan: RunPlan | None = None
+    weights: list[Any] | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the coordinator did what the protocol says, from the first step to the last."""
+        return len(self.checks) == len(CHECKS) and all(check.passed for check in self.checks)
+
+
+def replay(folder: Path, on_step: OnStep = lambda step, done, total: None) -> Replayed:
+    """Check the log in a run folder, in the order of CHECKS, up to the first that fails.
+
+    Raises:
+        ParameterError: no messages were recorded in the folder.
+    """
+    require_messages(folder)
+    found = Replayed()
+    details = _details(folder, found, on_step)
+    for name in CHECKS:
+        try:
+            found.checks.append(Check(name, True, next(details)))
+        except CohortError as error:
+            found.checks.append(Check(name, False, str(error)))
+            break
+    return found
+
+
+def _details(folder: Path, found: Replayed, on_step: OnStep) -> Iterator[str]:
+    """What each of CHECKS shows; raises CohortError where it fails."""
+    log = MessageLog(folder)
+    yield f"{len(log.entries)} messages, unbroken"
+    plan = found.plan = _plan(log)
+    insecure = "" if plan.security_bits else ", INSECURE toy ring"
+    yield f"{plan.digest()[:16]}…, {len(plan.members)} parties{insecure}"
+    keys = {member.name: member.verify_key for member in plan.members}
+    log.check(plan.session, keys)
+    yield ", ".join(f"{name} {key[:16]}…" for name, key in keys.items())
+    yield _check_seeds(log, plan)
+    yield _check_steps(log, plan)
+    expected = _run_again(log, plan, on_step)
+    log.check_strays()
+    yield f"{len(log.steps)} steps: every request computed again, all equal"
+    found.weights = _released(log)
+    yield _check_weights(plan, found.weights, expected)
+
+
+# -- what the log says ----------------------------------------------------------------------------
+
+
+def _plan(log: MessageLog) -> RunPlan:
+    """The plan of the first `agree` request; the re-execution compares the others."""
+    for entry in log.entries:
+        if entry.step == "agree" and entry.is_request:
+            fields = log.read(entry, log.coordinator_key).body.meta.get("plan")
+            if not isinstance(fields, dict):
+                raise MessageError(f"{entry}: no plan in it")
+            return plan_from_dict(fields)
+    raise ProtocolError("the log ends before a plan was agreed")
+
+
+def _check_seeds(log: MessageLog, plan: RunPlan) -> str:
+    for step in log.steps:
+        if step.name == "reveal":
+            replies = _replies(log, plan, step)
+            seeds = {name: str(body.meta.get("seed")) for name, body in replies.items()}
+            agree.joint_seed(plan, seeds)
+            return "every seed opens the commitment of its enrolment"
+    return "none was revealed"  # An aborted run, which fails below.
+
+
+def _check_steps(log: MessageLog, plan: RunPlan) -> str:
+    """As many refreshes and decryptions as the plan has, every step once and in its order."""
+    expected = ("enrol", "agree", "reveal", *plan.steps, FINISH)
+    found = [step.name for step in log.steps]
+    for number, (name, wanted) in enumerate(zip_longest(found, expected), start=1):
+        if name is None:
+            break  # An aborted run: the re-execution says so, and who deviated before.
+        if name != wanted:
+            raise ProtocolError(f"step {number} is {name!r}, the plan has {wanted or 'no more'!r}")
+    kinds = [name.partition("/")[0] for name in found]
+    return f"in order, {kinds.count('refresh')} refreshes, {kinds.count('decrypt')} decryption"
+
+
+def _replies(log: MessageLog, plan: RunPlan, step: Step) -> dict[str, Body]:
+    """Bodies by party."""
+    keys = {member.name: member.verify_key for member in plan.members}
+    return {name: log.read(entry, keys[name]).body for name, entry in step.replies.items()}
+
+
+# -- running again --------------------------------------------------------------------------------
+
+
+def _protocol(plan: RunPlan, transcript: Transcript) -> Exchange[None]:
+    """`Coordinator.protocol` with the recorded plan."""
+    keys = {member.name: member.verify_key for member in plan.members}
+    # What the parties enrolled with, whatever the recorded plan says of it.
+    agreed, seeds = yield from agree.agree(
+        plan.names, keys, lambda members: replace(plan, members=members)
+    )
+    # OpenFHE's key maps are static and go by session: the run's own keys may still be there.
+    apart = replace(agreed, session=uuid.uuid4().hex)
+    weights = yield from conduct(apart, agree.joint_seed(agreed, seeds), seeds, Watch())
+    summary = {"weights": weights.tolist(), "transcript": transcript.head}
+    yield to_everyone(FINISH, plan.names, Body(summary))
+
+
+def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
+    """The weights that `finish` should carry, as lists.
+
+    Raises:
+        ProtocolError: a request was another one than the replies before it lead to, or steps are
+            missing.
+    """
+    transcript = Transcript()
+    exchange = _protocol(plan, transcript)
+    try:
+        asked = next(exchange)
+        for done, step in enumerate(log.steps):
+            on_step(step.name, done, len(log.steps))
+            _compare(log, plan, asked, step)
+            for entry in step.entries:
+                transcript.add(
+                    step=entry.step,
+                    sender=entry.sender,
+                    recipient=entry.recipient,
+                    size=entry.bytes,
+                    message=entry.message,
+                )
+            replies = _replies(log, plan, step)
+            for name in plan.names:
+                if name not in replies:
+                    raise ProtocolError(
+                        f"the log ends at step {step.name!r}, without an answer of {name!r}; "
+                        "what was asked so far is right"
+                    )
+            if step.name == FINISH:
+                return asked.bodies[plan.names[0]].meta["weights"]
+            asked = exchange.send(replies)
+    finally:
+        exchange.close()
+    raise ProtocolError(f"the log ends before step {asked.step!r}; what was asked so far is right")
+
+
+def _compare(log: MessageLog, plan: RunPlan, asked: Ask, step: Step) -> None:
+    if asked.step != step.name:
+        raise ProtocolError(f"step {step.name!r} was asked where {asked.step!r} is due")
+    for name in plan.names:
+        if name not in step.requests:
+            raise ProtocolError(f"step {step.name!r}: nothing was sent to party {name!r}")
+        sent = log.read(step.requests[name], log.coordinator_key).body
+        for difference in _differences(asked.bodies[name], sent, step.name == FINISH):
+            raise ProtocolError(
+                f"step {step.name!r}, party {name!r}: {difference} is not what the replies before "
+                "lead to: the coordinator deviated here"
+            )
+
+
+def _differences(due: Body, sent: Body, is_finish: bool) -> Iterator[str]:
+    """Field and blobs that differ; not the weights, whose decoding is noisy."""
+    wanted = json.loads(json.dumps(dict(due.meta)))
+    for key in dict.fromkeys([*wanted, *sent.meta]):
+        both = key in wanted and key in sent.meta
+        if not both or (wanted[key] != sent.meta[key] and not (is_finish and key == "weights")):
+            yield f"field {key!r}"
+    if len(due.blobs) != len(sent.blobs):
+        yield f"the number of blobs, {len(sent.blobs)} for {len(due.blobs)},"
+    for position, (a, b) in enumerate(zip(due.digests, sent.digests, strict=False)):
+        if a != b:
+            yield f"blob {position}"
+
+
+def _released(log: MessageLog) -> Any:
+    """Weights that `finish` carried, to every party the same."""
+    found = {
+        name: log.read(entry, log.coordinator_key).body.meta["weights"]
+        for name, entry in log.steps[-1].requests.items()
+    }
+    first, weights = next(iter(found.items()))
+    for name, other in found.items():
+        if other != weights:
+            raise ProtocolError(f"parties {first!r} and {name!r} were told other weights")
+    return weights
+
+
+def _check_weights(plan: RunPlan, weights: Any, expected: Any) -> str:
+    """Released weights against those of the re-execution, shape (d,) or (d, outputs)."""
+    # Two noisy decodings of one polynomial differ by release_error_std; 6.5 of it have p = 1e-10.
+    bound = 6.5 * release_error_std(plan) if isinstance(plan, CircuitPlan) else 0.0
+    try:
+        released, due = np.array(weights, np.float64), np.array(expected, np.float64)
+    except (TypeError, ValueError):
+        raise ProtocolError("the released weights are no numbers") from None
+    if released.shape != due.shape:
+        raise ProtocolError(f"released weights of shape {released.shape}, not {due.shape}")
+    largest = float(np.abs(released - due).max(initial=0.0))
+    if not largest <= bound:
+        raise ProtocolError(
+            f"released weights differ by {largest:.2g} from the decrypted ones, more than "
+            f"{bound:.2g}"
+        )
+    return f"as decrypted, to {largest:.2g} (noise of the decoder: at most {bound:.2g})"

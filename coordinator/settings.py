@@ -1,0 +1,123 @@
+"""The coordinator's folder and its configuration file, coordinator.toml.
+
+ca.crt, server.pem and their keys: see `certificates`. identity.key: its signing key (mode 0600).
+schema.json: the public column schema. parties/NAME.json: a card of each party. app/: what Flower
+ships to the parties, which holds no code. sessions/ID/: one run, see `deployment`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from protocols.errors import ParameterError
+from protocols.toml import load_toml
+
+FILE, IDENTITY, SCHEMA, CARDS, APP = (
+    "coordinator.toml",
+    "identity.key",
+    "schema.json",
+    "parties",
+    "app",
+)
+NODES, SESSIONS, FLOWER = "nodes.json", "sessions", "flwr"
+CARD_KIND, INVITATION_KIND = "ciphercohort-party", "ciphercohort-invitation"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """What a party tells the coordinator's administrator about itself; nothing of it is secret.
+
+    identity: Ed25519 verification key, 64 hexadecimal digits; node_key: Flower's, in OpenSSH form;
+    rows, num_features, schema (digest): the shape of its data.
+    """
+
+    name: str
+    identity: str
+    node_key: str
+    rows: int
+    num_features: int
+    schema: str
+
+    @classmethod
+    def load(cls, path: Path) -> Card:
+        """Read a card.
+
+        Raises:
+            ParameterError: the file is no card.
+        """
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            kind = fields.pop("kind")
+            card = cls(**fields)
+            bytes.fromhex(card.identity)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ParameterError(
+                f"{path} is no party's card: cohort party init makes one"
+            ) from None
+        if kind != CARD_KIND or not card.name.replace("-", "").replace("_", "").isalnum():
+            raise ParameterError(f"{path} is no party's card, or its name has odd characters")
+        return card
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """coordinator.toml.
+
+    fleet, control, serverappio: addresses that the SuperLink binds; public: what parties dial.
+    step_seconds: longest wait for one step; session_seconds: for a run, restarts included.
+    training: options of `cohort simulate` that settle the plan.
+    """
+
+    folder: Path
+    fleet: str = "127.0.0.1:9092"
+    control: str = "127.0.0.1:9093"
+    serverappio: str = "127.0.0.1:9091"
+    public: str = "127.0.0.1:9092"
+    step_seconds: float = 3600.0
+    session_seconds: float = 24 * 3600.0
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, folder: Path) -> Settings:
+        """Read the folder's file.
+
+        Raises:
+            ParameterError: it is missing or has unknown fields.
+        """
+        fields = load_toml(folder / FILE)
+        try:
+            return cls(folder=folder.resolve(), **fields)
+        except TypeError as error:
+            raise ParameterError(f"{folder / FILE}: {error}") from None
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """The coordinator's identity."""
+        text = (self.folder / IDENTITY).read_text(encoding="ascii")
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.strip()))
+
+    def cards(self) -> dict[str, Card]:
+        """Admitted parties, by name."""
+        paths = sorted((self.folder / CARDS).glob("*.json"))
+        return {card.name: card for card in map(Card.load, paths)}
+
+    def nodes(self) -> dict[str, int]:
+        """Flower node id by party, for those that the SuperLink knows."""
+        path = self.folder / NODES
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return {str(name): int(node) for name, node in found.items()}
+
+    def session_folder(self, session: str) -> Path:
+        """Of one run.
+
+        Raises:
+            ParameterError: the name is not one of ours.
+        """
+        if not session.isalnum():
+            raise ParameterError(f"session={session!r} is not the name of a session")
+        return self.folder / SESSIONS / session

@@ -1,0 +1,128 @@
+"""`cohort coordinator init`: identity, certificates, configuration, and the parties' invitation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from coordinator import settings as files
+from coordinator.certificates import CA, make_certificates
+from protocols.errors import ParameterError
+from protocols.messages import new_signing_key, public_bytes
+from protocols.private_files import write_private
+from protocols.toml import to_toml
+
+INVITATION = "invitation.json"
+_COMMENTS = {
+    "fleet": "bound for the parties; public: the same as they dial it",
+    "control": "bound for `cohort coordinator run`; serverappio: for its own processes",
+    "step_seconds": "longest wait for all parties in one step",
+    "session_seconds": "longest run, restarts included",
+    "training": "options of cohort simulate that settle the plan",
+}
+_APP = """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "ciphercohort-app"
+version = "1.0.0"
+description = "No code: the components below are those that each host has installed"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.hatch.build.targets.wheel]
+bypass-selection = true
+
+[tool.flwr.app]
+publisher = "ciphercohort"
+
+[tool.flwr.app.components]
+serverapp = "coordinator.flower_app:app"
+clientapp = "parties.flower_app:app"
+
+[tool.flwr.app.config]
+session = ""
+"""
+_LICENSE = "Apache License 2.0, http://www.apache.org/licenses/LICENSE-2.0\n"
+
+
+def init_coordinator(
+    folder: Path,
+    schema: Mapping[str, Any],
+    addresses: Mapping[str, str],
+    training: Mapping[str, Any],
+    limits: Mapping[str, float] | None = None,
+) -> Path:
+    """Make the folder; returns the invitation's path.
+
+    schema: the public column schema as JSON; addresses: fleet, control, serverappio, public of
+    `settings.Settings`; training: its options.
+
+    Raises:
+        ParameterError: the folder is in use.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ParameterError(f"{folder} is not empty: choose another folder")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / files.CARDS).mkdir()
+    key = new_signing_key()
+    raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+    write_private(folder / files.IDENTITY, raw.hex().encode())
+    hosts = [host_of(addresses[name]) for name in ("public", "fleet", "control")]
+    make_certificates(folder, [*hosts, "localhost", "127.0.0.1"])
+    (folder / files.SCHEMA).write_text(json.dumps(schema, indent=1) + "\n", encoding="utf-8")
+    fields = {**addresses, **(limits or {}), "training": training}
+    (folder / files.FILE).write_text(to_toml(fields, _COMMENTS), encoding="utf-8")
+    write_app(folder / files.APP)
+    invitation = {
+        "kind": files.INVITATION_KIND,
+        "coordinator_key": public_bytes(key),
+        "superlink": addresses["public"],
+        "ca": (folder / CA).read_text(encoding="ascii"),
+        "schema": schema,
+    }
+    (folder / INVITATION).write_text(json.dumps(invitation, indent=1) + "\n", encoding="utf-8")
+    return folder / INVITATION
+
+
+def write_app(folder: Path) -> None:
+    """The code-free Flower app: hosts run what they installed themselves."""
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(_APP, encoding="utf-8")
+    (folder / "LICENSE").write_text(_LICENSE, encoding="utf-8")
+
+
+def host_of(address: str) -> str:
+    """HOST of HOST:PORT.
+
+    Raises:
+        ParameterError: it is not of this form.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ParameterError(f"address={address!r} is not HOST:PORT")
+    return host.strip("[]")
+
+
+def admit(settings: files.Settings, path: Path) -> files.Card:
+    """Take a party's card in.
+
+    Raises:
+        ParameterError: it is no card, or its party uses another schema.
+    """
+    card = files.Card.load(path)
+    invitation = json.loads((settings.folder / INVITATION).read_text(encoding="utf-8"))
+    for known in settings.cards().values():
+        if known.schema != card.schema:
+            raise ParameterError(
+                f"party {card.name!r} uses another schema than {known.name!r}: every party takes "
+                f"the one of {INVITATION} (label {invitation['schema']['label']['name']!r})"
+            )
+    target = settings.folder / files.CARDS / f"{card.name}.json"
+    target.write_bytes(path.read_bytes())
+    return card

@@ -1,0 +1,172 @@
+"""A party's secret of the aggregation: the only file where it appears.
+
+The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate.security`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from protocols.aggregate import setup
+from protocols.aggregate.cipher import public_element, session_digest
+from protocols.aggregate.fixed_point import encode
+from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
+from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate.security import NOISE_STD
+from protocols.aggregate.setup import Masked, MaskKey
+from protocols.errors import ParameterError, PolicyError, ProtocolError
+from protocols.privacy.randomness import RandomSource
+
+
+class AggregateShare:
+    """One party's secret s_p, its masks, and its half of the cipher.
+
+    Security: rounds must rise, so that each a_t is used once; a repeated request is answered with
+    the first reply's bytes, by the caller. The masked secret is made once, for keys that all
+    carry their owners' signatures. A forked child is refused: it would use a_t a second time.
+
+    params: public parameters; name: this party's, in the roster; roster: Ed25519 verification
+    keys (hex) by party name, from the agreed plan; session: name of the run; seed: joint seed, 32
+    bytes; signing_key: this party's identity; randomness: of secret and errors:
+    `SystemRandomness()` outside tests, whatever the privacy noise is drawn from.
+
+    Raises:
+        ParameterError: the roster does not fit.
+    """
+
+    def __init__(
+        self,
+        params: AggregateParameters,
+        *,
+        name: str,
+        roster: Mapping[str, str],
+        session: str,
+        seed: bytes,
+        signing_key: Ed25519PrivateKey,
+        randomness: RandomSource,
+    ) -> None:
+        if len(roster) != params.parties or name not in roster:
+            raise ParameterError(
+                f"roster of {len(roster)} does not hold {name!r} and parties={params.parties} names"
+            )
+        self._params, self._name, self._roster = params, name, dict(roster)
+        self._digest = session_digest(params, session, seed)
+        self._randomness = randomness
+        self._ring = ring_of(params)
+        self._pid = os.getpid()
+        self._last_round = -1
+        secret = narrow_gaussian(NOISE_STD, params.ring_dim, randomness)
+        self._factor: Factor | None = self._ring.multiplier(secret)
+        self._unmasked: NDArray[np.int64] | None = secret
+        self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
+        key = self._ephemeral.public_key().public_bytes_raw().hex()
+        signature = signing_key.sign(setup.signed_text(self._digest, name, key)).hex()
+        self._mask_key = MaskKey(key, signature)
+
+    def __repr__(self) -> str:
+        return "AggregateShare(<secret>)"
+
+    def __reduce__(self) -> Any:
+        raise PolicyError("a secret share is never serialised")
+
+    def erase(self) -> None:
+        """Overwrite and forget the secret; every later operation raises PolicyError."""
+        if self._factor is not None:
+            self._factor.erase()
+        self._forget_masks()
+        self._factor = None
+
+    # -- set-up of the opening key ------------------------------------------------------------
+
+    def mask_key(self) -> MaskKey:
+        """This party's ephemeral X25519 key, signed with its identity."""
+        return self._mask_key
+
+    def masked_secret(self, keys: Mapping[str, MaskKey]) -> Masked:
+        """s_p + sum_(q > p) M_pq - sum_(q < p) M_pq mod 2^16, shape (n,), once.
+
+        keys: of all parties, as the coordinator relayed them.
+
+        Raises:
+            ProtocolError: a key is not its owner's. PolicyError: asked a second time, or erased.
+        """
+        if self._unmasked is None or self._ephemeral is None:
+            raise PolicyError("the masked secret was already given, or erased; resend the first")
+        self._refuse_forked_child()
+        setup.check_keys(self._digest, self._roster, keys)
+        if keys[self._name] != self._mask_key:
+            raise ProtocolError(f"the mask key of {self._name!r} is not the one that it sent")
+        masked = self._unmasked.astype(np.uint16)  # mod 2^16
+        for other in sorted(self._roster.keys() - {self._name}):
+            mask = self._mask(self._ephemeral, other, keys[other].key)
+            masked = masked + mask if self._name < other else masked - mask
+        self._forget_masks()
+        return masked
+
+    def _mask(self, ephemeral: X25519PrivateKey, other: str, key: str) -> Masked:
+        """M_pq = M_qp: ChaCha20 under HKDF(X25519), as n 16-bit integers."""
+        try:
+            shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
+        except ValueError:
+            raise ProtocolError(f"unusable mask key of party {other!r}", culprit=other) from None
+        # Both ends sort by name: fixed-size keys first, so that the names cannot run into them.
+        ends = sorted([(self._name, self._mask_key.key), (other, key)])
+        pair = b"".join(bytes.fromhex(k) for _, k in ends) + repr([n for n, _ in ends]).encode()
+        info = b"ciphercohort/mask/1\0" + pair
+        derived = HKDF(hashes.SHA256(), 32, salt=self._digest, info=info).derive(shared)
+        # The key is used once, so the nonce may be zero.
+        stream = Cipher(ChaCha20(derived, bytes(16)), mode=None).encryptor()
+        return np.frombuffer(stream.update(bytes(2 * self._params.ring_dim)), "<u2")
+
+    def _forget_masks(self) -> None:
+        if self._unmasked is not None:
+            self._unmasked.fill(0)
+        self._unmasked = self._ephemeral = None
+
+    # -- rounds -------------------------------------------------------------------------------
+
+    def encrypt(self, t: int, values: NDArray[np.float64]) -> Residues:
+        """b_p = a_t s_p + e_p + m_p mod each prime, shape (primes, length); pack with `wire.pack`.
+
+        t: round, above all earlier ones; values: float64 array, shape (length,), |v| <= max_value.
+
+        Raises:
+            PolicyError: the round is over, or the secret is erased. DataError: see `encode`.
+        """
+        if self._factor is None:
+            raise PolicyError("this secret was erased at the end of its run")
+        self._refuse_forked_child()
+        if t <= self._last_round:
+            raise PolicyError(
+                f"round t={t} is not above t={self._last_round}, which was answered; resend the "
+                "first reply's bytes, never a new encryption"
+            )
+        message = encode(self._params, values)
+        self._last_round = t
+        length, ring = message.shape[1], self._ring
+        elements = [
+            ring.inverse(self._factor.times(public_element(self._params, self._digest, t, k)))
+            for k in range(self._params.num_chunks(length))
+        ]
+        error = ring.residues(narrow_gaussian(NOISE_STD, length, self._randomness))
+        b = np.concatenate(elements, axis=1)[:, :length] + error
+        return reduce_once(reduce_once(b, ring.modulus) + message, ring.modulus)
+
+    def _refuse_forked_child(self) -> None:
+        if os.getpid() != self._pid:
+            raise PolicyError(
+                "this process was forked from the one that made the secret; start processes with "
+                "multiprocessing.get_context('spawn')"
+            )

@@ -1,0 +1,94 @@
+"""A party's duties under threshold CKKS: key shares, one contribution, refreshes, decryption."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parties.key_share import KeyShare
+from parties.shard import Shard
+from protocols import agree, contribute, decrypt, gram, keygen, refresh
+from protocols.circuit_plan import CircuitPlan
+from protocols.ckks.context import CkksContext
+from protocols.errors import MessageError, PolicyError
+from protocols.gram_plan import GramPlan
+from protocols.messages import Body
+from protocols.privacy.randomness import RandomSource
+from protocols.rows import RowsPlan
+
+
+class CircuitDuties:
+    """Holds the key share from `keys` to `decrypt`."""
+
+    def __init__(
+        self, plan: CircuitPlan, name: str, shard: Shard, randomness: RandomSource
+    ) -> None:
+        outputs = (plan.outputs,) if isinstance(plan, GramPlan) else ()
+        if shard.y.shape[1:] != outputs:
+            raise PolicyError(
+                f"model={plan.model!r} of the plan does not predict this party's "
+                f"{shard.schema.label.name!r}"
+            )
+        self._plan = plan
+        self._name = name
+        self._shard = shard
+        self._randomness = randomness
+        self._seed = b""
+        self._context: CkksContext | None = None
+        self._secret: KeyShare | None = None
+
+    def answer(self, kind: str, index: int, request: Body) -> Body:
+        """Reply to one step."""
+        if kind == "keys":
+            return self._keys(request)
+        if self._context is None or self._secret is None:
+            raise PolicyError("no keys are made yet")
+        plan, context, secret = self._plan, self._context, self._secret
+        if kind == "rotations":
+            # From the plan, never from the request.
+            return keygen.answer_rotations(context, secret, plan.rotation_chunks[index])
+        if kind == "square":
+            return keygen.answer_square(context, secret, request)
+        if kind == "contribute":
+            return self._contribute(context, request)
+        if kind == "refresh":
+            if len(request.blobs) > plan.refreshes[index]:
+                raise PolicyError("more ciphertexts to refresh than the update rule has")
+            return refresh.answer_refresh(context, secret, index, request)
+        return decrypt.answer_decrypt(context, plan, secret, request)
+
+    def erase(self) -> None:
+        """Erase the key share."""
+        if self._secret:
+            self._secret.erase()
+
+    def _keys(self, request: Body) -> Body:
+        seeds: Any = request.meta.get("seeds")
+        if not isinstance(seeds, dict):
+            raise MessageError("the step `keys` hands out no seeds")
+        self._seed = agree.joint_seed(self._plan, seeds)
+        self._context = CkksContext(self._plan.ckks, self._plan.session)
+        self._secret = KeyShare(self._context, self._seed)
+        return keygen.answer_keys(self._context, self._secret)
+
+    def _contribute(self, context: CkksContext, request: Body) -> Body:
+        plan, shard = self._plan, self._shard
+        noise = plan.draw_noise(self._randomness)
+        if isinstance(plan, GramPlan):
+            sums = plan.contribution(shard.x, shard.y, noise)
+            return gram.answer_contribute(context, plan.task, self._seed, request, sums)
+        if isinstance(plan, RowsPlan):
+            curvature = None
+            if plan.curvature is not None:
+                curvature = plan.curvature.share(shard.x, plan.num_rows)
+            return contribute.answer_contribute(
+                context,
+                plan,
+                self._name,
+                self._seed,
+                request,
+                shard.x,
+                shard.y,
+                noise,
+                curvature,
+            )
+        raise PolicyError(f"protocol={plan.protocol!r} is unknown to this party")

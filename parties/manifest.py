@@ -1,0 +1,73 @@
+"""A plan in words, for the person who consents to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from parties.budget import recompute
+from protocols.errors import CohortError
+from protocols.plan import RunPlan
+from protocols.privacy.accounting import epsilon_for
+
+_LEAVES = {
+    "keys": "public key material, made from your key share",
+    "rotations": "public key material, made from your key share",
+    "square": "public key material, made from your key share",
+    "contribute": "your rows with noise, encrypted under the joint key",
+    "refresh": "a masked share of a ciphertext (no one learns a value from it)",
+    "decrypt": "a noisy share of one decryption",
+}
+
+
+def words(plan: RunPlan, name: str, norm_bound: float) -> str:
+    """The manifest: members, release, privacy by coalition, decryptions, what leaves the house.
+
+    norm_bound: of this party's rows, by its own schema.
+    """
+    return "\n".join(_lines(plan, name, norm_bound))
+
+
+def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
+    yield f"Plan {plan.digest()}"
+    yield f"Session {plan.session}; model: {plan.model}, {plan.num_features} coefficients"
+    yield "Who takes part:"
+    for member in plan.members:
+        you = " (you)" if member.name == name else ""
+        yield f"  {member.name}{you}: {member.rows:,} rows, key {member.verify_key[:16]}…"
+    security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
+    yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
+    yield "What is released to everyone: the trained coefficients, nothing else"
+    yield from _privacy(plan, norm_bound)
+    kinds = Counter(step.partition("/")[0] for step in plan.steps)
+    yield f"Joint decryptions: {kinds['decrypt']}; iterations: {plan.rounds}"
+    yield "What leaves your house:"
+    yield "  your number of rows, your name and your verification key, in the clear"
+    for kind, count in kinds.items():
+        yield f"  {count} x {_LEAVES.get(kind, kind)} ({kind})"
+
+
+def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
+    privacy = plan.privacy
+    if privacy is None:
+        yield "Privacy: NO NOISE: the coefficients may tell about single rows"
+        return
+    yield (
+        f"Privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g} (one row replaced), "
+        f"against the coordinator and {privacy.colluders} of the other parties"
+    )
+    try:
+        cost = recompute(plan, norm_bound)
+        delta = cost.certificate.figures["delta_mechanism"]
+        for colluders in range(len(plan.members)):
+            epsilon = epsilon_for(
+                # The honest parties' noise alone: share_std sqrt(P - t).
+                sigma=privacy.share_std * (len(plan.members) - colluders) ** 0.5,
+                delta=delta,
+                rounds=plan.rounds,
+                sensitivity=cost.sensitivity,
+                rows=sum(member.rows for member in plan.members),
+            )
+            yield f"  if {colluders} other parties collude: epsilon={epsilon:.4g}"
+    except (CohortError, KeyError) as error:
+        yield f"  this machine cannot confirm it: {error}"

@@ -1,0 +1,130 @@
+"""The agent's folder: sealed state of the open session, and a line for every session that ended.
+
+session.sealed: `checkpoint.capture` of the open session, while it lasts. sessions.json: by session,
+when it began and ended, why, and its last reply. consent.jsonl: what the owner decided about each
+plan, and when.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from parties.checkpoint import capture, restore
+from parties.party import Party
+from parties.vault import Vault
+from protocols.errors import PolicyError
+from protocols.private_files import erase, write_private
+
+log = logging.getLogger(__name__)
+
+STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One session as this party remembers it.
+
+    began, ended: seconds since 1970, ended 0 while it is open; reason: of the end; request, reply:
+    digest of the last answered request and the reply (hexadecimal), kept where it is small.
+    """
+
+    began: float
+    ended: float = 0.0
+    reason: str = ""
+    request: str = ""
+    reply: str = ""
+
+
+class SessionStore:
+    """Reads and writes the folder; the vault is None where no key share may be kept on disk."""
+
+    def __init__(self, folder: Path, vault: Vault | None) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder, self._vault = folder, vault
+        path = folder / SESSIONS
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self._records = {name: Record(**fields) for name, fields in found.items()}
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether an open session outlives this process."""
+        return self._vault is not None
+
+    def record(self, session: str) -> Record | None:
+        """What is known of a session."""
+        return self._records.get(session)
+
+    def open_session(self) -> str | None:
+        """The session that has begun and not ended."""
+        return next((name for name, record in self._records.items() if not record.ended), None)
+
+    def begin(self, session: str) -> None:
+        """Note a new session."""
+        self._put(session, Record(began=time.time()))
+
+    def save(self, party: Party) -> None:
+        """Write the party's state; returns when it is on disk.
+
+        A state that cannot be kept is erased: then a restart ends the session.
+        """
+        if self._vault is None:
+            return
+        try:
+            sealed = capture(party, self._vault)
+        except (pickle.PicklingError, PolicyError, TypeError) as error:
+            log.warning("a restart from here on ends the session: %s", error)
+            erase(self._folder / STATE)
+        else:
+            write_private(self._folder / STATE, sealed)
+
+    def resume(self, make: Callable[[], Party]) -> Party | None:
+        """The party of the open session, or None where its state was not kept.
+
+        Raises:
+            PolicyError: the state does not open.
+        """
+        path = self._folder / STATE
+        if self._vault is None or not path.exists():
+            return None
+        party = make()
+        restore(party, path.read_bytes(), self._vault)
+        return party
+
+    def end(self, session: str, reason: str, request: str = "", reply: bytes = b"") -> None:
+        """Erase the state and note the end."""
+        erase(self._folder / STATE)
+        before = self._records[session]
+        self._put(
+            session,
+            Record(
+                began=before.began,
+                ended=time.time(),
+                reason=reason,
+                request=request,
+                reply=reply.hex(),
+            ),
+        )
+
+    def decided(self, plan: str, accepted: bool) -> None:
+        """Note the owner's decision about a plan (digest)."""
+        entry = {"time": time.time(), "plan": plan, "accepted": accepted}
+        with open(self._folder / CONSENT, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def decisions(self) -> dict[str, bool]:
+        """The latest decision by plan."""
+        path = self._folder / CONSENT
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+        return {entry["plan"]: bool(entry["accepted"]) for entry in entries}
+
+    def _put(self, session: str, record: Record) -> None:
+        self._records[session] = record
+        text = json.dumps({name: asdict(r) for name, r in self._records.items()}, indent=1)
+        write_private(self._folder / SESSIONS, text.encode())

@@ -1,0 +1,151 @@
+"""Steps `mask-keys` and `opening-key`: the coordinator learns s = sum_p s_p and no single s_p.
+
+Messages
+    mask-keys    -> {seeds of everyone}   <- {key, signature}
+    opening-key  -> {keys of everyone}    <- s_p + sum_(q > p) M_pq - sum_(q < p) M_pq  mod 2^16
+
+M_pq is expanded from an X25519 agreement of ephemeral keys and cancels in the sum over all parties
+(Bonawitz et al., CCS 2017, without drop-outs). 16 bits hold s: |s| <= 12 NOISE_STD sqrt(P) < 2^15.
+
+Security: the keys travel through the coordinator. Each is signed with its party's identity key,
+together with the session's digest, which holds the joint seed: a coordinator that puts in its own
+key, or an old one, is detected by every party before any masked secret is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from numpy.typing import NDArray
+
+from protocols.aggregate.parameters import AggregateParameters
+from protocols.errors import MessageError, ProtocolError
+from protocols.fields import from_fields
+from protocols.messages import Body, Exchange, to_everyone
+
+MASK_KEYS = "mask-keys"
+OPENING_KEY = "opening-key"
+Masked = NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskKey:
+    """key: ephemeral X25519 public key; signature: of its party, Ed25519; both hexadecimal."""
+
+    key: str
+    signature: str
+
+
+class OpeningHalf(Protocol):
+    """What these steps need of a party's secret; see `parties.aggregate_share.AggregateShare`."""
+
+    def mask_key(self) -> MaskKey:
+        """This party's signed ephemeral key."""
+        ...
+
+    def masked_secret(self, keys: Mapping[str, MaskKey]) -> Masked:
+        """s_p under the masks that it shares with all others, shape (n,); once."""
+        ...
+
+
+def signed_text(digest: bytes, name: str, key: str) -> bytes:
+    """What a party signs: its name and ephemeral key, for one session."""
+    return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()
+
+
+def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, MaskKey]) -> None:
+    """Refuse keys that are not those of exactly this roster.
+
+    digest: of the session; roster: Ed25519 verification keys (hex) by party name, from the plan.
+
+    Raises:
+        ProtocolError: a key is missing, left over or not signed by its owner's identity
+            key for this session.
+    """
+    if keys.keys() != roster.keys():
+        raise ProtocolError("mask keys: not exactly one for each party of the plan")
+    for name, entry in keys.items():
+        try:
+            if len(bytes.fromhex(entry.key)) != 32:
+                raise ValueError(entry.key)
+            identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(roster[name]))
+            text = signed_text(digest, name, entry.key)
+            identity.verify(bytes.fromhex(entry.signature), text)
+        except (InvalidSignature, ValueError):
+            raise ProtocolError(
+                f"the mask key of party {name!r} is not signed by its identity key for this "
+                "session: it was exchanged on the way; do not go on with this coordinator",
+                culprit=name,
+            ) from None
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def answer_mask_keys(secret: OpeningHalf) -> Body:
+    """Reply to `mask-keys`."""
+    return Body(asdict(secret.mask_key()))
+
+
+def answer_opening_key(secret: OpeningHalf, request: Body) -> Body:
+    """Reply to `opening-key`.
+
+    Raises:
+        MessageError: malformed keys. ProtocolError: see `check_keys`.
+    """
+    listed = request.meta.get("keys")
+    if not isinstance(listed, dict):
+        raise MessageError("the step `opening-key` carries no keys")
+    keys = {str(name): from_fields(MaskKey, entry) for name, entry in listed.items()}
+    return Body(blobs=(secret.masked_secret(keys).astype("<u2").tobytes(),))
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def opening_key(
+    params: AggregateParameters,
+    digest: bytes,
+    roster: Mapping[str, str],
+    seeds: Mapping[str, str],
+) -> Exchange[NDArray[np.int64]]:
+    """Run both steps; the joint opening key s, shape (n,).
+
+    digest, roster: see `check_keys`; seeds: every party's, hexadecimal, for `agree.joint_seed`.
+
+    Raises:
+        ProtocolError: a reply is malformed or forged (names the party), or the masks do not cancel.
+    """
+    names = tuple(roster)
+    replies = yield to_everyone(MASK_KEYS, names, Body({"seeds": dict(seeds)}))
+    keys = {name: _mask_key(name, replies[name]) for name in names}
+    check_keys(digest, roster, keys)
+    listed = {name: asdict(key) for name, key in keys.items()}
+    replies = yield to_everyone(OPENING_KEY, names, Body({"keys": listed}))
+    return _unmask(params, {name: replies[name] for name in names})
+
+
+def _mask_key(name: str, reply: Body) -> MaskKey:
+    try:
+        return from_fields(MaskKey, dict(reply.meta))
+    except MessageError as error:
+        raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
+
+
+def _unmask(params: AggregateParameters, replies: Mapping[str, Body]) -> NDArray[np.int64]:
+    total = np.zeros(params.ring_dim, np.uint16)
+    for name, reply in replies.items():
+        if len(reply.blobs) != 1 or len(reply.blobs[0]) != 2 * params.ring_dim:
+            raise ProtocolError(f"party {name!r} sent no masked secret", culprit=name)
+        total += np.frombuffer(reply.blobs[0], "<u2")  # mod 2^16
+    s = total.view(np.int16).astype(np.int64)
+    if int(np.abs(s).max()) > params.noise_units:
+        raise ProtocolError(
+            "the masks do not cancel: a party used other keys than the rest; start a new session"
+        )
+    return s

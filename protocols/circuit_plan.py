@@ -1,0 +1,103 @@
+"""CircuitPlan: what runs under threshold CKKS have in common: keys, refreshes, one decryption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks.parameters import CkksParameters
+from protocols.errors import ParameterError
+from protocols.plan import RunPlan
+from protocols.privacy.randomness import RandomSource
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CircuitPlan(RunPlan):
+    """A run in which the coordinator evaluates a circuit on ciphertexts.
+
+    ckks: parameters; keys_per_message: rotation keys in one message.
+
+    Raises:
+        ParameterError: fields that do not go together (depth too small …).
+    """
+
+    ckks: CkksParameters
+    keys_per_message: int = 4
+
+    def __post_init__(self) -> None:
+        RunPlan.__post_init__(self)
+        if self.keys_per_message < 1:
+            raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
+
+    @property
+    def security_bits(self) -> int:
+        """Of the ring."""
+        return self.ckks.security_bits
+
+    @property
+    def rotations(self) -> tuple[int, ...]:
+        """Every rotation key of the run."""
+        raise NotImplementedError
+
+    @property
+    def rotation_chunks(self) -> list[tuple[int, ...]]:
+        """Rotation indices, one tuple per message."""
+        indices, size = self.rotations, self.keys_per_message
+        return [indices[k : k + size] for k in range(0, len(indices), size)]
+
+    @property
+    def refreshes(self) -> tuple[int, ...]:
+        """Most ciphertexts that each refresh step carries, in order."""
+        raise NotImplementedError
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Key ceremony, contribution, refreshes, decryption."""
+        return (
+            "keys",
+            *(f"rotations/{k}" for k in range(len(self.rotation_chunks))),
+            "square",
+            "contribute",
+            *(f"refresh/{k}" for k in range(len(self.refreshes))),
+            "decrypt",
+        )
+
+    @property
+    def first_data_step(self) -> str:
+        """The contribution."""
+        return "contribute"
+
+    @property
+    def unit(self) -> float:
+        """What the decrypted slots are multiplied by."""
+        raise NotImplementedError
+
+    def model_error_std(self) -> float:
+        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
+        raise NotImplementedError
+
+    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
+        """One party's privacy noise; zeros without privacy."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        own = {"ckks": self.ckks.to_dict(), "keys_per_message": self.keys_per_message}
+        return {**RunPlan.to_dict(self), **own}
+
+
+def check_depth(plan: CircuitPlan, needed: Mapping[str, int]) -> None:
+    """Refuse a plan whose modulus chain is too short; needed: levels by what needs them.
+
+    Raises:
+        ParameterError: names the longest.
+    """
+    what, levels = max(needed.items(), key=lambda item: item[1])
+    if plan.ckks.depth < levels:
+        raise ParameterError(
+            f"depth={plan.ckks.depth} levels is below the {levels} that {what} needs"
+        )

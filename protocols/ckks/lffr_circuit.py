@@ -1,0 +1,245 @@
+"""The encrypted LFFR gradient: c outputs in the same ciphertexts (multi-output LFFR, section 3.2).
+
+A block of `packing` belongs to a pair (feature j, output o), block j c' + o, c' the power of two
+>= c. A row is repeated for each output, so that all outputs cost the operations of one.
+
+With weights w' = w / R, link p(z) = 1/2 + t, t = A z' (z'^2 - root) for z' = z / R = X w', and
+h = 1/2 - y,
+
+    grad(w) = 2/N X^T (p - y) p (1 - p)
+            = -2 A^3 / N * sum x (T + h / A) (T^2 - 1 / (2A)^2),   T = t / A.
+
+Parties encrypt x and x h / A, which saves a product for every data ciphertext.
+
+| level | what |
+|---|---|
+| 1 | z' = sum over features of x w' |
+| 2 | z'^2 |
+| 3 | T = z' (z'^2 - root) |
+| 4 | x T + x h / A; T^2 |
+| 5 | their product, summed over ciphertexts and columns |
+| 6 | mask, replicate |
+
+A preconditioner B^-1 is multiplied into both data ciphertexts, once per run; see `circuit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.approximation import Polynomial
+from protocols.ckks.circuit import Preconditioner, link_factors
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.packing import Layout, next_power_of_two
+from protocols.errors import ParameterError
+
+Array = NDArray[np.float64]
+LFFR_LEVELS = 6
+# Levels at which x B^-1, and x h / A, are multiplied and added.
+_T_LEVEL, _TERM_LEVEL = 3, 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputLayout(Layout):
+    """Packing for c outputs; made by `for_outputs`.
+
+    num_features: pairs of a feature and one of c' outputs; outputs: c; rounds: side columns.
+    Data ciphertexts come in twos: rows at 2k, their label terms at 2k + 1.
+    """
+
+    outputs: int
+
+    @classmethod
+    def for_outputs(
+        cls,
+        *,
+        num_slots: int,
+        num_features: int,
+        outputs: int,
+        rows_by_party: tuple[int, ...],
+        side_columns: int,
+    ) -> OutputLayout:
+        """The layout of d features, bias included, and c outputs.
+
+        Raises:
+            ParameterError: they do not fit a ciphertext, or see `Layout`.
+        """
+        if num_features < 1 or outputs < 1:
+            raise ParameterError(f"num_features={num_features}, outputs={outputs}: need >= 1")
+        pairs = num_features * next_power_of_two(outputs)
+        if pairs > num_slots:
+            raise ParameterError(
+                f"num_features={num_features} (bias included) and outputs={outputs} need {pairs} "
+                f"slots, a ciphertext has {num_slots}; take a larger ring or fewer columns"
+            )
+        return cls(
+            num_slots=num_slots,
+            num_features=pairs,
+            outputs=outputs,
+            rows_by_party=rows_by_party,
+            rounds=side_columns,
+        )
+
+    @property
+    def depth(self) -> int:
+        """c'."""
+        return next_power_of_two(self.outputs)
+
+    @property
+    def features(self) -> int:
+        """d."""
+        return self.num_features // self.depth
+
+    @property
+    def feature_rotations(self) -> tuple[int, ...]:
+        """Left rotations that sum over features, for each output by itself."""
+        stride = self.block_size * self.depth
+        return tuple(stride << k for k in range((self.num_blocks // self.depth).bit_length() - 1))
+
+    @property
+    def num_data_ciphertexts(self) -> int:
+        """Rows and label terms."""
+        return 2 * -(-self.num_rows // self.columns)
+
+    def ciphertexts_of(self, party: int) -> range:
+        """Data ciphertexts in which a party has rows or label terms."""
+        rows = Layout.ciphertexts_of(self, party)
+        return range(2 * rows.start, 2 * rows.stop)
+
+    # -- slots ------------------------------------------------------------------------------------
+
+    def pack_data(self, rows: Array, factors: Array, party: int) -> dict[int, Array]:
+        """Slots by data ciphertext of x and of x times a factor for each output.
+
+        rows: shape (rows, d); factors: shape (rows, c).
+        """
+        plain = Layout(
+            num_slots=self.num_slots,
+            num_features=self.num_features,
+            rows_by_party=self.rows_by_party,
+            rounds=self.rounds,
+        )
+        repeated = np.repeat(rows[:, :, None], self.outputs, axis=2)
+        terms = repeated * factors[:, None, :]
+        packed = [plain.pack_rows(self.pairs(part), party) for part in (repeated, terms)]
+        return {2 * k + kind: packed[kind][k] for k in packed[0] for kind in (0, 1)}
+
+    def pack_side(self, columns: Array) -> list[Array]:
+        """Slots of the side vectors, shape (side_columns, d, c)."""
+        return Layout.pack_side(self, self.pairs(columns))
+
+    def heads(self, values: Array | float) -> Array:
+        """Slots with values (scalar or shape (d, c)) in column 0, zero elsewhere."""
+        return Layout.heads(self, self.pairs(np.broadcast_to(values, self._shape)))
+
+    def read_heads(self, slots: Array) -> Array:
+        """Column 0 of the used blocks, shape (d, c)."""
+        pairs = Layout.read_heads(self, slots).reshape(self.features, self.depth)
+        return pairs[:, : self.outputs].copy()
+
+    def replicated(self, values: Array) -> Array:
+        """Slots with value (j, o), shape (d, c), in all columns of its block."""
+        return Layout.replicated(self, self.pairs(values))
+
+    def pairs(self, values: Array) -> Array:
+        """Shape (..., d, c) to (..., d c'), zero for the outputs beyond c.
+
+        Raises:
+            ParameterError: another shape.
+        """
+        if values.shape[-2:] != self._shape:
+            raise ParameterError(f"values have shape {values.shape}, expected (…, *{self._shape})")
+        padded = np.zeros((*values.shape[:-1], self.depth))
+        padded[..., : self.outputs] = values
+        return padded.reshape(*values.shape[:-2], self.num_features)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.features, self.outputs
+
+
+def cubic(link: Polynomial) -> tuple[float, float]:
+    """(A, root) with link(z) = 1/2 + A s (s^2 - root), s = z / radius.
+
+    Raises:
+        ParameterError: the link is not 1/2 plus an odd polynomial of degree 3 around 0.
+    """
+    factors = link_factors(link)
+    if factors.degree != 1:
+        raise ParameterError(f"degree={link.degree} of the link is not 3, which LFFR runs on")
+    return factors.leading, factors.roots[0]
+
+
+def side_unit(link: Polynomial) -> float:
+    """What side columns of noise are divided by: -2 A^3, which the mask multiplies back."""
+    return -2 * cubic(link)[0] ** 3
+
+
+class LffrGradient:
+    """Evaluates step * (grad(w) + noise_t + 2 ridge w) / R on the summed ciphertexts.
+
+    data: rows and label terms in turn; noise: side ciphertexts, column t the sum over parties of
+    N noise_t / side_unit; preconditioner: multiplies gradient and ridge term (no noise then).
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        link: Polynomial,
+        data: Sequence[EncryptedVector],
+        noise: Sequence[EncryptedVector] = (),
+        preconditioner: Preconditioner | None = None,
+        ridge: float = 0.0,
+    ) -> None:
+        leading, self._root = cubic(link)
+        self._offset = -1 / (2 * leading) ** 2
+        self._evaluator, self._ridge, self._inverse = evaluator, ridge, preconditioner
+        self._scale = side_unit(link) / (evaluator.layout.num_rows * link.radius)
+        self._rows = data[0::2]
+        weighted, terms = self._rows, data[1::2]
+        if preconditioner:
+            weighted = [part * preconditioner.vector for part in weighted]
+            terms = [part * preconditioner.vector for part in terms]
+            self._scale *= preconditioner.unit
+        self._weighted = [evaluator.drop_to(part, _T_LEVEL) for part in weighted]
+        self._terms = [evaluator.drop_to(part, _TERM_LEVEL) for part in terms]
+        self._noise = [evaluator.drop_to(part, LFFR_LEVELS - 1) for part in noise]
+        self._round = 0
+
+    def __call__(self, weights: EncryptedVector, step: float) -> EncryptedVector:
+        """At replicated weights / R, replicated; consumes this round's noise."""
+        evaluator = self._evaluator
+        data = zip(self._rows, self._weighted, self._terms, strict=True)
+        pairs = (self._last_operands(*part, weights) for part in data)
+        total = evaluator.sum_columns(evaluator.sum_of_products(pairs))
+        if self._noise:
+            total = total + self._next_noise()
+        gradient = evaluator.mask_and_replicate(total, step * self._scale)
+        return gradient + self._pull(weights, step) if self._ridge else gradient
+
+    def _last_operands(
+        self,
+        rows: EncryptedVector,
+        weighted: EncryptedVector,
+        terms: EncryptedVector,
+        weights: EncryptedVector,
+    ) -> tuple[EncryptedVector, EncryptedVector]:
+        z = rows @ weights
+        t = z * (z * z + -self._root)
+        return weighted * t + terms, t * t + self._offset
+
+    def _pull(self, weights: EncryptedVector, step: float) -> EncryptedVector:
+        if self._inverse is None:
+            return weights * (2 * self._ridge * step)
+        return (self._inverse.vector * weights) * (2 * self._ridge * step * self._inverse.unit)
+
+    def _next_noise(self) -> EncryptedVector:
+        index, column = divmod(self._round, self._evaluator.layout.block_size)
+        if column:
+            self._noise[index] = self._evaluator.rotate(self._noise[index], 1)
+        self._round += 1
+        return self._noise[index]

@@ -1,0 +1,149 @@
+"""The diagonal bound of the Hessian, additive over rows, hence over parties.
+
+The Hessian of the mean loss is X^T D X / N with 0 <= D <= constant (1/4 for the logistic loss), and
+
+    B = diag(b),   b_k = offset + constant / N * sum_i |x_ik| sum_j |x_ij|
+
+lies above it in the Loewner order, by Gershgorin's circles (Chiang, "Privacy-Preserving Logistic
+Regression Training with a Faster Gradient Variant", Lemma III.1). The paper takes the absolute
+values of X^T X instead: never larger, equal where no entry is negative, but not a sum over rows.
+
+Where the paper adds 1e-8 for invertibility, the offset here is public and large enough for b to lie
+in a range [low, high] on which a short polynomial inverts: a column of zeros has b = offset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import DataError, ParameterError
+from protocols.fields import from_fields
+from protocols.inverse import InversePlan, plan_inverse
+
+Array = NDArray[np.float64]
+# Largest second derivative of the logistic loss.
+LOGISTIC = 0.25
+# Parties encrypt b / high times this, which divides the encryption's error by as much.
+LIFT = 2.0**10
+
+
+def row_sums(rows: Array) -> Array:
+    """sum_i |x_ik| sum_j |x_ij| for every column k, shape (num_features,)."""
+    absolute = np.abs(rows)
+    sums: Array = absolute.T @ absolute.sum(axis=1)
+    return sums
+
+
+def largest_row_sum(
+    num_features: int, *, norm: float | None = None, columns: Sequence[float] | None = None
+) -> float:
+    """Public bound of |x_k| sum_j |x_j| over every row and column k.
+
+    norm: bound of the row's Euclidean norm c. The largest eigenvalue of the form x_1 sum_j x_j
+    gives c^2 (1 + sqrt(num_features)) / 2. columns: bound a_k of each |x_k|; gives
+    max_k a_k sum_j a_j. The smaller of the two holds.
+
+    Raises:
+        ParameterError: no bound is given, or one is not positive and finite.
+    """
+    bounds = []
+    if norm is not None:
+        bounds.append(norm**2 * (1 + math.sqrt(num_features)) / 2)
+    if columns is not None:
+        if len(columns) != num_features:
+            raise ParameterError(f"{len(columns)} column bounds for {num_features} features")
+        bounds.append(max(columns) * math.fsum(columns))
+    if not bounds or not all(0 < bound < math.inf for bound in bounds):
+        raise ParameterError("the curvature's range needs a positive row norm or column bounds")
+    return min(bounds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curvature:
+    """Public numbers of the diagonal bound and of its inverse.
+
+    offset: added to every b_k; low, high: range of b, low <= offset (below it where noise is added
+    to b); error: largest relative error of the inverse; constant: bound of the loss's second
+    derivative in the linear predictor, see `fixed_hessian`; sigma: std of the noise on b that the
+    honest parties alone guarantee, 0 for a run without privacy.
+
+    Raises:
+        ParameterError: a field is out of range, or the inverse's error is out of reach.
+    """
+
+    offset: float
+    low: float
+    high: float
+    error: float = 1e-3
+    constant: float = LOGISTIC
+    sigma: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.offset < self.high < math.inf:
+            raise ParameterError(
+                f"low={self.low}, offset={self.offset}, high={self.high}: "
+                "need 0 < low <= offset < high"
+            )
+        if not 0 < self.constant < math.inf:
+            raise ParameterError(f"constant={self.constant} must be finite and positive")
+        if not 0 <= self.sigma < math.inf:
+            raise ParameterError(f"sigma={self.sigma} of the curvature must be finite, not below 0")
+        _ = self.inverse
+
+    @classmethod
+    def for_rows(
+        cls, largest: float, *, offset: float, error: float = 1e-3, constant: float = LOGISTIC
+    ) -> Curvature:
+        """Without noise on b; largest: from `largest_row_sum`."""
+        high = offset + constant * largest
+        return cls(offset=offset, low=offset, high=high, error=error, constant=constant)
+
+    @property
+    def inverse(self) -> InversePlan:
+        """The polynomial inverse on [low, high]."""
+        return plan_inverse(self.low, self.high, self.error)
+
+    def share(self, rows: Array, num_rows: int, noise: Array | float = 0.0) -> Array:
+        """What one party encrypts: its part of LIFT b / high, shape (num_features,).
+
+        At most LIFT without noise. num_rows: rows of all parties; noise: this party's on b.
+
+        Raises:
+            DataError: the rows exceed the public bound behind `high`.
+        """
+        share: Array = self.constant / (num_rows * self.high) * row_sums(rows)
+        # Each row may use its part of what the range leaves; 1e-9: rounding.
+        limit = (1 - self.offset / self.high) * len(rows) / num_rows
+        if np.max(share, initial=0.0) > limit * (1 + 1e-9):
+            raise DataError("the rows exceed the public bounds of the curvature; clamp them")
+        return LIFT * (share + noise / self.high)
+
+    def bound(self, rows: Array) -> Array:
+        """B's diagonal for all rows, shape (num_features,)."""
+        diagonal: Array = self.offset + self.constant * row_sums(rows) / len(rows)
+        return diagonal
+
+    def preconditioner(self, rows: Array, noise: Array | float = 0.0) -> Array:
+        """The polynomial inverse of `bound` plus all parties' noise, as the encrypted run's."""
+        inverse: Array = self.inverse.invert(self.bound(rows) + noise)
+        return inverse
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain numbers."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Curvature:
+        """Inverse of `to_dict`.
+
+        Raises:
+            MessageError: a field is missing, unknown or no number.
+            ParameterError: see the class.
+        """
+        return from_fields(cls, data)

@@ -1,0 +1,298 @@
+"""The encrypted-gradient protocol: one small ciphertext per party and round, only the sum opens.
+
+    mask-keys, opening-key   the joint opening key                     `aggregate.setup`
+    round/t   -> the point of the query, in the clear   <- encrypted contribution + noise share
+
+Every opened sum is differentially private, so points and aggregates are public; what a party
+contributes is in `objectives`. Error of an aggregate: `AggregateParameters.error_bound`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregate.cipher import CoordinatorCipher
+from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate.setup import MASK_KEYS, OPENING_KEY
+from protocols.aggregate.wire import pack, sum_messages
+from protocols.errors import MessageError, ParameterError
+from protocols.messages import Body, Exchange, to_everyone
+from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
+from protocols.plan import RunPlan
+from protocols.privacy.grid import NoiseGrid
+from protocols.privacy.randomness import RandomSource
+from protocols.privacy.shares import NoiseSplit, gaussian_shares, laplace_shares
+from protocols.privacy.sum_certificate import MECHANISMS, SumSetting, grid_of
+from protocols.updates.catalogue import rule_from_dict
+from protocols.updates.rule import UpdateRule
+
+Vector = NDArray[np.float64]
+# A Gaussian or Laplace value leaves so many scales with a probability below 2^-57.
+NOISE_TAIL = 40.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientPlan(RunPlan):
+    """Training by encrypted sums.
+
+    cipher: parameters of the aggregation; objective: fields of the objective; update: fields of
+    the update rule; length: of the vectors; weights: of the parties, summing to 1, empty for
+    n_p / N; mechanism: "gaussian" or "laplace"; noise_scales: of every query, std or Laplace
+    scale on the aggregate that the honest parties alone guarantee, empty without privacy.
+
+    Raises:
+        ParameterError: fields that do not go together.
+    """
+
+    protocol: ClassVar[str] = "gradients"
+
+    cipher: AggregateParameters
+    objective: Mapping[str, Any]
+    update: Mapping[str, Any]
+    length: int
+    weights: tuple[float, ...] = ()
+    mechanism: str = "gaussian"
+    noise_scales: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        RunPlan.__post_init__(self)
+        if self.cipher.parties != len(self.members):
+            raise ParameterError(
+                f"cipher.parties={self.cipher.parties} is not the number of members, "
+                f"{len(self.members)}"
+            )
+        if self.length < 1:
+            raise ParameterError(f"length={self.length} is below 1")
+        if self.mechanism not in MECHANISMS:
+            raise ParameterError(f"mechanism={self.mechanism!r} is not gaussian or laplace")
+        if self.weights and (
+            len(self.weights) != len(self.members)
+            or not all(0 < w < math.inf for w in self.weights)
+            or abs(math.fsum(self.weights) - 1) > 1e-9
+        ):
+            raise ParameterError("weights: need one positive weight per party, summing to 1")
+        if bool(self.noise_scales) != (self.privacy is not None):
+            raise ParameterError("noise_scales and privacy go together: give both or none")
+        if self.noise_scales and len(self.noise_scales) != len(self.queries):
+            raise ParameterError(
+                f"noise_scales has {len(self.noise_scales)} entries for {len(self.queries)} queries"
+            )
+        if not all(0 < scale < math.inf for scale in self.noise_scales):
+            raise ParameterError("noise_scales: every entry must be finite and positive")
+
+    @property
+    def security_bits(self) -> int:
+        """Of the aggregation's rings, all within the 128-bit bound."""
+        return 128
+
+    @property
+    def rule(self) -> UpdateRule:
+        """The update rule."""
+        return rule_from_dict(self.update)
+
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        return int(self.update["rounds"])
+
+    @property
+    def task(self) -> Objective:
+        """The objective."""
+        return objective_from_dict(self.objective)
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """Query of every round."""
+        return self.task.queries(self.rounds)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Set-up, then one step per query."""
+        return (MASK_KEYS, OPENING_KEY, *(f"round/{t}" for t in range(len(self.queries))))
+
+    @property
+    def first_data_step(self) -> str:
+        """The first round."""
+        return "round/0"
+
+    def row_weight(self, party: int) -> float:
+        """weight_p / n_p: what one row of a party counts in the aggregate; 1 in a plain sum."""
+        if isinstance(self.task, DualObjective):
+            return 1.0
+        if not self.weights:
+            return 1 / self.num_rows
+        return self.weights[party] / self.members[party].rows
+
+    def sensitivity(self, query: str) -> float:
+        """Replace-one sensitivity of the aggregate, in the mechanism's norm."""
+        largest = max(self.row_weight(p) for p in range(len(self.members)))
+        return 2 * self.task.norm_bound(query) * largest
+
+    def sum_setting(self) -> SumSetting:
+        """What the certificate is about.
+
+        Raises:
+            ParameterError: the plan promises no privacy.
+        """
+        privacy = self.privacy
+        if privacy is None:
+            raise ParameterError("the plan has no privacy noise: there is nothing to account for")
+        task, counted, rate = self.task, len(self.queries), 1.0
+        if isinstance(task, DualObjective) and task.schedule == "poisson":
+            rate = 1 / task.batches
+        elif isinstance(task, DualObjective):
+            # Of one batch in K a row shows in; which one is public.
+            counted = -(-self.rounds // task.batches)
+        return SumSetting(
+            rate=rate,
+            mechanism=self.mechanism,
+            sensitivities=tuple(self.sensitivity(query) for query in self.queries[:counted]),
+            scales=self.noise_scales[:counted],
+            length=self.length,
+            split=self.split,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+        )
+
+    # -- noise --------------------------------------------------------------------------------
+
+    @property
+    def split(self) -> NoiseSplit:
+        """How noise is divided among the parties."""
+        colluders = self.privacy.colluders if self.privacy else 0
+        return NoiseSplit(parties=len(self.members), colluders=colluders)
+
+    def grid(self, t: int) -> NoiseGrid:
+        """Grid of round t's noise and contributions."""
+        return grid_of(self.noise_scales[t], self.split, self.mechanism)
+
+    def draw_noise(self, t: int, randomness: RandomSource) -> Vector:
+        """One party's share of the noise of round t, shape (length,); zeros without privacy.
+
+        The twin of a simulation draws the same from the same source.
+        """
+        if not self.noise_scales:
+            return np.zeros(self.length)
+        scale = self.noise_scales[t]
+        draw = laplace_shares if self.mechanism == "laplace" else gaussian_shares
+        shares: Vector = draw(scale, self.split, 1, self.length, randomness, self.grid(t))[0]
+        return shares
+
+    def on_grid(self, t: int, values: Vector) -> Vector:
+        """A contribution rounded to the grid of round t's noise."""
+        if not self.noise_scales:
+            return values
+        bits = self.grid(t).granularity_bits
+        rounded: Vector = np.ldexp(np.rint(np.ldexp(values, bits)), -bits)
+        return rounded
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        own = {
+            "cipher": self.cipher.to_dict(),
+            "objective": dict(self.objective),
+            "update": dict(self.update),
+            "length": self.length,
+            "weights": list(self.weights),
+            "mechanism": self.mechanism,
+            "noise_scales": list(self.noise_scales),
+        }
+        return {**RunPlan.to_dict(self), **own}
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+class SumHalf(Protocol):
+    """What a round needs of a party's secret; see `parties.aggregate_share.AggregateShare`."""
+
+    def encrypt(self, t: int, values: Vector) -> Any:
+        """The ciphertext of round t, once."""
+        ...
+
+
+def read_point(plan: RunPlan, request: Body, length: int) -> Vector:
+    """The point of a round's request, shape (length,).
+
+    Raises:
+        MessageError: another size, or a value that is not finite.
+    """
+    if len(request.blobs) != 1 or len(request.blobs[0]) != 8 * length:
+        raise MessageError(f"a round carries one point of {length} values")
+    point = np.frombuffer(request.blobs[0], "<f8").astype(np.float64)
+    if not np.isfinite(point).all():
+        raise MessageError("the point of a round is not finite: the training has diverged")
+    return point
+
+
+def answer_round(plan: GradientPlan, secret: SumHalf, t: int, values: Vector) -> Body:
+    """Reply to `round/t`: values, noise included, encrypted.
+
+    Raises:
+        DataError: a value is beyond the range. PolicyError: the round was answered.
+    """
+    return Body(blobs=(pack(plan.cipher, secret.encrypt(t, values)),))
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def aggregate(
+    plan: GradientPlan, cipher: CoordinatorCipher, t: int, point: Vector
+) -> Exchange[Vector]:
+    """The noisy aggregate of query t at a point, shape (length,)."""
+    request = Body(blobs=(np.asarray(point, "<f8").tobytes(),))
+    replies = yield to_everyone(f"round/{t}", plan.names, request)
+    return cipher.open(t, sum_messages(plan.cipher, replies, plan.names, plan.length))
+
+
+def train(
+    plan: GradientPlan,
+    cipher: CoordinatorCipher,
+    start: Vector,
+    on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
+) -> Exchange[Vector]:
+    """All rounds; the weights after the last, shape (length,)."""
+
+    def ask(t: int, point: Vector) -> Exchange[Vector]:
+        return aggregate(plan, cipher, t, point)
+
+    return (yield from run_rule(plan, ask, start, on_iteration))
+
+
+def run_rule(
+    plan: GradientPlan,
+    ask: Callable[[int, Vector], Exchange[Vector]],
+    start: Vector,
+    on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
+) -> Exchange[Vector]:
+    """The update rule over any source of aggregates; the twin runs it without encryption.
+
+    A rule calls its oracle in the middle of a step. Rules are pure, so the step is run twice: once
+    to learn the point, once with the aggregate.
+    """
+    rule, first = plan.rule, 0
+    preconditioner: Vector = np.ones(plan.length)
+    if plan.queries[0] == CURVATURE:
+        bound = yield from ask(0, start)
+        offset = float(plan.update["curvature"]["offset"])
+        preconditioner, first = 1 / (offset + np.maximum(bound, 0.0)), 1
+    state = rule.start(start)
+    for t in range(plan.rounds):
+        points: list[Vector] = []
+
+        def note(point: Vector, step: float, points: list[Vector] = points) -> Vector:
+            points.append(point)
+            return np.zeros_like(point)
+
+        rule.step(t, state, note)
+        gradient = preconditioner * (yield from ask(first + t, points[0]))
+        state = rule.step(t, state, lambda w, step, g=gradient: step * g)  # type: ignore[misc]
+        on_iteration(t, rule.weights(state))
+    return rule.weights(state)

@@ -1,0 +1,258 @@
+"""Step `contribute` of the Gram protocol: what a linear model needs of the rows, encrypted once.
+
+    contribute -> joint public key (b half)  <- matrix, targets twice, row sums twice
+
+For least squares the rows matter only through sums, additive over parties:
+
+    H_p = 2 X_p^T X_p / N,   G_p = 2 X_p^T Y_p / N,   b_p,k = 2 sum_i |x_ik| sum_j |x_ij| / N.
+
+b bounds the curvature (Gershgorin: sum_j |H_kj| <= b_k), so W <- W - (H W + 2 ridge W - G) / b
+converges at rate 1 (simplified fixed Hessian, multi-output LFFR, section 3.1). G and b travel in
+both orientations of the layout. Everything is divided by the public `scale` and multiplied by
+GAIN, which makes encryption noise small beside that of a rescaling.
+
+Privacy: noise goes onto X^T X / N and X^T Y / N before encryption; all that follows is
+post-processing. b is not released: its sensitivity is sqrt(d) times that of X^T X, and a noisy
+divisor may be 0. With noise the curvature is the public constant `curvature_bound` instead.
+Circuit and loop: `ckks/gram.py`, `gram_training.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.gram import GramLayout
+from protocols.ckks.parameters import CkksParameters
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError, ParameterError, ProtocolError
+from protocols.fields import check_fields, from_fields
+from protocols.inverse import InversePlan, plan_inverse
+from protocols.keygen import public_key
+from protocols.messages import Ask, Body, Exchange
+from protocols.wire import sum_blobs
+
+Array = NDArray[np.float64]
+STEP = "contribute"
+GAIN = 2.0**16
+# Weights are encrypted as W / UNIT. The refresh's masks of 119 bits hide 59 + 10 + log2 |W|.
+UNIT = 2.0**-10
+SQRT2 = math.sqrt(2)
+# The inverse only sets the pace of the iterations, see `gram_training`.
+INVERSE_ERROR = 2.0**-10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GramTask:
+    """Everything public about one regression on sums.
+
+    names: parties in order; num_rows: N, of all parties; num_features: d, bias included; outputs:
+    c; rounds: T, the first of which only sets W = G / b; ridge: weight of |W|^2 beside the mean
+    squared error; curvature_bound: on b without ridge (see `row_sum_bound`), or with
+    `row_sums=False` the constant that replaces it; row_sums: precondition by the parties' row sums;
+    floor: added to b, as part of its bound, so that a zero column has an inverse; ckks: parameters.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    names: tuple[str, ...]
+    num_rows: int
+    num_features: int
+    outputs: int
+    rounds: int
+    curvature_bound: float
+    ckks: CkksParameters
+    ridge: float = 0.0
+    row_sums: bool = True
+    floor: float = 1 / 64
+
+    def __post_init__(self) -> None:
+        if self.num_rows < 1 or self.rounds < 1:
+            raise ParameterError(f"num_rows={self.num_rows}, rounds={self.rounds}: need >= 1")
+        if not 0 < self.curvature_bound < math.inf:
+            raise ParameterError(f"curvature_bound={self.curvature_bound} must be positive")
+        if not 0 <= self.ridge < math.inf:
+            raise ParameterError(f"ridge={self.ridge} must be 0 or more")
+        if not 2.0**-12 <= self.floor <= 0.5:
+            raise ParameterError(f"floor={self.floor} is outside 2^-12 .. 1/2")
+        _ = self.layout
+
+    @property
+    def layout(self) -> GramLayout:
+        """Packing."""
+        return GramLayout(
+            num_slots=self.ckks.num_slots, num_features=self.num_features, outputs=self.outputs
+        )
+
+    @property
+    def scale(self) -> float:
+        """What all sums are divided by: bound on b with ridge and floor."""
+        largest = self.curvature_bound + 2 * self.ridge
+        return largest * (1 + self.floor) if self.row_sums else largest
+
+    @property
+    def shift(self) -> float:
+        """2 ridge / scale: what the ridge adds to the diagonal of H / scale."""
+        return 2 * self.ridge / self.scale
+
+    @property
+    def inverse(self) -> InversePlan:
+        """Of b / scale, which lies between floor plus ridge and 1."""
+        low = self.shift + self.floor / (1 + self.floor)
+        return plan_inverse(min(low, 1 - INVERSE_ERROR), 1.0, INVERSE_ERROR)
+
+    @property
+    def num_ciphertexts(self) -> int:
+        """Of one party."""
+        return 5 if self.row_sums else 3
+
+    @property
+    def noise_size(self) -> int:
+        """Coordinates of the noise: upper triangle of X^T X, then X^T Y."""
+        d = self.num_features
+        return d * (d + 1) // 2 + d * self.outputs
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {**asdict(self), "names": list(self.names)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> GramTask:
+        """Inverse of `to_dict`.
+
+        Raises:
+            MessageError: a field is missing, unknown or of a wrong type.
+        """
+        check_fields(cls, data)
+        names, row_sums = data.get("names"), data.get("row_sums")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise MessageError("GramTask.names is not a list of texts")
+        if not isinstance(row_sums, bool):
+            raise MessageError("GramTask.row_sums is not true or false")
+        ckks = from_fields(CkksParameters, data.get("ckks"))
+        return from_fields(cls, {**data, "names": tuple(names), "ckks": ckks})
+
+
+def row_sum_bound(norm_bound: float, num_features: int, entry_bound: float) -> float:
+    """Bound on 2 |x_k| sum_j |x_j| over rows with |x| <= norm_bound and |x_j| <= entry_bound.
+
+    The first is attained: (1 + sqrt(d)) / 2 is the largest eigenvalue of the form x_k sum_j x_j.
+    """
+    root = math.sqrt(num_features)
+    by_norm = norm_bound**2 * (1 + root) / 2
+    by_entry = entry_bound * min(root * norm_bound, num_features * entry_bound)
+    return 2 * min(by_norm, by_entry)
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GramSums:
+    """gram: X^T X, shape (d, d); cross: X^T Y, shape (d, c); row_sums: b, shape (d,)."""
+
+    gram: Array
+    cross: Array
+    row_sums: Array
+
+    @classmethod
+    def of(cls, rows: Array, targets: Array) -> GramSums:
+        """The sums of rows, shape (rows, d), and encoded targets, shape (rows, c)."""
+        size = np.abs(rows)
+        return cls(rows.T @ rows, rows.T @ targets, 2 * size.T @ size.sum(axis=1))
+
+    def __add__(self, other: GramSums) -> GramSums:
+        """Sums of both sets of rows."""
+        return GramSums(
+            self.gram + other.gram, self.cross + other.cross, self.row_sums + other.row_sums
+        )
+
+
+def with_noise(sums: GramSums, noise: Array, num_rows: int, unit: float = 0.0) -> GramSums:
+    """Sums with noise, shape (noise_size,), on their means; row sums are not to be sent then.
+
+    Entries off the diagonal count sqrt(2) times, as in the Frobenius norm that the sensitivity is
+    measured in, so their noise is divided by sqrt(2). unit: grid that the sums are rounded to
+    first, so that nothing finer than the noise shows (0: no rounding).
+    """
+    d = len(sums.gram)
+    upper = np.triu_indices(d)
+    weight = np.where(upper[0] == upper[1], 1.0, SQRT2)
+    stacked = np.concatenate([weight * sums.gram[upper], sums.cross.ravel()]) / num_rows
+    noisy = (np.rint(stacked / unit) * unit if unit else stacked) + noise
+    gram = np.zeros((d, d))
+    gram[upper] = noisy[: len(weight)] / weight
+    gram += np.triu(gram, 1).T
+    cross = noisy[len(weight) :].reshape(sums.cross.shape)
+    return GramSums(gram * num_rows, cross * num_rows, sums.row_sums)
+
+
+def pack(task: GramTask, sums: GramSums) -> list[Array]:
+    """Slots of one party's ciphertexts: matrix; targets inner, outer; row sums inner, outer.
+
+    Raises:
+        ParameterError: the sums have another shape than the task says.
+    """
+    layout, d = task.layout, task.num_features
+    if sums.gram.shape != (d, d) or sums.cross.shape != (d, task.outputs):
+        raise ParameterError(
+            f"sums have shapes {sums.gram.shape} and {sums.cross.shape}, the task says "
+            f"{(d, d)} and {(d, task.outputs)}"
+        )
+    unit = GAIN / (task.num_rows * task.scale)
+    cross, row_sums = 2 * unit * sums.cross, unit * sums.row_sums[:, None]
+    slots = [layout.matrix(2 * unit * sums.gram), layout.inner(cross), layout.outer(cross)]
+    return [*slots, layout.inner(row_sums), layout.outer(row_sums)][: task.num_ciphertexts]
+
+
+def answer_contribute(
+    context: CkksContext, task: GramTask, seed: bytes, request: Body, sums: GramSums
+) -> Body:
+    """Encrypt one party's sums, noise included (`with_noise`).
+
+    Raises:
+        MessageError: the request holds no well-formed public key.
+    """
+    if len(request.blobs) != 1:
+        raise MessageError("the step `contribute` carries exactly one blob")
+    b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
+    key, both = public_key(context, seed, b), context.primes * 2
+    encrypted = (context.encrypt(key, slots) for slots in pack(task, sums))
+    return Body(blobs=tuple(rns.pack(context.residues_of(ct), both) for ct in encrypted))
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def collect(
+    evaluator: Evaluator, task: GramTask, public_b: Residues
+) -> Exchange[Sequence[EncryptedVector]]:
+    """The parties' ciphertexts, summed, in the order of `pack`.
+
+    Raises:
+        ProtocolError: a party sent too few or too many; `culprit` names it.
+    """
+    context, both = evaluator.context, evaluator.context.primes * 2
+    request = Body(blobs=(rns.pack(public_b, context.primes),))
+    replies = yield Ask(STEP, dict.fromkeys(task.names, request))
+    for name, body in replies.items():
+        if len(body.blobs) != task.num_ciphertexts:
+            raise ProtocolError(
+                f"party {name!r} sent {len(body.blobs)} ciphertexts, the task has "
+                f"{task.num_ciphertexts}",
+                culprit=name,
+            )
+    sums = [
+        sum_blobs(replies, task.names, k, both, context.params.ring_dim)
+        for k in range(task.num_ciphertexts)
+    ]
+    return [evaluator.wrap(context.ciphertext(np.split(part, 2))) for part in sums]

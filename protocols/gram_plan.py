@@ -1,0 +1,151 @@
+"""GramPlan: the frozen, hashed description of one regression on Gram sums.
+
+keys ... square     the joint key ceremony                                    `keygen`
+contribute          encrypted sums, noise included                            `gram`
+refresh/k           when levels run out                                       `refresh`
+decrypt             the final model, once                                     `decrypt`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.circuit_plan import CircuitPlan
+from protocols.errors import ParameterError
+from protocols.gram import UNIT, GramSums, GramTask, with_noise
+from protocols.gram_training import model_error_std, refresh_schedule
+from protocols.models.gram_models import GramModel, gram_model
+from protocols.privacy.budget import Budget
+from protocols.privacy.gram_certificate import MECHANISM_SHARE, GramSetting
+from protocols.privacy.randomness import RandomSource
+from protocols.privacy.shares import NoiseSplit, gaussian_shares
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GramPlan(CircuitPlan):
+    """Least squares on Gram sums; `model` is "linear" or "improved-lffr".
+
+    outputs: targets c; iterations: T; ridge, curvature_bound, floor: see `GramTask`. With privacy
+    the curvature is the constant `curvature_bound` instead of the parties' row sums.
+
+    Raises:
+        ParameterError: fields that do not go together.
+    """
+
+    protocol: ClassVar[str] = "gram"
+
+    outputs: int
+    iterations: int
+    curvature_bound: float
+    ridge: float = 0.0
+    floor: float = 1 / 64
+
+    def __post_init__(self) -> None:
+        CircuitPlan.__post_init__(self)
+        gram_model(self.model)
+        if self.iterations < 1:
+            raise ParameterError(f"iterations={self.iterations} must be at least 1")
+        # Refuses what the circuit cannot do: too many features, too few levels.
+        _ = self.refreshes
+
+    @property
+    def task(self) -> GramTask:
+        """What circuit and parties need to know."""
+        return GramTask(
+            names=self.names,
+            num_rows=self.num_rows,
+            num_features=self.num_features,
+            outputs=self.outputs,
+            rounds=self.iterations,
+            ridge=self.ridge,
+            curvature_bound=self.curvature_bound,
+            floor=self.floor,
+            row_sums=self.privacy is None,
+            ckks=self.ckks,
+        )
+
+    @property
+    def fitted(self) -> GramModel:
+        """What targets are encoded by, and predictions decoded."""
+        return gram_model(self.model)
+
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        return self.iterations
+
+    @property
+    def rotations(self) -> tuple[int, ...]:
+        """The layout's."""
+        return self.task.layout.rotations
+
+    @property
+    def refreshes(self) -> tuple[int, ...]:
+        """The training's, counted by running it on counters."""
+        return refresh_schedule(self.task)
+
+    @property
+    def unit(self) -> float:
+        """Weights are encrypted as W / UNIT."""
+        return UNIT
+
+    def model_error_std(self) -> float:
+        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
+        return model_error_std(self.task)
+
+    @property
+    def split(self) -> NoiseSplit:
+        """How the noise is divided."""
+        colluders = self.privacy.colluders if self.privacy else 0
+        return NoiseSplit(parties=len(self.members), colluders=colluders)
+
+    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
+        """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
+        sigma = self.privacy.sigma if self.privacy else 0.0
+        return gaussian_shares(sigma, self.split, 1, self.task.noise_size, randomness).ravel()
+
+    def contribution(
+        self, rows: NDArray[np.float64], targets: NDArray[np.float64], noise: NDArray[np.float64]
+    ) -> GramSums:
+        """One party's sums as it encrypts them, and as the twin adds them.
+
+        rows: shape (rows, d), bias last; targets: on [0, 1], shape (rows, c).
+        """
+        sums = GramSums.of(rows, self.fitted.encode(targets))
+        if self.privacy is None:
+            return sums
+        return with_noise(sums, noise, self.num_rows, self.split.grid(self.privacy.sigma).unit)
+
+    def privacy_setting(self, norm_bound: float) -> GramSetting:
+        """What decides about privacy, for rows of norm at most `norm_bound`.
+
+        Raises:
+            ParameterError: no privacy, or a field is out of range.
+        """
+        privacy = self.privacy
+        if privacy is None:
+            raise ParameterError("privacy=None: the plan promises none")
+        budget = Budget(
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            split=self.split,
+            mechanism_share=MECHANISM_SHARE,
+        )
+        return GramSetting(
+            budget=budget,
+            norm_bound=norm_bound,
+            target_bound=self.fitted.bound(self.outputs),
+            rows=self.num_rows,
+            features=self.num_features,
+            outputs=self.outputs,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        names = ("outputs", "iterations", "curvature_bound", "ridge", "floor")
+        own = {name: getattr(self, name) for name in names}
+        return {**CircuitPlan.to_dict(self), **own}

@@ -1,0 +1,192 @@
+"""The training loop of the Gram protocol, on ciphertexts: its cost does not depend on the rows.
+
+    u = 1 / (b / scale),   M = I - u o (H / scale + shift I),   g = u o G / scale,
+    W_1 = g,   W_{t+1} = M W_t + g.
+
+M and g are made once. The fixed point solves (H + 2 ridge I) W = G whatever u is, so the error of
+the inverse, at most 2^-10 (`protocols.inverse`), changes the speed alone: |1 - u b| < 1 is enough
+for no iteration to expand distances.
+
+| part | levels |
+|---|---|
+| inverse | 1 for each step and 3, refreshed |
+| M, g | 2, refreshed once |
+| two iterations | 3, refreshed when levels run out |
+| mask | 1 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from protocols.ckks.evaluator import EncryptedVector
+from protocols.ckks.flooding import error_std
+from protocols.ckks.gram import (
+    CONTRACT_INNER_LEVELS,
+    CONTRACT_OUTER_LEVELS,
+    GramEvaluator,
+)
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.tally import CountingContext, Ghost, Tally
+from protocols.errors import ParameterError
+from protocols.gram import GAIN, UNIT, GramTask
+from protocols.messages import Exchange
+
+Vectors = Sequence[EncryptedVector]
+# (refresh step, ciphertexts) -> the same at level 0; yields requests as `refresh.refresh` does.
+RefreshAll = Callable[[int, Vectors], Generator[Any, Any, Vectors]]
+# Levels between two refreshes: the least with which training runs, and a good choice, which makes
+# it four iterations.
+LEAST_LEVELS = 3
+LEVELS = 6
+
+
+def train_gram(
+    evaluator: GramEvaluator,
+    task: GramTask,
+    sums: Vectors,
+    refresh_all: RefreshAll,
+    on_iteration: Callable[[int], None] = lambda t: None,
+) -> Exchange[EncryptedVector]:
+    """W / UNIT after the task's rounds, once, zero elsewhere: see `GramLayout.read`."""
+    return (yield from _Training(evaluator, task, refresh_all).run(sums, on_iteration))
+
+
+def refresh_schedule(task: GramTask) -> tuple[int, ...]:
+    """How many ciphertexts each refresh step carries: the loop itself, run on counters."""
+    return _count(task)[0]
+
+
+def tally_training(task: GramTask) -> Tally:
+    """All operations of the training by level, as in `protocols.ckks.tally`."""
+    return _count(task)[1]
+
+
+def model_error_std(task: GramTask, weight_bound: float = 4.0) -> float:
+    """Bound on the noise of the encrypted W / UNIT before its decryption, per coefficient.
+
+    In roundings of one rescaling: the last mask adds one. M carries about two, the same in every
+    iteration, which moves W by 2 T |W|. The error of u, 3 / low roundings, multiplies the
+    gradient, whose sum over iterations is |W|. The mask keeps period / (d' S) of both. The bias of
+    key switches, 1.6 T (1 + log2 d') for each special prime, is smaller.
+    weight_bound: estimate of |W| from above, for one output.
+    """
+    layout = task.layout
+    share = layout.side * layout.depth / layout.num_slots
+    inverse = 3 / task.inverse.low if task.row_sums else 0.0
+    before = (1 + weight_bound) * (2 * task.rounds + inverse) / UNIT
+    rounding = (1 + share * before**2) ** 0.5
+    return error_std(task.ckks, len(task.names), rounding_gain=rounding, row_gain=0.0)
+
+
+class _Training:
+    """One run of the loop; `_step` counts the refreshes."""
+
+    def __init__(self, evaluator: GramEvaluator, task: GramTask, refresh_all: RefreshAll) -> None:
+        self._evaluator = evaluator
+        self._task = task
+        self._refresh_all = refresh_all
+        self._step = 0
+        self._deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
+        if self._deepest < LEAST_LEVELS:
+            raise ParameterError(
+                f"depth={task.ckks.depth} levels is below the "
+                f"{LEAST_LEVELS + REFRESH_TOWERS - 1} that the inverse needs"
+            )
+
+    def run(self, sums: Vectors, on_iteration: Callable[[int], None]) -> Exchange[EncryptedVector]:
+        matrices, targets = yield from self._precondition(sums)
+        rounds = self._task.rounds
+        # The last product is summed over k: `inner`, which the release reads.
+        is_outer = rounds % 2 == 0
+        weights = targets[is_outer]
+        on_iteration(0)
+        for t in range(1, rounds):
+            weights = yield from self._iterate(weights, is_outer, matrices, targets)
+            is_outer = not is_outer
+            on_iteration(t)
+        (weights,) = yield from self._with_levels(1, weights, below=1)
+        # Two primes are left, which is what `decrypt` takes.
+        return self._evaluator.mask_released(self._evaluator.drop_to(weights, self._deepest))
+
+    def _iterate(
+        self, weights: EncryptedVector, is_outer: bool, matrices: Vectors, targets: Vectors
+    ) -> Exchange[EncryptedVector]:
+        """M W + g, in the other orientation."""
+        levels = CONTRACT_OUTER_LEVELS if is_outer else CONTRACT_INNER_LEVELS
+        (weights,) = yield from self._with_levels(levels, weights)
+        # To an inner result belongs u inner, which is the other orientation than W's.
+        product = matrices[not is_outer] * weights
+        contract = self._evaluator.contract_outer if is_outer else self._evaluator.contract_inner
+        return contract(product) + targets[not is_outer]
+
+    def _precondition(self, sums: Vectors) -> Exchange[tuple[Vectors, Vectors]]:
+        """(M with u inner, outer), (g inner, outer), at level 0."""
+        evaluator, layout, task = self._evaluator, self._evaluator.slots, self._task
+        identity = layout.matrix(np.eye(task.num_features))
+        descent = evaluator.add_public(sums[0], (task.shift * GAIN) * identity)
+        descents, targets = [descent, descent], list(sums[1:3])
+        if task.row_sums:
+            inverses = yield from self._invert(sums[3:])
+            descents = [descent * u for u in inverses]
+            targets = [part * u for part, u in zip(targets, inverses, strict=True)]
+        # Dividing by GAIN last keeps u from multiplying the rounding.
+        matrices = [evaluator.add_public(part * (-1 / GAIN), identity) for part in descents]
+        targets = [part * (1 / (GAIN * UNIT)) for part in targets]
+        fresh = yield from self._refresh([*matrices, *targets])
+        return fresh[:2], fresh[2:]
+
+    def _invert(self, row_sums: Vectors) -> Exchange[Vectors]:
+        """u in both orientations, usable for two levels more."""
+        plan, last = self._task.inverse, len(self._task.inverse.steps) - 1
+        # High is 1: this is -b / scale.
+        beta = [part * (-1 / GAIN) - plan.low for part in row_sums]
+        y: Sequence[Any] = [None, None]
+        u: Vectors = beta
+        for k in range(last):
+            if k:
+                y0, y1, *u = yield from self._with_levels(1, *y, *u)
+                y = [y0, y1]
+            y, u = zip(*(plan.advance(k, *pair) for pair in zip(y, u, strict=True)), strict=True)
+        if last:
+            y = yield from self._with_levels(2, *y)
+        y = [plan.finish(*pair) for pair in zip(y, beta, strict=True)]
+        y = yield from self._with_levels(3, *y)
+        return [part * plan.factor for part in y]
+
+    def _with_levels(
+        self, levels: int, *vectors: EncryptedVector, below: int = 0
+    ) -> Exchange[Vectors]:
+        """The vectors, refreshed unless each can be used for so many levels.
+
+        below: levels that may be used beyond the deepest that a refresh can start from.
+        """
+        if all(vector.level + levels <= self._deepest + below for vector in vectors):
+            return vectors
+        return (yield from self._refresh(vectors))
+
+    def _refresh(self, vectors: Vectors) -> Exchange[Vectors]:
+        step, self._step = self._step, self._step + 1
+        return (yield from self._refresh_all(step, vectors))
+
+
+@lru_cache(maxsize=64)
+def _count(task: GramTask) -> tuple[tuple[int, ...], Tally]:
+    context: Any = CountingContext(task.ckks)
+    evaluator = GramEvaluator(context, task.layout)
+    carried: list[int] = []
+
+    def refresh_all(step: int, vectors: Vectors) -> Generator[Any, Any, Vectors]:
+        carried.append(len(vectors))
+        return [evaluator.wrap(Ghost(0)) for _ in vectors]
+        yield  # makes this a generator
+
+    sums = [evaluator.wrap(Ghost(0)) for _ in range(task.num_ciphertexts)]
+    training = train_gram(evaluator, task, sums, refresh_all)
+    if next(training, None) is not None:
+        raise AssertionError("counting asks nobody")
+    return tuple(carried), context.take()

@@ -1,0 +1,243 @@
+"""LFFR on encrypted rows: its plan, and what a party encrypts.
+
+    keys ... square     the joint key ceremony                                    `keygen`
+    contribute          rows, label terms, and row sums or noise                  `contribute`
+    refresh/k           those of the inverse, then after every iteration          `refresh`
+    decrypt             the final weights, once                                   `decrypt`
+
+Party p encrypts x_i and x_i (1/2 - y_io) / A into its own columns (`ckks/lffr_circuit.py`), and
+
+- without privacy, its `Curvature.share`: W <- W - B^-1 (grad(W) + 2 ridge W), the simplified fixed
+  Hessian b_k = 2 ridge + offset + 0.155 / N sum_i |x_ik| sum_j |x_ij|, encrypted throughout;
+- with privacy, its noise for every round: W <- W - eta (grad(W) + noise + 2 ridge W). The rate is
+  public: b depends on rows, and would have to be noised for itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols import contribute
+from protocols.approximation import Polynomial
+from protocols.circuit_plan import CircuitPlan, check_depth
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.flooding import error_std
+from protocols.ckks.lffr_circuit import LFFR_LEVELS, OutputLayout, cubic, side_unit
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.residues import Residues
+from protocols.curvature import Curvature
+from protocols.errors import DataError, MessageError, ParameterError
+from protocols.keygen import public_key
+from protocols.messages import Body, Exchange
+from protocols.models.lffr import CURVATURE, Lffr
+from protocols.privacy.randomness import RandomSource
+from protocols.privacy.shares import NoiseSplit, gaussian_shares
+
+Array = NDArray[np.float64]
+
+
+def fixed_hessian_of(largest: float, *, ridge: float = 0.0, offset: float = 0.01) -> Curvature:
+    """Public numbers of b; largest: from `curvature.largest_row_sum`; offset: beside the ridge."""
+    return Curvature.for_rows(largest, offset=offset + 2 * ridge, constant=CURVATURE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LffrPlan(CircuitPlan):
+    """LFFR for several outputs.
+
+    outputs: c; iterations: T; link: 1/2 plus an odd polynomial of degree 3; curvature: of the
+    encrypted preconditioner, its offset with 2 ridge in it, or None for the public rate alone
+    (always with privacy); learning_rate: eta, 1 beside a preconditioner; ridge: weight of |W|^2
+    beside the mean squared error.
+
+    Raises:
+        ParameterError: fields that do not go together.
+    """
+
+    protocol: ClassVar[str] = "lffr"
+
+    outputs: int
+    iterations: int
+    link: Polynomial
+    curvature: Curvature | None
+    learning_rate: float = 1.0
+    ridge: float = 0.0
+    model: str = Lffr.name
+
+    def __post_init__(self) -> None:
+        CircuitPlan.__post_init__(self)
+        if self.model != Lffr.name:
+            raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
+        cubic(self.link)
+        check_depth(self, {"one iteration": LFFR_LEVELS + REFRESH_TOWERS - 1})
+        if self.iterations < 1:
+            raise ParameterError(f"iterations={self.iterations} must be at least 1")
+        if not 0 < self.learning_rate < math.inf or not 0 <= self.ridge < math.inf:
+            raise ParameterError(
+                f"learning_rate={self.learning_rate}, ridge={self.ridge}: the rate must be "
+                "positive, the ridge 0 or more"
+            )
+        if self.privacy and self.curvature:
+            raise ParameterError(
+                "privacy with a preconditioner: it depends on rows and is not noised; "
+                "set curvature=None and a public learning_rate"
+            )
+        if 2 * self.ridge * self.largest_step >= 1 + 1e-3:
+            raise ParameterError(
+                f"ridge={self.ridge} overshoots at step {self.largest_step:g}: lower the "
+                "learning_rate, or add 2 ridge to the curvature's offset"
+            )
+        _ = self.layout
+
+    @property
+    def fitted(self) -> Lffr:
+        """What predictions are decoded by."""
+        return Lffr()
+
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        return self.iterations
+
+    @property
+    def largest_step(self) -> float:
+        """Largest factor of a gradient entry."""
+        return self.learning_rate * (self.curvature.inverse.largest if self.curvature else 1.0)
+
+    @property
+    def layout(self) -> OutputLayout:
+        """Packing of data and side columns."""
+        return OutputLayout.for_outputs(
+            num_slots=self.ckks.num_slots,
+            num_features=self.num_features,
+            outputs=self.outputs,
+            rows_by_party=tuple(m.rows for m in self.members),
+            side_columns=1 if self.curvature else self.iterations,
+        )
+
+    @property
+    def rotations(self) -> tuple[int, ...]:
+        """The layout's."""
+        return self.layout.rotations
+
+    @property
+    def refreshes(self) -> tuple[int, ...]:
+        """Those of the inversion, then W after every iteration but the last."""
+        state = (1,) * (self.iterations - 1)
+        if self.curvature is None:
+            return state
+        return (*self.curvature.inverse.refreshes(self.ckks.num_towers - REFRESH_TOWERS), *state)
+
+    @property
+    def unit(self) -> float:
+        """Weights are encrypted as W / R, R the link's radius."""
+        return self.link.radius
+
+    def model_error_std(self) -> float:
+        """Bound on the noise of the encrypted model before its decryption, per coefficient.
+
+        As in `rows`, but the last mask, which adds one rounding, keeps d c slots of what was there
+        before. An error e of b / high errs 1 / b_k by e high / b_k of it. With t the mean |x_k|
+        and a bias column, |grad_k| <= 8/27 t and b_k >= low + 0.155 t, so a step errs by at most
+        e high (8/27) t / (low + 0.155 t)^2 <= e high / (2 low).
+        """
+        share = math.sqrt(self.num_features * self.outputs / self.ckks.num_slots)
+        rounding = math.sqrt(self.iterations)
+        if self.curvature:
+            ratio = self.curvature.high / self.curvature.low
+            rounding += self.learning_rate * self.iterations * ratio / (2 * self.unit)
+        per_round = self.largest_step / (self.unit * math.sqrt(self.num_rows))
+        return error_std(
+            self.ckks,
+            len(self.members),
+            rounding_gain=math.hypot(1.0, share * rounding),
+            row_gain=share * self.iterations * per_round,
+        )
+
+    def draw_noise(self, randomness: RandomSource) -> Array:
+        """One party's noise on the mean gradient, shape (rounds, d, c); zeros without privacy."""
+        sigma, colluders = (
+            (self.privacy.sigma, self.privacy.colluders) if self.privacy else (0.0, 0)
+        )
+        split = NoiseSplit(parties=len(self.members), colluders=colluders)
+        shape = (self.iterations, self.num_features, self.outputs)
+        size = self.num_features * self.outputs
+        return gaussian_shares(sigma, split, self.iterations, size, randomness).reshape(shape)
+
+    def side(self, rows: Array, noise: Array) -> Array:
+        """One party's side columns, shape (side_columns, d, c): row sums, or N noise / side_unit.
+
+        Raises:
+            DataError: the rows exceed the public bound of the curvature.
+        """
+        if self.curvature is None:
+            return self.num_rows * noise / side_unit(self.link)
+        share = self.curvature.share(rows, self.num_rows)
+        return np.broadcast_to(share[None, :, None], (1, self.num_features, self.outputs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        names = ("outputs", "iterations", "learning_rate", "ridge")
+        own = {name: getattr(self, name) for name in names}
+        own["link"] = self.link.to_dict()
+        own["curvature"] = self.curvature.to_dict() if self.curvature else None
+        return {**CircuitPlan.to_dict(self), **own}
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def answer_contribute(
+    context: CkksContext,
+    plan: LffrPlan,
+    party: str,
+    seed: bytes,
+    request: Body,
+    rows: Array,
+    targets: Array,
+    noise: Array,
+) -> Body:
+    """Encrypt one party's shard.
+
+    rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape (rows, c); noise: from
+    `LffrPlan.draw_noise`.
+
+    Raises:
+        MessageError: the request holds no well-formed public key.
+        DataError: targets outside [0, 1], or rows beyond the curvature's bound.
+        ParameterError: another shape than the plan says.
+    """
+    if len(request.blobs) != 1:
+        raise MessageError("the step `contribute` carries exactly one blob")
+    if targets.shape != (len(rows), plan.outputs):
+        raise ParameterError(f"targets have shape {targets.shape}, the plan has {plan.outputs}")
+    if not ((targets >= 0) & (targets <= 1)).all():
+        raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
+    b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
+    key, both, layout = public_key(context, seed, b), context.primes * 2, plan.layout
+    factors = (0.5 - targets) / cubic(plan.link)[0]
+    data = layout.pack_data(rows, factors, plan.party_index(party))
+    side = layout.pack_side(plan.side(rows, noise))
+    encrypted = (context.encrypt(key, slots) for slots in (*data.values(), *side))
+    blobs = tuple(rns.pack(context.residues_of(ct), both) for ct in encrypted)
+    return Body({"ciphertexts": list(data)}, blobs)
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def collect(
+    evaluator: Evaluator, plan: LffrPlan, public_b: Residues
+) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
+    """Data ciphertexts, rows and label terms in turn, and side ciphertexts of all parties."""
+    exchange: Generator[Any, Any, Any] = contribute.collect(evaluator, cast(Any, plan), public_b)
+    data, side = yield from exchange
+    return data, side

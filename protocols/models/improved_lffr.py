@@ -1,0 +1,51 @@
+"""Improved LFFR: linear regression on logits of the targets (multi-output LFFR, section 3.3).
+
+    encode: t -> logit(gamma t + 1/2 - gamma / 2)     decode: z -> (sigmoid(z) - 1/2) / gamma + 1/2
+
+gamma < 1 keeps the logit finite on [0, 1], and lets predictions leave it by (1 / gamma - 1) / 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from protocols.errors import ParameterError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ImprovedLffr:
+    """gamma: the part of (0, 1), around 1/2, that the range of the targets is mapped to.
+
+    Raises:
+        ParameterError: gamma is outside (0, 1).
+    """
+
+    name: ClassVar[str] = "improved-lffr"
+
+    gamma: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gamma < 1:
+            raise ParameterError(f"gamma={self.gamma} is outside (0, 1)")
+
+    def encode(self, targets: Array) -> Array:
+        """What is fitted, from targets in [0, 1], shape (rows, c)."""
+        encoded: Array = logit(self.gamma * targets + (1 - self.gamma) / 2)
+        return encoded
+
+    def decode(self, scores: Array) -> Array:
+        """Targets from X W, shape (rows, c); values outside [0, 1] are possible and wanted."""
+        decoded: Array = (expit(scores) - (1 - self.gamma) / 2) / self.gamma
+        return decoded
+
+    def bound(self, outputs: int) -> float:
+        """Bound on the Euclidean norm of a row's encoded targets."""
+        return math.sqrt(outputs) * math.log((1 + self.gamma) / (1 - self.gamma))

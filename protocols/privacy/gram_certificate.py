@@ -1,0 +1,266 @@
+"""Noise on Gram sums: sensitivity, sigma, and the ridge that keeps noisy training bounded.
+
+Released is (X^T X, X^T Y), X^T X in the Frobenius norm: off the diagonal every entry of the upper
+triangle counts sqrt(2) times. Rows x, x' with |x| <= B and |y| <= Y differ by
+
+    D^2 = |x|^4 + |x'|^4 - 2 (x.x')^2 + |x|^2 |y|^2 + |x'|^2 |y'|^2 - 2 (x.x')(y.y').
+
+It is convex in |x|^2, |y|, … each; the worst case has all of them largest and y.y' = +-Y^2. With
+s = x.x' = -+Y^2 / 2 where that is allowed, else -+B^2:
+
+    D = sqrt(2) (B^2 + Y^2 / 2) if Y^2 <= 2 B^2, else 2 B Y.            (attained)
+
+One release: everything after the noisy sums is post-processing, the number of iterations free.
+
+The noise E on X^T X / N has i.i.d. coordinates of standard deviation s = sigma_total in that norm,
+so its largest eigenvalue is s-Lipschitz in i.i.d. normals and has mean at most s sqrt(2 d)
+(Sudakov-Fernique): |E| <= tau = s (sqrt(2 d) + sqrt(2 ln(2 / beta))) with probability 1 - beta.
+With ridge >= tau the noisy problem is convex, and 2 (B^2 + tau + ridge) bounds its curvature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from protocols.errors import ParameterError, PrivacyError
+from protocols.privacy.accounting import GaussianEvent, epsilon_by_coalition, sigma_for
+from protocols.privacy.budget import GRID_MARGIN, Budget
+from protocols.privacy.certificate import Certificate, Condition, explain
+from protocols.privacy.grid import discretisation_delta
+from protocols.privacy.shares import NoiseSplit
+
+MECHANISM_SHARE = 0.9
+"""Of delta; the noise may exceed tau with the rest."""
+ASSUMPTIONS = (
+    "every row's norm, bias column included, is at most norm_bound, and that of its encoded "
+    "targets at most target_bound: owners clip to both",
+    "neighbours differ in one row (replace-one), and the sums of all N rows are released once",
+    "everything after the noisy sums is post-processing, whatever the number of iterations",
+)
+
+
+def gram_sensitivity(norm_bound: float, target_bound: float) -> float:
+    """Replace-one L2 sensitivity D of (X^T X, X^T Y); see the module.
+
+    norm_bound: B, of every row; target_bound: Y, of every row's encoded targets.
+
+    Raises:
+        ParameterError: a bound is not positive and finite.
+    """
+    for name, value in (("norm_bound", norm_bound), ("target_bound", target_bound)):
+        if not 0 < value < math.inf:
+            raise ParameterError(f"{name}={value} must be positive and finite")
+    if target_bound**2 <= 2 * norm_bound**2:
+        return math.sqrt(2) * (norm_bound**2 + target_bound**2 / 2)
+    return 2 * norm_bound * target_bound
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GramSetting:
+    """What decides about privacy.
+
+    budget: epsilon, delta, P and t; its `delta_norm` is the probability beta with which the noise
+    may exceed tau (which costs accuracy, not privacy, but is kept within the promise);
+    norm_bound: B; target_bound: Y; rows: N; features: d, bias included; outputs: c.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    budget: Budget
+    norm_bound: float
+    target_bound: float
+    rows: int
+    features: int
+    outputs: int
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.features, self.outputs) < 1:
+            raise ParameterError(
+                f"rows={self.rows}, features={self.features}, outputs={self.outputs}: need >= 1"
+            )
+        if self.budget.epsilon is None:
+            raise ParameterError("epsilon=None: a run without privacy has no certificate")
+
+    @property
+    def coordinates(self) -> int:
+        """Of the release: upper triangle, then X^T Y."""
+        return self.features * (self.features + 1) // 2 + self.features * self.outputs
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {**asdict(self), "budget": self.budget.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> GramSetting:
+        """Inverse of `to_dict`."""
+        budget = dict(fields["budget"])
+        split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
+        return cls(**{**fields, "budget": Budget(split=split, **budget)})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GramRelease:
+    """What a certificate is about: a setting, the ridge, and the noise on the mean sums."""
+
+    setting: GramSetting
+    ridge: float
+    sigma: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {**self.setting.to_dict(), "ridge": self.ridge, "sigma": self.sigma}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> GramRelease:
+        """Inverse of `to_dict`."""
+        rest = dict(fields)
+        ridge, sigma = rest.pop("ridge"), rest.pop("sigma")
+        return cls(setting=GramSetting.from_dict(rest), ridge=ridge, sigma=sigma)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GramCertificate:
+    """What a release of noisy sums promises, and what `GramTask` needs for it.
+
+    ridge: as checked; sigma: noise on the mean sums; sensitivity: D, of the sums, with rounding to
+    the grid;
+    noise_bound: tau, the least ridge; curvature_bound: 2 (B^2 + tau); figures: D, grid_unit,
+    delta_grid; epsilon_by_coalition: entry k is epsilon against k colluders.
+    """
+
+    setting: GramSetting
+    ridge: float
+    sigma: float
+    sensitivity: float
+    noise_bound: float
+    curvature_bound: float
+    conditions: tuple[Condition, ...]
+    figures: Mapping[str, float]
+    epsilon_by_coalition: tuple[float, ...]
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether every condition holds."""
+        return all(condition.satisfied for condition in self.conditions)
+
+    @property
+    def events(self) -> tuple[GaussianEvent, ...]:
+        """What the run costs each owner: one release."""
+        multiplier = self.setting.rows * self.sigma / self.sensitivity
+        return (GaussianEvent(noise_multiplier=multiplier, count=1),)
+
+    @property
+    def statement(self) -> Certificate:
+        """The same in the form that all certificates are written in."""
+        budget = self.setting.budget
+        figures = {
+            "sensitivity_widened": self.sensitivity,
+            "noise_bound": self.noise_bound,
+            "curvature_bound": self.curvature_bound,
+            "delta_mechanism": budget.delta_mechanism,
+            "delta_norm_bound": budget.delta_norm,
+            "delta_other": budget.other_delta,
+            "epsilon_exact": self.epsilon_by_coalition[budget.split.colluders],
+        }
+        return Certificate(
+            method="gram",
+            setting=GramRelease(setting=self.setting, ridge=self.ridge, sigma=self.sigma),
+            conditions=self.conditions,
+            figures={**self.figures, **figures},
+            epsilon_by_coalition=self.epsilon_by_coalition,
+            assumptions=ASSUMPTIONS,
+            events=self.events,
+        )
+
+    def require(self) -> GramCertificate:
+        """Return self.
+
+        Raises:
+            PrivacyError: a condition is violated; the message names it.
+        """
+        for condition in self.conditions:
+            if not condition.satisfied:
+                raise PrivacyError(explain(condition))
+        return self
+
+
+def noise_norm_bound(total_std: float, features: int, failure: float) -> float:
+    """tau: |E| stays below it with probability 1 - failure.
+
+    total_std: standard deviation of a diagonal entry, all parties' noise together.
+    """
+    return total_std * (math.sqrt(2 * features) + math.sqrt(2 * math.log(2 / failure)))
+
+
+def gram_certificate(
+    setting: GramSetting, *, ridge: float, sigma: float | None = None
+) -> GramCertificate:
+    """Check a setting; sigma None: the least that the budget allows.
+
+    ridge: weight of |W|^2 beside the mean squared error.
+    """
+    budget, split = setting.budget, setting.budget.split
+    exact = gram_sensitivity(setting.norm_bound, setting.target_bound)
+    delta = budget.delta_mechanism
+    query: dict[str, Any] = {"delta": delta, "rounds": 1, "rows": setting.rows}
+
+    def needed(sensitivity: float) -> float:
+        return sigma_for(epsilon=float(budget.epsilon or 0), sensitivity=sensitivity, **query)
+
+    # The owner rounds its sums to the noise's grid: one unit a coordinate between neighbours.
+    grid = split.grid(sigma or needed(exact))
+    widened = exact + setting.rows * grid.unit * math.sqrt(setting.coordinates)
+    least = needed(widened)
+    chosen = least if sigma is None else sigma
+    tau = noise_norm_bound(
+        split.total_std(chosen) * GRID_MARGIN, setting.features, budget.delta_norm
+    )
+    delta_grid = discretisation_delta(
+        units=grid.units(split.share_std(chosen)),
+        shares=split.honest,
+        values=setting.coordinates,
+        epsilon=float(budget.epsilon or 0),
+    )
+    spent = delta + budget.delta_norm + delta_grid + budget.other_delta
+    conditions = (
+        Condition(
+            name="noise",
+            left=chosen,
+            relation=">=",
+            right=least,
+            meaning="sigma is what epsilon needs at delta_mechanism, one release",
+            by_design=True,
+        ),
+        Condition(
+            name="delta",
+            left=spent,
+            relation="<=",
+            right=budget.delta * (1 + 1e-6),
+            meaning="mechanism, noise norm and grid together",
+            by_design=True,
+        ),
+        Condition(
+            name="ridge",
+            left=ridge,
+            relation=">=",
+            right=tau,
+            meaning="ridge >= tau: the noisy problem is convex, so training cannot diverge",
+        ),
+    )
+    return GramCertificate(
+        setting=setting,
+        ridge=ridge,
+        sigma=chosen,
+        sensitivity=widened,
+        noise_bound=tau,
+        curvature_bound=2 * (setting.norm_bound**2 + tau),
+        conditions=conditions,
+        figures={"D": exact, "grid_unit": grid.unit, "delta_grid": delta_grid},
+        epsilon_by_coalition=tuple(
+            epsilon_by_coalition(sigma=chosen, split=split, sensitivity=widened, **query)
+        ),
+    )

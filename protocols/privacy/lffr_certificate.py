@@ -1,0 +1,173 @@
+"""LFFR with noise on every gradient: sensitivity, and a walk that stays in the link's interval.
+
+The rule is W <- W - eta (grad(W) + noise + 2 ridge W) from W = 0, `protocols.lffr`, eta public. A
+row moves the sum of gradients by x g^T, g(z_o, y_o) for each of c outputs (`models.lffr`). While
+|z| <= B R for every row and output, |g| <= G, so replacing a row moves the sum, in the Frobenius
+norm, by at most
+
+    D = 2 B sqrt(c) G,   G = 8/27 for the sigmoid and any polynomial close to it.
+
+That holds in every round if no column of W leaves the ball of radius R = radius / B, radius that of
+the polynomial's interval. The columns walk independently of each other given the rows: each is the
+walk of `ball`, with `models.lffr.push_bound` as its M(R), alpha = 2 eta ridge, the TOTAL noise and
+delta_norm / c. A walk that may leave the interval is refused by the condition `ball`.
+
+The row-dependent preconditioner B^-1 is not used: noise multiplied by it hides the gradient, but
+not B itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from protocols.approximation import Polynomial
+from protocols.errors import ParameterError
+from protocols.models.lffr import largest_slope, push_bound
+from protocols.privacy.ball import Ball
+from protocols.privacy.budget import Budget, audit
+from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+
+KEPT = 0.999
+"""Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
+TARGETS = "every target is clamped to its public range"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LffrSetting:
+    """Everything that the certificate speaks about.
+
+    rows: N; features: d, bias included; outputs: c; norm_bound: B, of every row, bias included;
+    link: 1/2 plus an odd polynomial; eta: learning rate; rounds: T; ridge: weight of |W|^2 beside
+    the mean squared error; budget: epsilon, delta, P, t; sigma: noise std on the mean gradient that
+    is left without any t colluders, None for the least that the budget allows; encryption_error:
+    e_ckks per round and coordinate, see `Sensitivity`.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    rows: int
+    features: int
+    outputs: int
+    norm_bound: float
+    link: Polynomial
+    eta: float
+    rounds: int
+    budget: Budget
+    ridge: float = 0.0
+    sigma: float | None = None
+    encryption_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "features", "outputs", "norm_bound", "eta", "rounds"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ParameterError(f"{name}={value} is not a finite number > 0")
+        for name in ("ridge", "sigma", "encryption_error"):
+            value = getattr(self, name) or 0.0
+            if not (math.isfinite(value) and value >= 0):
+                raise ParameterError(f"{name}={value} is not a finite number >= 0")
+        if 2 * self.eta * self.ridge > 1:
+            raise ParameterError(
+                f"2 eta ridge = {2 * self.eta * self.ridge:g} exceeds 1: lower eta or ridge"
+            )
+
+    @property
+    def radius(self) -> float:
+        """R, the ball that the link's interval allows."""
+        return self.link.radius / self.norm_bound
+
+    @property
+    def exact_sensitivity(self) -> float:
+        """D = 2 B sqrt(c) G."""
+        slope = largest_slope(self.link, self.link.radius)
+        return 2 * self.norm_bound * math.sqrt(self.outputs) * slope
+
+    @property
+    def sensitivity(self) -> float:
+        """D, widened by the encryption's error in d c coordinates."""
+        size = self.features * self.outputs
+        return self.exact_sensitivity + 2 * self.encryption_error * math.sqrt(size)
+
+    def resolved(self) -> LffrSetting:
+        """With sigma as a number."""
+        if self.sigma is not None:
+            return self
+        least = self.budget.sigma(rounds=self.rounds, sensitivity=self.sensitivity, rows=self.rows)
+        return replace(self, sigma=least)
+
+    def ball(self) -> Ball:
+        """The walk of one output."""
+        return Ball(
+            eta=self.eta,
+            alpha=2 * self.eta * self.ridge,
+            rounds=self.rounds,
+            features=self.features,
+            norm_bound=self.norm_bound,
+            noise=self.budget.total_std(self.sigma or 0.0),
+            failure=KEPT * self.budget.delta_norm / self.outputs,
+            error=self.encryption_error * math.sqrt(self.features) / self.rows,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, polynomial included."""
+        names = "rows features outputs norm_bound eta rounds ridge sigma encryption_error"
+        return {
+            **{name: getattr(self, name) for name in names.split()},
+            "link": self.link.to_dict(),
+            "budget": self.budget.to_dict(),
+        }
+
+
+def lffr_certificate(setting: LffrSetting) -> Certificate:
+    """Evaluate the walk and the budget; the certificate's setting has sigma as a number."""
+    s = setting.resolved()
+    sigma, ball = float(s.sigma or 0.0), s.ball()
+    push = push_bound(
+        s.link,
+        shrink=1 - ball.alpha,
+        eta=s.eta,
+        norm_bound=s.norm_bound,
+        radius=s.radius,
+    )
+    reached = math.sqrt(ball.squared_bound(s.radius, push))
+    money = audit(
+        s.budget,
+        sigma=sigma,
+        sensitivity=s.sensitivity,
+        rounds=s.rounds,
+        rows=s.rows,
+        features=s.features * s.outputs,
+        norm_failure=ball.failure * s.outputs if sigma > 0 else 0.0,
+    )
+    walk = Condition(
+        name="ball",
+        left=reached,
+        relation="<=",
+        right=s.radius,
+        meaning="sqrt(G(R)) <= R: no z leaves the polynomial's interval; take fewer rounds, a "
+        "lower eta, more ridge or a wider interval",
+    )
+    figures = {
+        "R": s.radius,
+        "reached": reached,
+        "interval": s.link.radius,
+        "G": largest_slope(s.link, s.link.radius),
+        "M": push,
+        "alpha": ball.alpha,
+        "D": s.exact_sensitivity,
+        "D_widened": s.sensitivity,
+        "sigma_total": ball.noise,
+        **money.figures,
+    }
+    return Certificate(
+        method="ridge",
+        setting=s,
+        conditions=(walk, *money.conditions),
+        figures=figures,
+        epsilon_by_coalition=money.by_coalition,
+        assumptions=(*ASSUMPTIONS, TARGETS),
+        events=money.events,
+    )

@@ -1,0 +1,99 @@
+"""How far a few accelerated steps without a regulariser can get from the origin.
+
+The rule is w' = v - N_t P (g(v) + chi_t), v' = (1 + m_t) w' - m_t w, from 0, with public rates N_t
+and momenta m_t, a diagonal 0 <= P <= L that is fixed before the first step, g(v) = (1/N) sum_i
+(p(<v, x_i>) - y_i) x_i, |x_i| <= B, y_i in {0, 1}, and chi_t ~ N(0, tau^2 I_d) the noise of ALL
+parties. p is a polynomial with p(z) + p(-z) = 1.
+
+**Unrolled.** The rule is linear in its steps: v_t = -sum_{s<t} r_ts N_s P (g(v_s) + chi_s), where a
+unit step at s moves w by 1, then by m_s more, then by m_s m_{s+1}, and v looks one move ahead:
+r_ts = sum_{j=s..t} prod_{i=s..j-1} m_i.
+
+**Noise.** Given P, sum_s r_ts N_s P chi_s is Gaussian, whatever the gradients are, with covariance
+at most L^2 tau^2 Q_t I, Q_t = sum_s r_ts^2 N_s^2. Its norm exceeds L tau sqrt(Q_t) (sqrt(d) +
+sqrt(2 x)) with probability at most exp(-x) (the norm is 1-Lipschitz, its mean at most sqrt(d)).
+
+**Walk.** |p(z) - y| <= h(Z) = max of |p| on [-Z, Z], since 1 - p(z) = p(-z). Hence |v_t| <= U_t with
+U_0 = 0 and U_t = L sum_{s<t} |r_ts| N_s B h(B U_s) + L tau sqrt(Q_t) (sqrt(d) + sqrt(2 x)), for all
+t = 1 .. T - 1 together except with probability delta, x = ln((T - 1) / delta): an induction over t,
+in which h never falls. v_T enters no gradient, so that w_T itself needs no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.updates.nesterov import Nesterov
+from protocols.updates.quadratic import QuadraticNesterov
+
+Floats = NDArray[np.float64]
+AcceleratedRule = Nesterov | QuadraticNesterov
+
+
+def rates(rule: AcceleratedRule) -> tuple[float, ...]:
+    """N_t for every iteration."""
+    if isinstance(rule, QuadraticNesterov):
+        return tuple(rule.rate(t) for t in range(rule.rounds))
+    return (rule.learning_rate,) * rule.rounds
+
+
+def responses(rule: AcceleratedRule) -> Floats:
+    """|r_ts| N_s, shape (rounds, rounds), zero for s >= t."""
+    steps = rates(rule)
+    table = np.zeros((rule.rounds, rule.rounds))
+    for s in range(rule.rounds):
+        moved, total = 1.0, 1.0
+        for t in range(s + 1, rule.rounds):
+            moved *= rule.momentum(t - 1)
+            total += moved
+            table[t, s] = abs(total) * steps[s]
+    return table
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Walk:
+    """The figures of the walk theorem; see the module's docstring.
+
+    Attributes:
+        rule: its rates and momenta.
+        gain: L, largest entry of the preconditioner; 1 without one.
+        features: d, bias included.
+        norm_bound: B.
+        noise: tau, std of ALL parties' noise on the mean gradient.
+        failure: delta; not used without noise.
+    """
+
+    rule: AcceleratedRule
+    gain: float
+    features: int
+    norm_bound: float
+    noise: float
+    failure: float
+
+    @property
+    def x(self) -> float:
+        """Exponent of the failure probability of one iteration."""
+        return math.log(max(self.rule.rounds - 1, 1) / self.failure)
+
+    def bounds(self, residual: Callable[[float], float]) -> Floats:
+        """U_0 .. U_{T-1}, shape (rounds,).
+
+        Args:
+            residual: h, the largest |p| on [-Z, Z] for Z >= 0; never falls.
+        """
+        table = responses(self.rule)
+        spread = 0.0
+        if self.noise > 0:
+            spread = self.noise * (math.sqrt(self.features) + math.sqrt(2 * self.x))
+        reached = np.zeros(self.rule.rounds)
+        pushes = np.zeros(self.rule.rounds)
+        for t in range(self.rule.rounds):
+            row = table[t]
+            reached[t] = self.gain * (row @ pushes + spread * math.sqrt(row @ row))
+            pushes[t] = self.norm_bound * residual(self.norm_bound * float(reached[t]))
+        return reached

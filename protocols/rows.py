@@ -1,0 +1,139 @@
+"""The encrypted-shard protocol on rows: every party encrypts its rows once.
+
+    keys ... square     the joint key ceremony                        `keygen`
+    contribute          encrypted rows, label term and noise          `contribute`
+    refresh/k           when levels run out                           `refresh`
+    decrypt             the final model, once                         `decrypt`
+
+Between `contribute` and `decrypt` the coordinator evaluates gradient and update: `train`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.approximation import Polynomial
+from protocols.circuit_plan import CircuitPlan, check_depth
+from protocols.ckks.circuit import gradient_levels, side_scale
+from protocols.ckks.flooding import error_std
+from protocols.ckks.packing import Layout
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.curvature import Curvature
+from protocols.privacy.randomness import RandomSource
+from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.updates.catalogue import rule_from_dict
+from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.rule import UpdateRule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowsPlan(CircuitPlan):
+    """Gradient training of a generalised linear model on encrypted rows.
+
+    link: polynomial stand-in for the sigmoid; update: fields of the update rule.
+
+    Raises:
+        ParameterError: fields that do not go together (depth too small, too many features …).
+    """
+
+    protocol: ClassVar[str] = "rows"
+
+    link: Polynomial
+    update: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        CircuitPlan.__post_init__(self)
+        iteration = max(gradient_levels(self.link), self.rule.levels())
+        check_depth(self, {"one iteration": iteration + REFRESH_TOWERS - 1})
+        _ = self.layout
+
+    @property
+    def rule(self) -> UpdateRule:
+        """The update rule."""
+        return rule_from_dict(self.update)
+
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        return int(self.update["rounds"])
+
+    @property
+    def layout(self) -> Layout:
+        """Packing of the rows and side columns."""
+        return Layout(
+            num_slots=self.ckks.num_slots,
+            num_features=self.num_features,
+            rows_by_party=tuple(m.rows for m in self.members),
+            rounds=self.rounds,
+            curvature=self.curvature is not None,
+        )
+
+    @property
+    def curvature(self) -> Curvature | None:
+        """Public numbers of the preconditioner; None without."""
+        rule = self.rule
+        return rule.curvature if isinstance(rule, QuadraticNesterov) else None
+
+    @property
+    def side_scale(self) -> float:
+        """Divisor of the side columns."""
+        return side_scale(self.link)
+
+    @property
+    def rotations(self) -> tuple[int, ...]:
+        """The layout's."""
+        return self.layout.rotations
+
+    @property
+    def refreshes(self) -> tuple[int, ...]:
+        """Those of the inversion, then the rule's state after every iteration but the last."""
+        state = (len(self.rule.start(0.0)),) * (self.rounds - 1)
+        if self.curvature is None:
+            return state
+        budget = self.ckks.num_towers - REFRESH_TOWERS
+        return (*self.curvature.inverse.refreshes(budget), *state)
+
+    @property
+    def unit(self) -> float:
+        """Weights are encrypted as w / R, R the link's radius."""
+        return self.link.radius
+
+    def model_error_std(self) -> float:
+        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
+        rule, inverse = self.rule, 0.0
+        if isinstance(rule, QuadraticNesterov):
+            rate, inverse = rule.learning_rate, rule.inverse_gain / self.link.radius
+        else:
+            rate = float(self.update["learning_rate"])
+        # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: 1/2 and about as
+        # much again. One round moves w / R by eta / (R N) times the sum over rows, in which it
+        # adds as sqrt(N).
+        per_round = rate / (self.link.radius * math.sqrt(self.num_rows))
+        return error_std(
+            self.ckks,
+            len(self.members),
+            rounding_gain=rule.noise_gain() + inverse,
+            row_gain=self.rounds * per_round,
+        )
+
+    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
+        """One party's noise on the mean gradient, shape (rounds, num_features).
+
+        The twin of a simulation draws the same from the same source.
+        """
+        sigma, colluders = (
+            (self.privacy.sigma, self.privacy.colluders) if self.privacy else (0.0, 0)
+        )
+        split = NoiseSplit(parties=len(self.members), colluders=colluders)
+        return gaussian_shares(sigma, split, self.rounds, self.num_features, randomness)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        own = {"link": self.link.to_dict(), "update": dict(self.update)}
+        return {**CircuitPlan.to_dict(self), **own}

@@ -1,0 +1,176 @@
+"""`cohort coordinator …`: what the coordinating centre's administrator runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from protocols.errors import ParameterError
+from sims import cli_options as options
+from sims.console import FAILED, refusals, say
+
+coordinator_app = typer.Typer(
+    no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
+)
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
+
+
+@coordinator_app.command(
+    epilog="Example:  cohort coordinator init centre --schema schema.json --public centre.org:9092"
+)
+def init(
+    folder: Folder,
+    schema: Annotated[Path, typer.Option(help="Public column schema (cohort schema init).")],
+    public: Annotated[
+        str | None, typer.Option(help="HOST:PORT that the parties dial. Default: as --fleet.")
+    ] = None,
+    fleet: Annotated[str, typer.Option(help="HOST:PORT bound for them.")] = "127.0.0.1:9092",
+    control: Annotated[str, typer.Option(help="Bound for this command.")] = "127.0.0.1:9093",
+    serverappio: Annotated[str, typer.Option(help="Bound for own processes.")] = "127.0.0.1:9091",
+    update: options.Update = "barrier",
+    iterations: options.Iterations = None,
+    degree: options.Degree = None,
+    learning_rate: options.LearningRate = None,
+    interval: options.Interval = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    colluders: options.Colluders = None,
+    no_privacy: options.NoPrivacy = False,
+    profile: options.Profile = "secure",
+    ring_dim: options.RingDim = None,
+    step_seconds: Annotated[float, typer.Option(help="Longest wait for one step.")] = 3600.0,
+    session_seconds: Annotated[float, typer.Option(help="Longest run.")] = 86400.0,
+    debug: options.Debug = False,
+) -> None:
+    """Make identity, certificates and configuration; FOLDER/invitation.json goes to the parties."""
+    with refusals(debug) as console:
+        from coordinator.setup import init_coordinator
+        from parties.schema import Schema
+        from sims.cli_run import privacy_fields
+
+        training: dict[str, Any] = {
+            "update": update,
+            "rounds": iterations,
+            "degree": degree,
+            "learning_rate": learning_rate,
+            "radius": interval,
+            **privacy_fields(no_privacy, epsilon, delta, colluders),
+            "profile": profile,
+            "ring_dim": ring_dim,
+        }
+        path = init_coordinator(
+            folder,
+            Schema.load(schema).to_dict(),
+            {
+                "fleet": fleet,
+                "control": control,
+                "serverappio": serverappio,
+                "public": public or fleet,
+            },
+            {name: value for name, value in training.items() if value is not None},
+            {"step_seconds": step_seconds, "session_seconds": session_seconds},
+        )
+        key = json.loads(path.read_text(encoding="utf-8"))["coordinator_key"]
+        say(console, f"send {path} to every party's administrator")
+        say(console, f"the coordinator's key, to compare by telephone: {key}")
+
+
+@coordinator_app.command()
+def admit(
+    folder: Folder,
+    cards: Annotated[list[Path], typer.Argument(help="card.json of one party or more.")],
+    debug: options.Debug = False,
+) -> None:
+    """Take parties in; `run` makes their nodes known to the SuperLink."""
+    with refusals(debug) as console:
+        from coordinator.settings import Settings
+        from coordinator.setup import admit as take_in
+
+        settings = Settings.load(folder)
+        for path in cards:
+            card = take_in(settings, path)
+            say(console, f"{card.name}: {card.rows:,} rows, key {card.identity}")
+
+
+@coordinator_app.command()
+def start(folder: Folder, debug: options.Debug = False) -> None:
+    """Run the SuperLink until stopped."""
+    with refusals(debug) as console:
+        from coordinator.settings import Settings
+        from sims import flower_commands
+        from sims.drive import register_quietly
+        from sims.supervise import Program, supervised, until_stopped
+
+        settings = Settings.load(folder)
+        flower_commands.write_connection(settings)
+        program = Program(
+            name="SuperLink",
+            command=flower_commands.superlink(settings),
+            environment=flower_commands.environment(settings.folder),
+            log_path=settings.folder / "logs" / "superlink.log",
+        )
+        with supervised(program):
+            say(console, f"SuperLink: parties at {settings.fleet}, commands at {settings.control}")
+            until_stopped(lambda: register_quietly(settings))
+
+
+@coordinator_app.command()
+def run(
+    folder: Folder,
+    session: Annotated[str | None, typer.Option(help="Go on with this one.")] = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Train with every admitted party; start it again with --session if it was interrupted."""
+    with refusals(debug) as console:
+        from coordinator.deployment import create_session
+        from coordinator.settings import Settings
+        from sims.deployed import plan_template, write_model
+        from sims.drive import drive
+
+        settings = Settings.load(folder)
+        name = session or create_session(settings, plan_template(settings))
+        say(console, f"session {name}")
+        status = drive(settings, name, lambda words: say(console, words))
+        if status["state"] == "finished":
+            status["model"] = str(write_model(settings, name))
+        if as_json:
+            typer.echo(json.dumps(status))
+        else:
+            typer.echo(f"{status['state']}: {status.get('model') or status['reason']}")
+        if status["state"] != "finished":
+            raise typer.Exit(FAILED)
+
+
+@coordinator_app.command()
+def status(
+    folder: Folder,
+    web: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Serve a page on 127.0.0.1 instead.")
+    ] = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Show every run: progress, parties, phases, bytes; no data."""
+    with refusals(debug) as console:
+        from coordinator.settings import SESSIONS, Settings
+        from coordinator.status import sessions
+        from sims.status_words import status_tables
+
+        path = Settings.load(folder).folder / SESSIONS
+        if web is not None:
+            from sims.status_page import serve
+
+            if not 0 <= web < 65536:
+                raise ParameterError(f"web={web} is not a port")
+            serve(path, web, lambda url: say(console, f"status at {url}"))
+        elif as_json:
+            typer.echo(json.dumps(sessions(path)))
+        else:
+            from sims.console import stdout
+
+            for table in status_tables(sessions(path)):
+                stdout().print(table)

@@ -1,0 +1,229 @@
+"""`cohort party …`: what a data owner's administrator runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from protocols.errors import ParameterError
+from sims import cli_options as options
+from sims.console import refusals, say, stdout
+
+party_app = typer.Typer(
+    no_args_is_help=True, help="One data owner of a run across machines: agent, relay, consent."
+)
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's folder.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the passphrase. Default: systemd's credential, or a question."),
+]
+CREDENTIAL = "passphrase"
+
+
+@party_app.command(
+    epilog="Example:  cohort party init hospital-a --invitation invitation.json --data rows.csv"
+)
+def init(
+    folder: Folder,
+    invitation: Annotated[Path, typer.Option(help="File from the coordinator's administrator.")],
+    data: Annotated[Path, typer.Option(help="CSV or Parquet file with this party's rows.")],
+    name: Annotated[str | None, typer.Option(help="Default: the folder's name.")] = None,
+    consent: Annotated[str, typer.Option(help="ask a person, or leave it to the policy.")] = "ask",
+    max_epsilon: Annotated[float | None, typer.Option(help="Largest per run.")] = 1.0,
+    max_delta: Annotated[float, typer.Option(help="Largest per run.")] = 1e-5,
+    min_colluders: Annotated[int, typer.Option(help="Coalition that noise must withstand.")] = 0,
+    accept_no_privacy: Annotated[
+        bool, typer.Option("--accept-no-privacy", help="Accept runs without noise.")
+    ] = False,
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Accept toy rings: for tests only.")
+    ] = False,
+    budget_epsilon: Annotated[
+        float | None, typer.Option(help="For all runs on the data together. Default: no ledger.")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="HOST:PORT that the SuperNode binds for its own processes.")
+    ] = "127.0.0.1:9094",
+    socket: Annotated[
+        Path | None, typer.Option(help="Of the agent. Default: FOLDER/agent.sock.")
+    ] = None,
+    relay_uid: Annotated[
+        int | None, typer.Option(help="User id of the SuperNode, if another one.")
+    ] = None,
+    keep_key_share: Annotated[
+        bool, typer.Option(help="Keep it on disk, sealed, while a run lasts.")
+    ] = True,
+    insecure_noise_seed: Annotated[
+        int | None, typer.Option(help="NOT PRIVATE: seeded noise, for tests only.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    debug: options.Debug = False,
+) -> None:
+    """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
+    with refusals(debug) as console:
+        from parties.setup import Household, init_party
+
+        policy: dict[str, Any] = {
+            "max_epsilon": None if accept_no_privacy else max_epsilon,
+            "max_delta": max_delta,
+            "min_colluders": min_colluders,
+            "allow_insecure": allow_insecure,
+        }
+        card = init_party(
+            Household(
+                folder=folder,
+                invitation=invitation,
+                name=name or folder.name,
+                data=data,
+                passphrase=_passphrase(passphrase_file, confirm=True),
+                clientappio=address,
+                socket=socket,
+                relay_uid=relay_uid,
+                keep_key_share=keep_key_share,
+                insecure_noise_seed=insecure_noise_seed,
+                consent={"mode": consent, "wait_seconds": 3600.0},
+                policy=policy,
+                budget=_budget(budget_epsilon, max_delta),
+            )
+        )
+        say(console, f"{folder / 'party.toml'}: look through it, it says what you consent to")
+        say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
+        say(console, f"your key, to compare by telephone: {card['identity']}")
+
+
+@party_app.command()
+def start(
+    folder: Folder,
+    only: Annotated[
+        str | None, typer.Option(help="agent or node, where each runs as a user of its own.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    debug: options.Debug = False,
+) -> None:
+    """Run agent and SuperNode until stopped; both go on after a restart."""
+    with refusals(debug) as console:
+        from contextlib import ExitStack
+
+        from parties.settings import Settings
+        from sims.supervise import until_stopped
+
+        if only not in (None, "agent", "node"):
+            raise ParameterError(f"only={only!r} is not agent or node")
+        settings = Settings.load(folder)
+        logging.getLogger("parties").setLevel(logging.INFO)
+        with ExitStack() as stack:
+            if only != "node":
+                stack.enter_context(_agent(settings, _passphrase(passphrase_file)))
+                say(console, f"agent of {settings.name}: {settings.socket}")
+            if only != "agent":
+                stack.enter_context(_node(settings))
+                say(console, f"SuperNode of {settings.name}: to {settings.superlink}")
+            until_stopped()
+
+
+@party_app.command()
+def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug = False) -> None:
+    """Show the session that is going on, and plans that wait for consent."""
+    with refusals(debug):
+        import json
+
+        from parties.frames import STATUS
+
+        found = _control(folder, STATUS, {})
+        if as_json:
+            typer.echo(json.dumps(found))
+            return
+        words = f"session {found['session']}, after {found['step'] or 'nothing'}"
+        typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
+        typer.echo(f"plans that wait for consent: {len(found['pending'])}")
+
+
+@party_app.command(
+    epilog="Examples:  cohort party consent FOLDER\n\ncohort party consent FOLDER --accept 3f2a91c0"
+)
+def consent(
+    folder: Folder,
+    accept: Annotated[str | None, typer.Option(help="Plan: its first 8 digits or more.")] = None,
+    refuse: Annotated[str | None, typer.Option(help="Plan: its first 8 digits or more.")] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Show the plans that wait, in words; accept or refuse one."""
+    with refusals(debug):
+        from parties.frames import CONSENT, STATUS
+
+        if accept and refuse:
+            raise ParameterError("accept and refuse are both given: choose one of them")
+        if accept or refuse:
+            asked = {"plan": accept or refuse, "accept": bool(accept)}
+            found = _control(folder, CONSENT, asked)
+            typer.echo(f"{'accepted' if found['accepted'] else 'refused'}: {found['plan']}")
+            return
+        pending = _control(folder, STATUS, {})["pending"]
+        for words in pending.values():
+            stdout().print(words, markup=False)
+        if not pending:
+            typer.echo("no plan waits for consent")
+
+
+def _agent(settings: Any, passphrase: str) -> Any:
+    from contextlib import contextmanager
+
+    from parties.agent_server import AgentServer, Peers
+    from parties.settings import build_agent
+
+    server = AgentServer(
+        build_agent(settings, passphrase),
+        Path(settings.socket),
+        Peers(relay_uid=settings.relay_uid),
+    )
+
+    @contextmanager
+    def serving() -> Any:
+        thread = threading.Thread(target=server.serve, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.stop()
+            thread.join(10)
+
+    return serving()
+
+
+def _node(settings: Any) -> Any:
+    from sims import flower_commands
+    from sims.supervise import Program, supervised
+
+    return supervised(
+        Program(
+            name="SuperNode",
+            command=flower_commands.supernode(settings),
+            environment=flower_commands.environment(settings.folder),
+            log_path=settings.folder / "logs" / "supernode.log",
+        )
+    )
+
+
+def _control(folder: Path, kind: bytes, request: dict[str, Any]) -> dict[str, Any]:
+    from parties.frames import AgentClient
+    from parties.settings import Settings
+
+    return AgentClient(Path(Settings.load(folder).socket), patience=2.0).control(kind, request)
+
+
+def _passphrase(path: Path | None, confirm: bool = False) -> str:
+    if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
+        path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
+    if path is not None:
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    found: str = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
+    return found
+
+
+def _budget(epsilon: float | None, delta: float) -> dict[str, float]:
+    return {} if epsilon is None else {"epsilon": epsilon, "delta": delta}

@@ -1,0 +1,122 @@
+"""What a deployment shares with `cohort simulate`: how a plan is chosen, how a model is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.deployment import OUTCOME
+from coordinator.settings import SCHEMA, Card, Settings
+from parties.schema import Schema
+from protocols.circuit_plan import CircuitPlan
+from protocols.errors import ParameterError
+from protocols.plan import Member, RunPlan
+from protocols.plans import plan_from_dict
+from protocols.transcript import verify
+from sims.config import SimulationConfig
+from sims.documents import model_document, to_json
+from sims.prepare import PreparedData
+from sims.recipe import open_recipe
+from sims.run_folder import MODEL, write_text
+
+UNKNOWN = "00" * 32
+MESSAGE_BYTES = 100_000_000
+
+
+@dataclass(frozen=True)
+class PublicFigures:
+    """What a recipe asks of `prepare.PreparedData`, where nobody has the data: cards by party."""
+
+    schema: Schema
+    shards: Mapping[str, Card]
+
+    @property
+    def labels(self) -> range:
+        """As many as there are rows."""
+        return range(sum(card.rows for card in self.shards.values()))
+
+
+def plan_template(settings: Settings) -> RunPlan:
+    """The plan of the next run, but for session and commitments.
+
+    Raises:
+        CohortError: too few parties, or no certified setting for their rows.
+    """
+    cards, schema = settings.cards(), Schema.load(settings.folder / SCHEMA)
+    for card in cards.values():
+        if card.schema != schema.digest():
+            raise ParameterError(f"party {card.name!r} uses another schema than {SCHEMA}")
+    try:
+        config = SimulationConfig(parties=len(cards), **settings.training)
+    except TypeError as error:
+        raise ParameterError(f"[training] of coordinator.toml: {error}") from None
+    recipe = open_recipe(config, cast(PreparedData, PublicFigures(schema, cards)))
+    members = tuple(
+        Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
+        for card in cards.values()
+    )
+    plan = recipe.make_plan("template", members)
+    if isinstance(plan, CircuitPlan):
+        return replace(plan, keys_per_message=_keys_per_message(plan))
+    return plan
+
+
+def _keys_per_message(plan: CircuitPlan) -> int:
+    """So many rotation keys that a message stays below MESSAGE_BYTES: each step costs seconds."""
+    ckks = plan.ckks
+    # One half of a key: digits x (towers and special towers, at most twice as many) x n words.
+    size = ckks.num_digits * 2 * ckks.num_towers * ckks.ring_dim * 8
+    return max(1, MESSAGE_BYTES // size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployedModel:
+    """What `documents.model_document` needs of a run whose data nobody has."""
+
+    plan: RunPlan
+    schema: Schema
+    weights: NDArray[np.float64]
+    transcript_head: str
+    noise: str
+
+    @property
+    def insecure(self) -> bool:
+        """Whether a toy ring was used."""
+        return self.plan.security_bits < 128
+
+    def summary(self) -> dict[str, Any]:
+        """The part of `RunResult.summary` that a model quotes."""
+        privacy = self.plan.privacy
+        names = ("epsilon", "delta", "colluders", "sigma")
+        return {"privacy": {n: getattr(privacy, n) for n in names} if privacy else None}
+
+
+def write_model(settings: Settings, session: str) -> Path:
+    """model.json of a finished session, in the data's own units.
+
+    Raises:
+        ProtocolError: the transcript is broken.
+    """
+    folder = settings.session_folder(session)
+    outcome: Mapping[str, Any] = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
+    plan = plan_from_dict(outcome["plan"])
+    model = DeployedModel(
+        plan=plan,
+        schema=Schema.load(settings.folder / SCHEMA),
+        weights=np.array(outcome["weights"]),
+        transcript_head=verify(_lines(folder / "transcript.jsonl")),
+        noise="system" if plan.privacy else "none",
+    )
+    write_text(folder / MODEL, to_json(model_document(cast(Any, model))))
+    return folder / MODEL
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        yield json.loads(line)

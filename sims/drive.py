@@ -1,0 +1,126 @@
+"""Sees a session through: Flower runs, one after the other, until it is finished or aborted."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from coordinator.settings import CARDS, NODES, Settings
+from coordinator.status import Status, read_status
+from protocols.errors import ProtocolError
+from protocols.private_files import write_private
+from sims import flower_commands
+from sims.documents import to_json
+
+POLL_SECONDS = 2.0
+# Each look starts a program of Flower, which takes seconds of a core.
+RUN_POLL_SECONDS = 20.0
+ATTEMPTS = 20
+Say = Callable[[str], None]
+
+
+def drive(settings: Settings, session: str, say: Say) -> dict[str, Any]:
+    """Register nodes, start Flower runs, return the final status.
+
+    Raises:
+        ProtocolError: the SuperLink does not answer, or parties are not connected in time.
+    """
+    folder = settings.session_folder(session)
+    if read_status(folder) is None:
+        raise ProtocolError(f"there is no session {session!r}")
+    flower_commands.write_connection(settings)
+    deadline = time.monotonic() + settings.session_seconds
+    for attempt in range(ATTEMPTS):
+        if _is_over(folder):
+            break
+        _patiently(deadline, say, lambda: register_missing(settings))
+        _wait_for_nodes(settings, session, deadline, say)
+        if attempt:
+            say(f"the Flower run ended early: attempt {attempt + 1} goes on with the session")
+        run = _patiently(deadline, say, lambda: flower_commands.submit(settings, session))
+        _watch(settings, folder, run, deadline, say)
+    else:
+        Status(folder, {}).save(state="aborted", reason=f"{ATTEMPTS} Flower runs ended early")
+    status = read_status(folder)
+    if status is None:
+        raise ProtocolError(f"{folder} has lost its status")
+    return status
+
+
+def register_missing(settings: Settings) -> dict[str, int]:
+    """Make every admitted party's node known to the SuperLink; returns all node ids by party."""
+    nodes, cards = settings.nodes(), settings.cards()
+    known = flower_commands.connected(settings)
+    for name, card in cards.items():
+        if nodes.get(name) in known:
+            continue
+        public = settings.folder / CARDS / f"{name}.pub"
+        public.write_text(f"{card.node_key}\n", encoding="ascii")
+        nodes[name] = flower_commands.register(settings, public)
+        write_private(settings.folder / NODES, to_json(nodes).encode())
+    return nodes
+
+
+def register_quietly(settings: Settings) -> None:
+    """Make newly admitted parties known; the SuperLink may not be up yet."""
+    if set(settings.cards()) - set(settings.nodes()):
+        with suppress(ProtocolError, subprocess.TimeoutExpired):
+            register_missing(settings)
+
+
+def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say) -> None:
+    """Until the session is over, or the Flower run is."""
+    seen, asked = "", time.monotonic()
+    while not _is_over(folder):
+        status = read_status(folder) or {}
+        words = f"{status.get('phase')} {status.get('iteration')}/{status.get('rounds')}"
+        if words != seen:
+            say(words)
+            seen = words
+        time.sleep(0.5)
+        if time.monotonic() - asked < RUN_POLL_SECONDS:
+            continue
+        state = _patiently(deadline, say, lambda: flower_commands.run_state(settings, run))
+        asked = time.monotonic()
+        if state.startswith("finished"):
+            return
+
+
+def _is_over(folder: Path) -> bool:
+    status = read_status(folder)
+    return status is not None and status["state"] in ("finished", "aborted")
+
+
+def _wait_for_nodes(settings: Settings, session: str, deadline: float, say: Say) -> None:
+    nodes, told = settings.nodes(), ""
+    until = min(deadline, time.monotonic() + settings.step_seconds)
+    while True:
+        known = _patiently(deadline, say, lambda: flower_commands.connected(settings))
+        missing = [name for name, node in nodes.items() if known.get(node) != "online"]
+        if not missing:
+            return
+        words = f"waiting for {', '.join(missing)}"
+        if time.monotonic() > until:
+            reason = f"not connected within {settings.step_seconds:g} s: {', '.join(missing)}"
+            Status(settings.session_folder(session), {}).save(state="aborted", reason=reason)
+            raise ProtocolError(reason)
+        if words != told:
+            say(words)
+            told = words
+        time.sleep(POLL_SECONDS)
+
+
+def _patiently(deadline: float, say: Say, ask: Callable[[], Any]) -> Any:
+    """Ask the SuperLink, again for up to two minutes while it does not answer."""
+    until = min(deadline, time.monotonic() + 120)
+    while True:
+        try:
+            return ask()
+        except (ProtocolError, subprocess.TimeoutExpired) as error:
+            if time.monotonic() > until:
+                raise ProtocolError(f"the SuperLink does not answer: {error}") from None
+            time.sleep(POLL_SECONDS)

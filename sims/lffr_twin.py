@@ -1,0 +1,39 @@
+"""What an encrypted LFFR run is compared with: the plan in float64 on pooled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.lffr import LffrPlan
+from protocols.models.lffr import slope_of_loss
+
+Array = NDArray[np.float64]
+
+
+def run_lffr_twin(
+    plan: LffrPlan,
+    rows: Array,
+    targets: Array,
+    noise: Array | None = None,
+    on_iteration: Callable[[int, Array, float], None] = lambda t, w, largest: None,
+) -> Array:
+    """W, shape (d, c), after the plan's last iteration.
+
+    rows: of all parties, shape (N, d); targets: on [0, 1], shape (N, c); noise: shape
+    (rounds, d, c), summed over parties; on_iteration: gets t, W_(t+1) and the largest |XW| so far,
+    which must stay within the link's radius.
+    """
+    weights: Array = np.zeros((plan.num_features, plan.outputs))
+    inverse = plan.curvature.preconditioner(rows)[:, None] if plan.curvature else 1.0
+    largest = 0.0
+    for t in range(plan.iterations):
+        z = rows @ weights
+        largest = max(largest, float(np.abs(z).max(initial=0.0)))
+        gradient = rows.T @ slope_of_loss(plan.link, z, targets) / len(rows)
+        gradient = gradient + 2 * plan.ridge * weights + (0.0 if noise is None else noise[t])
+        weights = weights - plan.learning_rate * inverse * gradient
+        on_iteration(t, weights, largest)
+    return weights

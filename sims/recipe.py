@@ -1,0 +1,90 @@
+"""What depends on a run's protocol in a simulation: its plan, its certificate, its twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parties.targets import Targets
+from protocols.errors import ParameterError, SchemaError
+from protocols.plan import Member, RunPlan
+from sims.config import SimulationConfig
+from sims.party_process import PartySpec
+from sims.prepare import PreparedData
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """The same run in plaintext with the same noise.
+
+    weights: shape (d,), or (d, c) for c outputs; iterations: its course, in the metrics of the
+    model's result; warnings: sentences for the reader.
+    """
+
+    weights: NDArray[np.float64]
+    iterations: tuple[Any, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Recipe(Protocol):
+    """How one protocol runs with given options on given data; made before any key."""
+
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        ...
+
+    @property
+    def certificate(self) -> dict[str, Any] | None:
+        """The privacy certificate, JSON-ready."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the reader."""
+        ...
+
+    def make_plan(self, session: str, members: tuple[Member, ...]) -> RunPlan:
+        """The plan that all parties agree to."""
+        ...
+
+    def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
+        """The plan in plaintext on all rows."""
+        ...
+
+
+def open_recipe(config: SimulationConfig, data: PreparedData) -> Recipe:
+    """The recipe of the configuration's protocol.
+
+    Raises:
+        PrivacyError: no certified setting exists. ParameterError: options that do not fit.
+        SchemaError: the schema is for another kind of model.
+    """
+    _check_outcome(config, data)
+    if config.is_regression:
+        from sims.recipe_gram import GramRecipe
+
+        return GramRecipe.choose(config, data)
+    if config.protocol == "gradients":
+        from sims.recipe_gradients import GradientRecipe
+
+        return GradientRecipe.choose(config, data)
+    if config.protocol == "shards":
+        from sims.recipe_rows import RowsRecipe
+
+        return RowsRecipe.choose(config, data)
+    raise ParameterError(f"protocol={config.protocol!r} is not shards or gradients")
+
+
+def _check_outcome(config: SimulationConfig, data: PreparedData) -> None:
+    label = data.schema.label
+    if isinstance(label, Targets) != config.is_regression:
+        what = "numeric targets" if isinstance(label, Targets) else "a label of two values"
+        raise SchemaError(
+            f"model={config.model!r} does not go with the schema, which has {what} "
+            f"({label.name}): choose another model, or another schema"
+        )

@@ -1,0 +1,140 @@
+"""Recipe of the encrypted-gradient protocol: rule, objective, noise schedule, cipher, twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from parties.objectives import open_contributor
+from protocols.errors import ParameterError
+from protocols.gradients import GradientPlan, Vector, run_rule
+from protocols.messages import Exchange
+from protocols.plan import Member, RunPlan
+from protocols.privacy import sum_certificate
+from protocols.privacy.certificate import Certificate
+from sims.config import SimulationConfig
+from sims.gradient_setting import GradientSetting, choose_gradients
+from sims.party_process import PartySpec
+from sims.prepare import PreparedData
+from sims.recipe import Twin
+from sims.result import IterationMetrics
+from sims.twin import logistic_loss, score
+
+
+@dataclass(frozen=True)
+class GradientRecipe:
+    """A rule with its objective and noise."""
+
+    config: SimulationConfig
+    data: PreparedData
+    setting: GradientSetting
+
+    @classmethod
+    def choose(cls, config: SimulationConfig, data: PreparedData) -> GradientRecipe:
+        """Every refusal that depends on public figures only comes here, before the first key."""
+        setting = choose_gradients(
+            config,
+            rows_by_party=tuple(shard.rows for shard in data.shards.values()),
+            num_features=data.schema.num_features,
+            norm_bound=data.schema.norm_bound,
+        )
+        return cls(config, data, setting)
+
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        return self.setting.rule.rounds
+
+    @property
+    def certificate(self) -> dict[str, Any] | None:
+        """Of the sums."""
+        setting = self.setting
+        if setting.privacy is None:
+            return None
+        members = tuple(
+            Member(name=name, rows=shard.rows, verify_key="", commitment="")
+            for name, shard in self.data.shards.items()
+        )
+        return certificate_of(self.make_plan("certificate", members)).to_dict()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Of the setting."""
+        return self.setting.notes
+
+    def make_plan(self, session: str, members: tuple[Member, ...]) -> GradientPlan:
+        """The plan that all parties agree to."""
+        schema, setting = self.data.schema, self.setting
+        return GradientPlan(
+            session=session,
+            members=members,
+            schema={"digest": schema.digest(), "features": list(schema.feature_names)},
+            num_features=schema.num_features,
+            privacy=setting.privacy,
+            profile=self.config.profile,
+            cipher=setting.cipher,
+            objective=setting.objective.to_dict(),
+            update=setting.rule.to_dict(),
+            length=schema.num_features,
+            weights=setting.weights,
+            mechanism=setting.mechanism,
+            noise_scales=setting.noise_scales,
+        )
+
+    def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
+        """The plan in float64, with the parties' own contributions and noise, not encrypted."""
+        if not isinstance(plan, GradientPlan):
+            raise ParameterError(f"protocol={plan.protocol!r} is not this recipe's")
+        sources = {name: spec.noise_source() for name, spec in specs.items()}
+        owners = {
+            name: open_contributor(plan, name, spec.shard, sources[name])
+            for name, spec in specs.items()
+        }
+
+        def ask(t: int, point: Vector) -> Exchange[Vector]:
+            total = np.zeros(plan.length)
+            for name, owner in owners.items():
+                own = owner.contribution(plan.queries[t], t, point)
+                total += plan.on_grid(t, own) + plan.draw_noise(t, sources[name])
+            return total
+            yield  # a source of aggregates is a generator; this one asks nobody
+
+        course = _Course(self.data)
+        exchange = run_rule(plan, ask, np.zeros(plan.length), course.record)
+        try:
+            next(exchange)
+        except StopIteration as stop:
+            return Twin(weights=stop.value, iterations=tuple(course.metrics))
+        raise AssertionError("the twin asked a party")
+
+
+def certificate_of(plan: GradientPlan) -> Certificate:
+    """The certificate of a plan's sums; satisfied, or the setting was chosen wrongly."""
+    return sum_certificate.check(plan.sum_setting()).require()
+
+
+class _Course:
+    """Metrics of every iteration."""
+
+    def __init__(self, data: PreparedData) -> None:
+        self._x, self._y, self._test = data.rows, data.labels, data.test
+        self._largest = 0.0
+        self.metrics: list[IterationMetrics] = []
+
+    def record(self, t: int, weights: Vector) -> None:
+        """After iteration t."""
+        quality = score(weights, self._test.x, self._test.y)
+        self._largest = max(self._largest, float(np.abs(self._x @ weights).max(initial=0.0)))
+        self.metrics.append(
+            IterationMetrics(
+                iteration=t + 1,
+                loss=logistic_loss(weights, self._x, self._y),
+                accuracy=quality.accuracy,
+                auc=quality.auc,
+                weight_norm=float(np.linalg.norm(weights)),
+                largest_logit=self._largest,
+            )
+        )

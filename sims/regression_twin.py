@@ -1,0 +1,56 @@
+"""What an encrypted regression on sums is compared with: its twin, and scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LinearRegression, Ridge
+
+from protocols.gram import GramSums, GramTask
+from protocols.models.gram_models import GramModel
+
+Array = NDArray[np.float64]
+
+
+def run_gram_twin(
+    task: GramTask,
+    sums: GramSums,
+    on_iteration: Callable[[int, Array], None] = lambda t, w: None,
+) -> Array:
+    """The task in float64 on all parties' sums, noise included; W, shape (d, c)."""
+    unit = task.num_rows * task.scale
+    hessian = 2 * sums.gram / unit + task.shift * np.eye(task.num_features)
+    targets = 2 * sums.cross / unit
+    inverse = np.ones((task.num_features, 1))
+    if task.row_sums:
+        inverse = task.inverse.invert(sums.row_sums / unit + task.inverse.low)[:, None]
+    weights = inverse * targets
+    on_iteration(0, weights)
+    for t in range(1, task.rounds):
+        weights = weights + inverse * (targets - hessian @ weights)
+        on_iteration(t, weights)
+    return weights
+
+
+def ridge_solution(rows: Array, targets: Array, ridge: float) -> Array:
+    """Minimiser of mean |X W - Y|^2 + ridge |W|^2 by scikit-learn, shape (d, c).
+
+    ridge 0: least squares of least norm.
+    """
+    # scikit-learn minimises the sum, and the bias is a column of ours like any other.
+    fit = LinearRegression(fit_intercept=False)
+    if ridge:
+        fit = Ridge(alpha=len(rows) * ridge, fit_intercept=False, solver="cholesky")
+    return np.asarray(fit.fit(rows, targets).coef_).reshape(targets.shape[1], -1).T
+
+
+def predict(model: GramModel, weights: Array, rows: Array) -> Array:
+    """Targets on the scale of [0, 1], shape (rows, c)."""
+    return model.decode(rows @ weights)
+
+
+def mean_squared_errors(predicted: Array, true: Array) -> Array:
+    """By output, shape (c,); of targets on [0, 1] this is MSE / range^2."""
+    return np.asarray(np.mean((predicted - true) ** 2, axis=0))

@@ -1,0 +1,143 @@
+"""One stage of a torch module's training: a session of its own, or the same in plaintext."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from coordinator.conduct import Watch, conduct
+from coordinator.coordinator import Coordinator, Outcome
+from coordinator.costs import Costs
+from parties.flower_app import Handler
+from parties.party import Party
+from parties.torch_step import TorchModel
+from protocols import agree
+from protocols.gradients import GradientPlan, Vector, run_rule
+from protocols.messages import Body, Exchange, new_signing_key, public_bytes, to_everyone
+from protocols.plan import Member
+from protocols.privacy.ledger import Ledger
+from protocols.privacy.randomness import SeededRandomness
+from protocols.transcript import Transcript
+from sims.local import run_session
+from sims.party_process import PartyProcess, PartySpec
+
+# (t, weights after it), t = 0, 1, … of the stage
+OnWeights = Callable[[int, Vector], None]
+MakePlan = Callable[[str, tuple[Member, ...]], GradientPlan]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchPartySpec(PartySpec):
+    """What makes an owner of a stage.
+
+    model: on the owner's machine; first: round that the stage begins with; ledger: the owner's.
+    """
+
+    model: TorchModel
+    first: int
+    ledger: Ledger | None
+
+    def noise_source(self) -> SeededRandomness:
+        """The owner's noise stream of this stage."""
+        return SeededRandomness(self.noise_seed, f"{self.name}/{self.first}")
+
+    def build(self) -> Party:
+        """The party."""
+        return Party(
+            name=self.name,
+            shard=self.shard,
+            signing_key=Ed25519PrivateKey.from_private_bytes(self.signing_key),
+            coordinator_key=self.coordinator_key,
+            policy=self.policy,
+            randomness=self.noise_source(),
+            ledger=self.ledger,
+            dataset=self.name if self.ledger else "",
+            open_contributor=self.model.open_contributor,
+        )
+
+
+Specs = Mapping[str, TorchPartySpec]
+
+
+class _Trainer(Coordinator):
+    """A coordinator that starts from given weights and shows every iterate."""
+
+    start: Vector
+    on_weights: OnWeights
+
+    def protocol(self) -> Exchange[Outcome]:
+        """As `Coordinator.protocol`."""
+        plan, seeds = yield from agree.agree(self.parties, self._party_keys, self._make_plan)
+        watch = Watch(start=self.start, on_weights=self.on_weights)
+        released = yield from conduct(plan, agree.joint_seed(plan, seeds), seeds, watch)
+        summary = {"weights": released.tolist(), "transcript": self._transcript.head}
+        yield to_everyone("finish", plan.names, Body(summary))
+        return Outcome(plan, released)
+
+
+def run_encrypted(
+    make_plan: MakePlan, specs: Specs, start: Vector, on_weights: OnWeights, processes: bool = False
+) -> tuple[Outcome, Costs]:
+    """One session: the same roles, messages and code as a deployment.
+
+    Raises:
+        ProtocolError: a party failed or refused; `culprit` names it.
+    """
+    session, signing_key = uuid.uuid4().hex, new_signing_key()
+    coordinator = _Trainer(
+        session=session,
+        signing_key=signing_key,
+        party_keys={name: _verify_key(spec) for name, spec in specs.items()},
+        make_plan=lambda members: make_plan(session, members),
+        transcript=Transcript(),
+    )
+    coordinator.start, coordinator.on_weights = start, on_weights
+    members: dict[str, Party | PartyProcess] = {}
+    outcomes: list[Outcome] = []
+    try:
+        for name, spec in specs.items():
+            ready = replace(spec, coordinator_key=public_bytes(signing_key))
+            members[name] = PartyProcess(ready) if processes else ready.build()
+        handlers: dict[str, Handler] = dict(members)
+        run_session(session, lambda ask: outcomes.append(coordinator.run(ask)), handlers)
+    finally:
+        for member in members.values():
+            member.close()
+    return outcomes[0], coordinator.costs
+
+
+def run_plain(make_plan: MakePlan, specs: Specs, start: Vector) -> Vector:
+    """The parties' own contributions and noise, summed in float64; the weights at the end."""
+    members = tuple(
+        Member(name=name, rows=spec.shard.rows, verify_key=_verify_key(spec), commitment="")
+        for name, spec in specs.items()
+    )
+    plan = make_plan("twin", members)
+    sources = {name: spec.noise_source() for name, spec in specs.items()}
+    owners = {
+        name: spec.model.open_contributor(plan, name, spec.shard, sources[name])
+        for name, spec in specs.items()
+    }
+
+    def ask(t: int, point: Vector) -> Exchange[Vector]:
+        total = np.zeros(plan.length)
+        for name, owner in owners.items():
+            own = owner.contribution(plan.queries[t], t, point)
+            total += plan.on_grid(t, own) + plan.draw_noise(t, sources[name])
+        return total
+        yield  # a source of aggregates is a generator; this one asks nobody
+
+    try:
+        next(run_rule(plan, ask, start))
+    except StopIteration as stop:
+        weights: Vector = stop.value
+        return weights
+    raise AssertionError("the twin asked a party")
+
+
+def _verify_key(spec: PartySpec) -> str:
+    return public_bytes(Ed25519PrivateKey.from_private_bytes(spec.signing_key))

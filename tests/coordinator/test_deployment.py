@@ -1,0 +1,264 @@
+"""A run across machines goes on after a coordinator died, or ends with a reason. INSECURE rings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from coordinator.certificates import CA, CA_KEY, SERVER, SERVER_KEY, make_certificates
+from coordinator.deployment import create_session, serve_session
+from coordinator.kept_messages import recorded_finish
+from coordinator.message_log import FOLDER, MessageLog
+from coordinator.settings import CARD_KIND, CARDS, IDENTITY, NODES, Card, Settings
+from coordinator.setup import INVITATION, admit, host_of, init_coordinator
+from coordinator.status import read_status, sessions
+from parties.vault import Vault
+from protocols.errors import ParameterError, ProtocolError
+from protocols.messages import decode, public_bytes
+from protocols.plan import Member
+from protocols.rows import RowsPlan
+from tests.helpers import log2_error, make_plan
+from tests.parties.agents import PASSPHRASE, SMALL, Agents
+
+NAMES = ("hospital-1", "hospital-2")
+ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
+
+
+@pytest.fixture(scope="module")
+def vault() -> Vault:
+    return Vault(PASSPHRASE)
+
+
+class Centre:
+    """A coordinator's folder, and the agents of its parties."""
+
+    def __init__(self, folder: Path, vault: Vault) -> None:
+        self.agents = Agents(folder / "agents", vault)
+        session = self.agents.session
+        schema = next(iter(session.parties.values()))._shard.schema
+        init_coordinator(folder / "centre", schema.to_dict(), ADDRESSES, {})
+        self.settings = Settings.load(folder / "centre")
+        raw = session.coordinator_key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+        (self.settings.folder / IDENTITY).write_text(raw.hex())
+        self.keys = {name: public_bytes(key) for name, key in session.party_keys.items()}
+        for name, key in self.keys.items():
+            card = {"kind": CARD_KIND, "name": name, "identity": key, "node_key": "", "rows": 4}
+            card |= {"num_features": 3, "schema": schema.digest()}
+            (self.settings.folder / CARDS / f"{name}.json").write_text(json.dumps(card))
+        nodes = {name: k for k, name in enumerate(NAMES)}
+        (self.settings.folder / NODES).write_text(json.dumps(nodes))
+        self.template = self.plan(schema.digest())
+        self.asked: list[tuple[str, str]] = []
+
+    def plan(self, digest: str) -> RowsPlan:
+        members = tuple(
+            Member(name=name, rows=4, verify_key=key, commitment="00" * 32)
+            for name, key in self.keys.items()
+        )
+        return make_plan(
+            rows=(4, 4),
+            rounds=2,
+            degree=3,
+            update="gd",
+            ring_dim=512,
+            members=members,
+            schema={"digest": digest},
+        )
+
+    def ask(self, step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        self.asked += [(step, name) for name in outgoing]
+        return self.agents.ask(step, outgoing)
+
+    def serve(self, session: str, ask: Any = None) -> None:
+        serve_session(self.settings, session, lambda nodes, seconds: ask or self.ask)
+
+    def weights(self, session: str) -> Any:
+        folder = self.settings.session_folder(session)
+        return np.array(json.loads((folder / "outcome.json").read_text())["weights"])
+
+    def twin(self) -> Any:
+        self.agents.session.plan = self.template
+        return self.agents.session.twin()
+
+
+@pytest.fixture
+def centre(tmp_path: Path, vault: Vault) -> Centre:
+    return Centre(tmp_path, vault)
+
+
+def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+    folder, steps = centre.settings.session_folder(session), list[str]()
+
+    def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        steps.append(step)
+        if len(steps) % 2:
+            first = next(iter(outgoing))
+            centre.ask(step, {first: outgoing[first]})
+            raise KeyboardInterrupt  # one party has answered, and its reply is lost
+        return centre.ask(step, outgoing)
+
+    for _ in range(100):
+        try:
+            centre.serve(session, dying)
+            break
+        except KeyboardInterrupt:
+            status = read_status(folder)
+            assert status is not None and status["state"] == "running"
+    assert log2_error(centre.weights(session), centre.twin()) < -17
+    log = MessageLog(folder)
+    log.check(session, centre.keys)
+    log.check_strays()
+    status = read_status(folder)
+    assert status is not None and status["state"] == "finished" and status["attempts"] > 5
+
+
+def test_the_weights_are_those_of_the_first_decryption(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+    folder = centre.settings.session_folder(session)
+
+    def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step != "finish":
+            return centre.ask(step, outgoing)
+        centre.ask(step, {NAMES[0]: outgoing[NAMES[0]]})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        centre.serve(session, dying)
+    key = public_bytes(centre.agents.session.coordinator_key)
+    done = recorded_finish(folder / FOLDER, NAMES, key)
+    assert done is not None and not done.replies
+    centre.asked.clear()
+    centre.serve(session)
+    assert centre.asked == [("finish", name) for name in NAMES]
+    assert centre.weights(session).tolist() == done.weights
+    MessageLog(folder).check(session, centre.keys)
+    for name in NAMES:
+        assert centre.agents.agents[name].status()["session"] is None
+    centre.serve(session)  # a finished session is left alone
+    assert len(centre.asked) == 2
+
+
+def test_an_abort_names_the_culprit_and_tells_the_parties(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+
+    def lying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = centre.ask(step, outgoing)
+        if step == "square":
+            replies[NAMES[1]] = replies[NAMES[0]]
+        return replies
+
+    with pytest.raises(ProtocolError):
+        centre.serve(session, lying)
+    status = read_status(centre.settings.session_folder(session))
+    assert status is not None
+    assert (status["state"], status["culprit"]) == ("aborted", NAMES[1])
+    assert centre.asked[-2:] == [("abort", name) for name in NAMES]
+    for name in NAMES:
+        assert centre.agents.agents[name].status()["session"] is None
+        assert not list((centre.agents.folder / name).glob("*.sealed"))
+    centre.serve(session)  # an aborted session never goes on
+    assert read_status(centre.settings.session_folder(session)) == status
+
+
+def test_a_changed_program_is_refused(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+
+    def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step == "keys":
+            raise KeyboardInterrupt
+        return centre.ask(step, outgoing)
+
+    with pytest.raises(KeyboardInterrupt):
+        centre.serve(session, dying)
+    path = centre.settings.session_folder(session) / "session.json"
+    fields = json.loads(path.read_text())
+    fields["plan"]["update"]["learning_rate"] *= 2
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ProtocolError, match="differs from the recorded one"):
+        centre.serve(session)
+
+
+def test_too_late_is_an_abort(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+    path = centre.settings.session_folder(session) / "session.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "created": 0.0}))
+    with pytest.raises(ProtocolError, match="not finished within 86400 s"):
+        centre.serve(session)
+    assert sessions(centre.settings.folder / "sessions")[0]["state"] == "aborted"
+
+
+def test_other_rows_than_the_card_are_refused(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+    path = centre.settings.session_folder(session) / "session.json"
+    fields = json.loads(path.read_text())
+    fields["plan"]["members"][1]["rows"] = 5
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ProtocolError, match="enrols 4 rows, its card says 5") as caught:
+        centre.serve(session)
+    assert caught.value.culprit == NAMES[1]
+    (centre.settings.folder / CARDS / f"{NAMES[0]}.json").unlink()
+    with pytest.raises(ParameterError, match="not as its card says"):
+        create_session(centre.settings, centre.template)
+
+
+def test_cards_are_checked(centre: Centre, tmp_path: Path) -> None:
+    path = tmp_path / "card.json"
+    for text in ("", "[]", "{}", '{"kind": "ciphercohort-party"}'):
+        path.write_text(text)
+        with pytest.raises(ParameterError, match="no party's card"):
+            Card.load(path)
+    good = json.loads((centre.settings.folder / CARDS / f"{NAMES[0]}.json").read_text())
+    path.write_text(json.dumps({**good, "name": "../etc"}))
+    with pytest.raises(ParameterError, match="odd characters"):
+        Card.load(path)
+    path.write_text(json.dumps({**good, "name": "c", "schema": "ff" * 32}))
+    with pytest.raises(ParameterError, match="another schema"):
+        admit(centre.settings, path)
+    with pytest.raises(ParameterError, match="not the name of a session"):
+        centre.settings.session_folder("../x")
+    for address in ("host", "host:", ":80", "host:port"):
+        with pytest.raises(ParameterError, match="HOST:PORT"):
+            host_of(address)
+
+
+def test_the_invitation_holds_nothing_secret(centre: Centre) -> None:
+    folder = centre.settings.folder
+    text = (folder / INVITATION).read_text()
+    for name in (CA_KEY, SERVER_KEY, IDENTITY):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+        assert (folder / name).read_text().splitlines()[-2 if "ca" in name else 0] not in text
+    assert json.loads(text)["ca"] == (folder / CA).read_text()
+
+
+def test_certificates_name_their_hosts(tmp_path: Path) -> None:
+    make_certificates(tmp_path, ["centre.example.org", "10.0.0.7", "::1"])
+    ca = x509.load_pem_x509_certificate((tmp_path / CA).read_bytes())
+    server = x509.load_pem_x509_certificate((tmp_path / SERVER).read_bytes())
+    server.verify_directly_issued_by(ca)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["centre.example.org"]
+    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7", "::1"]
+    usage = server.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    limits = server.extensions.get_extension_for_class(x509.BasicConstraints).value
+    assert not limits.ca
+
+
+def test_every_request_is_signed_by_the_coordinator(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+    centre.serve(session)
+    key = public_bytes(centre.agents.session.coordinator_key)
+    for _, name, request, reply in centre.agents.session.recorded:
+        assert decode(request, key).session == session
+        assert decode(reply, centre.keys[name]).sender == name
+    assert SMALL["rounds"] == 2

@@ -1,0 +1,472 @@
+"""Re-execution: an honest log passes, and no deviation or forgery does.
+
+Toy rings (INSECURE). Where a deviating coordinator gets what it wants, the run ends well and
+every party is content; only the re-execution tells.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from coordinator.message_log import FOLDER, KEY, TRANSCRIPT, file_name
+from coordinator.replay import CHECKS, Check, Replayed, replay
+from parties.key_share import KeyShare
+from protocols.ckks import residues as rns
+from protocols.decrypt import release_error_std
+from protocols.errors import ParameterError
+from protocols.messages import Ask, Body, decode, new_signing_key, public_bytes
+from sims import cli
+from tests import exact
+from tests.coordinator.recorded import (
+    Deviation,
+    Message,
+    altered,
+    messages,
+    position,
+    record,
+    resign,
+    rewrite,
+)
+from tests.helpers import NOISE, Session
+
+VICTIM = "hospital-2"
+COORDINATOR = "coordinator"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
+    folder = tmp_path_factory.mktemp("log")
+    return folder, record(folder)
+
+
+@pytest.fixture
+def log(finished: tuple[Path, Session], tmp_path: Path) -> Path:
+    """A copy to tamper with."""
+    return Path(shutil.copytree(finished[0], tmp_path / "log"))
+
+
+def failure(folder: Path) -> tuple[str, str]:
+    """Name and detail of the check that failed: the last one, and the only one."""
+    checks = replay(folder).checks
+    assert [check.passed for check in checks] == [True] * (len(checks) - 1) + [False]
+    assert [check.name for check in checks] == list(CHECKS[: len(checks)])
+    return checks[-1].name, checks[-1].detail
+
+
+# -- honest runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("update", ["barrier-2", "ridge", "nag"])
+def test_an_honest_run_passes(tmp_path: Path, update: str) -> None:
+    """With privacy noise and uneven shards; every step is announced once."""
+    session = record(
+        tmp_path, update=update, privacy=NOISE, rows=(7, 1, 12), parties=3, ring_dim=1024
+    )
+    announced: list[tuple[str, int, int]] = []
+    found = replay(tmp_path, lambda *step: announced.append(step))
+    assert found.passed, found.checks
+    assert [check.name for check in found.checks] == list(CHECKS)
+    assert found.plan == session.plan
+    assert found.checks[4].detail == "in order, 2 refreshes, 1 decryption"
+    steps = [step for step, name, *_ in session.recorded if name == VICTIM]
+    assert announced == [(step, k, len(steps)) for k, step in enumerate(steps)]
+    finish = decode(session.recorded[-1][2], public_bytes(session.coordinator_key))
+    assert found.weights == finish.body.meta["weights"]
+
+
+def test_the_keys_are_shown(finished: tuple[Path, Session]) -> None:
+    """A party compares them with its own: a plan could name others."""
+    detail = replay(finished[0]).checks[2].detail
+    for name, key in finished[1].party_keys.items():
+        assert f"{name} {public_bytes(key)[:16]}" in detail
+
+
+def test_a_folder_without_messages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="--keep-messages"):
+        replay(tmp_path)
+
+
+# -- a coordinator that deviates -------------------------------------------------------------------
+
+
+def zeros(body: Body) -> Body:
+    """The smallest chosen ciphertext."""
+    return replace_blob(body, 0, bytes(len(body.blobs[0])))
+
+
+def replace_blob(body: Body, at: int, blob: bytes) -> Body:
+    return Body(body.meta, (*body.blobs[:at], blob, *body.blobs[at + 1 :]))
+
+
+def one_bit(body: Body) -> Body:
+    """The last blob, changed in its lowest bit: still residues below their primes, but for one
+    value in 2^60."""
+    blob = body.blobs[-1]
+    return replace_blob(body, len(body.blobs) - 1, bytes([blob[0] ^ 1]) + blob[1:])
+
+
+def meta(**fields: Any) -> Callable[[Body], Body]:
+    return lambda body: Body({**body.meta, **fields}, body.blobs)
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "words"),
+    [
+        ("enrol", meta(hello=1), "field 'hello'"),
+        ("agree", lambda b: meta(plan={**b.meta["plan"], "profile": "x"})(b), "field 'plan'"),
+        ("keys", meta(seeds={}), "field 'seeds'"),
+        ("rotations/0", meta(indices=[1]), "field 'indices'"),
+        ("square", zeros, "blob 0"),
+        ("contribute", one_bit, "blob 0"),
+        ("refresh/0", zeros, "blob 0"),
+        ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
+        ("refresh/1", lambda body: Body(blobs=body.blobs[:1]), "the number of blobs, 1 for 2"),
+        ("refresh/1", one_bit, "blob 1"),
+        ("decrypt", zeros, "blob 0"),
+        ("decrypt", one_bit, "blob 0"),
+        ("finish", meta(transcript="00" * 32), "field 'transcript'"),
+        ("finish", lambda body: Body({"transcript": body.meta["transcript"]}), "field 'weights'"),
+    ],
+)
+def test_a_deviation_is_named(
+    tmp_path: Path, step: str, change: Callable[[Body], Body], words: str
+) -> None:
+    """Step, party and what was changed, whether the run came to its end or not."""
+    record(tmp_path, altered(step, change, VICTIM), parties=2)
+    name, detail = failure(tmp_path)
+    assert name == "re-execution"
+    assert detail.startswith(f"step {step!r}, party {VICTIM!r}: {words}"), detail
+
+
+def test_a_deviation_towards_everyone_is_named(tmp_path: Path) -> None:
+    """No party differs from another: only the arithmetic tells."""
+    names = ("hospital-1", VICTIM, "hospital-3")
+    record(tmp_path, altered("refresh/1", one_bit, *names))
+    assert failure(tmp_path)[1].startswith("step 'refresh/1', party 'hospital-1': blob 1")
+
+
+def reads_the_share(session_of: dict[str, Session], found: dict[str, Any]) -> Deviation:
+    """A coordinator that decrypts c1 = K, reads s_p from K s_p + e, and ends the run well."""
+
+    def deviate(exchange: Any) -> Any:
+        replies: Any = None
+        while True:
+            try:
+                asked = exchange.send(replies)
+            except StopIteration as stop:
+                return stop.value
+            if asked.step != "decrypt":
+                replies = yield asked
+                continue
+            share = session_of["it"].parties[VICTIM]._duties._secret
+            found["secret"] = exact.secret(share)
+            low, n, large = share._context.primes[:2], share._context.params.ring_dim, 1 << 50
+            chosen = np.full((2, n), large, np.uint64)
+            body = Body(blobs=(rns.pack(chosen, low),))
+            replies = yield Ask("decrypt", {**asked.bodies, VICTIM: body})
+            d = rns.unpack(replies[VICTIM].blobs[0], low, n)
+            s = [round(int(v) / large) for v in exact.coefficients(d[0], low[0])]
+            found["read"] = s
+            rows = np.array([exact.evaluations(s, prime) for prime in low], dtype=object)
+            c1 = rns.unpack(asked.bodies[VICTIM].blobs[0], low, n)
+            honest = Body(blobs=(rns.pack(exact.product(c1, rows, low), low),))
+            replies = {**replies, VICTIM: honest}
+
+    return deviate
+
+
+@pytest.fixture(scope="module")
+def stolen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
+    """A run whose coordinator took the victim's key share, and nobody noticed."""
+    folder = tmp_path_factory.mktemp("stolen")
+    sessions: dict[str, Session] = {}
+    found: dict[str, Any] = {}
+    session = record(folder, reads_the_share(sessions, found), watch=sessions)
+    assert found["read"] == list(found["secret"])
+    assert session.recorded[-1][0] == "finish"
+    weights = decode(session.recorded[-1][2], public_bytes(session.coordinator_key)).body.meta
+    assert np.abs(np.array(weights["weights"]) - session.twin()).max() < 1e-4
+    return folder, session
+
+
+def test_a_chosen_ciphertext_is_named(stolen: tuple[Path, Session]) -> None:
+    """The attack of test_security.py that is NOT prevented; here it is detected."""
+    name, detail = failure(stolen[0])
+    assert (name, "step 'decrypt', party 'hospital-2': blob 0" in detail) == ("re-execution", True)
+
+
+def test_a_chosen_ciphertext_cannot_be_covered_up(
+    stolen: tuple[Path, Session], tmp_path: Path
+) -> None:
+    """The request that should have been sent, signed and chained: the victim's reply denies it."""
+    folder, session = shutil.copytree(stolen[0], tmp_path / "log"), stolen[1]
+
+    def cover(found: list[Message]) -> None:
+        at = position(found, "decrypt", COORDINATOR, VICTIM)
+        right = position(found, "decrypt", COORDINATOR, "hospital-1")
+        _, frame = found[right]
+        key = session.coordinator_key
+        found[at] = (found[at][0], resign(session, frame, key, recipient=VICTIM))
+
+    rewrite(folder, cover)
+    name, detail = failure(folder)
+    assert name == "signatures" and "hospital-2 to coordinator" in detail
+    assert "answers another request" in detail
+
+
+def test_another_public_key_for_one_party_is_named(tmp_path: Path) -> None:
+    """Its rows, encrypted to the coordinator's own key, are the coordinator's to read."""
+    own: dict[str, Any] = {}
+    sessions: dict[str, Session] = {}
+
+    def own_key(body: Body) -> Body:
+        secret = sessions["it"].parties[VICTIM]._duties._secret
+        context = secret._context
+        own["share"] = KeyShare(context, secret._seed)
+        return Body(blobs=(rns.pack(own["share"].public_share(), context.primes),))
+
+    session = record(tmp_path, altered("contribute", own_key, VICTIM), watch=sessions)
+    reply = next(
+        reply for step, name, _, reply in session.recorded if (step, name) == ("contribute", VICTIM)
+    )
+    body = decode(reply, public_bytes(session.party_keys[VICTIM])).body
+    context, n = own["share"]._context, session.plan.ckks.ring_dim
+    both = rns.unpack(body.blobs[0], context.primes * 2, n)
+    ciphertext = context.ciphertext(np.split(both, 2))
+    message = exact.decrypted(context, ciphertext, exact.secret(own["share"]))
+    # Rows in [-1, 1] at scale 2^59; under another key, uniform below a prime of 60 bits.
+    assert 2**40 < exact.rms(message) < 2**56
+    name, detail = failure(tmp_path)
+    assert (name, "step 'contribute', party 'hospital-2': blob 0" in detail) == (
+        "re-execution",
+        True,
+    )
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_released_weights_are_those_decrypted(tmp_path: Path, factor: float) -> None:
+    """To within 6.5 deviations of the decoder's noise: half the bound passes, twice fails."""
+    sessions: dict[str, Session] = {}
+
+    def shifted(body: Body) -> Body:
+        bound = 6.5 * release_error_std(sessions["it"].plan)
+        first, *rest = body.meta["weights"]
+        return meta(weights=[first + factor * bound, *rest])(body)
+
+    names = ("hospital-1", VICTIM, "hospital-3")
+    record(tmp_path, altered("finish", shifted, *names), watch=sessions)
+    if factor < 1:
+        assert replay(tmp_path).passed
+    else:
+        assert failure(tmp_path)[0] == "weights"
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ([0.0, 0.0, 0.0], "differ by"),
+        ([1.0], "of shape"),
+        ("x", "no numbers"),
+        ([[1.0], 2.0], "no numbers"),
+    ],
+)
+def test_other_weights_are_found(tmp_path: Path, weights: Any, words: str) -> None:
+    names = ("hospital-1", VICTIM, "hospital-3")
+    record(tmp_path, altered("finish", meta(weights=weights), *names), update="gd", rounds=1)
+    name, detail = failure(tmp_path)
+    assert name == "weights" and words in detail
+
+
+def test_all_parties_are_told_the_same_weights(tmp_path: Path) -> None:
+    """Even a difference below the decoder's noise."""
+    changed = altered(
+        "finish", lambda b: meta(weights=[w + 1e-12 for w in b.meta["weights"]])(b), VICTIM
+    )
+    record(tmp_path, changed, update="gd", rounds=1)
+    name, detail = failure(tmp_path)
+    assert name == "weights" and "'hospital-2' were told other weights" in detail
+
+
+# -- a log that was changed ------------------------------------------------------------------------
+
+
+def test_any_altered_byte_is_found(log: Path) -> None:
+    """Three bytes of every message, header, signature and content; and of the other files."""
+    rng = random.Random(5)
+    for path in sorted((log / FOLDER).iterdir()):
+        whole = path.read_bytes()
+        header = int.from_bytes(whole[5:9], "little")
+        places = [rng.randrange(len(whole)), rng.randrange(9)]
+        if path.name != KEY:
+            places += [rng.randrange(9, 9 + header), 9 + header + rng.randrange(64)]
+        for place in places:
+            changed = bytearray(whole)
+            changed[place] ^= 1 << rng.randrange(8)
+            path.write_bytes(changed)
+            assert not replay(log).passed, (path.name, place)
+        path.write_bytes(whole)
+    path = log / TRANSCRIPT
+    whole = path.read_bytes()
+    for place in rng.sample(range(len(whole)), 60):
+        other = rng.choice([byte for byte in range(256) if byte != whole[place]])
+        path.write_bytes(whole[:place] + bytes([other]) + whole[place + 1 :])
+        assert failure(log)[0] == "hash chain", place
+    path.write_bytes(whole)
+    assert replay(log).passed
+
+
+def test_swapped_blobs_and_files_are_found(log: Path) -> None:
+    """Blobs of equal length within a reply, and two parties' replies."""
+    found = messages(log)
+    at = position(found, "square", VICTIM, COORDINATOR)
+    path = log / FOLDER / file_name(at)
+    whole = path.read_bytes()
+    half = (len(whole) - 9 - int.from_bytes(whole[5:9], "little") - 64) // 2
+    path.write_bytes(whole[: -2 * half] + whole[-half:] + whole[-2 * half : -half])
+    assert f"message {at} " in failure(log)[1] and "blob" in failure(log)[1]
+    path.write_bytes(whole)
+    other = log / FOLDER / file_name(position(found, "square", "hospital-3", COORDINATOR))
+    path.write_bytes(other.read_bytes())
+    other.write_bytes(whole)
+    assert failure(log)[0] == "signatures"
+
+
+def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Message]], object]:
+    """Leave messages out."""
+
+    def change(found: list[Message]) -> None:
+        found[:] = [
+            (line, frame)
+            for line, frame in found
+            if line["step"] not in steps
+            or party not in (line["sender"], line["recipient"], "")
+            or sender not in (line["sender"], "")
+        ]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "words"),
+    [
+        (without("enrol"), "steps", "step 1 is 'agree', the plan has 'enrol'"),
+        (without("agree"), "plan", "before a plan was agreed"),
+        (without("reveal"), "steps", "is 'keys', the plan has 'reveal'"),
+        (without("rotations/0"), "steps", "the plan has 'rotations/0'"),
+        (without("contribute"), "steps", "the plan has 'contribute'"),
+        (without("refresh/1"), "steps", "is 'decrypt', the plan has 'refresh/1'"),
+        (without("decrypt"), "steps", "is 'finish', the plan has 'decrypt'"),
+        (without("finish"), "re-execution", "ends before step 'finish'; what was asked so far is"),
+        (without("decrypt", "finish"), "re-execution", "ends before step 'decrypt'"),
+        (without("square", party=VICTIM), "re-execution", "nothing was sent to party 'hospital-2'"),
+        (without("finish", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
+        (without("keys", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
+        (lambda found: found.clear(), "plan", "before a plan was agreed"),
+        (lambda found: found.append(found[-1]), "hash chain", "two messages"),
+        (lambda found: found.extend(found[:6]), "steps", "'enrol', the plan has 'no more'"),
+    ],
+)
+def test_omitted_and_repeated_steps_are_found(
+    log: Path, change: Callable[[list[Message]], object], check: str, words: str
+) -> None:
+    """Even if the forger numbers and chains the rest again."""
+    rewrite(log, lambda found: None)
+    assert replay(log).passed, "the forger's tools alone do no harm"
+    rewrite(log, change)
+    name, detail = failure(log)
+    assert name == check and words in detail, (name, detail)
+
+
+def test_a_reply_that_the_coordinator_made_up_is_found(
+    log: Path, finished: tuple[Path, Session]
+) -> None:
+    """Signed by the coordinator, or by a stranger; a changed seed, too."""
+    session = finished[1]
+    for key in (session.coordinator_key, new_signing_key(), session.party_keys["hospital-3"]):
+
+        def forge(found: list[Message], key: Any = key) -> None:
+            at = position(found, "reveal", VICTIM, COORDINATOR)
+            body = Body({"seed": "00" * 32})
+            found[at] = (found[at][0], resign(session, found[at][1], key, body=body))
+
+        whole = messages(log)
+        rewrite(log, forge)
+        assert failure(log)[0] == "signatures"
+        rewrite(log, lambda found, whole=whole: found.__setitem__(slice(None), whole))
+    key = session.party_keys[VICTIM]
+    rewrite(log, lambda found: forge(found, key))
+    name, detail = failure(log)
+    assert name == "seeds" and "hospital-2" in detail
+
+
+def test_another_coordinators_key_is_found(log: Path) -> None:
+    (log / FOLDER / KEY).write_text(public_bytes(new_signing_key()) + "\n")
+    assert failure(log) == ("plan", failure(log)[1])
+    assert "the signature is not" in failure(log)[1]
+
+
+def test_a_plan_that_enrolled_nobody_is_found(tmp_path: Path) -> None:
+    """It states other rows than a party enrolled with."""
+    names = ("hospital-1", VICTIM, "hospital-3")
+
+    def other_rows(body: Body) -> Body:
+        plan = json.loads(json.dumps(body.meta["plan"]))
+        plan["members"][1]["rows"] = 3
+        return Body({"plan": plan})
+
+    record(tmp_path, altered("agree", other_rows, *names))
+    name, detail = failure(tmp_path)
+    assert name == "re-execution" and "step 'agree', party 'hospital-1': field 'plan'" in detail
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def cohort(*words: str | Path) -> Any:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+def test_the_command(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    toy = ("--profile", "fast-insecure", "--no-privacy", "--update", "gd", "--iterations", "2")
+    refused = cohort("simulate", *toy, "--keep-messages")
+    assert refused.exit_code == 2 and "--out" in refused.stderr
+    simulated = cohort(
+        "simulate", *toy, "--ring-dim", "1024", "--parties", "2", "--out", out, "--keep-messages"
+    )
+    assert simulated.exit_code == 0, simulated.stderr
+    shown = cohort("audit", "transcript", out)
+    assert shown.exit_code == 0, shown.stderr
+    assert "FAILED" not in shown.stdout and "INSECURE" in shown.stdout
+    assert "run the steps again" in shown.stderr
+
+    model = json.loads((out / "model.json").read_text())
+    model["weights"][0] += 1e-9
+    (out / "model.json").write_text(json.dumps(model))
+    shown = cohort("audit", "transcript", out, "--json")
+    assert shown.exit_code == 1
+    found = json.loads(shown.stdout)
+    assert not found["passed"] and [check["passed"] for check in found["checks"]][-2:] == [1, 0]
+    assert "model.json, field weights" in found["checks"][-1]["detail"]
+
+    (out / FOLDER / file_name(7)).unlink()
+    shown = cohort("audit", "transcript", out)
+    assert shown.exit_code == 1 and "FAILED" in shown.stdout and "signatures" in shown.stdout
+    shutil.rmtree(out / FOLDER)
+    shown = cohort("audit", "transcript", out)
+    assert shown.exit_code == 2 and "--keep-messages" in shown.stderr
+
+
+def test_what_was_not_checked_has_not_passed() -> None:
+    checks = [Check(name, True, "") for name in CHECKS]
+    assert Replayed(checks).passed
+    assert not Replayed(checks[:-1]).passed and not Replayed().passed

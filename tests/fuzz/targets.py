@@ -1,0 +1,198 @@
+"""What the hostile bytes are fed to: a party at every step, the coordinator, and plain readers.
+
+INSECURE toy ring. A target takes one input and returns the name of the outcome; whatever it raises
+beyond CohortError is a finding.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from coordinator.coordinator import Coordinator
+from protocols.errors import CohortError
+from protocols.messages import decode, public_bytes
+from protocols.plans import plan_from_dict
+from protocols.transcript import Transcript
+from tests.fuzz.mutate import Rng, Template, change_somewhere, to_text
+from tests.helpers import Session, header_of, make_session
+
+SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 2}
+NAME = "hospital-1"
+# A mutant that is answered at one of these steps costs milliseconds of key shares or encryption.
+COSTLY = ("keys", "rotations", "square", "contribute", "refresh", "decrypt")
+
+
+class Refusals(logging.Handler):
+    """The type of the error behind a party's last refusal, from its log."""
+
+    kind = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the error among the record's arguments."""
+        for value in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(value, CohortError):
+                self.kind = type(value).__name__
+
+
+class Snapshot:
+    """The state of an object and of all its parts from the package `parties`, to go back to."""
+
+    def __init__(self, root: Any) -> None:
+        self._saved: list[tuple[Any, dict[str, Any]]] = []
+        self._save(root)
+
+    def _save(self, thing: Any) -> None:
+        ours = type(thing).__module__.startswith("parties.") and hasattr(thing, "__dict__")
+        if not ours or any(thing is other for other, _ in self._saved):
+            return
+        self._saved.append((thing, _copied(vars(thing))))
+        for part in vars(thing).values():
+            self._save(part)
+
+    def restore(self) -> None:
+        """Undo everything since."""
+        for thing, fields in self._saved:
+            vars(thing).clear()
+            vars(thing).update(_copied(fields))
+
+
+def _copied(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: copy.copy(v) if type(v) in (dict, list, set) else v for k, v in fields.items()}
+
+
+@contextmanager
+def refusals() -> Iterator[Refusals]:
+    """Listen to what parties refuse, and print nothing of it."""
+    handler, root = Refusals(), logging.getLogger()
+    others, root.handlers = root.handlers, [handler]
+    try:
+        yield handler
+    finally:
+        root.handlers = others
+
+
+def record() -> Session:
+    """A session that ran once."""
+    session = make_session(**SMALL)
+    session.run()
+    return session
+
+
+def fuzz_party(step_inputs: Callable[[str], int], rng: Rng, note: Callable[..., None]) -> None:
+    """One run; before each step is answered, the party gets mutants of that step's request."""
+    session = make_session(**SMALL)
+    party, seen = session.parties[NAME], []
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        template = Template.of(outgoing[NAME], session.coordinator_key)
+        seen.append(template)
+        state = Snapshot(party)
+        with refusals() as refused:
+            for _ in range(step_inputs(step)):
+                # One in ten: a request of another step, answered before or not.
+                other = seen[rng.integers(len(seen))] if rng.integers(10) == 0 else template
+                note("party", lambda data: _handled(session, refused, data), other.mutant(rng))
+                state.restore()
+        return session.ask(step, outgoing)
+
+    session.run(ask)
+
+
+def _handled(session: Session, refused: Refusals, data: bytes) -> str:
+    reply = session.parties[NAME].handle(data)
+    meta = decode(reply, public_bytes(session.party_keys[NAME])).body.meta
+    return f"refused: {refused.kind}" if "error" in meta else "answered"
+
+
+class Replay:
+    """A coordinator that meets a recorded run's replies again, one of them changed."""
+
+    def __init__(self) -> None:
+        self.session = record()
+        self._replies = {(step, name): reply for step, name, _, reply in self.session.recorded}
+        self._templates = {
+            step: Template.of(reply, self.session.party_keys[NAME])
+            for (step, name), reply in self._replies.items()
+            if name == NAME
+        }
+        self.steps = tuple(self._templates)
+
+    def mutant(self, step: str, rng: Rng) -> bytes:
+        """A hostile reply to a step."""
+        return self._templates[step].mutant(rng)
+
+    def feed(self, changed: str, data: bytes) -> str:
+        """Run up to the step after `changed`, at which the coordinator gets `data`."""
+        steps = iter(self.steps)
+
+        def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+            assert step == next(steps)
+            if self.steps.index(step) > self.steps.index(changed):
+                raise Accepted
+            replies = {name: self._replies[step, name] for name in outgoing}
+            return replies | ({NAME: data} if step == changed else {})
+
+        with suppress(Accepted):
+            self._coordinator().run(ask)
+        return "accepted"
+
+    def _coordinator(self) -> Coordinator:
+        session = self.session
+        return Coordinator(
+            session=session.coordinator.session,
+            signing_key=session.coordinator_key,
+            party_keys={name: public_bytes(key) for name, key in session.party_keys.items()},
+            make_plan=lambda members: _plan_of(session),
+            transcript=Transcript(),
+        )
+
+
+class Accepted(BaseException):
+    """The coordinator took the reply and asks for the next step."""
+
+
+def _plan_of(session: Session) -> Any:
+    assert session.plan is not None
+    return session.plan
+
+
+def fuzz_plan(fields: Mapping[str, Any], rng: Rng) -> tuple[Callable[[bytes], str], bytes]:
+    """A reader of plans, and JSON of a plan with one to three changes."""
+    changed = copy.deepcopy(dict(fields))
+    for _ in range(rng.integers(1, 4)):
+        change_somewhere(changed, rng)
+    return _read_plan, to_text(changed)
+
+
+def _read_plan(data: bytes) -> str:
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return "no JSON"
+    if not isinstance(fields, dict):
+        return "no object"
+    plan_from_dict(fields).digest()
+    return "read"
+
+
+def decoder(session: Session) -> Callable[[bytes], str]:
+    """A reader of messages from the party."""
+    key = public_bytes(session.party_keys[NAME])
+
+    def read(data: bytes) -> str:
+        decode(data, key)
+        return "read"
+
+    return read
+
+
+def plan_fields(session: Session) -> dict[str, Any]:
+    """The recorded plan as it travelled."""
+    data = next(request for step, _, request, _ in session.recorded if step == "agree")
+    fields: dict[str, Any] = json.loads(header_of(data))["meta"]["plan"]
+    return fields

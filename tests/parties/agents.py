@@ -1,0 +1,76 @@
+"""Parties of a test session behind agents, which can be restarted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from parties.agent import Agent, Limits
+from parties.consent import Consent, Terms
+from parties.party import Party
+from parties.session_store import SessionStore
+from parties.vault import Vault
+from protocols.messages import Body, Envelope, encode, public_bytes
+from protocols.privacy.randomness import SeededRandomness
+from tests.helpers import Session, make_session
+
+PASSPHRASE = "correct horse battery staple"
+SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "gd", "rows": 4, "rounds": 2}
+
+
+class Agents:
+    """Agents of a session's parties; `restart` makes a party's agent anew from its folder."""
+
+    def __init__(
+        self, folder: Path, vault: Vault | None, limits: Limits | None = None, **terms: Any
+    ) -> None:
+        self.session: Session = make_session(**SMALL)
+        self.folder, self.vault, self.limits, self.terms = folder, vault, limits, terms
+        self.agents: dict[str, Agent] = {}
+        for name in self.session.parties:
+            self.restart(name)
+
+    def make_party(self, name: str) -> Party:
+        old = self.session.parties[name]
+        return Party(
+            name=name,
+            shard=old._shard,
+            signing_key=old._signing_key,
+            coordinator_key=old._coordinator_key,
+            policy=old._policy,
+            randomness=SeededRandomness(self.session.rng_seed, name),
+        )
+
+    def restart(self, name: str) -> Agent:
+        """As after kill -9: nothing but the folder is left."""
+        party, store = self.session.parties[name], SessionStore(self.folder / name, self.vault)
+        key = public_bytes(party._signing_key)
+        terms = Terms(**({"ask": False, "own_key": key, "norm_bound": 2.0} | self.terms))
+        self.agents[name] = Agent(
+            name=name,
+            make_party=lambda: self.make_party(name),
+            policy=party._policy,
+            signing_key=party._signing_key,
+            coordinator_key=party._coordinator_key,
+            store=store,
+            consent=Consent(name, terms, store),
+            limits=self.limits,
+        )
+        return self.agents[name]
+
+    def ask(self, step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Deliver and record."""
+        replies = {name: self.agents[name].handle(data) for name, data in outgoing.items()}
+        self.session.recorded += [(step, n, outgoing[n], replies[n]) for n in replies]
+        return replies
+
+    def request(self, step: str, name: str, session: str = "", **meta: Any) -> bytes:
+        """A message that the coordinator signed."""
+        session = session or self.session.coordinator.session
+        envelope = Envelope(session, step, "coordinator", name, Body(meta))
+        return encode(envelope, self.session.coordinator_key)
+
+    def sent(self, step: str, name: str) -> tuple[bytes, bytes]:
+        """Request and reply as recorded."""
+        return next((q, r) for s, n, q, r in self.session.recorded if (s, n) == (step, name))

@@ -1,0 +1,244 @@
+"""The party agent: restarts, refusals, consent, and an end that leaves no key. INSECURE rings."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.agent import Agent, Limits
+from parties.checkpoint import capture, restore
+from parties.key_share import KeyShare
+from parties.session_store import STATE
+from parties.vault import MIN_PASSPHRASE, Vault
+from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
+from protocols.messages import decode, new_signing_key, public_bytes
+from tests.helpers import log2_error
+from tests.parties.agents import PASSPHRASE, Agents
+
+NAME, OTHER = "hospital-1", "hospital-2"
+
+
+@pytest.fixture(scope="module")
+def vault() -> Vault:
+    return Vault(PASSPHRASE)
+
+
+def refusal(agents: Agents, data: bytes, name: str = NAME) -> str:
+    """The words of a signed refusal."""
+    key = public_bytes(agents.session.party_keys[name])
+    return str(decode(agents.agents[name].handle(data), key).body.meta["error"])
+
+
+def run_until(agents: Agents, last: str) -> None:
+    """Stop the coordinator after a step was answered."""
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = agents.ask(step, outgoing)
+        if step == last:
+            raise KeyboardInterrupt
+        return replies
+
+    with pytest.raises(KeyboardInterrupt):
+        agents.session.run(ask)
+
+
+def secret_of(agent: Agent) -> KeyShare:
+    duties: Any = agent._party._duties if agent._party else None
+    return duties._secret
+
+
+def test_restarted_before_every_message_it_gives_the_same_model(
+    tmp_path: Path, vault: Vault
+) -> None:
+    agents = Agents(tmp_path, vault)
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        for name in outgoing:
+            agents.restart(name)
+        replies = agents.ask(step, outgoing)
+        for name, data in outgoing.items():
+            agents.restart(name)
+            assert agents.agents[name].handle(data) == replies[name], step
+        return replies
+
+    outcome = agents.session.run(ask)
+    assert log2_error(outcome.weights, agents.session.twin()) < -17
+    for name in outcome.plan.names:
+        assert not (tmp_path / name / STATE).exists()
+        assert agents.agents[name].status()["session"] is None
+
+
+def test_a_second_share_is_refused_after_a_restart_too(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "decrypt")
+    request, _ = agents.sent("decrypt", NAME)
+    blobs = decode(request, public_bytes(agents.session.coordinator_key)).body.blobs
+    agents.restart(NAME)
+    words = refusal(agents, agents.request("decrypt", NAME, again=len(blobs)))
+    assert "out of order; next is 'finish'" in words
+    share = secret_of(agents.agents[NAME])
+    with pytest.raises(PolicyError, match="already given"):
+        share.decryption_share(np.zeros((2, 512), np.uint64), "decrypt", 1.0)
+    with pytest.raises(PolicyError, match="already given"):
+        share.public_share()
+
+
+def test_the_file_holds_no_secret_in_the_clear(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "keys")
+    plain: list[bytes] = []
+    secret_of(agents.agents[NAME]).sealed(lambda data: (plain.append(data), b"")[1])
+    secret = plain[0][len(plain[0]) // 2 :][:64]
+    sealed = (tmp_path / NAME / STATE).read_bytes()
+    assert (tmp_path / NAME / STATE).stat().st_mode & 0o777 == 0o600
+    assert secret not in sealed and agents.session.coordinator.session.encode() not in sealed
+    assert vault.open(sealed, "session state")  # the right passphrase opens it
+    with pytest.raises(PolicyError, match="does not open"):
+        Vault.for_file("another passphrase", sealed).open(sealed, "session state")
+    for position in (0, 40, len(sealed) - 1):
+        broken = sealed[:position] + bytes([sealed[position] ^ 1]) + sealed[position + 1 :]
+        with pytest.raises(PolicyError):
+            vault.open(broken, "session state")
+
+
+def test_a_state_of_other_rows_is_refused(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "keys")
+    sealed = capture(agents.agents[NAME]._party, vault)  # type: ignore[arg-type]
+    party = agents.make_party(NAME)
+    party._shard = replace(party._shard, y=1 - party._shard.y)
+    with pytest.raises(PolicyError, match="rows or their schema have changed"):
+        restore(party, sealed, vault)
+
+
+@pytest.mark.parametrize("lost", ["no vault", "wrong passphrase", "no file"])
+def test_a_lost_key_share_is_a_named_abort(tmp_path: Path, vault: Vault, lost: str) -> None:
+    agents = Agents(tmp_path, None if lost == "no vault" else vault)
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step == "contribute":
+            if lost == "wrong passphrase":
+                agents.vault = Vault("another passphrase")
+            if lost == "no file":
+                (tmp_path / NAME / STATE).unlink()
+            agents.restart(NAME)
+        return agents.ask(step, outgoing)
+
+    with pytest.raises(ProtocolError, match="is over: ") as caught:
+        agents.session.run(ask)
+    assert caught.value.culprit == NAME
+    assert not (tmp_path / NAME / STATE).exists()
+    # Nor does it begin anew under the same name.
+    assert "is over" in refusal(agents, agents.request("enrol", NAME))
+
+
+@pytest.mark.parametrize("limit", ["idle_seconds", "session_seconds"])
+def test_a_silent_session_ends_without_a_key(tmp_path: Path, vault: Vault, limit: str) -> None:
+    agents = Agents(tmp_path, vault, Limits(**{limit: 0.05}))
+    run_until(agents, "keys")
+    agent = agents.agents[NAME]
+    share = secret_of(agent)
+    time.sleep(0.1)
+    agent.tick()
+    assert share._secret is None and not (tmp_path / NAME / STATE).exists()
+    assert "0.05 s" in refusal(agents, agents.request("rotations/0", NAME))
+
+
+def test_what_is_refused(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "reveal")
+    agree, _ = agents.sent("agree", NAME)
+    plan = decode(agree, public_bytes(agents.session.coordinator_key)).body.meta["plan"]
+    changed = {**plan, "update": {**plan["update"], "rounds": 3}}
+    assert "out of order" in refusal(agents, agents.request("agree", NAME, plan=changed))
+    assert "out of order" in refusal(agents, agree)  # replayed
+    assert "out of order" in refusal(agents, agents.request("decrypt", NAME))
+    assert "busy with session" in refusal(agents, agents.request("enrol", NAME, "other"))
+    assert "not for this party" in refusal(agents, agents.request("keys", OTHER))
+    for forged in (b"", agree[:-1], agree + b"x", b"CPHC\x01" + bytes(200)):
+        with pytest.raises(MessageError):
+            agents.agents[NAME].handle(forged)
+    agents.session.coordinator_key = new_signing_key()
+    with pytest.raises(MessageError, match="signature"):
+        agents.agents[NAME].handle(agents.request("abort", NAME))
+    assert agents.agents[NAME].status()["session"] == agents.session.coordinator.session
+
+
+def test_an_ended_session_cannot_be_replayed(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    agents.session.run(agents.ask)
+    agents.restart(NAME)
+    finish, reply = agents.sent("finish", NAME)
+    assert agents.agents[NAME].handle(finish) == reply
+    for step in ("enrol", "decrypt"):
+        assert "is over: finished" in refusal(agents, agents.sent(step, NAME)[0])
+
+
+def test_the_coordinator_aborts_and_no_key_is_left(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "square")
+    share, data = secret_of(agents.agents[NAME]), agents.request("abort", NAME, reason="lost")
+    reply = agents.agents[NAME].handle(data)
+    assert agents.agents[NAME].handle(data) == reply
+    assert share._secret is None and not (tmp_path / NAME / STATE).exists()
+    assert "aborted by the coordinator: lost" in refusal(agents, agents.request("x", NAME))
+
+
+def decide(agent: Agent, accept: bool, seen: list[str]) -> None:
+    while not agent.consent.pending():
+        time.sleep(0.01)
+    ((plan, words),) = agent.consent.pending().items()
+    seen.append(words)
+    with pytest.raises(ParameterError, match="does not wait"):
+        agent.consent.decide(plan[:7], accept)
+    agent.consent.decide(plan[:12], accept)
+
+
+@pytest.mark.parametrize("accept", [True, False])
+def test_a_person_is_asked(
+    tmp_path: Path, vault: Vault, accept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    agents, seen = Agents(tmp_path, vault, ask=True), list[str]()
+    helpers = [
+        threading.Thread(target=decide, args=(agent, accept or name == NAME, seen))
+        for name, agent in agents.agents.items()
+    ]
+    for helper in helpers:
+        helper.start()
+    if accept:
+        assert log2_error(agents.session.run(agents.ask).weights, agents.session.twin()) < -17
+        assert agents.restart(NAME).consent._decided
+    else:
+        with pytest.raises(ProtocolError, match="the owner refuses plan") as caught:
+            agents.session.run(agents.ask)
+        assert caught.value.culprit == OTHER
+        assert "hospital-2 refuses agree: the owner refuses" in caplog.text
+    for helper in helpers:
+        helper.join()
+    for words in ("hospital-2: 4 rows", "NO NOISE", "Joint decryptions: 1; iterations: 2"):
+        assert words in seen[0]
+    assert "1 x your rows with noise, encrypted under the joint key (contribute)" in seen[0]
+
+
+def test_no_answer_is_a_refusal(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault, ask=True, wait_seconds=0.05)
+    with pytest.raises(ProtocolError, match=r"did not answer to plan .* within 0.05 s"):
+        agents.session.run(agents.ask)
+
+
+def test_a_stranger_in_the_plan_is_refused(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault, peers={OTHER: "ab" * 32, NAME: "cd" * 32})
+    with pytest.raises(ProtocolError, match=r"not among this party's \[peers\]"):
+        agents.session.run(agents.ask)
+
+
+def test_a_short_passphrase_is_refused() -> None:
+    with pytest.raises(ParameterError, match=f"at least {MIN_PASSPHRASE}"):
+        Vault("short")

@@ -1,0 +1,166 @@
+"""The agent's socket: who may use it, what it reads, and that nothing on it ends the agent."""
+
+from __future__ import annotations
+
+import random
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parties import frames
+from parties.agent_server import AgentServer, Peers
+from parties.flower_app import connect
+from parties.frames import AgentClient
+from parties.vault import Vault
+from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
+from tests.helpers import log2_error
+from tests.parties.agents import PASSPHRASE, Agents
+
+NAME = "hospital-1"
+FUZZ = 3000
+
+
+class Running:
+    """Every agent of a session behind its socket."""
+
+    def __init__(self, agents: Agents) -> None:
+        self.agents = agents
+        self.servers: dict[str, AgentServer] = {}
+        self.threads: dict[str, threading.Thread] = {}
+        for name in agents.agents:
+            self.start(name)
+
+    def path(self, name: str) -> Path:
+        return self.agents.folder / f"{name}.sock"
+
+    def start(self, name: str) -> None:
+        self.servers[name] = AgentServer(self.agents.restart(name), self.path(name))
+        self.threads[name] = threading.Thread(target=self.servers[name].serve, daemon=True)
+        self.threads[name].start()
+
+    def stop(self, name: str) -> None:
+        self.servers[name].stop()
+        self.threads[name].join(10)
+
+    def ask(self, step: str, outgoing: dict[str, bytes]) -> dict[str, bytes]:
+        return {n: connect(f"unix:{self.path(n)}").handle(d) for n, d in outgoing.items()}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    found = Running(Agents(tmp_path, Vault(PASSPHRASE)))
+    yield found
+    for name in found.servers:
+        found.stop(name)
+
+
+def send_raw(path: Path, data: bytes) -> bytes:
+    """Bytes as they are; what comes back."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        except OSError:
+            return b""
+
+
+def test_a_session_through_the_relay_with_agents_that_restart(running: Running) -> None:
+    session = running.agents.session
+
+    def ask(step: str, outgoing: dict[str, bytes]) -> dict[str, bytes]:
+        if step not in ("rotations/0", "refresh/0"):
+            return running.ask(step, outgoing)
+        running.stop(NAME)
+        late = threading.Timer(0.7, running.start, (NAME,))
+        late.start()
+        try:
+            return running.ask(step, outgoing)  # offered again until the agent is back
+        finally:
+            late.join()
+
+    assert log2_error(session.run(ask).weights, session.twin()) < -17
+
+
+def test_the_socket_belongs_to_its_owner(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert running.path(NAME).stat().st_mode & 0o777 == 0o600
+    client = AgentClient(running.path(NAME), patience=0.1)
+    assert client.control(frames.STATUS, {})["party"] == NAME
+    monkeypatch.setattr(frames, "peer_uid", lambda connection: 4711)
+    with pytest.raises(MessageError, match="user 4711 may not use this socket"):
+        client.handle(b"")
+    with pytest.raises(MessageError, match="user 4711"):
+        client.control(frames.STATUS, {})
+
+
+def test_a_relay_of_another_user_may_only_relay() -> None:
+    peers = Peers(relay_uid=4711)
+    peers.check(4711, frames.MESSAGE)
+    for kind in (frames.STATUS, frames.CONSENT):
+        with pytest.raises(PolicyError):
+            peers.check(4711, kind)
+
+
+def test_no_second_agent_on_one_socket(running: Running) -> None:
+    with pytest.raises(ParameterError, match="an agent is running there"):
+        AgentServer(running.agents.agents[NAME], running.path(NAME))
+
+
+def test_without_an_agent_the_relay_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="cohort party start"):
+        AgentClient(tmp_path / "none.sock", patience=0.1).handle(b"")
+    with pytest.raises(ParameterError, match="at most 107 bytes"):
+        connect(f"unix:{'/x' * 60}")
+
+
+def test_oversize_frames_cost_no_memory(running: Running) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for size in (1 << 29, (1 << 29) + 1, 1 << 62, (1 << 64) - 1):
+        head = frames.MAGIC + frames.MESSAGE + size.to_bytes(8, "big")
+        answer = send_raw(running.path(NAME), head)
+        assert b"exceeds the cap" in answer or b"cut short" in answer
+    control = frames.MAGIC + frames.STATUS + (frames.CONTROL_CAP + 1).to_bytes(8, "big")
+    assert b"exceeds the cap" in send_raw(running.path(NAME), control)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 20_000  # kB
+
+
+def test_hostile_bytes_do_not_end_the_agent(running: Running) -> None:
+    rng = random.Random(7)
+    good = running.agents.request("enrol", NAME)
+    head = frames.MAGIC + frames.MESSAGE
+    whole = head + len(good).to_bytes(8, "big") + good
+    client = AgentClient(running.path(NAME), patience=1)
+    for k in range(FUZZ):
+        data = bytearray(whole)
+        for _ in range(rng.randint(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        kind = rng.choice((frames.MESSAGE, frames.STATUS, frames.CONSENT, b"?"))
+        noise = rng.randbytes(rng.randint(0, 300))
+        framed = frames.MAGIC + kind + len(noise).to_bytes(8, "big") + noise
+        cut = bytes(data[: rng.randrange(len(data))])
+        chosen = (bytes(data), noise, framed, cut, b"[]" + noise)[k % 5]
+        if chosen != whole:
+            send_raw(running.path(NAME), chosen)
+    assert client.control(frames.STATUS, {})["session"] is None
+    session = running.agents.session
+    assert log2_error(session.run(running.ask).weights, session.twin()) < -17
+
+
+def test_a_slow_peer_is_cut_off(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parties.agent_server.FRAME_SECONDS", 0.2)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(running.path(NAME)))
+        connection.sendall(frames.MAGIC)
+        began = time.monotonic()
+        connection.settimeout(5)
+        answer = b"".join(iter(lambda: connection.recv(1 << 12), b""))
+        assert b"did not arrive in time" in answer
+        assert time.monotonic() - began < 3

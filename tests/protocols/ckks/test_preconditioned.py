@@ -1,0 +1,224 @@
+"""The encrypted preconditioner and what it does to the gradient, on toy rings (INSECURE).
+
+Refreshes are answered by key shares in this process; weights are decrypted exactly.
+Bound 2^-30 on the weights; measured 2^-37 to 2^-41.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols import contribute, refresh
+from protocols.ckks import residues as rns
+from protocols.ckks.circuit import EncryptedGradient, Preconditioner, gradient_levels, side_scale
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.packing import Layout
+from protocols.curvature import Curvature, largest_row_sum
+from protocols.decrypt import fuse
+from protocols.errors import ParameterError
+from protocols.messages import Body
+from protocols.precondition import precondition
+from protocols.train import PlainGradient, train_encrypted, train_plain
+from protocols.updates.nesterov import Nesterov
+from protocols.updates.quadratic import QuadraticNesterov
+from tests.exact import product
+from tests.helpers import JointKeys, drive, joint_keys, log2_error, make_link
+
+RING, TOWERS = 1024, 2
+
+
+class Run:
+    """Keys, packing and data of one case: negative entries, and a zero column if d > 2."""
+
+    def __init__(self, rule: Any, rows: list[int], features: int, degree: int) -> None:
+        levels = gradient_levels(make_link(degree))
+        self.keys: JointKeys = joint_keys(len(rows), levels + 2, RING)
+        self.keys.forget()
+        self.rule, self.sizes = rule, []
+        rng = np.random.default_rng(degree)
+        count = sum(rows)
+        self.x = rng.uniform(-1, 1, (count, features))
+        self.x[:, -1] = 1.0
+        if features > 2:
+            self.x[:, 1] = 0.0
+        self.y = (self.x @ rng.normal(0, 2, features) + rng.logistic(size=count) > 0).astype(float)
+        self.noise = rng.normal(0, 0.02, (len(rows), rule.rounds, features))
+        self.cuts = np.cumsum(rows)[:-1]
+        link, names = make_link(degree), tuple(self.keys.shares)
+        layout = Layout(
+            num_slots=RING // 2,
+            num_features=features,
+            rows_by_party=tuple(rows),
+            rounds=rule.rounds,
+            curvature=isinstance(rule, QuadraticNesterov),
+        )
+        self.plan: Any = SimpleNamespace(
+            names=names,
+            layout=layout,
+            link=link,
+            rule=rule,
+            rounds=rule.rounds,
+            side_scale=side_scale(link),
+            party_index=names.index,
+        )
+        self.evaluator = Evaluator(self.keys.context, layout)
+
+    def answer(self, name: str, step: str, body: Body) -> Body:
+        """A party's reply; counts the refreshed ciphertexts once."""
+        kind, _, index = step.partition("/")
+        k = self.plan.party_index(name)
+        if kind == "refresh":
+            if k == 0:
+                assert int(index) == len(self.sizes)
+                self.sizes.append(len(body.blobs))
+            context, share = self.keys.context, self.keys.shares[name]
+            return refresh.answer_refresh(context, share, int(index), body)
+        x, y = np.split(self.x, self.cuts)[k], np.split(self.y, self.cuts)[k]
+        curvature = None
+        if isinstance(self.rule, QuadraticNesterov):
+            curvature = self.rule.curvature.share(x, len(self.x))
+        return contribute.answer_contribute(
+            self.keys.context, self.plan, name, self.keys.seed, body, x, y, self.noise[k], curvature
+        )
+
+    def collect(self) -> tuple[list[EncryptedVector], list[EncryptedVector]]:
+        return drive(contribute.collect(self.evaluator, self.plan, self.keys.public_b), self.answer)
+
+    def train(self) -> np.ndarray:
+        rows, side = self.collect()
+        keys = self.keys
+        exchange = train_encrypted(
+            self.evaluator, self.plan, keys.seed, keys.public_key, rows, side
+        )
+        weights = self.slots(self.evaluator.mask_heads(drive(exchange, self.answer)))
+        return self.plan.layout.read_heads(weights) * self.plan.link.radius
+
+    def twin(self) -> np.ndarray:
+        preconditioner: Any = 1.0
+        if isinstance(self.rule, QuadraticNesterov):
+            preconditioner = self.rule.curvature.preconditioner(self.x)
+        gradient = PlainGradient(
+            self.x, self.y, self.noise.sum(axis=0), self.plan.link, preconditioner
+        )
+        weights = train_plain(self.rule, gradient, self.x.shape[1])
+        assert gradient.largest <= self.plan.link.radius
+        return weights
+
+    def slots(self, vector: EncryptedVector) -> np.ndarray:
+        """Exact decryption."""
+        context = self.keys.context
+        low = context.primes[:TOWERS]
+        shallow = self.evaluator.drop_to(vector, context.params.num_towers - TOWERS)
+        message, c1 = context.polynomials_of(shallow.ct)
+        for secret in self.keys.secrets.values():
+            message = rns.add(message, product(c1, secret[:TOWERS], low), low)
+        return fuse(context, message)
+
+
+def curvature(features: int, offset: float = 0.02, error: float = 1e-3) -> Curvature:
+    return Curvature.for_rows(
+        largest_row_sum(features, columns=[1.0] * features), offset=offset, error=error
+    )
+
+
+def quadratic(features: int, rounds: int = 4, **changes: Any) -> QuadraticNesterov:
+    return QuadraticNesterov(rounds=rounds, curvature=curvature(features), **changes)
+
+
+CASES = {
+    "degree 5": (quadratic(5), [12, 9, 20], 5, 5),
+    "degree 3": (quadratic(5, extra=0.5), [12, 9], 5, 3),
+    "degree 7, several ciphertexts": (quadratic(9, rounds=3), [40, 3], 9, 7),
+    "one feature": (quadratic(1, rounds=2), [3, 5], 1, 5),
+    "side columns over several ciphertexts": (quadratic(200, rounds=4), [3, 2], 200, 5),
+    "one iteration": (quadratic(5, rounds=1), [12, 9], 5, 5),
+    "paper's harmonic rates": (
+        quadratic(5, rounds=4, schedule="harmonic", extra=10 / 21),
+        [12, 9],
+        5,
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_encrypted_equals_plain(case: str) -> None:
+    """Weights agree with the twin's; the refreshes are those that the rule announces."""
+    rule, rows, features, degree = CASES[case]
+    run = Run(rule, rows, features, degree)
+    twin = run.twin()
+    assert np.abs(twin).max() > 0.05
+    error = log2_error(run.train(), twin)
+    assert error <= -30, f"log2 error {error:.1f}"
+    announced = rule.curvature.inverse.refreshes(gradient_levels(run.plan.link))
+    assert tuple(run.sizes) == (*announced, *(2,) * (rule.rounds - 1))
+
+
+def test_without_a_preconditioner_nothing_changes() -> None:
+    """Rule `nag`, no column of row sums; its first momentum is 0, so v and W are one ciphertext."""
+    run = Run(Nesterov(rounds=3, learning_rate=0.5), [12, 9], 5, 5)
+    assert log2_error(run.train(), run.twin()) <= -30
+    assert run.sizes == [1, 2]
+
+
+@pytest.mark.parametrize(("offset", "error"), [(0.02, 1e-3), (0.02, 1e-6), (0.002, 1e-3)])
+def test_the_encrypted_inverse(offset: float, error: float) -> None:
+    """1 / b in every used column of its block, zero elsewhere, never above the public bound."""
+    numbers = curvature(5, offset, error)
+    run = Run(QuadraticNesterov(rounds=2, curvature=numbers), [30, 20], 5, 5)
+    _, side = run.collect()
+    keys, steps = run.keys, iter(range(9))
+
+    def fresh(vectors: Any) -> Any:
+        return refresh.refresh(
+            run.evaluator, run.plan, keys.seed, next(steps), keys.public_key, vectors
+        )
+
+    found = drive(precondition(run.evaluator, numbers, side[0], fresh), run.answer)
+    assert found.vector.level == 0
+    slots = run.slots(found.vector) * found.unit
+    bound = numbers.bound(run.x)
+    assert bound[1] == offset  # the zero column
+    relative = run.plan.layout.read_heads(slots) * bound - 1
+    assert np.abs(relative).max() <= numbers.inverse.relative_error
+    assert slots.max() <= numbers.inverse.largest
+    wanted = run.plan.layout.replicated(numbers.preconditioner(run.x))
+    # Errors of at most 2^-40 in b / high are multiplied by (high / b)^2, high / b again the value.
+    unit = numbers.high / offset
+    assert log2_error(slots, wanted) < -40 + np.log2(unit / offset)
+
+
+def test_the_identity_preconditioner_is_the_plain_gradient() -> None:
+    """Replicated ones with unit 1: the same gradient, at the same level."""
+    run = Run(Nesterov(rounds=2, learning_rate=0.5), [12, 9], 5, 5)
+    rows, side = run.collect()
+    context, layout, link = run.keys.context, run.plan.layout, run.plan.link
+
+    def encrypt(values: np.ndarray) -> EncryptedVector:
+        slots = layout.replicated(values)
+        return run.evaluator.wrap(context.encrypt(run.keys.public_key, slots))
+
+    weights = np.random.default_rng(1).uniform(-0.1, 0.1, 5)
+    diagonal = np.array([1.0, 0.5, 0.25, 2.0, 1.0])
+    plain = PlainGradient(run.x, run.y, run.noise.sum(axis=0), link)
+    wanted = plain(weights * link.radius, 0.7)
+    for values, unit in ((np.ones(5), 1.0), (diagonal, 3.0)):
+        diagonal_vector = Preconditioner(vector=encrypt(values), unit=unit)
+        gradient = EncryptedGradient(run.evaluator, link, rows, side, diagonal_vector)
+        result = gradient(encrypt(weights), 0.7)
+        assert result.level == gradient_levels(link)
+        found = layout.read_heads(run.slots(run.evaluator.mask_heads(result))) * link.radius
+        assert log2_error(found, values * unit * wanted) < -22
+
+
+def test_side_columns_of_another_count_are_refused() -> None:
+    """Row sums where the layout has no column for them, or none where it has one."""
+    for flag, count in ((False, 4), (True, 3)):
+        layout = Layout(num_slots=64, num_features=3, rows_by_party=(5,), rounds=3, curvature=flag)
+        assert layout.side_columns == 3 + flag
+        with pytest.raises(ParameterError, match="side columns have shape"):
+            layout.pack_side(np.zeros((count, 3)))

@@ -1,0 +1,135 @@
+"""A Gram run without transport on an INSECURE toy ring: joint keys, contribute, train, decrypt."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from parties.key_share import KeyShare
+from protocols import decrypt, keygen, refresh
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.gram import GramEvaluator
+from protocols.ckks.parameters import CkksParameters
+from protocols.gram import UNIT, GramSums, GramTask, answer_contribute, collect, row_sum_bound
+from protocols.gram_training import train_gram
+from protocols.messages import Body
+from tests.exact import product, secret_rows
+from tests.helpers import Floats, JointKeys, drive, party_names
+
+LEVELS = 4
+
+
+def make_task(
+    features: int = 3,
+    outputs: int = 2,
+    parties: int = 2,
+    rounds: int = 3,
+    rows: int = 24,
+    ring_dim: int = 1024,
+    levels: int = LEVELS,
+    **changes: Any,
+) -> GramTask:
+    """A task for rows in [-1, 1], INSECURE; levels: between two refreshes."""
+    ckks = CkksParameters(ring_dim=ring_dim, depth=levels + 2, security_bits=0)
+    fields: dict[str, Any] = {
+        "names": tuple(party_names(parties)),
+        "num_rows": rows,
+        "num_features": features,
+        "outputs": outputs,
+        "rounds": rounds,
+        "curvature_bound": row_sum_bound(np.sqrt(features), features, 1.0),
+        "ckks": ckks,
+    }
+    return GramTask(**(fields | changes))
+
+
+def make_rows(task: GramTask, seed: int) -> tuple[Floats, Floats]:
+    """Rows with the bias last, and targets in [0, 1] that depend on them."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (task.num_rows, task.num_features))
+    x[:, -1] = 1.0
+    z = x @ rng.normal(0, 1, (task.num_features, task.outputs))
+    return x, 1 / (1 + np.exp(-z - rng.normal(0, 0.1, z.shape)))
+
+
+def split(task: GramTask, x: Floats, y: Floats) -> list[GramSums]:
+    """Every party's sums; parties differ in size, and one of four rows goes to the first."""
+    owner = np.arange(task.num_rows) ** 2 % len(task.names)
+    owner[: len(task.names)] = range(len(task.names))
+    return [GramSums.of(x[owner == k], y[owner == k]) for k in range(len(task.names))]
+
+
+@cache
+def gram_keys(parties: int, ckks: CkksParameters, rotations: tuple[int, ...]) -> JointKeys:
+    """One ceremony."""
+    tag = f"gram-{parties}-{ckks.ring_dim}-{ckks.depth}-{hash(rotations)}"
+    context, seed = CkksContext(ckks, tag), tag.encode()[:32].ljust(32, b".")
+    shares = {name: KeyShare(context, seed) for name in party_names(parties)}
+    plan: Any = SimpleNamespace(names=tuple(shares), rotation_chunks=[rotations])
+
+    def answer(name: str, step: str, body: Body) -> Body:
+        if step == "keys":
+            return keygen.answer_keys(context, shares[name])
+        if step == "square":
+            return keygen.answer_square(context, shares[name], body)
+        return keygen.answer_rotations(context, shares[name], body.meta["indices"])
+
+    public_b = drive(keygen.ceremony(context, plan, seed, {}), answer)
+    public_key = keygen.public_key(context, seed, public_b)
+    secrets = {name: secret_rows(share) for name, share in shares.items()}
+    return JointKeys(context, shares, seed, public_b, public_key, secrets)
+
+
+@dataclass(frozen=True)
+class GramRun:
+    """weights: decrypted without flooding; slots: all of them; message: their polynomial's
+    residues; refreshed: ciphertexts by refresh step."""
+
+    weights: Floats
+    slots: Floats
+    message: Any
+    context: CkksContext
+    refreshed: tuple[int, ...]
+
+
+def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
+    """Contribute, train, refresh, decrypt exactly; sums: one per party."""
+    keys = gram_keys(len(task.names), task.ckks, task.layout.rotations)
+    keys.forget()
+    context, evaluator = keys.context, GramEvaluator(keys.context, task.layout)
+    plan: Any = SimpleNamespace(names=task.names, unit=UNIT)
+    parts = dict(zip(task.names, sums, strict=True))
+    refreshed: list[int] = []
+
+    def answer(name: str, step: str, body: Body) -> Body:
+        if step == "contribute":
+            return answer_contribute(context, task, keys.seed, body, parts[name])
+        index = int(step.partition("/")[2])
+        return refresh.answer_refresh(context, keys.shares[name], index, body)
+
+    def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
+        refreshed.append(len(vectors))
+        return (
+            yield from refresh.refresh(evaluator, plan, keys.seed, step, keys.public_key, vectors)
+        )
+
+    def share(name: str, step: str, body: Body) -> Body:
+        c1 = rns.unpack(body.blobs[0], low, task.ckks.ring_dim)
+        return Body(blobs=(rns.pack(product(c1, keys.secrets[name][: len(low)], low), low),))
+
+    inputs = drive(collect(evaluator, task, keys.public_b), answer)
+    heads = drive(train_gram(evaluator, task, inputs, refresh_all), answer)
+    low = context.primes[: decrypt.DECRYPTION_TOWERS]
+    assert heads.level == task.ckks.num_towers - len(low)
+    slots = drive(decrypt.decrypt(context, plan, heads), share)
+    c0, c1 = context.polynomials_of(heads.ct)
+    message = c0
+    for name in task.names:
+        message = rns.add(message, product(c1, keys.secrets[name][: len(low)], low), low)
+    return GramRun(task.layout.read(slots), slots, message, context, tuple(refreshed))

@@ -1,0 +1,154 @@
+"""Privacy of Gram sums: sensitivity, noise, certificate, a private run (INSECURE toy ring)."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from protocols.errors import PrivacyError
+from protocols.gram import GramSums, with_noise
+from protocols.privacy.accounting import cross_check
+from protocols.privacy.budget import Budget
+from protocols.privacy.gram_certificate import (
+    GramSetting,
+    gram_certificate,
+    gram_sensitivity,
+    noise_norm_bound,
+)
+from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from sims.regression_twin import run_gram_twin
+from tests.protocols.gram_session import make_rows, make_task, run_encrypted, split
+
+Floats = np.ndarray
+
+
+def released(x: Floats, y: Floats) -> Floats:
+    """(X^T X, X^T Y) of single rows in the norm of the sensitivity, shape (rows, coordinates)."""
+    gram = np.einsum("ij,ik->ijk", x, x).reshape(len(x), -1)  # Frobenius: all d^2 entries
+    return np.hstack([gram, np.einsum("ij,ik->ijk", x, y).reshape(len(x), -1)])
+
+
+@pytest.mark.parametrize(("norm", "target"), [(1.0, 1.0), (1.0, 1.4), (1.0, 3.0), (2.0, 0.3)])
+def test_sensitivity_pairs(norm: float, target: float) -> None:
+    """120,000 pairs, half of them on the boundary: none above D; the worst pair reaches it."""
+    rng = np.random.default_rng(9)
+    bound, largest = gram_sensitivity(norm, target), 0.0
+    for features, outputs in ((1, 1), (2, 1), (3, 2)):
+        x, y = rng.normal(size=(2, 40_000, features)), rng.normal(size=(2, 40_000, outputs))
+        inside = np.where(
+            rng.uniform(size=(2, 2, 40_000, 1)) < 0.5, 1.0, rng.uniform(size=(2, 2, 40_000, 1))
+        )
+        x *= inside[0] * norm / np.linalg.norm(x, axis=2, keepdims=True)
+        y *= inside[1] * target / np.linalg.norm(y, axis=2, keepdims=True)
+        apart = np.linalg.norm(released(x[0], y[0]) - released(x[1], y[1]), axis=1)
+        largest = max(largest, apart.max())
+    assert largest <= bound * (1 + 1e-12)
+    assert largest > 0.97 * bound  # a bound 3 % too small is caught
+    cosine = max(-1.0, -(target**2) / 2 / norm**2)
+    pair = norm * np.array([[1.0, 0.0], [cosine, np.sqrt(1 - cosine**2)]])
+    worst = released(pair, np.full((2, 1), target))
+    assert np.linalg.norm(worst[0] - worst[1]) == pytest.approx(bound)
+
+
+def test_neighbouring_sums_differ_by_at_most_the_sensitivity() -> None:
+    """As `with_noise` stacks them: the same noise on neighbours leaves D apart, no more."""
+    rng = np.random.default_rng(10)
+    x, y = rng.normal(size=(9, 3)), rng.uniform(0, 1, (9, 2))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    other = GramSums.of(np.vstack([x[:-1], -x[:1]]), np.vstack([y[:-1], 1 - y[:1]]))
+    noise = rng.normal(size=6 + 6)
+    a, b = (with_noise(s, noise, 9) for s in (GramSums.of(x, y), other))
+    apart = np.hypot(np.linalg.norm(a.gram - b.gram), np.linalg.norm(a.cross - b.cross))
+    exact = released(x[-1:], y[-1:]) - released(-x[:1], 1 - y[:1])
+    assert apart == pytest.approx(np.linalg.norm(exact)) and apart <= gram_sensitivity(1.0, 2**0.5)
+
+
+def test_noise_is_symmetric_and_of_the_stated_size() -> None:
+    """Diagonal sigma, off it sigma / sqrt(2), cross sums sigma; on the grid before the weights."""
+    rng = np.random.default_rng(11)
+    zero, draws = GramSums.of(np.zeros((1, 3)), np.zeros((1, 2))), 20_000
+    noisy = [with_noise(zero, rng.normal(size=12), 1) for _ in range(draws)]
+    gram, cross = np.array([s.gram for s in noisy]), np.array([s.cross for s in noisy])
+    np.testing.assert_array_equal(gram, gram.transpose(0, 2, 1))
+    expected = np.where(np.eye(3) > 0, 1.0, 0.5**0.5)
+    # Of a standard deviation from 20,000 draws, 0.5 %: 5 % off is rejected at 10 deviations.
+    np.testing.assert_allclose(gram.std(axis=0), expected, rtol=0.025)
+    np.testing.assert_allclose(cross.std(axis=0), 1.0, rtol=0.025)
+    on_grid = with_noise(
+        GramSums.of(np.full((1, 1), 0.3), np.full((1, 1), 0.7)), np.zeros(2), 1, 0.25
+    )
+    assert (on_grid.gram[0, 0], on_grid.cross[0, 0]) == (0.0, 0.25)
+
+
+def setting(**changes: object) -> GramSetting:
+    split_of = NoiseSplit(parties=3, colluders=1)
+    budget = Budget(epsilon=1.0, delta=1e-5, split=split_of, mechanism_share=0.9, other_delta=1e-8)
+    fields = {
+        "budget": budget, "norm_bound": 1.0, "target_bound": 2**0.5, "rows": 768, "features": 9,
+        "outputs": 2,
+    }  # fmt: skip
+    return GramSetting(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_certificate() -> None:
+    """sigma gives epsilon by an independent accountant; too little noise or ridge is refused."""
+    certificate = gram_certificate(setting(), ridge=1.0).require()
+    budget = certificate.setting.budget
+    check = cross_check(certificate.events, delta=budget.delta_mechanism)
+    assert check.library == pytest.approx(1.0, rel=0.01)
+    assert certificate.epsilon_by_coalition[1] == pytest.approx(1.0, rel=1e-6)
+    assert (
+        certificate.sensitivity == pytest.approx(2**1.5, rel=1e-6)
+        and certificate.sensitivity > 2**1.5
+    )
+    with pytest.raises(PrivacyError, match="condition ridge"):
+        gram_certificate(setting(), ridge=0.9 * certificate.noise_bound).require()
+    with pytest.raises(PrivacyError, match="condition noise"):
+        gram_certificate(setting(), ridge=1.0, sigma=0.99 * certificate.sigma).require()
+
+
+def test_noise_norm_bound() -> None:
+    """Fails in at most 1 % of 20,000 draws at beta = 1 %, and is not twice too large."""
+    rng = np.random.default_rng(12)
+    for features in (1, 4, 16):
+        square = rng.normal(size=(20_000, features, features))
+        norms = np.abs(np.linalg.eigvalsh((square + square.transpose(0, 2, 1)) / 2)).max(axis=1)
+        bound = noise_norm_bound(1.0, features, 0.01)
+        assert np.mean(norms > bound) <= 0.01
+        assert np.quantile(norms, 0.99) > bound / 2
+
+
+def test_private_run() -> None:
+    """Seeded noise shares, encrypted and in the twin; training stays bounded at the least ridge."""
+    certificate = gram_certificate(setting(rows=4000, features=3), ridge=1.0)
+    task = make_task(
+        3, 2, 3, rounds=20, rows=4000, levels=5, row_sums=False, ridge=certificate.noise_bound,
+        curvature_bound=certificate.curvature_bound,
+    )  # fmt: skip
+    x, y = make_rows(task, seed=13)
+    x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+    shares = [
+        gaussian_shares(
+            certificate.sigma, certificate.setting.budget.split, 1, task.noise_size,
+            SeededRandomness(1, name),
+        ).ravel()
+        for name in task.names
+    ]  # fmt: skip
+    unit = certificate.figures["grid_unit"]
+    noisy = [
+        with_noise(sums, noise, task.num_rows, unit)
+        for sums, noise in zip(split(task, x, y), shares, strict=True)
+    ]
+    run, total = run_encrypted(task, noisy), reduce(operator.add, noisy)
+    twin = run_gram_twin(task, total)
+    assert np.abs(run.weights - twin).max() < 1e-9 * np.abs(twin).max()
+    clean = run_gram_twin(task, GramSums.of(x, y))
+    assert 1e-4 < np.abs(twin - clean).max() < 0.2
+    solution = np.linalg.solve(total.gram / 4000 + task.ridge * np.eye(3), total.cross / 4000)
+    far = run_gram_twin(replace(task, rounds=4000), total)
+    np.testing.assert_allclose(far, solution, rtol=1e-6, atol=1e-8)

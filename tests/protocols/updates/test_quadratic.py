@@ -1,0 +1,318 @@
+"""Enhanced Nesterov, Adagrad and Adam in the clear, each against its textbook."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from protocols.approximation import sigmoid_approximation
+from protocols.curvature import LIFT, Curvature, largest_row_sum, row_sums
+from protocols.errors import MessageError, ParameterError
+from protocols.train import PlainGradient, train_plain
+from protocols.updates.adaptive import RATES, Adagrad, Adam, adaptive_from_dict
+from protocols.updates.nesterov import Nesterov
+from protocols.updates.quadratic import QuadraticNesterov
+
+D, N = 6, 60
+LINK = sigmoid_approximation(5, 8.0).polynomial
+CURVATURE = Curvature.for_rows(largest_row_sum(D, columns=[1.0] * D), offset=0.01)
+
+
+def data(seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows with negative entries and a zero column, labels, noise of 8 rounds)."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (N, D))
+    x[:, 2], x[:, -1] = 0.0, 1.0
+    y = (x @ rng.normal(0, 2, D) + rng.logistic(size=N) > 0).astype(float)
+    return x, y, rng.normal(0, 0.05, (8, D))
+
+
+def train(rule: Any, noise: bool = True, preconditioner: Any = 1.0) -> np.ndarray:
+    x, y, chi = data()
+    gradient = PlainGradient(x, y, chi if noise else np.zeros_like(chi), LINK, preconditioner)
+    return train_plain(rule, gradient, D)
+
+
+def quadratic(**changes: Any) -> QuadraticNesterov:
+    return QuadraticNesterov(**({"rounds": 4, "curvature": CURVATURE} | changes))
+
+
+# -- enhanced Nesterov ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 8])
+def test_the_papers_algorithm(rounds: int) -> None:
+    """Algorithm 1 as printed, with the inverted bound, on the sum gradient with labels +-1."""
+    x, y, chi = data()
+    bound = N * CURVATURE.bound(x)
+    signs = 2 * y - 1
+    v = w = np.zeros(D)
+    alpha0, alpha1 = 0.01, 0.5 * (1 + math.sqrt(1 + 4 * 0.01**2))
+    for count in range(1, rounds + 1):
+        sigma = LINK(signs * (x @ v))
+        g = ((1 - sigma) * signs) @ x - N * chi[count - 1]
+        eta = (1 - alpha0) / alpha1
+        gamma = 10 / (N * count)
+        new = v + (1 + gamma) * g / bound
+        v, w = (1 - eta) * new + eta * w, new
+        alpha0, alpha1 = alpha1, 0.5 * (1 + math.sqrt(1 + 4 * alpha1**2))
+    rule = quadratic(rounds=rounds, schedule="harmonic", extra=10 / N)
+    assert np.abs(w).max() > 0.1
+    np.testing.assert_allclose(
+        train(rule, preconditioner=1 / CURVATURE.bound(x)), w, rtol=1e-11, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("rate", [1.0, 1.5, 2.0])
+def test_the_identity_preconditioner_is_nesterov(rate: float) -> None:
+    """B = 1, a_0 = 1, a constant rate: FISTA's sequence and step."""
+    rule = quadratic(rounds=8, extra=rate - 1, decay=1.0, first_alpha=1.0)
+    plain = train(Nesterov(rounds=8, learning_rate=rate))
+    np.testing.assert_allclose(train(rule), plain, rtol=1e-13)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [20, 40], [0, 7, 59]])
+def test_any_partition_trains_the_centralised_model(cuts: list[int]) -> None:
+    """Shares of 1 to 4 parties, one of them empty, give one preconditioner and one model."""
+    x, _, _ = data()
+    shares = sum(CURVATURE.share(part, N) for part in np.split(x, cuts))
+    b = CURVATURE.offset + CURVATURE.high * shares / LIFT
+    parties = train(quadratic(), preconditioner=CURVATURE.inverse.invert(b))
+    central = train(quadratic(), preconditioner=CURVATURE.preconditioner(x))
+    np.testing.assert_allclose(parties, central, rtol=1e-11)
+
+
+def test_a_zero_column_keeps_its_weight_at_zero() -> None:
+    """Without noise nothing moves it, although its preconditioner is the largest."""
+    x, _, _ = data()
+    weights = train(quadratic(), noise=False, preconditioner=CURVATURE.preconditioner(x))
+    assert weights[2] == 0
+    assert np.abs(weights).min(initial=1, where=np.arange(D) != 2) > 1e-3
+
+
+def test_the_polynomial_inverse_moves_the_model_by_its_error() -> None:
+    """Weights with the exact and the certified inverse, for errors 1e-1 … 1e-6."""
+    x, _, _ = data()
+    exact = train(quadratic(), preconditioner=1 / CURVATURE.bound(x))
+    for error in (1e-1, 1e-3, 1e-6):
+        rough = replace(CURVATURE, error=error)
+        weights = train(quadratic(), preconditioner=rough.preconditioner(x))
+        assert np.abs(weights - exact).max() <= 20 * rough.inverse.relative_error
+
+
+def loss(z: np.ndarray, y: np.ndarray) -> float:
+    return float(np.logaddexp(0, np.where(y > 0, -z, z)).mean())
+
+
+@pytest.mark.parametrize("rounds", [4, 10])
+def test_faster_than_nesterov_on_columns_of_unequal_size(rounds: int) -> None:
+    """Breast cancer, most columns a fifth of the others; plain steps at their largest, 1 / L."""
+    x, y = load_breast_cancer(return_X_y=True)
+    x = (x - x.min(axis=0)) / np.ptp(x, axis=0) * np.repeat([0.2, 1.0], [20, 10])
+    x = np.c_[x, np.ones(len(x))]
+    curvature = Curvature.for_rows(largest_row_sum(31, columns=[1.0] * 31), offset=0.002)
+    largest = 0.25 * np.linalg.eigvalsh(x.T @ x / len(x)).max()
+
+    def trained(rule: Any, preconditioner: Any) -> float:
+        gradient = PlainGradient(x, y, np.zeros((rounds, 31)), LINK, preconditioner)
+        return loss(x @ train_plain(rule, gradient, 31), y)
+
+    enhanced = trained(quadratic(rounds=rounds, curvature=curvature), curvature.preconditioner(x))
+    plain = trained(Nesterov(rounds=rounds, learning_rate=1 / largest), 1.0)
+    assert enhanced < plain - 0.01 < math.log(2) - 0.01
+
+
+def test_no_error_is_amplified() -> None:
+    """Errors of W between iterations reach w_T by less than themselves, though 1 / (1 + m_0) = 99.
+
+    v's reach it by the momentum's response.
+    """
+    rule = quadratic(rounds=8)
+    x, _, _ = data()
+
+    def outcome(position: int, when: int) -> np.ndarray:
+        gradient = PlainGradient(x, np.zeros(N), np.zeros((8, D)), lambda z: 0.0 * z)
+        state = rule.start(np.zeros(D))
+        for t in range(8):
+            state = rule.step(t, state, gradient)
+            if t == when:
+                state = tuple(s + (k == position) for k, s in enumerate(state))
+        return rule.weights(state)
+
+    assert 1 / (1 + rule.momentum(0)) == pytest.approx(99, rel=0.02)
+    for when in range(7):
+        # With a zero gradient w_T is linear in the error; 3.1 is FISTA's sum of velocities.
+        assert np.abs(outcome(1, when)).max() <= 1.5
+        assert np.abs(outcome(0, when)).max() <= 3.1
+    assert np.abs(outcome(1, 0)).max() <= 0.02
+
+
+def test_noise_gain() -> None:
+    """Against the response to one unit of noise in each round."""
+    rule = quadratic(rounds=6, extra=0.0)
+    x, _, _ = data()
+    responses = []
+    for t in range(6):
+        noise = np.zeros((6, D))
+        noise[t] = 1
+        gradient = PlainGradient(x, np.zeros(N), noise, lambda z: 0.0 * z)
+        responses.append(abs(train_plain(rule, gradient, D)[0]))
+    assert rule.noise_gain() == pytest.approx(math.hypot(*responses))
+
+
+def test_an_error_of_the_bound_moves_the_weights_by_less_than_stated() -> None:
+    """b / high off by 1e-9, sign by column, without the refinement of an exact inverse."""
+    x, _, _ = data()
+    rule, signs = quadratic(), np.array([1, -1, 1, -1, 1, -1])
+    b = CURVATURE.bound(x)
+    moved = [
+        train(rule, noise=False, preconditioner=1 / (b + CURVATURE.high * e * signs))
+        for e in (0.0, 1e-9)
+    ]
+    largest = np.abs(moved[1] - moved[0]).max()
+    assert 1e-10 < largest <= 1e-9 * rule.inverse_gain
+
+
+def test_rates() -> None:
+    """1 + 0.9^t; 1 + 10 / (n t), t from 1."""
+    geometric, harmonic = quadratic(), quadratic(schedule="harmonic", extra=10 / 60)
+    assert [geometric.rate(t) for t in range(3)] == pytest.approx([2, 1.9, 1.81])
+    assert [harmonic.rate(t) for t in range(3)] == pytest.approx(
+        [1 + 10 / 60 / t for t in (1, 2, 3)]
+    )
+    assert geometric.learning_rate == pytest.approx(
+        max(geometric.rate(t) * (1 + max(0, geometric.momentum(t))) for t in range(4)) / 0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"schedule": "harmonic", "extra": 10.0}, r"rates above 3 diverge \(1 \+ 10/\(1 \+ t\)"),
+        ({"extra": 2.1}, "rates above 3 diverge"),
+        ({"extra": 1.2, "decay": 1.0}, r"constant rate 2.2 is outside \[1, 2\]"),
+        ({"extra": -0.1}, "below 0"),
+        ({"extra": math.nan}, "extra=nan"),
+        ({"decay": 1.1}, "decay=1.1"),
+        ({"schedule": "cosine"}, "schedule='cosine'"),
+        ({"first_alpha": 0.0}, "first_alpha=0.0"),
+        ({"rounds": 0}, "rounds=0"),
+    ],
+)
+def test_refusals(change: dict[str, Any], match: str) -> None:
+    with pytest.raises(ParameterError, match=match):
+        quadratic(**change)
+
+
+def test_the_refused_rate_diverges() -> None:
+    """Equal columns, where B is tight: 1 + 10 / (1 + t) ends above ln 2, others at the optimum.
+
+    The link is the sigmoid itself, so that no interval is left.
+    """
+    x, y = np.ones((50, 4)), (np.arange(50) < 30).astype(float)
+    curvature = Curvature.for_rows(4.0, offset=1e-3)
+
+    def trained(factor: Callable[[int], float], **changes: Any) -> float:
+        gradient = PlainGradient(
+            x, y, np.zeros((8, 4)), lambda z: 1 / (1 + np.exp(-z)), 1 / curvature.bound(x)
+        )
+        rule = quadratic(rounds=8, curvature=curvature, **changes)
+        state = rule.start(np.zeros(4))
+        for t in range(8):
+            raised = factor(t)
+            state = rule.step(t, state, lambda w, step, r=raised: gradient(w, step * r))
+        return loss(x @ rule.weights(state), y)
+
+    base = quadratic(rounds=8)
+    best = loss(np.full(50, math.log(1.5)), y)
+    assert trained(lambda t: (1 + 10 / (1 + t)) / base.rate(t)) > math.log(2)
+    assert trained(lambda t: 1.0) < best + 0.01
+    assert trained(lambda t: 1.0, schedule="harmonic", extra=0.2) < best + 0.01
+
+
+def test_round_trip() -> None:
+    """Through JSON; unknown and missing fields are refused."""
+    rule = quadratic(schedule="harmonic", extra=0.5)
+    fields = json.loads(json.dumps(rule.to_dict()))
+    assert fields.pop("kind") == "quadratic-nag"
+    assert QuadraticNesterov.from_dict(fields) == rule
+    for wrong in ({**fields, "x": 1}, {k: v for k, v in fields.items() if k != "curvature"}):
+        with pytest.raises(MessageError):
+            QuadraticNesterov.from_dict(wrong)
+
+
+# -- Adagrad and Adam ----------------------------------------------------------------------------
+
+
+def adagrad(g: Callable[[int, np.ndarray], np.ndarray], eta: float, rounds: int) -> np.ndarray:
+    w, history = np.zeros(D), []
+    for t in range(rounds):
+        history.append(g(t, w))
+        w = w - eta * history[-1] / (1e-8 + np.sqrt(sum(h**2 for h in history)))
+    return w
+
+
+def adam(g: Callable[[int, np.ndarray], np.ndarray], eta: float, rounds: int) -> np.ndarray:
+    w, history = np.zeros(D), []
+    for t in range(1, rounds + 1):
+        history.append(g(t - 1, w))
+        ages = np.arange(t)[::-1, None]
+        first = (0.1 * 0.9**ages * history).sum(axis=0) / (1 - 0.9**t)
+        second = (0.001 * 0.999**ages * np.square(history)).sum(axis=0) / (1 - 0.999**t)
+        w = w - eta * first / (np.sqrt(second) + 1e-8)
+    return w
+
+
+@pytest.mark.parametrize("kind", RATES)
+def test_adaptive_rules_are_the_textbooks(kind: str) -> None:
+    """Means written out as sums over the history; noise included."""
+    x, y, chi = data()
+    curvature = CURVATURE if kind.startswith("quadratic") else None
+    diagonal = CURVATURE.preconditioner(x) if curvature else np.ones(D)
+
+    def gradient(t: int, w: np.ndarray) -> np.ndarray:
+        return diagonal * (x.T @ (LINK(x @ w) - y) / N + chi[t])
+
+    rule_class, textbook = (Adagrad, adagrad) if kind.endswith("adagrad") else (Adam, adam)
+    rule = rule_class(rounds=8, learning_rate=RATES[kind], curvature=curvature)
+    assert rule.kind == kind
+    wanted = textbook(gradient, RATES[kind], 8)
+    np.testing.assert_allclose(train(rule, preconditioner=diagonal), wanted, rtol=1e-9)
+    assert adaptive_from_dict(json.loads(json.dumps(rule.to_dict()))) == rule
+
+
+def test_adaptive_rules_refuse_encrypted_rows() -> None:
+    """They would divide by roots."""
+    rule = Adam(rounds=2, learning_rate=0.001)
+    for call in (rule.levels, rule.noise_gain, lambda: rule.in_units(8.0)):
+        with pytest.raises(ParameterError, match="'adam' would divide by roots"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "adagrad", "rounds": 0, "learning_rate": 0.1},
+        {"kind": "adagrad", "rounds": 1, "learning_rate": 0.0},
+        {"kind": "adam", "rounds": 1, "learning_rate": 0.1, "beta1": 1.0},
+        {"kind": "quadratic-adam", "rounds": 1, "learning_rate": 0.1},
+        {"kind": "adam", "rounds": 1, "learning_rate": 0.1, "curvature": CURVATURE.to_dict()},
+        {"kind": "rmsprop", "rounds": 1, "learning_rate": 0.1},
+    ],
+)
+def test_adaptive_refusals(fields: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        adaptive_from_dict(fields)
+
+
+def test_the_paper_s_row_sums_are_those_of_the_hessian() -> None:
+    """Non-negative data: b N equals 1/4 of X^T X's row sums."""
+    x = np.abs(data()[0])
+    np.testing.assert_allclose(0.25 * row_sums(x), 0.25 * (x.T @ x).sum(axis=1))

@@ -1,0 +1,261 @@
+"""`cohort party`, `cohort coordinator`, the status page, Flower's options, supervision."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from coordinator.settings import Settings as CentreSettings
+from parties.agent_server import AgentServer
+from parties.settings import Settings, build_agent
+from protocols.errors import PolicyError
+from protocols.toml import load_toml, to_toml
+from sims import flower_commands
+from sims.cli import app
+from sims.deployed import plan_template
+from sims.status_page import make_server, page
+from sims.supervise import Program, supervised
+
+runner = CliRunner()
+SECRET = 8675309.25
+
+
+def cohort(*words: object) -> Any:
+    return runner.invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A centre and two hospitals, as `init` leaves them."""
+    home = tmp_path_factory.mktemp("home")
+    frame = pd.DataFrame({"age": range(20, 60), "y": [0, 1] * 20})
+    frame.to_csv(home / "rows.csv", index=False)
+    (home / "passphrase").write_text("correct horse battery staple\n")
+    for words in (
+        ("schema", "init", home / "rows.csv", "--label", "y", "--out", home / "schema.json"),
+        (
+            "coordinator",
+            "init",
+            home / "centre",
+            "--schema",
+            home / "schema.json",
+            "--no-privacy",
+            "--public",
+            "centre.example.org:9092",
+            "--update",
+            "gd",
+            "--iterations",
+            2,
+            "--profile",
+            "fast-insecure",
+            "--ring-dim",
+            1024,
+        ),
+        *(init(home, name) for name in ("a", "b")),
+        ("coordinator", "admit", home / "centre", home / "a/card.json", home / "b/card.json"),
+    ):
+        done = cohort(*words)
+        assert done.exit_code == 0, done.output
+    return home
+
+
+def init(home: Path, name: str, **changes: str) -> tuple[object, ...]:
+    fields = {"invitation": home / "centre/invitation.json", "data": home / "rows.csv"} | changes
+    options = [word for key, value in fields.items() for word in (f"--{key}", value)]
+    passphrase = ("--passphrase-file", home / "passphrase")
+    return (
+        "party",
+        "init",
+        home / name,
+        *options,
+        *passphrase,
+        "--allow-insecure",
+        "--accept-no-privacy",
+    )
+
+
+def test_a_plan_from_cards_alone(home: Path) -> None:
+    plan = plan_template(CentreSettings.load(home / "centre"))
+    assert [(m.name, m.rows) for m in plan.members] == [("a", 40), ("b", 40)]
+    assert (plan.rounds, plan.privacy, plan.num_features) == (2, None, 2)
+
+
+def test_init_refuses_what_would_go_wrong(home: Path, tmp_path: Path) -> None:
+    def refused(words: tuple[object, ...], text: str) -> None:
+        done = cohort(*words)
+        assert done.exit_code == 2 and text in done.output, done.output
+
+    refused(init(home, "a"), "is not empty")
+    refused(init(home, "c", invitation=str(home / "schema.json")), "is no invitation")
+    refused((*init(home, "c"), "--name", "../c"), "use letters, digits")
+    refused((*init(home, "c"), "--name", "coordinator"), "use letters, digits")
+    pd.DataFrame({"age": [SECRET, None], "y": [0, 1]}).to_csv(tmp_path / "bad.csv")
+    refused(init(home, "c", data=str(tmp_path / "bad.csv")), "missing or infinite")
+    assert not (home / "c").exists()
+    (tmp_path / "short").write_text("short")
+    words = init(home, "c")
+    refused((*words, "--passphrase-file", tmp_path / "short"), "at least 12")
+    refused(("coordinator", "admit", home / "centre", home / "schema.json"), "no party's card")
+
+
+def test_the_identity_opens_with_its_passphrase_only(home: Path) -> None:
+    with pytest.raises(PolicyError, match="passphrase is wrong"):
+        build_agent(Settings.load(home / "a"), "another passphrase")
+    for name in ("identity.sealed", "node.key"):
+        assert (home / "a" / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_party_status_and_consent_by_command(home: Path) -> None:
+    agent = build_agent(Settings.load(home / "a"), "correct horse battery staple")
+    server = AgentServer(agent, home / "a" / "agent.sock")
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        assert "a: no session" in cohort("party", "status", home / "a").output
+        assert json.loads(cohort("party", "status", home / "a", "--json").output)["pending"] == {}
+        waiting = threading.Thread(target=ask, args=(agent, home))
+        waiting.start()
+        while not agent.consent.pending():
+            time.sleep(0.01)
+        shown = cohort("party", "consent", home / "a").output
+        digest = shown.split()[1]
+        assert "NO NOISE" in shown and "a (you): 40 rows" in shown.replace("\n", " ")
+        assert cohort("party", "consent", home / "a", "--accept", "ffffffff").exit_code == 2
+        assert (
+            f"accepted: {digest}"
+            in cohort("party", "consent", home / "a", "--accept", digest[:10]).output
+        )
+        waiting.join(10)
+        assert not waiting.is_alive()
+    finally:
+        server.stop()
+        thread.join(10)
+    done = cohort("party", "status", home / "a")
+    assert done.exit_code == 2 and "no party agent answers" in done.output
+
+
+def ask(agent: Any, home: Path) -> None:
+    agent.consent.require(plan_template(CentreSettings.load(home / "centre")))
+
+
+def test_toml_is_read_as_it_was_written(tmp_path: Path) -> None:
+    fields = {"a": 'x"\\y', "b": 1.5, "c": True, "d": {"e": "f", "g": None}, "h": {}}
+    (tmp_path / "x.toml").write_text(to_toml(fields, {"a": "why"}))
+    assert load_toml(tmp_path / "x.toml") == {**fields, "d": {"e": "f"}}
+
+
+# -- status -------------------------------------------------------------------------------------
+
+RUN = {
+    "session": "5e551", "state": "running", "phase": "train", "step": "refresh/1", "iteration": 1,
+    "rounds": 4, "reason": "<script>alert(1)</script>", "culprit": None, "attempts": 1,
+    "updated": "2026-11-21T12:00:00+00:00", "seconds": {"keys": 12.5},
+    "bytes_per_party": {"keys": 6_000_000}, "parties": {"a&b": {"rows": 1234, "bytes": 7_000_000}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[int]:
+    (tmp_path / "5e551").mkdir()
+    (tmp_path / "5e551" / "status.json").write_text(json.dumps(RUN))
+    with make_server(tmp_path, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def fetch(port: int, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request(method, path, headers={"Host": f"{host}:{port}"})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_the_page_shows_progress_and_escapes(served: int) -> None:
+    code, text = fetch(served, "/")
+    assert code == 200
+    for words in ('value="1" max="4"', "a&amp;b", "1,234", "7.0 MB", "12.5", "&lt;script&gt;"):
+        assert words in text
+    assert "<script>" not in text
+    assert json.loads(fetch(served, "/status.json")[1]) == [RUN]
+    assert "There is no run yet" in page([])
+
+
+def test_the_page_is_read_only_and_local(served: int) -> None:
+    assert fetch(served, "/../../etc/passwd")[0] == 404
+    assert fetch(served, "/", method="POST")[0] == 501
+    assert fetch(served, "/", host="evil.example.org")[0] == 403
+
+
+def test_status_in_the_terminal(home: Path) -> None:
+    folder = home / "centre" / "sessions" / "5e551"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text(json.dumps(RUN))
+    shown = cohort("coordinator", "status", home / "centre").output
+    assert "running" in shown and "1/4" in shown and "7.0 MB" in shown
+    assert json.loads(cohort("coordinator", "status", home / "centre", "--json").output) == [RUN]
+
+
+# -- Flower's programs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_every_address_is_bound_explicitly(
+    home: Path, monkeypatch: pytest.MonkeyPatch, new: bool
+) -> None:
+    monkeypatch.setattr(flower_commands, "has_one_port", lambda: new)
+    monkeypatch.setattr(flower_commands, "program", lambda name: name)
+    superlink = flower_commands.superlink(CentreSettings.load(home / "centre"))
+    supernode = flower_commands.supernode(Settings.load(home / "a"))
+    assert "--enable-supernode-auth" in superlink and "--insecure" not in superlink + supernode
+    assert "centre.example.org:9092" in supernode
+    wanted = ["--host", "127.0.0.1", "--port", "9092"] if new else ["127.0.0.1:9092"]
+    assert all(word in superlink for word in wanted)
+    assert ("--host" in supernode) == new
+    environment = flower_commands.environment(home / "a")
+    assert environment["FLWR_TELEMETRY_ENABLED"] == "0"
+    assert environment["FLWR_HOME"] == str(home / "a" / "flwr")
+
+
+def test_a_program_is_started_again_and_ends_with_its_children(tmp_path: Path) -> None:
+    code = "import os,subprocess,sys,time;print(os.getpid(),flush=True);" + (
+        "c=subprocess.Popen([sys.executable,'-c','import time;time.sleep(99)']);"
+        "print(c.pid,flush=True);time.sleep(99)"
+    )
+    program = Program(
+        name="x",
+        command=[sys.executable, "-c", code],
+        environment=os.environ,
+        log_path=tmp_path / "x.log",
+    )
+
+    def pids(count: int) -> list[int]:
+        for _ in range(200):
+            found = program.log_path.read_text().split() if program.log_path.exists() else []
+            if len(found) >= count:
+                return list(map(int, found))
+            time.sleep(0.05)
+        raise AssertionError(found)
+
+    with supervised(program):
+        os.kill(pids(2)[0], signal.SIGKILL)
+        seen = pids(4)
+    for pid in seen:
+        for _ in range(100):
+            if not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text():
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError(f"process {pid} is alive")

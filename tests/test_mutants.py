@@ -1,0 +1,247 @@
+"""The seven faults that must never pass: each is put in place of the true code, and one named check
+that passes without it fails with it.
+
+The first five are formulas of differential privacy (more on them, two-sided, in
+`tests/protocols/privacy/test_mutants.py`); the last two are faults of a run under encryption.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties import key_share
+from parties.key_share import KeyShare
+from parties.schema import Label, NumericColumn, Schema
+from protocols import decrypt
+from protocols.approximation import sigmoid_approximation
+from protocols.errors import PolicyError, PrivacyError, ProtocolError
+from protocols.messages import Ask, Body, decode, public_bytes
+from protocols.privacy import sensitivity
+from protocols.privacy.budget import GRID_MARGIN, Budget
+from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.search import find_setting
+from protocols.privacy.sensitivity import Sensitivity
+from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from tests import exact
+from tests.helpers import Session, joint_keys, make_session
+from tests.protocols.privacy import test_mutants as formulas
+from tests.protocols.privacy.checks import std_accepted
+
+Patch = pytest.MonkeyPatch
+SPLIT, SIGMA = NoiseSplit(parties=10, colluders=3), 0.02
+SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "gd", "rows": 4, "rounds": 1}
+NAME = "hospital-1"
+
+# -- checks: each computes what the code promises without asking the code --------------------------
+
+
+def samples_have_sigma() -> bool:
+    """chi^2 at p = 1e-6: what P - t owners draw has the std sigma."""
+    owners = range(SPLIT.parties - SPLIT.colluders)
+    shares = [gaussian_shares(SIGMA, SPLIT, 10, 600, SeededRandomness(7, f"{k}")) for k in owners]
+    return std_accepted(np.sum(shares, axis=0), SIGMA)
+
+
+def no_pair_exceeds_delta() -> bool:
+    """Two rows at opposite angles from w, on the boundary: their gradients differ by <= Delta."""
+    radius, bound = 4.0, 3.0
+    approximation = sigmoid_approximation(7, radius * bound)
+    p, error = approximation.polynomial, approximation.max_error
+    tight = sensitivity.diameter(p, norm_bound=bound, radius=radius)
+    loose = Sensitivity(norm_bound=bound, approximation_error=error, features=9).total
+    angles = np.linspace(0, math.pi / 2, 20_001)
+    moves = 2 * bound * p(radius * bound * np.cos(angles)) * np.sin(angles)
+    return bool(moves.max() <= min(tight, loose))
+
+
+def rows_stay_within_their_bound() -> bool:
+    """8 columns at the ends of their ranges, and the bias: a norm of 3."""
+    columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(8))
+    label = Label(name="y", positive="1", negative="0")
+    schema = Schema(columns=columns, label=label, scaling="range")
+    return float(np.linalg.norm(np.ones(8 + 1))) <= schema.norm_bound
+
+
+def iterates_stay_in_the_ball() -> bool:
+    """2000 runs on one-sided rows, 399 of 400 colluding: few leave the ball that is certified."""
+    query = {**formulas.QUERY, "features": 5, "parties": 400, "colluders": 399, "delta": 0.2}
+    claims = []
+    for rows in (30_000, 200):
+        try:
+            claims.append(find_setting(**{**query, "rows": rows}, method="ridge"))
+        except PrivacyError:
+            assert rows == 200, "too few rows for the true bound: nothing is claimed"
+    return all(formulas._escapes(c) <= c.figures["delta_norm_bound"] for c in claims)
+
+
+def one_decryption_is_answered() -> bool:
+    """A whole run ends, and each party gave one share of the step `decrypt`."""
+    session = make_session(**SMALL)
+    try:
+        session.run()
+    except ProtocolError as error:
+        assert "out of order" in str(error) and error.culprit == NAME
+        return False
+    return sum(step == "decrypt" for step, name, *_ in session.recorded if name == NAME) == 1
+
+
+def a_label_is_answered_once() -> bool:
+    """A key share refuses a second ciphertext under the label `decrypt`."""
+    keys = joint_keys(2, 6, SMALL["ring_dim"])
+    keys.forget()
+    share, c1 = keys.shares[NAME], keys.context.uniform_polynomial(keys.seed, "c1")[:2]
+    share.decryption_share(c1, "decrypt", 2.0**20)
+    try:
+        share.decryption_share(c1, "decrypt", 2.0**20)
+    except PolicyError:
+        return True
+    return False
+
+
+def share_is_flooded() -> bool:
+    """d_p - c1 s_p of a real run has the std that 40 bits ask for, within 0.3 bits."""
+    session, secrets = make_session(**SMALL), {}
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step == "decrypt":
+            secrets.update(_secret(session))
+        return session.ask(step, outgoing)
+
+    session.run(ask)
+    (c1,), (d,) = (_rows(session, k) for k in (2, 3))
+    prime = secrets["primes"][0]
+    noise = d.astype(object) - c1.astype(object) * exact.evaluations(secrets["s"], prime)
+    assert session.plan is not None
+    wanted = math.hypot(math.sqrt(12) * 2.0 ** (40 / 2) * session.plan.model_error_std(), 2.0**20)
+    measured = exact.rms(exact.coefficients(noise % prime, prime))
+    return abs(math.log2(measured / wanted)) < 0.3
+
+
+def _secret(session: Session) -> dict[str, Any]:
+    duties: Any = session.parties[NAME]._duties
+    return {"s": exact.secret(duties._secret), "primes": duties._context.primes}
+
+
+def _rows(session: Session, column: int) -> Any:
+    """First residue row of the decryption's request (2) or reply (3)."""
+    line: Any = next(line for line in session.recorded if line[:2] == ("decrypt", NAME))
+    key = session.coordinator_key if column == 2 else session.party_keys[NAME]
+    blob = decode(line[column], public_bytes(key)).body.blobs[0]
+    return np.frombuffer(blob, "<u8")[: SMALL["ring_dim"]][None]
+
+
+# -- mutants ---------------------------------------------------------------------------------------
+
+true_share, true_diameter, true_decrypt = (
+    NoiseSplit.share_std,
+    sensitivity.diameter,
+    decrypt.decrypt,
+)
+true_exact: Any = Sensitivity.exact
+true_bound: Any = Schema.norm_bound
+
+
+def sigma_halved(patch: Patch) -> None:
+    patch.setattr(NoiseSplit, "share_std", lambda self, sigma: true_share(self, sigma) / 2)
+
+
+def sigma_split_by_all(patch: Patch) -> None:
+    """sigma / sqrt(P) instead of sigma / sqrt(P - t)."""
+    patch.setattr(NoiseSplit, "share_std", lambda self, sigma: sigma / math.sqrt(self.parties))
+
+
+def tight_bound_without_two(patch: Patch) -> None:
+    patch.setattr(sensitivity, "diameter", lambda p, **query: true_diameter(p, **query) / 2)
+
+
+def papers_bound_without_two(patch: Patch) -> None:
+    patch.setattr(Sensitivity, "exact", property(lambda self: true_exact.fget(self) / 2))
+
+
+def bias_not_counted(patch: Patch) -> None:
+    """sqrt(m - 1) for sqrt(m)."""
+    patch.setattr(
+        Schema, "norm_bound", property(lambda self: math.sqrt(true_bound.fget(self) ** 2 - 1))
+    )
+
+
+def one_partys_sigma(patch: Patch) -> None:
+    """share_std for total_std in the iterate bound."""
+    patch.setattr(Budget, "total_std", lambda self, s: self.split.share_std(s) * GRID_MARGIN)
+
+
+def second_decryption_asked(patch: Patch) -> None:
+    """A coordinator that asks again, with other bytes."""
+
+    def twice(*arguments: Any) -> Any:
+        exchange = true_decrypt(*arguments)
+        ask = next(exchange)
+        replies = yield ask
+        yield Ask(ask.step, {k: Body({"again": 1}, v.blobs) for k, v in ask.bodies.items()})
+        try:
+            exchange.send(replies)
+        except StopIteration as stop:
+            return stop.value
+
+    patch.setattr(decrypt, "decrypt", twice)
+
+
+def second_decryption_given(patch: Patch) -> None:
+    """A key share that does not remember its labels."""
+    patch.setattr(KeyShare, "_only_once", lambda self, label, c1: None)
+
+
+def flooding_off(patch: Patch) -> None:
+    """Zeros for the flooding noise; OpenFHE's own 2^20 stays."""
+    zeros = np.zeros((2, SMALL["ring_dim"]), np.uint64)
+    patch.setattr(key_share, "gaussian_polynomial", lambda context, std, towers, source: zeros)
+
+
+def flooding_for_ten_bits_less(patch: Patch) -> None:
+    """2^15 for 2^20."""
+    true = decrypt.flooding_of
+    patch.setattr(decrypt, "flooding_of", lambda plan: true(plan) / 2**5)
+
+
+MUTANTS: dict[str, list[tuple[Callable[[Patch], None], Callable[[], bool]]]] = {
+    "sigma halved": [(sigma_halved, samples_have_sigma)],
+    "sigma split as P instead of P - t": [(sigma_split_by_all, samples_have_sigma)],
+    "sensitivity without the factor 2": [
+        (tight_bound_without_two, no_pair_exceeds_delta),
+        (papers_bound_without_two, no_pair_exceeds_delta),
+    ],
+    "bias column not counted": [(bias_not_counted, rows_stay_within_their_bound)],
+    "one party's sigma in the iterate bound": [(one_partys_sigma, iterates_stay_in_the_ball)],
+    "undeclared second decryption": [
+        (second_decryption_asked, one_decryption_is_answered),
+        (second_decryption_given, a_label_is_answered_once),
+    ],
+    "smudging off": [
+        (flooding_off, share_is_flooded),
+        (flooding_for_ten_bits_less, share_is_flooded),
+    ],
+}
+CASES = [
+    pytest.param(mutant, check, id=f"{name}: {mutant.__name__}")
+    for name, pairs in MUTANTS.items()
+    for mutant, check in pairs
+]
+
+
+def test_all_seven_are_listed() -> None:
+    assert len(MUTANTS) == 7
+
+
+@pytest.mark.parametrize(("mutant", "check"), CASES)
+def test_a_mutant_is_caught(
+    mutant: Callable[[Patch], None], check: Callable[[], bool], monkeypatch: Patch
+) -> None:
+    """The check holds for the code as it is, and fails with the mutant in place."""
+    assert check()
+    mutant(monkeypatch)
+    assert not check(), f"{check.__name__} does not notice {mutant.__name__}"

@@ -1,0 +1,128 @@
+"""Three hospitals and a centre as processes of their own, over TLS with node authentication.
+
+INSECURE toy ring. It takes about a minute: every step costs Flower 4 to 6 seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sims.flower_commands import PROGRAMS
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+SCRIPT = ROOT / "examples" / "three_hospitals.py"
+MISSING = [name for name in (*PROGRAMS, "cohort") if not (BIN / name).exists()]
+
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed beside Python: {', '.join(MISSING)}"),
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
+
+
+def test_deployed_and_simulated_give_the_same_model(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--fast-insecure", "--rows", "150"]
+    command += ["--iterations", "2", "--epsilon", "3", "--keep", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "largest difference of a weight to the in-process run" in done.stdout
+    (folder,) = (tmp_path / "centre" / "sessions").iterdir()
+    model = json.loads((folder / "model.json").read_text())
+    simulated = json.loads((tmp_path / "simulated" / "model.json").read_text())
+    assert np.abs(np.subtract(model["weights"], simulated["weights"])).max() < 1e-4
+    assert np.abs(model["weights"]).max() > 1e-2  # not the same zero
+    for name in ("hospital-a", "hospital-b", "hospital-c"):
+        assert not list((tmp_path / name / "state").glob("*.sealed"))
+        assert not (tmp_path / name / "agent.sock").exists()
+    assert no_stray_process(tmp_path)
+
+
+def no_stray_process(home: Path) -> bool:
+    """Whether every process of a folder has ended (some take a second)."""
+    for _ in range(100):
+        lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+        if str(home) not in lines:
+            return True
+        time.sleep(0.2)
+    return False
+
+
+# -- who is turned away -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A SuperLink that knows nobody, and three parties."""
+    home = tmp_path_factory.mktemp("hospitals")
+    sys.path.insert(0, str(SCRIPT.parent))
+    import three_hospitals as example
+
+    sys.argv = ["three_hospitals", "--fast-insecure", "--rows", "60", "--epsilon", "3"]
+    options = example.arguments()
+    example.prepare(home, options)
+    example.found(home, options)
+    for card in (home / "centre" / "parties").glob("*.json"):
+        card.unlink()
+    superlink = subprocess.Popen([str(BIN / "cohort"), "coordinator", "start", home / "centre"])
+    try:
+        from coordinator.settings import Settings
+        from sims import drive
+
+        settings = Settings.load(home / "centre")
+        drive._patiently(time.monotonic() + 60, print, lambda: drive.register_missing(settings))
+        yield home
+    finally:
+        superlink.send_signal(signal.SIGTERM)
+        superlink.wait(60)
+
+
+def supernode(home: Path, name: str, *changes: tuple[str, str]) -> tuple[int | None, str]:
+    """A SuperNode for at most 20 s: (exit code, output)."""
+    from parties.settings import Settings
+    from sims import flower_commands
+
+    settings = Settings.load(home / name)
+    command = flower_commands.supernode(settings)
+    for old, new in changes:
+        command[command.index(old)] = new
+    environment = flower_commands.environment(settings.folder)
+    with open(home / "node.log", "w+") as log:
+        process = subprocess.Popen(
+            [*command, "--max-wait-time", "15"], env=environment, stdout=log, stderr=log
+        )
+        try:
+            code: int | None = process.wait(25)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            process.kill()
+            process.wait()
+        log.seek(0)
+        return code, log.read()
+
+
+def test_an_unregistered_node_is_turned_away(centre: Path) -> None:
+    code, output = supernode(centre, "hospital-a")
+    assert code, output
+    assert "superlink_registered" not in output
+
+
+def test_a_server_of_another_authority_is_not_trusted(centre: Path) -> None:
+    from coordinator.certificates import CA, make_certificates
+
+    other = centre / "other"
+    other.mkdir()
+    make_certificates(other, ["127.0.0.1"])
+    ours = str(centre / "hospital-b" / "ca.crt")
+    code, output = supernode(centre, "hospital-b", (ours, str(other / CA)))
+    assert code, output
