@@ -30,7 +30,7 @@ from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares, laplace_shares
 from protocols.privacy.sum_certificate import MECHANISMS, SumSetting, grid_of
 from protocols.updates.catalogue import rule_from_dict
-from protocols.updates.rule import UpdateRule
+from protocols.updates.rule import UpdateRule, iterate
 
 Vector = NDArray[np.float64]
 # A Gaussian or Laplace value leaves so many scales with a probability below 2^-57.
@@ -294,5 +294,5 @@ def run_rule(
         rule.step(t, state, note)
         gradient = preconditioner * (yield from ask(first + t, points[0]))
         state = rule.step(t, state, lambda w, step, g=gradient: step * g)  # type: ignore[misc]
-        on_iteration(t, rule.weights(state))
+        on_iteration(t, iterate(rule, t, state))
     return rule.weights(state)

@@ -22,7 +22,7 @@ from protocols.precondition import Refresh, precondition
 from protocols.refresh import refresh
 from protocols.rows import RowsPlan
 from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.rule import UpdateRule, iterate
 
 Array = NDArray[np.float64]
 # Called after each iteration with its index t.
@@ -71,7 +71,7 @@ def train_plain(
     state = rule.start(zero)
     for t in range(rule.rounds):
         state = rule.step(t, state, gradient)
-        on_iteration(t, rule.weights(state))
+        on_iteration(t, iterate(rule, t, state))
     return rule.weights(state)
 
 

@@ -102,8 +102,12 @@ class QuadraticNesterov:
         new: Any = (v * (1 + now) if now else v) - gradient(v, (1 + now) * self.rate(t))
         return (new - scaled * (now / (1 + before)) if now else new, new)
 
+    def scale(self, t: int) -> float:
+        """W over w after iteration t: 1 + m_t; 1 after the last one."""
+        return 1 + self.momentum(t)
+
     def weights(self, state: tuple[V, ...]) -> V:
-        """W, equal to w after the last iteration."""
+        """W, equal to w after the last iteration; before it, divide by `scale`."""
         return state[1]
 
     def levels(self) -> int:

@@ -57,3 +57,11 @@ class UpdateRule(Protocol):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types with the field `kind`, for the run plan."""
         ...
+
+
+def iterate(rule: UpdateRule, t: int, state: tuple[V, ...]) -> V:
+    """w after iteration t, for rules whose state holds a multiple of it (`scale`) in between."""
+    weights: Any = rule.weights(state)
+    scale = getattr(rule, "scale", None)
+    result: V = weights if scale is None else weights * (1 / scale(t))
+    return result
