@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,9 +40,10 @@ class CircuitPlan(RunPlan):
         return self.ckks.security_bits
 
     @property
+    @abstractmethod
     def rotations(self) -> tuple[int, ...]:
         """Every rotation key of the run."""
-        raise NotImplementedError
+        ...
 
     @property
     def rotation_chunks(self) -> list[tuple[int, ...]]:
@@ -50,9 +52,10 @@ class CircuitPlan(RunPlan):
         return [indices[k : k + size] for k in range(0, len(indices), size)]
 
     @property
+    @abstractmethod
     def refreshes(self) -> tuple[int, ...]:
         """Most ciphertexts that each refresh step carries, in order."""
-        raise NotImplementedError
+        ...
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -72,17 +75,20 @@ class CircuitPlan(RunPlan):
         return "contribute"
 
     @property
+    @abstractmethod
     def unit(self) -> float:
         """What the decrypted slots are multiplied by."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's privacy noise; zeros without privacy."""
-        raise NotImplementedError
+        ...
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -56,7 +57,7 @@ class PrivacyPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunPlan:
+class RunPlan(ABC):
     """Everything public about one run, whichever its protocol.
 
     session: unique name; members: in the order of their row ranges; schema: public column schema
@@ -110,24 +111,28 @@ class RunPlan:
         return sum(member.rows for member in self.members)
 
     @property
+    @abstractmethod
     def security_bits(self) -> int:
         """Of the encryption, classical [bits]."""
-        raise NotImplementedError
+        ...
 
     @property
+    @abstractmethod
     def rounds(self) -> int:
         """Iterations T."""
-        raise NotImplementedError
+        ...
 
     @property
+    @abstractmethod
     def steps(self) -> tuple[str, ...]:
         """Steps between the agreement and `finish`, in the only order in which parties answer."""
-        raise NotImplementedError
+        ...
 
     @property
+    @abstractmethod
     def first_data_step(self) -> str:
         """The step from which on private data have left their owner."""
-        raise NotImplementedError
+        ...
 
     def party_index(self, name: str) -> int:
         """Position of a party.
