@@ -49,20 +49,23 @@ class Outcome:
 
 @dataclass(slots=True)
 class Observer:
-    """Called as a run goes on; both default to nothing.
+    """Called as a run goes on; all default to nothing.
 
-    on_phase(phase), on_progress(phase, done, total) for progress bars.
+    on_phase(phase), on_progress(phase, done, total) for progress bars; on_weights(t, w): every
+    iterate of the encrypted-gradient protocol, public there.
     """
 
     on_phase: Callable[[str], None] = lambda phase: None
     on_progress: Callable[[str, int, int], None] = lambda phase, done, total: None
+    on_weights: Callable[[int, NDArray[np.float64]], None] = lambda t, w: None
 
 
 class Coordinator:
     """One session.
 
     session: unique name; signing_key: the coordinator's identity; party_keys: verification keys
-    (hex) by party name; make_plan: the run plan once the members are known.
+    (hex) by party name; make_plan: the run plan once the members are known; start: public weights
+    that the encrypted-gradient protocol starts from, zeros by default.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Coordinator:
         transcript: Transcript,
         observer: Observer | None = None,
         size_cap: int = DEFAULT_SIZE_CAP,
+        start: NDArray[np.float64] | None = None,
     ) -> None:
         self.session = session
         self.costs = Costs()
@@ -84,6 +88,7 @@ class Coordinator:
         self._transcript = transcript
         self._observer = observer or Observer()
         self._size_cap = size_cap
+        self._start = start
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -116,7 +121,7 @@ class Coordinator:
             clock[0].lap()
             observer.on_progress("train", t + 1, plan.rounds)
 
-        watch = Watch(on_phase=on_phase, on_iteration=on_iteration)
+        watch = Watch(on_phase, on_iteration, self._start, observer.on_weights)
         released = yield from conduct(plan, agree.joint_seed(plan, seeds), seeds, watch)
         summary = {"weights": released.tolist(), "transcript": self._transcript.head}
         yield to_everyone("finish", plan.names, Body(summary))

@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from coordinator.coordinator import AskParties, Coordinator, Observer
 from coordinator.kept_messages import (
@@ -90,6 +89,7 @@ class _Run:
 
     def __init__(self, settings: Settings, folder: Path, session: str, template: RunPlan) -> None:
         self._folder, self._session, self._template = folder, session, template
+        self._messages = folder / FOLDER
         self._key = settings.signing_key()
         cards = settings.cards()
         self._cards: dict[str, Card] = {name: cards[name] for name in template.names}
@@ -102,22 +102,38 @@ class _Run:
         self.nodes = {name: known[name] for name in self._cards}
 
     def go_on(self, ask: AskParties) -> None:
-        """From the recorded messages to the outcome."""
-        messages, names = self._folder / FOLDER, tuple(self._party_keys)
-        key = public_bytes(self._key)
-        done = recorded_finish(messages, names, key)
-        if done is None:
-            plan, weights = self._train(resumable(ask, messages, key))
-        else:
-            complete_finish(ask, messages, done, self._party_keys)
-            rebuild_transcript(messages, self._folder / TRANSCRIPT, self._party_keys, key)
-            agreed = decode((messages / file_name(2 * len(names))).read_bytes(), key)
-            plan, weights = plan_from_dict(agreed.body.meta["plan"]), done.weights
-        outcome = {"plan": plan.to_dict(), "digest": plan.digest(), "weights": weights}
-        write_private(self._folder / OUTCOME, json.dumps(outcome).encode())
-        self.status.save(state="finished", phase="finished")
+        """From the recorded messages to the outcome.
 
-    def _train(self, ask: AskParties) -> tuple[RunPlan, list[Any]]:
+        Once the weights are on disk the run counts as finished, whether or not every party takes
+        note of it (the reason says who did not).
+        """
+        reason, names, key = "", tuple(self._party_keys), public_bytes(self._key)
+        done = recorded_finish(self._messages, names, key)
+        try:
+            if done is None:
+                self._train(resumable(ask, self._messages, key))
+            else:
+                complete_finish(ask, self._messages, done, self._party_keys)
+        except CohortError as error:
+            reason = str(error)
+            if recorded_finish(self._messages, names, key) is None:
+                raise
+        if done is not None:
+            rebuild_transcript(self._messages, self._folder / TRANSCRIPT, self._party_keys, key)
+        self._conclude(reason)
+
+    def _conclude(self, reason: str) -> None:
+        names, key = tuple(self._party_keys), public_bytes(self._key)
+        done = recorded_finish(self._messages, names, key)
+        if done is None:
+            raise ProtocolError("the run ended without its last messages on disk")
+        agreed = decode((self._messages / file_name(2 * len(names))).read_bytes(), key)
+        plan = plan_from_dict(agreed.body.meta["plan"])
+        outcome = {"plan": plan.to_dict(), "digest": plan.digest(), "weights": done.weights}
+        write_private(self._folder / OUTCOME, json.dumps(outcome).encode())
+        self.status.save(state="finished", phase="finished", reason=reason)
+
+    def _train(self, ask: AskParties) -> None:
         transcript = Transcript(self._folder / TRANSCRIPT)
         coordinator = Coordinator(
             session=self._session,
@@ -132,8 +148,7 @@ class _Run:
         )
         try:
             self.status.attempt(coordinator.costs)
-            outcome = coordinator.run(self.status.watching(ask))
-            return outcome.plan, outcome.weights.tolist()
+            coordinator.run(self.status.watching(ask))
         finally:
             transcript.close()
 

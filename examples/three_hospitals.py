@@ -20,11 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import network
 
 NAMES = ("hospital-a", "hospital-b", "hospital-c")
 COHORT = str(Path(sys.executable).parent / "cohort")
@@ -41,8 +44,9 @@ def main() -> int:
         label = prepare(home, options)
         found(home, options)
         began = time.monotonic()
-        with running(home):
-            deployed = json.loads(cohort("coordinator", "run", home / "centre", "--json"))
+        with network_of(options), running(home, options):
+            run = ["coordinator", "run", home / "centre", "--json"]
+            deployed = json.loads(cohort(*run, before=inside("centre", options)))
         seconds = time.monotonic() - began
         model = json.loads(Path(deployed["model"]).read_text())
         simulated, summary = simulate(home, label, options)
@@ -62,6 +66,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--fast-insecure", action="store_true", help="a toy ring: for tests")
     parser.add_argument("--rows", type=int, help="only the first rows")
+    parser.add_argument("--network", action="store_true", help="hosts of their own: see network.py")
     parser.add_argument("--keep", help="folder to leave everything in")
     return parser.parse_args()
 
@@ -104,6 +109,8 @@ def training(options: argparse.Namespace) -> list[str]:
 def found(home: Path, options: argparse.Namespace) -> None:
     """`init` for the centre and the hospitals, and the exchange of invitation and cards."""
     fleet, control, own, *relays = (f"127.0.0.1:{port}" for port in free_ports(6))
+    if options.network:
+        fleet = f"{network.address(0)}:9092"
     centre, passphrase = home / "centre", home / "passphrase"
     passphrase.write_text("correct horse battery staple\n")
     addresses = ["--fleet", fleet, "--control", control, "--serverappio", own]
@@ -130,12 +137,15 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running(home: Path):
+def running(home: Path, options: argparse.Namespace):
     """The four hosts, until the block ends."""
-    commands = [["coordinator", "start", home / "centre"]]
+    commands = {"centre": ["coordinator", "start", home / "centre"]}
     secret = ["--passphrase-file", home / "passphrase"]
-    commands += [["party", "start", home / name, *secret] for name in NAMES]
-    processes = [subprocess.Popen([COHORT, *map(str, command)]) for command in commands]
+    commands |= {name: ["party", "start", home / name, *secret] for name in NAMES}
+    processes = [
+        subprocess.Popen([*inside(name, options), COHORT, *map(str, command)])
+        for name, command in commands.items()
+    ]
     try:
         yield
     finally:
@@ -143,6 +153,16 @@ def running(home: Path):
             process.send_signal(signal.SIGTERM)
         for process in processes:
             process.wait(60)
+
+
+def network_of(options: argparse.Namespace):
+    """The hosts' network, if they have one of their own."""
+    return network.hosts(("centre", *NAMES)) if options.network else nullcontext()
+
+
+def inside(name: str, options: argparse.Namespace) -> list[str]:
+    """Where a host's commands run."""
+    return network.inside(name) if options.network else []
 
 
 def simulate(home: Path, label: str, options: argparse.Namespace) -> tuple[dict, dict]:
@@ -169,10 +189,10 @@ def show(deployed: dict, simulated: dict, seconds: float) -> None:
     print(f"with starting and stopping every process: {seconds:.1f} s")
 
 
-def cohort(*words: object) -> str:
+def cohort(*words: object, before: list[str] | None = None) -> str:
     """One command; its messages go to the terminal, its output is returned."""
     environment = {**os.environ, "COLUMNS": "200"}
-    command = [COHORT, *map(str, words)]
+    command = [*(before or []), COHORT, *map(str, words)]
     return subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=environment
     ).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,6 +19,10 @@ from protocols.plan import RunPlan
 from protocols.privacy.randomness import RandomSource
 
 
+# Encrypts what is secret, or decrypts it.
+Seal = Callable[[bytes], bytes]
+
+
 class Duties(Protocol):
     """Answers of the steps between the agreement and `finish`."""
 
@@ -27,6 +32,18 @@ class Duties(Protocol):
 
     def erase(self) -> None:
         """Forget every secret."""
+        ...
+
+    def state(self, seal: Seal) -> Body:
+        """For `restore` in another process.
+
+        Raises:
+            PolicyError: the secret is held in memory only.
+        """
+        ...
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Go on where `state` was taken."""
         ...
 
 
@@ -42,6 +59,6 @@ def open_duties(
     if isinstance(plan, GradientPlan):
         contributor = open_contributor(plan, name, shard, randomness)
         return GradientDuties(plan, name, contributor, signing_key, randomness)
-    if isinstance(plan, CircuitPlan):
+    if isinstance(plan, CircuitPlan) and isinstance(shard, Shard):
         return CircuitDuties(plan, name, shard, randomness)
-    raise PolicyError(f"protocol={plan.protocol!r} is unknown to this party")
+    raise PolicyError(f"protocol={plan.protocol!r} does not fit this party's rows")

@@ -39,6 +39,11 @@ from protocols.platform import (  # noqa: E402
 )
 
 EXTRAS = ("dev", "test", "torch")
+# Extras that install torch, and the room it takes [GB]: 5.3 measured once installed, and its wheels
+# on their way; a build without CUDA is far smaller.
+WITH_TORCH = ("dev", "torch")
+TORCH_GB, CPU_TORCH_GB = 9, 3
+CPU_INDEX = "an-index-of-cpu-wheels"
 STAMP = ".ciphercohort.json"
 # Runs inside each candidate: the same code judges here, there, and at import time.
 PROBE = """
@@ -102,6 +107,10 @@ class Host:
     def uv_install(self, series: str) -> bool:
         """Let uv fetch an interpreter."""
         return subprocess.call([str(self.uv()), "python", "install", series]) == 0
+
+    def free_gb(self, path: Path) -> float:
+        """Free space where the environment goes [GB]."""
+        return shutil.disk_usage(path).free / 1e9
 
     def probe(self, path: str) -> Optional[Candidate]:
         """Ask an interpreter what it is; None where it does not answer."""
@@ -337,6 +346,21 @@ def usable(host: Host, venv: Path) -> bool:
     return _output([str(python_of(venv)), "-I", "-m", "pip", "--version"]) is not None
 
 
+def check_room(host: Host, venv: Path, root: Path, extras: Sequence[str]) -> None:
+    """Refuse to fill the disk with torch; nothing to check once it is there."""
+    if not set(extras) & set(WITH_TORCH) or any(venv.glob("lib/python*/site-packages/torch")):
+        return
+    from_cpu_index = CPU_INDEX in os.environ.get("PIP_EXTRA_INDEX_URL", "")
+    need, free = CPU_TORCH_GB if from_cpu_index else TORCH_GB, host.free_gb(root)
+    if free < need:
+        raise BootstrapError(
+            f"tests and checks need torch: {need} GB of disk, of which {free:.1f} GB are free.\n"
+            f"What to do: make room, or set PIP_EXTRA_INDEX_URL={CPU_INDEX} for a build without "
+            f"CUDA ({CPU_TORCH_GB} GB). `make demo` needs no torch."
+        )
+    say(f"torch comes along: some minutes, {'2' if from_cpu_index else '5.3'} GB")
+
+
 def install(venv: Path, root: Path, extras: Sequence[str]) -> None:
     """Install the project, editable, with the pinned dependencies, then load openfhe once."""
     target = f"{root}[{','.join(extras)}]" if extras else str(root)
@@ -384,6 +408,7 @@ def bootstrap(
         return
     started = time.monotonic()
     wanted = sorted({*extras, *(installed_extras(venv, root) or ())})
+    check_room(host, venv, root, wanted)
     other = asked is not None and asked != read_stamp(venv).get("asked")
     if other or not usable(host, venv):
         chosen, _ = choose(host, asked, download, avoid=venv)

@@ -10,8 +10,7 @@ import numpy as np
 
 from parties.objectives import open_contributor
 from protocols.errors import ParameterError
-from protocols.gradients import GradientPlan, Vector, run_rule
-from protocols.messages import Exchange
+from protocols.gradients import GradientPlan, Vector
 from protocols.plan import Member, RunPlan
 from protocols.privacy import sum_certificate
 from protocols.privacy.certificate import Certificate
@@ -21,6 +20,7 @@ from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.recipe import Twin
 from sims.result import IterationMetrics
+from sims.sums_twin import run_in_plain
 from sims.twin import logistic_loss, score
 
 
@@ -94,21 +94,9 @@ class GradientRecipe:
             for name, spec in specs.items()
         }
 
-        def ask(t: int, point: Vector) -> Exchange[Vector]:
-            total = np.zeros(plan.length)
-            for name, owner in owners.items():
-                own = owner.contribution(plan.queries[t], t, point)
-                total += plan.on_grid(t, own) + plan.draw_noise(t, sources[name])
-            return total
-            yield  # a source of aggregates is a generator; this one asks nobody
-
         course = _Course(self.data)
-        exchange = run_rule(plan, ask, np.zeros(plan.length), course.record)
-        try:
-            next(exchange)
-        except StopIteration as stop:
-            return Twin(weights=stop.value, iterations=tuple(course.metrics))
-        raise AssertionError("the twin asked a party")
+        weights = run_in_plain(plan, owners, sources, np.zeros(plan.length), course.record)
+        return Twin(weights=weights, iterations=tuple(course.metrics))
 
 
 def certificate_of(plan: GradientPlan) -> Certificate:

@@ -6,24 +6,22 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.conduct import Watch, conduct
-from coordinator.coordinator import Coordinator, Outcome
+from coordinator.coordinator import Coordinator, Observer, Outcome
 from coordinator.costs import Costs
 from parties.flower_app import Handler
 from parties.party import Party
 from parties.torch_step import TorchModel
-from protocols import agree
-from protocols.gradients import GradientPlan, Vector, run_rule
-from protocols.messages import Body, Exchange, new_signing_key, public_bytes, to_everyone
+from protocols.gradients import GradientPlan, Vector
+from protocols.messages import new_signing_key, public_bytes
 from protocols.plan import Member
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness
 from protocols.transcript import Transcript
 from sims.local import run_session
 from sims.party_process import PartyProcess, PartySpec
+from sims.sums_twin import run_in_plain
 
 # (t, weights after it), t = 0, 1, … of the stage
 OnWeights = Callable[[int, Vector], None]
@@ -63,22 +61,6 @@ class TorchPartySpec(PartySpec):
 Specs = Mapping[str, TorchPartySpec]
 
 
-class _Trainer(Coordinator):
-    """A coordinator that starts from given weights and shows every iterate."""
-
-    start: Vector
-    on_weights: OnWeights
-
-    def protocol(self) -> Exchange[Outcome]:
-        """As `Coordinator.protocol`."""
-        plan, seeds = yield from agree.agree(self.parties, self._party_keys, self._make_plan)
-        watch = Watch(start=self.start, on_weights=self.on_weights)
-        released = yield from conduct(plan, agree.joint_seed(plan, seeds), seeds, watch)
-        summary = {"weights": released.tolist(), "transcript": self._transcript.head}
-        yield to_everyone("finish", plan.names, Body(summary))
-        return Outcome(plan, released)
-
-
 def run_encrypted(
     make_plan: MakePlan, specs: Specs, start: Vector, on_weights: OnWeights, processes: bool = False
 ) -> tuple[Outcome, Costs]:
@@ -88,14 +70,15 @@ def run_encrypted(
         ProtocolError: a party failed or refused; `culprit` names it.
     """
     session, signing_key = uuid.uuid4().hex, new_signing_key()
-    coordinator = _Trainer(
+    coordinator = Coordinator(
         session=session,
         signing_key=signing_key,
         party_keys={name: _verify_key(spec) for name, spec in specs.items()},
         make_plan=lambda members: make_plan(session, members),
         transcript=Transcript(),
+        observer=Observer(on_weights=on_weights),
+        start=start,
     )
-    coordinator.start, coordinator.on_weights = start, on_weights
     members: dict[str, Party | PartyProcess] = {}
     outcomes: list[Outcome] = []
     try:
@@ -123,20 +106,7 @@ def run_plain(make_plan: MakePlan, specs: Specs, start: Vector) -> Vector:
         for name, spec in specs.items()
     }
 
-    def ask(t: int, point: Vector) -> Exchange[Vector]:
-        total = np.zeros(plan.length)
-        for name, owner in owners.items():
-            own = owner.contribution(plan.queries[t], t, point)
-            total += plan.on_grid(t, own) + plan.draw_noise(t, sources[name])
-        return total
-        yield  # a source of aggregates is a generator; this one asks nobody
-
-    try:
-        next(run_rule(plan, ask, start))
-    except StopIteration as stop:
-        weights: Vector = stop.value
-        return weights
-    raise AssertionError("the twin asked a party")
+    return run_in_plain(plan, owners, sources, start)
 
 
 def _verify_key(spec: PartySpec) -> str:

@@ -62,7 +62,7 @@ class FederatedModule:
     one. folder: of ledgers and checkpoints (`round-00010.npz`); None keeps neither. budget: epsilon
     that the ledgers grant in all, `epsilon` by default; a stage that was interrupted stays spent,
     so that going on needs more. processes: each owner in a spawned process. on_round(t, weights):
-    after each round. seed: of the noise; None: the operating system's.
+    after each round. seed: of the noise; None: drawn anew for every fit, which the twin repeats.
 
     Attributes:
         module_: trained; weights_: float64 vector, see `parties.torch_step`; epsilon_: what the
@@ -94,7 +94,7 @@ class FederatedModule:
         self.colluders, self.checkpoint_every, self.folder = colluders, checkpoint_every, folder
         self.budget, self.processes, self.on_round = budget, processes, on_round
         self._model = TorchModel(module=module, loss=loss)
-        self._root = secrets.randbits(256) if seed is None else seed
+        self.seed, self._root = seed, secrets.randbits(256) if seed is None else seed
         self.module_ = self._model.build()
         self._start = to_vector(self.module_)
 
@@ -107,6 +107,8 @@ class FederatedModule:
         """
         training = self._training(shards)
         first, weights = self._restore(training, resume)
+        if self.seed is None:
+            self._root = secrets.randbits(256)  # two fits never share noise
         self.costs_: list[Costs] = []
         with tempfile.TemporaryDirectory(prefix="cohort-") as scratch:
             ledgers = self._ledgers(shards, self.folder or Path(scratch))
@@ -125,7 +127,7 @@ class FederatedModule:
         return self
 
     def twin(self, shards: Shards, resume: Path | None = None) -> Vector:
-        """Weights of the same training without encryption, with the same noise."""
+        """Weights of the last fit without encryption, with the same noise; `resume` as in it."""
         training = self._training(shards)
         first, weights = self._restore(training, resume)
         for t, rounds in training.stages(first):

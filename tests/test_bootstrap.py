@@ -449,3 +449,40 @@ def test_constraints_are_plain_pins() -> None:
             name, _, version = requirement.partition("==")
             assert name.replace("-", "").replace("_", "").replace(".", "").isalnum(), line
             assert version.replace(".", "").isalnum(), line
+
+
+# --- torch --------------------------------------------------------------------------------------
+
+
+class SmallHost(FakeHost):
+    """A machine with so much free disk [GB]."""
+
+    def __init__(self, free: float) -> None:
+        super().__init__()
+        self.free = free
+
+    def free_gb(self, path):
+        return self.free
+
+
+def test_torch_is_not_begun_without_room(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    venv = tmp_path / ".venv"
+    for extra in bootstrap.WITH_TORCH:
+        with pytest.raises(bootstrap.BootstrapError, match="9 GB of disk, of which 4.0 GB"):
+            bootstrap.check_room(SmallHost(4.0), venv, tmp_path, [extra])
+    bootstrap.check_room(SmallHost(9.5), venv, tmp_path, ["dev"])
+    bootstrap.check_room(SmallHost(0.1), venv, tmp_path, [])  # `make demo`
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", bootstrap.CPU_INDEX)
+    bootstrap.check_room(SmallHost(4.0), venv, tmp_path, ["dev"])
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL")
+    (venv / "lib/python3.10/site-packages/torch").mkdir(parents=True)
+    bootstrap.check_room(SmallHost(0.1), venv, tmp_path, ["dev"])
+
+
+def test_the_extras_with_torch_are_those_of_the_project() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    extras = text.partition("[project.optional-dependencies]")[2].partition("[project.scripts]")[0]
+    assert "torch" not in extras.partition("\ntest = [")[2].partition("]\n")[0]
+    assert "ciphercohort[test,torch]" in extras
+    assert "torch" not in text.partition("\ndependencies = [")[2].partition("]\n")[0]

@@ -1,0 +1,40 @@
+"""The encrypted-gradient protocol in plaintext: the parties' contributions and noise, summed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from parties.objectives import Contributor
+from protocols.gradients import GradientPlan, Vector, run_rule
+from protocols.messages import Exchange
+from protocols.privacy.randomness import RandomSource
+
+
+def run_in_plain(
+    plan: GradientPlan,
+    owners: Mapping[str, Contributor],
+    sources: Mapping[str, RandomSource],
+    start: Vector,
+    on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
+) -> Vector:
+    """The weights at the end, shape (length,), in float64.
+
+    owners: contributors by party; sources: of their coins and noise, fresh.
+    """
+
+    def ask(t: int, point: Vector) -> Exchange[Vector]:
+        total = np.zeros(plan.length)
+        for name, owner in owners.items():
+            own = owner.contribution(plan.queries[t], t, point)
+            total += plan.on_grid(t, own) + plan.draw_noise(t, sources[name])
+        return total
+        yield  # a source of aggregates is a generator; this one asks nobody
+
+    try:
+        next(run_rule(plan, ask, start, on_iteration))
+    except StopIteration as stop:
+        weights: Vector = stop.value
+        return weights
+    raise AssertionError("the twin asked a party")
