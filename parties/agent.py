@@ -16,7 +16,6 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from parties.checkpoint import answered
 from parties.consent import Consent
 from parties.party import Party
 from parties.policy import Policy
@@ -149,7 +148,7 @@ class Agent:
         if party is None or request.session != self._session:
             raise PolicyError(f"session {request.session!r} is over")
         reply = party.handle(data)
-        steps = answered(party)
+        steps = party.answered
         if steps == 0:
             self._end("refused at its first step")
         elif steps > self._saved:
@@ -171,6 +170,7 @@ class Agent:
 
     def _begin(self, session: str) -> None:
         self._party, self._saved = self._make_party(), 0
+        self._store.save(self._party)
         self._store.begin(session)
         self._session, self._heard = session, time.monotonic()
         log.warning("%s: session %s begins", self.name, session)
@@ -178,13 +178,13 @@ class Agent:
     def _resume(self, session: str) -> None:
         try:
             self._party = self._store.resume(self._make_party)
-            reason = "the agent was restarted and keeps no key share on disk"
+            reason = "the agent was restarted, and its key share was in memory only"
         except PolicyError as error:
             reason = str(error)
         if self._party is None:
             self._end(reason)
         else:
-            self._saved = answered(self._party)
+            self._saved = self._party.answered
             log.warning("%s: session %s goes on", self.name, session)
 
     def _end(self, reason: str, request: str = "", reply: bytes = b"") -> None:
@@ -207,6 +207,13 @@ class Agent:
             elif time.time() - record.began > self._limits.session_seconds:
                 self._end(f"not finished within {self._limits.session_seconds:g} s")
 
+    def give_up(self) -> str | None:
+        """End the session because its owner says so; returns its name."""
+        with self._lock:
+            session = self._session
+            self._end("its owner gave it up")
+            return session
+
     def status(self) -> dict[str, Any]:
         """What its owner may see: no data, no key."""
         return {
@@ -221,5 +228,5 @@ class Agent:
         """The process ends: a session that is not kept on disk ends with it."""
         with self._lock:
             if not self._store.is_kept:
-                self._end("the agent was stopped and keeps no key share on disk")
+                self._end("the agent was stopped, and its key share was in memory only")
             self._party = None

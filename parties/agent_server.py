@@ -121,6 +121,8 @@ class AgentServer:
             return self._agent.handle(payload)
         if kind == frames.STATUS:
             return json.dumps(self._agent.status()).encode()
+        if kind == frames.GIVE_UP:
+            return json.dumps({"ended": self._agent.give_up()}).encode()
         if kind == frames.CONSENT:
             asked = json.loads(payload)
             plan, accept = str(asked.get("plan", "")), asked.get("accept") is True

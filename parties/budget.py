@@ -11,28 +11,35 @@ are not bounded, or whose noise is split as if nobody colluded, is refused.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from protocols import arithmetic
 from protocols.approximation import Approximation, Polynomial
-from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.plan import PrivacyPlan, RunPlan
-from protocols.privacy import barrier_certificate, ridge_certificate, sum_certificate
-from protocols.privacy.accounting import Event, GaussianEvent, epsilon_for
+from protocols.privacy import (
+    barrier_certificate,
+    ridge_certificate,
+    sum_certificate,
+    walk_certificate,
+)
+from protocols.privacy.accounting import Event, GaussianEvent
 from protocols.privacy.barrier_theorem import BarrierSetting
-from protocols.privacy.budget import Budget
+from protocols.privacy.budget import MECHANISM_SHARE, Budget
 from protocols.privacy.certificate import Certificate, explain
 from protocols.privacy.gram_certificate import gram_certificate
-from protocols.privacy.ledger import Ledger
 from protocols.privacy.ridge_certificate import RidgeSetting
-from protocols.privacy.search import MECHANISM_SHARE
 from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.start_gradient import charged
+from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
 
+CERTIFIED_ARITHMETIC = ("barrier", "gd")
+"""Update rules whose certificates count what threshold CKKS costs."""
 ROUNDING = 1e-9
 """Relative slack of every comparison: a plan holds eta and kappa Theta as rounded numbers."""
 
@@ -133,9 +140,11 @@ def _cost_of_release(plan: GramPlan, privacy: PrivacyPlan, norm_bound: float) ->
 
 
 @lru_cache(maxsize=64)
-def _check(setting: BarrierSetting | RidgeSetting) -> Certificate:
+def _check(setting: BarrierSetting | RidgeSetting | WalkSetting) -> Certificate:
     if isinstance(setting, BarrierSetting):
         return barrier_certificate.check(setting)
+    if isinstance(setting, WalkSetting):
+        return walk_certificate.check(setting)
     return ridge_certificate.check(setting)
 
 
@@ -143,18 +152,18 @@ def _cost(
     plan: RowsPlan, privacy: PrivacyPlan, certificate: Certificate, sensitivity: float
 ) -> Cost:
     rows = plan.layout.num_rows
-    epsilon = math.inf
     events: tuple[GaussianEvent, ...] = ()
+    budget: Budget = certificate.setting.budget
+    epsilon = budget.spent(
+        sigma=privacy.sigma, rounds=plan.rounds, sensitivity=sensitivity, rows=rows
+    )
     if privacy.sigma > 0:
-        epsilon = epsilon_for(
-            sigma=privacy.sigma,
-            delta=certificate.figures["delta_mechanism"],
-            rounds=plan.rounds,
-            sensitivity=sensitivity,
-            rows=rows,
-        )
         multiplier = rows * privacy.sigma / sensitivity
-        events = (GaussianEvent(noise_multiplier=multiplier, count=plan.rounds),)
+        # The session before the run, if any, has been charged by itself.
+        events = (
+            *_arithmetic_events(plan),
+            GaussianEvent(noise_multiplier=multiplier, count=plan.rounds),
+        )
     return Cost(
         epsilon=epsilon,
         events=events,
@@ -162,6 +171,12 @@ def _cost(
         sensitivity=sensitivity,
         certificate=certificate,
     )
+
+
+def _arithmetic_events(plan: RowsPlan) -> tuple[GaussianEvent, ...]:
+    if plan.update["kind"] not in CERTIFIED_ARITHMETIC:
+        return ()
+    return (GaussianEvent(noise_multiplier=1 / arithmetic.FLOODING_MU),)
 
 
 def _at_least(field: str, stated: float, own: float, meaning: str) -> None:
@@ -174,7 +189,7 @@ def _at_least(field: str, stated: float, own: float, meaning: str) -> None:
 
 def _setting(
     plan: RowsPlan, privacy: PrivacyPlan, split: NoiseSplit, norm_bound: float
-) -> BarrierSetting | RidgeSetting:
+) -> BarrierSetting | RidgeSetting | WalkSetting:
     kind, rule = plan.update["kind"], plan.update
     if privacy.accounting not in MECHANISM_SHARE:
         raise PolicyError(
@@ -184,8 +199,6 @@ def _setting(
         "rows": plan.layout.num_rows,
         "features": plan.num_features,
         "norm_bound": norm_bound,
-        "eta": float(rule["learning_rate"]),
-        "rounds": plan.rounds,
         "sigmoid": _bare(plan.link),
         "sigma": privacy.sigma,
         "budget": Budget(
@@ -193,13 +206,25 @@ def _setting(
             delta=privacy.delta,
             split=split,
             accounting=privacy.accounting,  # type: ignore[arg-type]
-            mechanism_share=MECHANISM_SHARE[privacy.accounting],
+            mechanism_share=MECHANISM_SHARE[privacy.accounting],  # type: ignore[index]
         ),
     }
+    if kind in CERTIFIED_ARITHMETIC:
+        arithmetic.check(plan, norm_bound)
+        common["encryption_error"] = arithmetic.allowed_error(norm_bound, plan.num_features)
+        common["budget"] = replace(
+            common["budget"],
+            other_delta=arithmetic.OTHER_DELTA,
+            spent_mu=arithmetic.FLOODING_MU,
+        )
+    if kind in ("nag", "quadratic-nag"):
+        return WalkSetting(**common, rule=plan.rule)  # type: ignore[arg-type]
+    common |= {"eta": float(rule["learning_rate"]), "rounds": plan.rounds}
     if kind == "barrier":
         if rule.get("unit", 1.0) != 1.0:
             raise PolicyError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
         reciprocal = Polynomial.from_dict(rule["reciprocal"])
+        common |= _start_fields(plan, common["budget"], norm_bound)
         return BarrierSetting(
             **common,
             theta=float(rule["theta"]),
@@ -214,71 +239,20 @@ def _setting(
     )
 
 
+def _start_fields(plan: RowsPlan, budget: Budget, norm_bound: float) -> dict[str, Any]:
+    """d as it follows from what was released, and the budget that has paid for it."""
+    if plan.start is None:
+        return {}
+    plan.start.check_rows(norm_bound)
+    release = plan.start.release
+    paid = charged(
+        budget, release, norm_bound=norm_bound, rows=plan.num_rows, features=plan.num_features
+    )
+    return {"start": release, "d": release.d(norm_bound, budget.split), "budget": paid}
+
+
 def _bare(polynomial: Polynomial) -> Approximation:
     """Certificates bound the errors of a polynomial themselves and trust no stated one."""
     return Approximation(
         polynomial=polynomial, max_error=0.0, rms_error=0.0, max_slope=0.0, method="from the plan"
     )
-
-
-# -- the ledger -----------------------------------------------------------------------------------
-
-
-class Account:
-    """One run's entry in a party's ledger.
-
-    ledger: None keeps no record; dataset: the owner's name of the data, the same however they are
-    encoded: all runs on it share one budget.
-
-    Privacy: the run counts from `reserve` on. `abandon` takes it back only if nothing that depends
-    on the party's rows has been made (`spend`); `commit` notes the regular end. A process that dies
-    in between leaves the run spent.
-
-    Raises:
-        ParameterError: a ledger without a data set's name.
-    """
-
-    def __init__(self, ledger: Ledger | None, dataset: str) -> None:
-        if ledger is not None and not dataset:
-            raise ParameterError("dataset='' is empty: name the data whose budget the ledger keeps")
-        self._ledger, self._dataset = ledger, dataset
-        self._open: str | None = None
-        self._spent = False
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is a ledger."""
-        return self._ledger is not None
-
-    def reserve(self, cost: Cost) -> None:
-        """Count the run as spent.
-
-        Raises:
-            PolicyError: the budget would be overdrawn, or a run is open already.
-        """
-        if self._ledger is None:
-            return
-        if self._open is not None:
-            raise PolicyError("this party has already reserved its budget for a run")
-        try:
-            self._open = self._ledger.reserve(
-                self._dataset, cost.events, additive_delta=cost.additive_delta
-            )
-        except PrivacyError as error:
-            raise PolicyError(f"the privacy budget is refused: {error}") from None
-
-    def spend(self) -> None:
-        """From here on the run cannot be taken back."""
-        self._spent = True
-
-    def commit(self) -> None:
-        """The run ended regularly."""
-        if self._ledger and self._open:
-            self._ledger.commit(self._open)
-            self._open = None
-
-    def abandon(self) -> None:
-        """The run ended early: take it back, unless it is spent."""
-        if self._ledger and self._open and not self._spent:
-            self._ledger.rollback(self._open)
-            self._open = None

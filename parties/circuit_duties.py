@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from parties.key_share import KeyShare
@@ -61,6 +62,24 @@ class CircuitDuties:
         if self._secret:
             self._secret.erase()
 
+    def state(self, seal: Callable[[bytes], bytes]) -> Body:
+        """Joint seed, sealed secret, and which shares were given; empty without a secret."""
+        held = self._secret.sealed(seal) if self._secret else None
+        if held is None:
+            return Body()
+        secret, seed, shares = held
+        given = {label: digest.hex() for label, digest in shares.items()}
+        return Body({"shares": given}, (seed, secret))
+
+    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+        """Inverse of `state`."""
+        if not state.blobs:
+            return
+        self._seed, secret = state.blobs
+        shares = {label: bytes.fromhex(given) for label, given in state.meta["shares"].items()}
+        self._context = CkksContext(self._plan.ckks, self._plan.session)
+        self._secret = KeyShare.unsealed(self._context, (secret, self._seed, shares), unseal)
+
     def _keys(self, request: Body) -> Body:
         seeds: Any = request.meta.get("seeds")
         if not isinstance(seeds, dict):
@@ -77,9 +96,9 @@ class CircuitDuties:
             sums = plan.contribution(shard.x, shard.y, noise)
             return gram.answer_contribute(context, plan.task, self._seed, request, sums)
         if isinstance(plan, RowsPlan):
-            curvature = None
+            curvature, (first, noise) = None, plan.divide_noise(noise)
             if plan.curvature is not None:
-                curvature = plan.curvature.share(shard.x, plan.num_rows)
+                curvature = plan.curvature.share(shard.x, plan.num_rows, first)
             return contribute.answer_contribute(
                 context,
                 plan,

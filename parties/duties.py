@@ -18,7 +18,6 @@ from protocols.messages import Body
 from protocols.plan import RunPlan
 from protocols.privacy.randomness import RandomSource
 
-
 # Encrypts what is secret, or decrypts it.
 Seal = Callable[[bytes], bytes]
 

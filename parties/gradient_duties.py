@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -57,6 +58,15 @@ class GradientDuties:
         """Erase the secret."""
         if self._secret:
             self._secret.erase()
+
+    def state(self, seal: Callable[[bytes], bytes]) -> Body:
+        """Empty until there is a secret; the secret itself is held in memory only."""
+        if self._secret is not None:
+            raise PolicyError("the secret of encrypted sums is held in memory only")
+        return Body()
+
+    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+        """Nothing to restore before the secret is made."""
 
     def _open_secret(self, request: Body) -> AggregateShare:
         plan, seeds = self._plan, request.meta.get("seeds")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -50,6 +49,8 @@ class SessionStore:
         path = folder / SESSIONS
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         self._records = {name: Record(**fields) for name, fields in found.items()}
+        if self.open_session() is None:
+            erase(folder / STATE)  # the process died between two writes
 
     @property
     def is_kept(self) -> bool:
@@ -65,7 +66,7 @@ class SessionStore:
         return next((name for name, record in self._records.items() if not record.ended), None)
 
     def begin(self, session: str) -> None:
-        """Note a new session."""
+        """Note a new session, whose state is on disk already."""
         self._put(session, Record(began=time.time()))
 
     def save(self, party: Party) -> None:
@@ -77,7 +78,7 @@ class SessionStore:
             return
         try:
             sealed = capture(party, self._vault)
-        except (pickle.PicklingError, PolicyError, TypeError) as error:
+        except PolicyError as error:
             log.warning("a restart from here on ends the session: %s", error)
             erase(self._folder / STATE)
         else:
@@ -97,8 +98,7 @@ class SessionStore:
         return party
 
     def end(self, session: str, reason: str, request: str = "", reply: bytes = b"") -> None:
-        """Erase the state and note the end."""
-        erase(self._folder / STATE)
+        """Note the end and erase the state."""
         before = self._records[session]
         self._put(
             session,
@@ -110,6 +110,7 @@ class SessionStore:
                 reply=reply.hex(),
             ),
         )
+        erase(self._folder / STATE)
 
     def decided(self, plan: str, accepted: bool) -> None:
         """Note the owner's decision about a plan (digest)."""

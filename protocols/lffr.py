@@ -5,7 +5,8 @@
     refresh/k           those of the inverse, then after every iteration          `refresh`
     decrypt             the final weights, once                                   `decrypt`
 
-Party p encrypts x_i and x_i (1/2 - y_io) / A into its own columns (`ckks/lffr_circuit.py`), and
+Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, see
+`ckks/lffr_circuit.py`, and
 
 - without privacy, its `Curvature.share`: W <- W - B^-1 (grad(W) + 2 ridge W), the simplified fixed
   Hessian b_k = 2 ridge + offset + 0.155 / N sum_i |x_ik| sum_j |x_ij|, encrypted throughout;
@@ -33,11 +34,14 @@ from protocols.ckks.flooding import error_std
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, OutputLayout, cubic, side_unit
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.curvature import Curvature
+from protocols.curvature import LIFT, Curvature
 from protocols.errors import DataError, MessageError, ParameterError
 from protocols.keygen import public_key
+from protocols.lffr_inverse import inverse_refreshes, relative_error
 from protocols.messages import Body, Exchange
 from protocols.models.lffr import CURVATURE, Lffr
+from protocols.privacy.budget import Budget
+from protocols.privacy.lffr_certificate import LffrSetting
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 
@@ -90,6 +94,10 @@ class LffrPlan(CircuitPlan):
                 "privacy with a preconditioner: it depends on rows and is not noised; "
                 "set curvature=None and a public learning_rate"
             )
+        if self.curvature and self.curvature.sigma:
+            raise ParameterError(
+                "noise on the curvature (sigma > 0) is not drawn here: set it to 0"
+            )
         if 2 * self.ridge * self.largest_step >= 1 + 1e-3:
             raise ParameterError(
                 f"ridge={self.ridge} overshoots at step {self.largest_step:g}: lower the "
@@ -134,7 +142,8 @@ class LffrPlan(CircuitPlan):
         state = (1,) * (self.iterations - 1)
         if self.curvature is None:
             return state
-        return (*self.curvature.inverse.refreshes(self.ckks.num_towers - REFRESH_TOWERS), *state)
+        budget = self.ckks.num_towers - REFRESH_TOWERS
+        return (*inverse_refreshes(len(self.curvature.inverse.steps), budget), *state)
 
     @property
     def unit(self) -> float:
@@ -145,32 +154,64 @@ class LffrPlan(CircuitPlan):
         """Bound on the noise of the encrypted model before its decryption, per coefficient.
 
         As in `rows`, but the last mask, which adds one rounding, keeps d c slots of what was there
-        before. An error e of b / high errs 1 / b_k by e high / b_k of it. With t the mean |x_k|
-        and a bias column, |grad_k| <= 8/27 t and b_k >= low + 0.155 t, so a step errs by at most
-        e high (8/27) t / (low + 0.155 t)^2 <= e high / (2 low).
+        before. Where b_k >= low + 0.155 t, t the mean |x_k|:
+
+        - 1 / b_k errs by a few roundings relative to itself (`lffr_inverse`), |grad_k| <= 8/27 t,
+          so that a step errs by at most 2 of them;
+        - noise in x moves z by |w| <= R of it, a slope by 0.2 of that, and a step by at most
+          sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows;
+        - noise in the lifted x moves a step by at most (1/2) / low / LIFT of its mean.
         """
         share = math.sqrt(self.num_features * self.outputs / self.ckks.num_slots)
-        rounding = math.sqrt(self.iterations)
+        path, rounding = self.learning_rate * self.iterations, math.sqrt(self.iterations)
+        weight = 1.0
         if self.curvature:
-            ratio = self.curvature.high / self.curvature.low
-            rounding += self.learning_rate * self.iterations * ratio / (2 * self.unit)
-        per_round = self.largest_step / (self.unit * math.sqrt(self.num_rows))
+            low = self.curvature.low
+            rounding += 2 * path * relative_error(self.curvature) / self.unit
+            weight = 1 / (2 * math.sqrt(CURVATURE * low))
+        lifted = self.largest_step / (2 * LIFT * self.unit * self.learning_rate)
         return error_std(
             self.ckks,
             len(self.members),
             rounding_gain=math.hypot(1.0, share * rounding),
-            row_gain=share * self.iterations * per_round,
+            row_gain=share * path * (0.2 * weight + lifted) / math.sqrt(self.num_rows),
+        )
+
+    @property
+    def split(self) -> NoiseSplit:
+        """How the noise is divided."""
+        colluders = self.privacy.colluders if self.privacy else 0
+        return NoiseSplit(parties=len(self.members), colluders=colluders)
+
+    def privacy_setting(self, norm_bound: float) -> LffrSetting:
+        """What `lffr_certificate` judges, for rows of this norm.
+
+        Raises:
+            ParameterError: the plan has no privacy, or a figure is out of range.
+        """
+        if self.privacy is None:
+            raise ParameterError("privacy=None: a run without privacy has no certificate")
+        promise = self.privacy
+        budget = Budget(epsilon=promise.epsilon, delta=promise.delta, split=self.split)
+        return LffrSetting(
+            rows=self.num_rows,
+            features=self.num_features,
+            outputs=self.outputs,
+            norm_bound=norm_bound,
+            link=self.link,
+            eta=self.learning_rate,
+            rounds=self.iterations,
+            ridge=self.ridge,
+            sigma=promise.sigma,
+            budget=budget,
         )
 
     def draw_noise(self, randomness: RandomSource) -> Array:
         """One party's noise on the mean gradient, shape (rounds, d, c); zeros without privacy."""
-        sigma, colluders = (
-            (self.privacy.sigma, self.privacy.colluders) if self.privacy else (0.0, 0)
-        )
-        split = NoiseSplit(parties=len(self.members), colluders=colluders)
+        sigma = self.privacy.sigma if self.privacy else 0.0
         shape = (self.iterations, self.num_features, self.outputs)
         size = self.num_features * self.outputs
-        return gaussian_shares(sigma, split, self.iterations, size, randomness).reshape(shape)
+        return gaussian_shares(sigma, self.split, self.iterations, size, randomness).reshape(shape)
 
     def side(self, rows: Array, noise: Array) -> Array:
         """One party's side columns, shape (side_columns, d, c): row sums, or N noise / side_unit.
@@ -237,7 +278,7 @@ def answer_contribute(
 def collect(
     evaluator: Evaluator, plan: LffrPlan, public_b: Residues
 ) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
-    """Data ciphertexts, rows and label terms in turn, and side ciphertexts of all parties."""
+    """Data ciphertexts, in the order of `OutputLayout`, and side ciphertexts of all parties."""
     exchange: Generator[Any, Any, Any] = contribute.collect(evaluator, cast(Any, plan), public_b)
     data, side = yield from exchange
     return data, side

@@ -16,8 +16,8 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LffrGradient
 from protocols.ckks.tally import CountingContext, Ghost, Tally
 from protocols.lffr import LffrPlan
+from protocols.lffr_inverse import sharp_precondition
 from protocols.messages import Exchange
-from protocols.precondition import precondition
 
 Vectors = Sequence[EncryptedVector]
 # (refresh step, ciphertexts) -> the same at level 0; yields requests as `refresh.refresh` does.
@@ -43,7 +43,7 @@ def train_lffr(
 
     inverse: Preconditioner | None = None
     if plan.curvature:
-        inverse = yield from precondition(evaluator, plan.curvature, side[0], fresh)
+        inverse = yield from sharp_precondition(evaluator, plan.curvature, side[0], fresh)
         side = ()
     gradient = LffrGradient(evaluator, plan.link, data, side, inverse, plan.ridge)
     context = evaluator.context

@@ -63,8 +63,8 @@ def key_rows(params: CkksParameters) -> int:
     return (params.num_towers + params.num_special_towers) * params.num_digits
 
 
-def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
-    """Every step of a run with one party, in order."""
+def exchanges(plan: RowsPlan, party: str, per_refresh: int = 1) -> Iterator[Exchanged]:
+    """Every step of a run with one party, in order; per_refresh: see `iterations`."""
     params, layout = plan.ckks, plan.layout
     half, top = _size(params, key_rows(params)), _size(params, params.num_towers)
     low = _size(params, REFRESH_TOWERS)
@@ -89,7 +89,7 @@ def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
     contributed = (2 * top,) * (len(held) + layout.num_side_ciphertexts)
     reply = Part({"ciphertexts": held}, contributed)
     yield Exchanged("encrypt", "contribute", Part({}, (top,)), reply)
-    for t, count in enumerate(refreshed(plan)):
+    for t, count in enumerate(refreshed(plan, per_refresh)):
         request, reply = Part({}, (low,) * count), Part({}, (low, top) * count)
         yield Exchanged("refresh", f"refresh/{t}", request, reply)
     last = Part({}, (_size(params, DECRYPTION_TOWERS),))
@@ -102,18 +102,19 @@ def _size(params: CkksParameters, rows: int) -> int:
     return rns.packed_size((0,) * rows, params.ring_dim)
 
 
-def iterations(plan: RowsPlan) -> tuple[IterationTally, ...]:
-    """Operations of every iteration."""
-    return tally_iterations(plan.ckks, plan.layout, plan.link, plan.rule)
+def iterations(plan: RowsPlan, per_refresh: int = 1) -> tuple[IterationTally, ...]:
+    """Operations of every iteration; per_refresh: iterations between two refreshes."""
+    return tally_iterations(plan.ckks, plan.layout, plan.link, plan.rule, per_refresh)
 
 
-def refreshed(plan: RowsPlan) -> list[int]:
+def refreshed(plan: RowsPlan, per_refresh: int = 1) -> list[int]:
     """Ciphertexts that each refresh step really carries: the inversion's, then the states."""
-    states = [iteration.refreshed for iteration in iterations(plan)[:-1]]
-    return [*plan.refreshes[: len(plan.refreshes) - len(states)], *states]
+    states = [iteration.refreshed for iteration in iterations(plan, per_refresh)[:-1]]
+    inversion = plan.refreshes[: len(plan.refreshes) - len(states)]
+    return [*inversion, *(count for count in states if count)]
 
 
-def bytes_by_party(plan: RowsPlan) -> dict[str, dict[str, int]]:
+def bytes_by_party(plan: RowsPlan, per_refresh: int = 1) -> dict[str, dict[str, int]]:
     """Wire bytes of each party in both directions, by party and phase."""
     key = new_signing_key()
 
@@ -125,16 +126,16 @@ def bytes_by_party(plan: RowsPlan) -> dict[str, dict[str, int]]:
     traffic = {}
     for name in plan.names:
         by_phase = dict.fromkeys(PHASES, 0)
-        for each in exchanges(plan, name):
+        for each in exchanges(plan, name, per_refresh):
             by_phase[each.phase] += framed(each.step, COORDINATOR, name, each.request, "")
             by_phase[each.phase] += framed(each.step, name, COORDINATOR, each.reply, _DIGEST)
         traffic[name] = by_phase
     return traffic
 
 
-def bytes_per_party(plan: RowsPlan) -> dict[str, int]:
+def bytes_per_party(plan: RowsPlan, per_refresh: int = 1) -> dict[str, int]:
     """Largest party's wire bytes in both directions, by phase; as a run's costs state them."""
-    traffic = bytes_by_party(plan).values()
+    traffic = bytes_by_party(plan, per_refresh).values()
     return {phase: max(by_phase[phase] for by_phase in traffic) for phase in PHASES}
 
 
@@ -168,14 +169,14 @@ def circuit_seconds(iteration: IterationTally, times: UnitTimes) -> float:
     )
 
 
-def seconds(plan: RowsPlan, times: UnitTimes) -> Seconds:
+def seconds(plan: RowsPlan, times: UnitTimes, per_refresh: int = 1) -> Seconds:
     """Wall clock of a run on one machine that all roles share."""
-    params, course = plan.ckks, iterations(plan)
+    params, course = plan.ckks, iterations(plan, per_refresh)
     found = dict.fromkeys(PHASES, 0.0)
     own = waiting = 0.0
     share = 1 / len(plan.members)
     for name in plan.names:
-        for each in exchanges(plan, name):
+        for each in exchanges(plan, name, per_refresh):
             asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
             # Requests are signed, and sums reduced, once for all parties.
             sending = asked * times.sign * share + replied * times.check
@@ -187,7 +188,7 @@ def seconds(plan: RowsPlan, times: UnitTimes) -> Seconds:
             if each.phase == "refresh":
                 own, waiting = own + sending + reading, waiting + party
     # Random elements are expanded once for all roles of a process.
-    keys, renewed = len(plan.rotations) + 1, sum(refreshed(plan))
+    keys, renewed = len(plan.rotations) + 1, sum(refreshed(plan, per_refresh))
     found["keys"] += times.setup + keys * times.key_join
     found["keys"] += times.expand * ((keys + 1) * key_rows(params) + params.num_towers)
     found["refresh"] += times.expand * renewed * params.num_towers

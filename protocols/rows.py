@@ -25,8 +25,10 @@ from protocols.ckks.flooding import error_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
+from protocols.errors import ParameterError
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.start import StartGradient
 from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule
@@ -36,7 +38,8 @@ from protocols.updates.rule import UpdateRule
 class RowsPlan(CircuitPlan):
     """Gradient training of a generalised linear model on encrypted rows.
 
-    link: polynomial stand-in for the sigmoid; update: fields of the update rule.
+    link: polynomial stand-in for the sigmoid; update: fields of the update rule; start: the session
+    before, that released the gradient at zero for the barrier's d; None: d = 1/2.
 
     Raises:
         ParameterError: fields that do not go together (depth too small, too many features …).
@@ -46,9 +49,12 @@ class RowsPlan(CircuitPlan):
 
     link: Polynomial
     update: Mapping[str, Any]
+    start: StartGradient | None = None
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
+        if self.start is not None:
+            _check_start(self, self.start)
         iteration = max(gradient_levels(self.link), self.rule.levels())
         check_depth(self, {"one iteration": iteration + REFRESH_TOWERS - 1})
         _ = self.layout
@@ -125,15 +131,48 @@ class RowsPlan(CircuitPlan):
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's noise on the mean gradient, shape (rounds, num_features).
 
+        Where the curvature has noise, one more row comes first, its noise on b: see `divide_noise`.
         The twin of a simulation draws the same from the same source.
         """
         sigma, colluders = (
             (self.privacy.sigma, self.privacy.colluders) if self.privacy else (0.0, 0)
         )
         split = NoiseSplit(parties=len(self.members), colluders=colluders)
-        return gaussian_shares(sigma, split, self.rounds, self.num_features, randomness)
+        noise = gaussian_shares(sigma, split, self.rounds, self.num_features, randomness)
+        if self.curvature is None or not self.curvature.sigma:
+            return noise
+        first = gaussian_shares(self.curvature.sigma, split, 1, self.num_features, randomness)
+        return np.concatenate([first, noise])
+
+    def divide_noise(
+        self, noise: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What `draw_noise` gave: on b, shape (num_features,), and on the gradients."""
+        if len(noise) == self.rounds:
+            return np.zeros(self.num_features), noise
+        return noise[0], noise[1:]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {"link": self.link.to_dict(), "update": dict(self.update)}
-        return {**CircuitPlan.to_dict(self), **own}
+        before = {"start": self.start.to_dict()} if self.start else {}
+        return {**CircuitPlan.to_dict(self), **own, **before}
+
+
+def _check_start(plan: RowsPlan, start: StartGradient) -> None:
+    """The session before was one of the same parties, rows and promise."""
+    if plan.update["kind"] != "barrier" or plan.privacy is None:
+        raise ParameterError("start: only the barrier with privacy uses the gradient at zero")
+    shapes = [
+        (
+            tuple((member.name, member.rows) for member in each.members),
+            each.num_features,
+            dict(each.schema).get("digest"),
+            each.privacy.colluders if each.privacy else None,
+        )
+        for each in (plan, start.plan)
+    ]
+    if shapes[0] != shapes[1]:
+        raise ParameterError(
+            "start: the session before had other parties, rows, columns or colluders than this one"
+        )

@@ -1,6 +1,7 @@
 """Everyone in one process: simulation, data sets, baselines, reports, the command ``cohort``.
 
-`sims.FederatedLogisticRegression` is loaded when it is asked for, so that this import stays light.
+`sims.FederatedLogisticRegression` and `sims.FederatedRegression` are loaded when they are asked
+for, so that this import stays light.
 """
 
 from importlib import import_module
@@ -10,9 +11,12 @@ from protocols.platform import guard
 
 guard()
 
-__all__ = ["FederatedLogisticRegression"]
+__all__ = ["FederatedLogisticRegression", "FederatedRegression"]
 
-_LAZY = {"FederatedLogisticRegression": "sims.estimator"}
+_LAZY = {
+    "FederatedLogisticRegression": "sims.estimator",
+    "FederatedRegression": "sims.regression",
+}
 
 
 def __getattr__(name: str) -> Any:

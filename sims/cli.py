@@ -20,6 +20,7 @@ from sims.cli_plan import EXAMPLES as PLAN_EXAMPLES
 from sims.cli_plan import plan
 from sims.cli_run import announce, party_count, privacy_fields, run, show
 from sims.cli_schema import schema_app
+from sims.cli_study import study_app
 from sims.console import FAILED, refusals, say, stdout
 
 EXAMPLES = """Examples:
@@ -28,7 +29,9 @@ cohort simulate --out runs/demo
 
 cohort simulate --data patients.csv --label died --split by:hospital --out runs/died
 
-cohort simulate --data a.csv --label y --parties 5 --update gd --no-privacy --json"""
+cohort simulate --data a.csv --label y --parties 5 --update gd --no-privacy --json
+
+cohort simulate --data b.csv --model linear --target Y1,Y2 --no-privacy --out runs/b"""
 
 app = typer.Typer(
     name="cohort",
@@ -41,6 +44,7 @@ app = typer.Typer(
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(audit_app, name="audit")
+app.add_typer(study_app, name="study")
 app.add_typer(coordinator_app, name="coordinator")
 app.add_typer(party_app, name="party")
 app.command(epilog=PLAN_EXAMPLES)(plan)
@@ -49,6 +53,8 @@ app.command(epilog=PLAN_EXAMPLES)(plan)
 @app.command(epilog=EXAMPLES)
 def simulate(
     data: options.Data = None,
+    model: options.Model = "logistic",
+    target: options.Target = None,
     label: options.Label = None,
     positive: options.Positive = None,
     schema: options.SchemaFile = None,
@@ -78,6 +84,9 @@ def simulate(
     delta: options.Delta = None,
     colluders: options.Colluders = None,
     no_privacy: options.NoPrivacy = False,
+    accounting: options.Accounting = "exact",
+    release_start: options.ReleaseStart = None,
+    ledger: options.LedgerFolder = None,
     profile: options.Profile = "secure",
     ring_dim: options.RingDim = None,
     out: options.Out = None,
@@ -95,11 +104,15 @@ def simulate(
 
         if data is None and label is not None:
             raise ParameterError(f"label={label!r} is given without data: add --data FILE")
+        if data is None and target is not None:
+            raise ParameterError(f"target={target!r} is given without data: add --data FILE")
         if test is not None and holdout is not None:
             raise ParameterError("test and holdout are both given: choose one of them")
         promise = privacy_fields(no_privacy, epsilon, delta, colluders)
         config = SimulationConfig(
             data=data,
+            model=model,
+            targets=options.names_in(target),
             label=label,
             positive=positive,
             schema=schema,
@@ -123,6 +136,9 @@ def simulate(
             learning_rate=learning_rate,
             radius=interval,
             **promise,
+            accounting=accounting,
+            release_start=release_start,
+            ledger=ledger,
             seed=seed,
             profile=profile,
             ring_dim=ring_dim,
@@ -144,14 +160,14 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
     debug: options.Debug = False,
 ) -> None:
-    """Predict every row: probability of the positive label, and the label.
+    """Predict every row: probability of the positive label, and the label; or every target.
 
-    If the label column is there, accuracy and area under the ROC curve are shown on stderr.
+    If the label or the targets are there, the scores are shown on stderr.
     """
     with refusals(debug) as console:
         from parties.tables import read_table
         from protocols.errors import DataError
-        from sims.console import INSECURE, percent
+        from sims.console import INSECURE
         from sims.predict import load_model, score_table
         from sims.predict import predict as predict_rows
 
@@ -167,8 +183,7 @@ def predict(
             say(console, f"not scored: {error}", "yellow")
             return
         if scores:
-            words = f"accuracy {percent(scores.accuracy)}, area under ROC {scores.auc:.4f}"
-            say(console, f"{words}, {len(table):,} rows")
+            say(console, f"{scores.words()}, {len(table):,} rows")
 
 
 @app.command(epilog="Example:  cohort verify runs/demo")

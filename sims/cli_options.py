@@ -21,6 +21,18 @@ def _option(panel: str, words: str, *names: str) -> Any:
 Data = Annotated[
     Path | None, _option(DATA, "CSV or Parquet file. Default: scikit-learn's breast cancer data.")
 ]
+Model = Annotated[
+    str,
+    _option(
+        TRAINING,
+        "logistic (a label of two values), or of numeric targets, several at once: linear, or "
+        "improved-lffr (predictions bend towards the ends of the range).",
+    ),
+]
+Target = Annotated[
+    str | None,
+    _option(DATA, "Numeric columns that a regression predicts, separated by commas: Y1,Y2."),
+]
 Label = Annotated[str | None, _option(DATA, "Column to predict, of two values.")]
 Positive = Annotated[
     str | None, _option(DATA, "The label's positive value. Default: 1, yes, or the larger one.")
@@ -60,7 +72,14 @@ Update = Annotated[
         "quadratic-adam.",
     ),
 ]
-Ridge = Annotated[float | None, _option(SUMS, "Ridge coefficient. Default: 0, or 0.01 if needed.")]
+Ridge = Annotated[
+    float | None,
+    _option(
+        TRAINING,
+        "Ridge coefficient, of regressions and of --protocol gradients. Default: 0, or what "
+        "privacy needs at least.",
+    ),
+]
 Momentum = Annotated[float | None, _option(SUMS, "Of hb. Default: 0.9.")]
 Clip = Annotated[
     float | None, _option(SUMS, "Bound on a row's gradient; of scd: on its step. Default: natural.")
@@ -94,6 +113,21 @@ Colluders = Annotated[
     int | None,
     _option(PRIVACY, "Parties that may pool all they see with the coordinator. Default: 0."),
 ]
+Accounting = Annotated[
+    str, _option(PRIVACY, "exact, or paper: the source's closed form, with about 1.8 times sigma.")
+]
+ReleaseStart = Annotated[
+    float | None,
+    _option(
+        PRIVACY,
+        "Of the barrier: release the gradient at zero first, for this share of the budget (0.05). "
+        "Default: none.",
+    ),
+]
+LedgerFolder = Annotated[
+    Path | None,
+    _option(PRIVACY, "Folder with a ledger per party, which refuses an overdraft.", "--ledger"),
+]
 NoPrivacy = Annotated[
     bool, _option(PRIVACY, "Add no noise; rows still stay encrypted.", "--no-privacy")
 ]
@@ -120,3 +154,8 @@ KeepMessages = Annotated[
 ]
 AsJson = Annotated[bool, _option(OUTPUT, "Print one JSON object on stdout.", "--json")]
 Debug = Annotated[bool, _option(OUTPUT, "Show tracebacks and warnings of libraries.", "--debug")]
+
+
+def names_in(text: str | None) -> tuple[str, ...]:
+    """Column names that commas separate."""
+    return () if text is None else tuple(name.strip() for name in text.split(","))

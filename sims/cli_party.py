@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import threading
 from pathlib import Path
 from typing import Annotated, Any
@@ -170,12 +171,23 @@ def consent(
             typer.echo("no plan waits for consent")
 
 
+@party_app.command()
+def abort(folder: Folder, debug: options.Debug = False) -> None:
+    """End the session that is going on: the key share is erased and the run cannot finish."""
+    with refusals(debug):
+        from parties.frames import GIVE_UP
+
+        ended = _control(folder, GIVE_UP, {})["ended"]
+        typer.echo(f"session {ended} is over" if ended else "there was no session")
+
+
 def _agent(settings: Any, passphrase: str) -> Any:
     from contextlib import contextmanager
 
     from parties.agent_server import AgentServer, Peers
     from parties.settings import build_agent
 
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
     server = AgentServer(
         build_agent(settings, passphrase),
         Path(settings.socket),

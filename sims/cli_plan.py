@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,11 +11,15 @@ from protocols.errors import ParameterError
 from sims import cli_options as options
 from sims.cli_run import party_count, privacy_fields
 from sims.console import INSECURE, refusals, say, stdout
+from sims.plan_words import cost_lines, cost_table, encryption_lines, privacy_lines, update_line
 
 if TYPE_CHECKING:
     from sims.config import SimulationConfig
+    from sims.explain import Explanation
     from sims.planning import Forecast, Shape
 
+# Of mu^2, for a release that is assumed.
+DEFAULT_SHARE = 0.05
 SHAPE = "Shape of the data, in place of a file"
 EXAMPLES = """Examples:
 
@@ -38,10 +42,26 @@ NormBound = Annotated[
         rich_help_panel=SHAPE,
     ),
 ]
+AssumeStart = Annotated[
+    float | None,
+    typer.Option(
+        help="Plan with a released gradient at zero of this d (0 to 0.5), and compare with none.",
+        rich_help_panel=options.PRIVACY,
+    ),
+]
 NoTiming = Annotated[
     bool,
     typer.Option(
         "--no-timing", help="Predict no seconds, time nothing.", rich_help_panel=options.OUTPUT
+    ),
+]
+
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Search rings, digits and scales: the ten best, and why the others are out.",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
@@ -70,9 +90,13 @@ def plan(
     delta: options.Delta = None,
     colluders: options.Colluders = None,
     no_privacy: options.NoPrivacy = False,
+    accounting: options.Accounting = "exact",
+    release_start: options.ReleaseStart = None,
+    assume_start: AssumeStart = None,
     profile: options.Profile = "secure",
     ring_dim: options.RingDim = None,
     no_timing: NoTiming = False,
+    explain: Explain = False,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
@@ -85,6 +109,10 @@ def plan(
         from sims.documents import to_json
         from sims.planning import forecast
 
+        if release_start is not None and assume_start is None:
+            raise ParameterError(
+                "release_start needs data that a plan does not look at: add --assume-start D"
+            )
         _check_source(data is not None, label, rows, features, norm_bound)
         if test is not None and holdout is not None:
             raise ParameterError("test and holdout are both given: choose one of them")
@@ -104,6 +132,8 @@ def plan(
             learning_rate=learning_rate,
             radius=interval,
             **privacy_fields(no_privacy, epsilon, delta, colluders),
+            accounting=accounting,
+            release_start=release_start or (None if assume_start is None else DEFAULT_SHARE),
             seed=seed,
             profile=profile,
             ring_dim=ring_dim,
@@ -112,11 +142,17 @@ def plan(
         config, shape = _shape(config, rows, features, norm_bound)
         if profile != "secure":
             say(console, INSECURE, "bold red")
-        found = forecast(config, shape, timing=not no_timing)
+        if explain and no_timing:
+            raise ParameterError("explain and no_timing are both given: a search needs times")
+        found = forecast(config, shape, timing=not no_timing, assumed_d=assume_start)
+        searched = _explained(found) if explain else None
         if as_json:
-            sys.stdout.write(to_json(found.to_dict(), indent=None))
-        else:
-            _show(found)
+            search = {"search": searched.to_dict()} if searched else {}
+            sys.stdout.write(to_json({**found.to_dict(), **search}, indent=None))
+            return
+        _show(found)
+        if searched:
+            _show_search(searched)
 
 
 def _check_source(
@@ -154,6 +190,12 @@ def _shape(
     return config, shape
 
 
+def _explained(found: Forecast) -> Explanation:
+    from sims.explain import explain
+
+    return explain(found.plan)
+
+
 # -- for a person ---------------------------------------------------------------------------------
 
 
@@ -167,7 +209,7 @@ def _show(found: Forecast) -> None:
         f"{body['rows']:,} rows of {body['parties']} parties, {body['features']} columns and the "
         f"bias, every row's norm at most {body['norm_bound']:g}",
     )
-    say(screen, _update_line(body))
+    say(screen, update_line(body))
     if body["conditions"]:
         table = Table(title=Text(f"Conditions; the tightest is {body['binding']}"))
         for name in ("", "Condition", "Left", "", "Right", "Meaning"):
@@ -178,72 +220,17 @@ def _show(found: Forecast) -> None:
             cells = [Text(cell) for cell in (each["name"], *sides, each["meaning"])]
             table.add_row(mark, *cells)
         screen.print(table)
-    for line in (*_privacy_lines(body), *_encryption_lines(body), *body["notes"]):
+    for line in (*privacy_lines(body), *encryption_lines(body), *body["notes"]):
         say(screen, line)
-    screen.print(_cost_table(body))
-    for line in _cost_lines(body):
+    screen.print(cost_table(body))
+    for line in cost_lines(body):
         say(screen, line)
 
 
-def _update_line(body: dict[str, Any]) -> str:
-    fields = {k: v for k, v in body["update"].items() if isinstance(v, float) and k != "unit"}
-    words = ", ".join(f"{name} {value:.5g}" for name, value in fields.items())
-    return (
-        f"update {body['update']['kind']}: {body['iterations']} iterations, {words}; sigmoid of "
-        f"degree {body['degree']} on [-{body['interval']:.4g}, {body['interval']:.4g}]"
-    )
+def _show_search(searched: Explanation) -> None:
+    from sims import explain
 
-
-def _privacy_lines(body: dict[str, Any]) -> list[str]:
-    privacy = body["privacy"]
-    if privacy is None:
-        return ["privacy: no noise; the model may say something about single rows"]
-    seen = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(body["epsilon"]))
-    return [
-        f"privacy: epsilon={privacy['epsilon']:g}, delta={privacy['delta']:g} against "
-        f"{privacy['colluders']} colluding parties; sigma {privacy['sigma']:.4g} on the mean "
-        f"gradient, of which each party adds {privacy['share_std']:.4g}",
-        f"epsilon by number of colluding parties: {seen}",
-    ]
-
-
-def _encryption_lines(body: dict[str, Any]) -> list[str]:
-    ckks, released = body["ckks"], body["decryption"]
-    security = f"{ckks['security_bits']}-bit security" if ckks["security_bits"] else INSECURE
-    return [
-        f"encryption: ring dimension {ckks['ring_dim']}, depth {ckks['depth']}, log2(QP) "
-        f"{ckks['log_qp']} of at most {ckks['max_log_qp']} bits, {security}; "
-        f"{ckks['rotation_keys']} rotation keys, {ckks['data_ciphertexts']} data ciphertexts",
-        f"decryption: flooded to {released['flooding_bits']} bits; the released weights are off "
-        f"by {released['release_error_std']:.2g} (standard deviation)",
-    ]
-
-
-def _cost_lines(body: dict[str, Any]) -> list[str]:
-    sizes = ", ".join(f"{role} {size:,} MB" for role, size in body["peak_memory_mb"].items())
-    lines = [f"peak memory (an estimate): {sizes}"]
-    if body["seconds"]:
-        lines.append(
-            f"predicted seconds: {body['seconds_per_iteration']:.2f} of the coordinator per "
-            f"iteration, {body['waiting_seconds_per_iteration']:.2f} waiting for the parties; "
-            f"{body['total_seconds']:,.0f} in all, every role on this machine in turn"
-        )
-    return lines
-
-
-def _cost_table(body: dict[str, Any]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    sizes, lasts = body["bytes_per_party"], body["seconds"] or {}
-    table = Table(title=Text("Predicted cost"))
-    table.add_column("Phase")
-    table.add_column("MB per party", justify="right")
-    table.add_column("Seconds", justify="right")
-    rows = [(phase, size, lasts.get(phase)) for phase, size in sizes.items()]
-    rows.append(("total", sum(sizes.values()), body["total_seconds"]))
-    for phase, size, seconds in rows:
-        style = "bold" if phase == "total" else ""
-        shown = "" if seconds is None else f"{seconds:,.1f}"
-        table.add_row(phase, f"{size / 1e6:,.2f}", shown, style=style)
-    return table
+    screen = stdout()
+    screen.print(explain.table(searched))
+    for line in explain.lines(searched):
+        say(screen, line)

@@ -16,8 +16,8 @@ from sims.console import (
     INSECURE,
     INTERRUPTED,
     NOT_PRIVATE,
-    accuracy_table,
     closing_lines,
+    closing_table,
     say,
     stdout,
 )
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sims.config import SimulationConfig
-    from sims.result import RunResult
+    from sims.result import AnyRun
 
 
 def party_count(parties: int | None, split: str) -> int | None:
@@ -74,7 +74,7 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
         say(console, NOT_PRIVATE, "bold red")
 
 
-def run(console: Console, config: SimulationConfig) -> RunResult:
+def run(console: Console, config: SimulationConfig) -> AnyRun:
     """Run with progress; after Ctrl-C say where it stopped, and exit.
 
     Raises:
@@ -106,9 +106,10 @@ def _is_recorded(out: Path | None) -> bool:
         return False
 
 
-def show(console: Console, config: SimulationConfig, result: RunResult, as_json: bool) -> None:
+def show(console: Console, config: SimulationConfig, result: AnyRun, as_json: bool) -> None:
     """Print the scores as a table or as JSON, warnings on stderr."""
     from sims.documents import to_json
+    from sims.ledgers import spent_lines
 
     for warning in result.warnings:
         say(console, f"warning: {warning}", "yellow")
@@ -116,8 +117,10 @@ def show(console: Console, config: SimulationConfig, result: RunResult, as_json:
         sys.stdout.write(to_json(result.summary(), indent=None))
         return
     screen = stdout()
-    screen.print(accuracy_table(result))
+    screen.print(closing_table(result))
     for line in closing_lines(result):
+        say(screen, line)
+    for line in spent_lines(config, result.plan.names):
         say(screen, line)
     if config.out is not None:
         say(screen, f"report: {config.out / 'report.html'}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
-from sims.cli_options import Debug
+from sims.cli_options import Debug, names_in
 from sims.console import refusals, say, stdout
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ schema_app = typer.Typer(
 )
 def init(
     sample: Annotated[Path, typer.Argument(help="CSV or Parquet file; must be PUBLIC.")],
-    label: Annotated[str, typer.Option(help="Column to predict, of two values.")],
+    label: Annotated[str | None, typer.Option(help="Column to predict, of two values.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Or numeric columns to predict: Y1,Y2.")
+    ] = None,
     positive: Annotated[
         str | None, typer.Option(help="The label's positive value. Default: the larger.")
     ] = None,
@@ -40,8 +43,12 @@ def init(
         list[str] | None, typer.Option(help="Column to leave out; may be repeated.")
     ] = None,
     scaling: Annotated[
-        str, typer.Option(help="standard (typical value and spread) or range ([low, high]).")
-    ] = "standard",
+        str | None,
+        typer.Option(
+            help="standard (typical value and spread) or range ([low, high]). Default: standard, "
+            "with rows clipped to a norm; with targets range, unclipped."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
     ] = None,
@@ -55,15 +62,22 @@ def init(
         import warnings
 
         from parties.schema import infer_schema
+        from parties.targets import REGRESSION_SCALING
+
+        if (label is None) == (target is None):
+            raise ParameterError("give either --label, of two values, or --target, numeric columns")
 
         if out is not None and out.exists():
             raise ParameterError(f"out={str(out)!r} exists: choose another name, or delete it")
         say(console, PUBLIC, "yellow")
-        chosen: Any = scaling  # infer_schema refuses what it does not know
+        predicted: Any = names_in(target) or label
+        # infer_schema refuses what it does not know
+        chosen: dict[str, Any] = dict(REGRESSION_SCALING) if target else {}
+        chosen |= {"scaling": scaling} if scaling else {}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             schema = infer_schema(
-                sample, label, positive, scaling=chosen, exclude=tuple(exclude or ())
+                sample, predicted, positive, exclude=tuple(exclude or ()), **chosen
             )
         for warning in caught:
             say(console, f"warning: {warning.message}", "yellow")
@@ -91,6 +105,7 @@ def _print(schema: Schema) -> None:
     from rich.text import Text
 
     from parties.columns import NumericColumn
+    from parties.targets import Targets
 
     table = Table(title=Text(f"{len(schema.columns)} columns"))
     for name in ("Column", "Kind", "Range or categories", "Typical ± spread"):
@@ -104,7 +119,11 @@ def _print(schema: Schema) -> None:
         table.add_row(*map(Text, (column.name, *cells)))
     screen, label = stdout(), schema.label
     screen.print(table)
-    say(screen, f"label: {label.name}, {label.positive} (positive) or {label.negative}")
+    if isinstance(label, Targets):
+        for column in label.columns:
+            say(screen, f"target: {column.name}, {column.low:g} to {column.high:g}")
+    else:
+        say(screen, f"label: {label.name}, {label.positive} (positive) or {label.negative}")
     norm = "none" if schema.row_norm is None else f"{schema.row_norm:g}"
     say(screen, f"scaling: {schema.scaling}; row norm: {norm}")
     say(screen, f"{schema.num_features} features with the bias; digest {schema.digest()}")

@@ -24,6 +24,7 @@ CHOICES = {
     "loss": ("logistic", "ridge", "svm"),
     "schedule": ("cyclic", "poisson"),
     "mechanism": ("gaussian", "laplace"),
+    "accounting": ("exact", "paper"),
 }
 REGRESSIONS = ("linear", "improved-lffr")
 """Models of numeric targets, several at once."""
@@ -54,7 +55,10 @@ class SimulationConfig:
     of splits and noise: a seeded run is NOT PRIVATE. profile: "secure" (128 bits) or "fast-
     insecure" (toy ring). processes: each party in its own spawned process. strict: refuse
     values outside the schema. optimum: also fit the non-private optimum. out: run folder, or
-    None. keep_messages: keep every message there, for an audit.
+    None. keep_messages: keep every message there, for an audit. accounting: "exact" or "paper" (the
+    closed form of arXiv:2605.27782). release_start: share of the budget's mu^2 for a release of the
+    gradient at zero before the run, for the barrier; None: none. ledger: folder with one ledger
+    per party, None: none is kept.
 
     Raises:
         ParameterError: a field is out of range; the message names field, value, bound and cure.
@@ -89,6 +93,8 @@ class SimulationConfig:
     delta: float = 1e-5
     colluders: int = 0
     accounting: str = "exact"
+    release_start: float | None = None
+    ledger: Path | None = None
     seed: int | None = None
     profile: str = "secure"
     ring_dim: int | None = None
@@ -134,6 +140,27 @@ class SimulationConfig:
         if self.keep_messages and self.out is None:
             raise ParameterError("keep_messages needs a run folder: add --out FOLDER")
         self._check_outcome()
+        self._check_spending()
+
+    def _check_spending(self) -> None:
+        """Ledger, accounting and release."""
+        if self.accounting != "exact" and (self.protocol != "shards" or self.is_regression):
+            raise ParameterError(
+                f"accounting={self.accounting!r} is for gradient training with --protocol shards"
+            )
+        for name in ("ledger", "release_start"):
+            if getattr(self, name) is not None and self.epsilon is None:
+                raise ParameterError(f"{name} needs a privacy promise: leave out --no-privacy")
+        if self.release_start is None:
+            return
+        if not 0 < self.release_start < 1:
+            raise ParameterError(
+                f"release_start={self.release_start} is outside (0, 1); 0.05 is usual"
+            )
+        if self.protocol != "shards" or self.update != "barrier" or self.is_regression:
+            raise ParameterError(
+                "release_start is for --protocol shards --update barrier, whose certificate uses d"
+            )
 
     @property
     def is_regression(self) -> bool:
@@ -174,6 +201,11 @@ class SimulationConfig:
     def _check_model(self) -> None:
         if self.model == "logistic":
             return
+        if self.model == "lffr":
+            raise ParameterError(
+                "model='lffr' trains on encrypted rows, which is not offered for targets yet: take "
+                f"{' or '.join(REGRESSIONS)}, which train on sums"
+            )
         if self.model not in REGRESSIONS:
             raise ParameterError(
                 f"model={self.model!r} is not one of {', '.join(('logistic', *REGRESSIONS))}"

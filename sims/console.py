@@ -17,7 +17,8 @@ from rich.text import Text
 from protocols.errors import CohortError
 
 if TYPE_CHECKING:
-    from sims.result import RunResult, Scores
+    from sims.regression_result import RegressionResult
+    from sims.result import AnyRun, Scores
     from sims.verify import Check
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
@@ -107,14 +108,37 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def accuracy_table(result: RunResult) -> Table:
+def closing_table(result: AnyRun) -> Table:
     """The decrypted model beside its twin and the non-private optimum."""
+    from sims.regression_result import RegressionResult
+
     title = Text(f"Scores on {len(result.test_y):,} test rows")
     if result.insecure:
         title.append(f"\n{INSECURE}", style="bold red")
     if "NOT PRIVATE" in result.noise:
         title.append(f"\n{NOT_PRIVATE}", style="bold red")
     table = Table(title=title, title_style="")
+    if isinstance(result, RegressionResult):
+        return _error_table(table, result)
+    return _accuracy_table(table, result)
+
+
+def _error_table(table: Table, result: RegressionResult) -> Table:
+    """One row per output."""
+    table.add_column("Target")
+    for name in ("Mean squared error", "of the twin", "of least squares", "R²"):
+        table.add_column(name, justify="right")
+    models = (result.scores, result.twin, result.optimum)
+    for k, name in enumerate(result.targets.names):
+        errors = (f"{scores.mse[k]:.5g}" for scores in models)
+        table.add_row(Text(name), *errors, f"{result.scores.r2[k]:.4f}")
+    means = (f"{scores.mean_relative_mse:.5g}" for scores in models)
+    table.add_row("mean, relative to range²", *means, "", style="bold")
+    return table
+
+
+def _accuracy_table(table: Table, result: AnyRun) -> Table:
+    """One row per model."""
     table.add_column("Model")
     table.add_column("Accuracy", justify="right")
     table.add_column("Area under ROC", justify="right")
@@ -129,7 +153,7 @@ def accuracy_table(result: RunResult) -> Table:
     return table
 
 
-def closing_lines(result: RunResult) -> Iterator[str]:
+def closing_lines(result: AnyRun) -> Iterator[str]:
     """What else a person wants to know at the end."""
     from sims.plan_figures import encryption_words
 

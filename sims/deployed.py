@@ -23,7 +23,7 @@ from sims.config import SimulationConfig
 from sims.documents import model_document, to_json
 from sims.prepare import PreparedData
 from sims.recipe import open_recipe
-from sims.run_folder import MODEL, write_text
+from sims.run_folder import MODEL, PLAN, write_text
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
@@ -113,6 +113,7 @@ def write_model(settings: Settings, session: str) -> Path:
         transcript_head=verify(_lines(folder / "transcript.jsonl")),
         noise="system" if plan.privacy else "none",
     )
+    write_text(folder / PLAN, to_json({**outcome["plan"], "digest": outcome["digest"]}))
     write_text(folder / MODEL, to_json(model_document(cast(Any, model))))
     return folder / MODEL
 

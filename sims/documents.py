@@ -10,30 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from sims.result import Array, RunResult, Scores
+from sims.model_fields import model_fields
+from sims.result import AnyRun, Array, Quality
 
-MODEL_KIND = "logistic-regression"
 INSECURE = "toy ring without security; for tests only"
 
 
-def model_document(result: RunResult) -> dict[str, Any]:
+def model_document(result: AnyRun) -> dict[str, Any]:
     """What model.json holds: all that prediction needs, readable by scikit-learn users.
 
-    features, coef, intercept: log-odds of `positive`, in the data's own units; weights: the same
-    model on scaled rows, bias last; schema: how rows are scaled.
+    features, coef, intercept: log-odds of `positive`, in the data's own units; of a regression one
+    row and one number per target, see `link`; weights: the same model on scaled rows, bias last;
+    schema: how rows are scaled.
     """
-    coef, intercept = result.schema.model_in_data_units(result.weights)
-    summary, label = result.summary(), result.schema.label
+    summary = result.summary()
     return {
-        "kind": MODEL_KIND,
         "version": 1,
         **({"INSECURE": INSECURE} if result.insecure else {}),
-        "label": label.name,
-        "positive": label.positive,
-        "negative": label.negative,
-        "features": list(result.schema.feature_names),
-        "coef": coef.tolist(),
-        "intercept": intercept,
+        **model_fields(result.schema, result.weights, result.plan.model),
         "weights": result.weights.tolist(),
         "schema": result.schema.to_dict(),
         "session": result.plan.session,
@@ -45,15 +39,17 @@ def model_document(result: RunResult) -> dict[str, Any]:
     }
 
 
-def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
+def metrics_lines(result: AnyRun) -> Iterator[dict[str, Any]]:
     """What metrics.jsonl holds, by the key `kind`.
 
     iteration: {iteration, loss, accuracy, auc, weight_norm, largest_logit} of the plaintext twin
-        (see IterationMetrics) and `seconds`, the encrypted iteration's wall clock.
+        (see IterationMetrics; of a regression RegressionMetrics) and `seconds`, the encrypted
+        iteration's wall clock.
     costs: {seconds, bytes_per_party} by phase, `traffic` by phase and party [bytes],
         iteration_seconds, total_seconds, peak_memory_mb.
-    final: {decrypted, twin, optimum}: {accuracy, auc, weights} of each model, weights in scaled
-        units, bias last; max_abs_diff_to_twin; test_rows; rows and clamped by party; noise;
+    final: {decrypted, twin, optimum}: {accuracy, auc, weights} of each model (of a regression its
+        errors in place of the first two), weights in scaled units, bias last;
+        max_abs_diff_to_twin; test_rows; rows and clamped by party; noise;
         transcript: head of the hash chain.
     """
     costs = result.costs
@@ -82,8 +78,8 @@ def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
     }
 
 
-def _scored(scores: Scores, weights: Array) -> dict[str, Any]:
-    return {"accuracy": scores.accuracy, "auc": scores.auc, "weights": weights.tolist()}
+def _scored(scores: Quality, weights: Array) -> dict[str, Any]:
+    return {**scores.to_dict(), "weights": weights.tolist()}
 
 
 def to_json(value: Any, indent: int | None = 2) -> str:

@@ -1,58 +1,28 @@
-"""Federated logistic regression with scikit-learn's interface: `fit(shards)`, then `predict`.
-
-All owners are simulated in this process, by the same roles, messages and code as in a deployment.
-"""
+"""Federated logistic regression with scikit-learn's interface: `fit(shards)`, then `predict`."""
 
 from __future__ import annotations
 
-import math
-import numbers
 import os
-import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassifierMixin
 
-from parties.checks import shown
+from parties.columns import Label
 from parties.schema import Schema
-from parties.shard import encode_features, encode_shard
-from parties.tables import cell_text, read_table
-from protocols.errors import ParameterError
+from parties.tables import cell_text
+from protocols.errors import SchemaError
 from sims import shards
-from sims.config import SimulationConfig
-from sims.result import RunResult
-from sims.rows import Rows, choose_columns, load_schema, read_rows
-from sims.simulation import Event, noise_root, run
-
-Array = NDArray[np.float64]
-_WHOLE = ("parties", "iterations", "degree", "colluders")
-_REAL = ("epsilon", "delta", "learning_rate", "interval")
-_OPTIONAL = ("parties", "iterations", "degree", "epsilon", "learning_rate", "interval")
-
-NOT_HELD_OUT = "no rows were held out: every score in result_ is on the training rows"
-NO_NOISE = (
-    "epsilon=None: no privacy noise was added, so the model itself may reveal rows; encryption "
-    "protects them during the training only"
-)
-SEEDED = (
-    "NOT PRIVATE: random_state is set, and whoever knows it can repeat the split and subtract the "
-    "noise; leave it None for real rows"
-)
-INSECURE = "INSECURE: profile='fast-insecure' uses a toy ring without security, for tests only"
-INFERRED = (
-    "the column schema was inferred from the private data, which leaks about them; a deployment "
-    "needs a public schema (schema=)"
-)
+from sims.federated import Array, FederatedEstimator
+from sims.result import AnyRun
+from sims.rows import Columns, Rows, choose_columns
 
 
-class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
+class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     """Logistic regression that several data owners train on encrypted rows.
 
     Every owner encrypts its rows and its share of the noise under a joint key (threshold CKKS);
@@ -112,6 +82,10 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
     ['ill', 'well']
     """
 
+    whole = (*FederatedEstimator.whole, "degree")
+    real = (*FederatedEstimator.real, "learning_rate", "interval")
+    optional = (*FederatedEstimator.optional, "degree", "learning_rate", "interval")
+
     def __init__(
         self,
         *,
@@ -166,32 +140,7 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
             PrivacyError: no setting is certified for this epsilon and delta.
             ValueError, TypeError: scikit-learn's own, for an X or y that is to be split.
         """
-        _check_kinds(self)
-        given = load_schema(self.schema)
-        self._columns = choose_columns(self.label, self.split, given)
-        label = self._columns.label
-        if y is None and isinstance(X, pd.DataFrame) and label in X.columns:
-            y = X[label]
-        config, owners = self._read(X, y)
-        shards.check_alike(owners)
-        first = next(iter(owners.values()))
-        validate_data(self, first.cells, skip_check_array=True)
-        classes = shards.two_classes(owners)
-        label = label or shards.free_name(first.frame)
-        texts = tuple(cell_text(value) for value in classes)
-        tables = {name: owner.table(label, classes, texts) for name, owner in owners.items()}
-        pooled = pd.concat(tables.values(), ignore_index=True)
-        notes = self._notes(given)
-        schema = given or shards.infer(pooled, label, texts[1], notes)
-        sign = shards.sign_of(schema.label, texts, notes)
-
-        root = noise_root(config)
-        if y is not None:
-            encode_shard(pooled, schema)  # complains about rows as given, before they are shuffled
-            rng = np.random.default_rng(root)
-            tables = shards.split_by_owner(X, pooled, config, self._columns, label, rng)
-        data = shards.encode(tables, schema, notes)
-        self._keep(run(config, data, root, self._report), classes, sign)
+        self._fit(X, y)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -206,12 +155,7 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
             SchemaError, DataError: see `parties.shard.encode_features`.
             ValueError: scikit-learn's own, for wrong columns or a wrong shape.
         """
-        check_is_fitted(self)
-        cells = self._columns.cells(X)
-        validate_data(self, cells, reset=False, skip_check_array=True)
-        frame = read_table(cells)
-        frame.columns = pd.Index([column.name for column in self.schema_.columns], dtype=object)
-        scores: Array = encode_features(frame, self.schema_) @ self._weights
+        scores: Array = self._encoded(X) @ self._weights
         return scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -225,10 +169,6 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         return np.column_stack([expit(-scores), expit(scores)])
 
-    def __getstate__(self) -> Any:
-        """Leave out `result_`, which holds training rows and the optimum without noise."""
-        return {k: v for k, v in super().__getstate__().items() if k != "result_"}
-
     def __sklearn_tags__(self) -> Any:
         """Two classes only; two runs differ by the error of CKKS."""
         tags = super().__sklearn_tags__()
@@ -236,83 +176,41 @@ class FederatedLogisticRegression(ClassifierMixin, BaseEstimator):
         tags.non_deterministic = True
         return tags
 
-    def _read(self, X: Any, y: Any) -> tuple[SimulationConfig, dict[str, Rows]]:
-        """Rows by owner, or one nameless owner of rows that are to be split."""
-        columns = self._columns
-        if y is not None:
-            config = self._config(None if columns.split else self.parties, self.split)
-            return config, {"": read_rows(X, y, columns)}
-        given = shards.by_name(X)
-        config = self._config(len(given), "even")
-        return config, {name: shards.read_shard(name, s, columns) for name, s in given.items()}
+    def _choose_columns(self, given: Schema | None) -> Columns:
+        labels = () if self.label is None else (self.label,)
+        return choose_columns(labels, self.split, given)
 
-    def _keep(self, result: RunResult, classes: NDArray[Any], sign: int) -> None:
-        self._weights = sign * result.weights
+    def _tables(
+        self, owners: Mapping[str, Rows], given: Schema | None, notes: list[str]
+    ) -> tuple[dict[str, pd.DataFrame], Schema]:
+        first = next(iter(owners.values()))
+        self._classes = classes = shards.two_classes(owners)
+        named = self._columns.labels
+        label = named[0] if named else shards.free_name(first.frame)
+        texts = tuple(cell_text(value) for value in classes)
+        tables = {
+            name: owner.frame.assign(**{label: np.where(owner.labels == classes[1], *texts[::-1])})
+            for name, owner in owners.items()
+        }
+        schema = given
+        if schema is None:
+            pooled = pd.concat(tables.values(), ignore_index=True)
+            schema = shards.infer(pooled, label, texts[1], notes)
+        if not isinstance(schema.label, Label):
+            raise SchemaError("the schema has targets, not a label: take FederatedRegression")
+        self._sign = shards.sign_of(schema.label, texts, notes)
+        return tables, schema
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "update": self.update,
+            "degree": self.degree,
+            "learning_rate": self.learning_rate,
+            "radius": self.interval,
+        }
+
+    def _keep(self, result: AnyRun) -> None:
+        self._weights = self._sign * result.weights
         coef, intercept = result.schema.model_in_data_units(self._weights)
         self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
-        self.classes_ = classes
-        self.n_iter_ = result.plan.rounds
-        self.schema_ = result.schema
-        self.notes_ = list(result.warnings)
-        self.result_ = result
-
-    # -- parameters -----------------------------------------------------------------------------
-
-    def _config(self, parties: int | None, split: str) -> SimulationConfig:
-        return SimulationConfig(
-            parties=parties,
-            split=split,
-            update=self.update,
-            rounds=self.iterations,
-            degree=self.degree,
-            learning_rate=self.learning_rate,
-            radius=self.interval,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            colluders=self.colluders,
-            seed=_seed(self.random_state),
-            profile=self.profile,
-            out=None if self.out is None else Path(self.out),
-        )
-
-    def _notes(self, given: Schema | None) -> list[str]:
-        applies = {
-            NO_NOISE: self.epsilon is None,
-            SEEDED: self.random_state is not None,
-            INSECURE: self.profile == "fast-insecure",
-            INFERRED: given is None,
-            NOT_HELD_OUT: True,
-        }
-        return [note for note, true in applies.items() if true]
-
-    def _report(self, event: Event) -> None:
-        if self.verbose and event.kind == "phase":
-            print(f"[{type(self).__name__}] {event.phase}", file=sys.stderr, flush=True)
-        elif self.verbose > 1:
-            progress = f"{event.phase} {event.done}/{event.total}"
-            print(f"[{type(self).__name__}] {progress}", file=sys.stderr, flush=True)
-
-
-def _check_kinds(estimator: FederatedLogisticRegression) -> None:
-    for name in (*_WHOLE, *_REAL):
-        value: Any = getattr(estimator, name)
-        if value is None and name in _OPTIONAL:
-            continue
-        whole = name in _WHOLE
-        kind = numbers.Integral if whole else numbers.Real
-        if isinstance(value, bool) or not (isinstance(value, kind) and math.isfinite(float(value))):
-            what = "whole number" if whole else "finite number"
-            raise ParameterError(f"{name}={shown(value)} is not a {what}: give one")
-    if not isinstance(estimator.out, (str, os.PathLike, type(None))):
-        raise ParameterError(f"out={shown(estimator.out)} is not a path or None")
-
-
-def _seed(random_state: Any) -> int | None:
-    """None, or a seed of at least 0; a RandomState gives its next number."""
-    if random_state is None:
-        return None
-    if not isinstance(random_state, numbers.Integral):
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    if random_state < 0:
-        raise ParameterError(f"random_state={random_state} is negative: give 0 or more, or None")
-    return int(random_state)
+        self.classes_ = self._classes

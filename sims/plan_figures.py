@@ -7,6 +7,7 @@ from typing import Any
 
 from protocols.circuit_plan import CircuitPlan
 from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
 
@@ -32,6 +33,8 @@ def training_figures(plan: RunPlan) -> dict[str, Any]:
     """The update rule and what replaces the sigmoid."""
     if isinstance(plan, RowsPlan):
         return {"update": plan.update["kind"], "degree": plan.link.degree}
+    if isinstance(plan, GramPlan):
+        return {"update": "fixed-hessian", "outputs": plan.outputs, "ridge": plan.ridge}
     if isinstance(plan, GradientPlan):
         return {"update": plan.update["kind"]}
     return {}

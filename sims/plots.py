@@ -40,13 +40,13 @@ STYLE = {
 def loss_figure(iterations: Sequence[IterationMetrics]) -> str:
     """Mean logistic loss of the twin on the training rows, from ln 2 at weights 0 [nats]."""
     with mpl.rc_context(STYLE):
-        figure, axes = _axes("iteration", "mean loss on training rows [nats]")
+        figure, axes = axes_for("iteration", "mean loss on training rows [nats]")
         steps = [0, *(m.iteration for m in iterations)]
         losses = [math.log(2), *(m.loss for m in iterations)]
         axes.plot(steps, losses, color=BLUE, marker="o", markersize=4, label="plaintext twin")
-        _whole_steps(axes)
+        whole_steps(axes)
         axes.legend(loc="upper right")
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def accuracy_figure(
@@ -54,7 +54,7 @@ def accuracy_figure(
 ) -> str:
     """Accuracy on the test rows [%]: the twin's course, the decrypted model as a point."""
     with mpl.rc_context(STYLE):
-        figure, axes = _axes("iteration", "accuracy on test rows [%]")
+        figure, axes = axes_for("iteration", "accuracy on test rows [%]")
         steps = [m.iteration for m in iterations]
         shares = [100 * m.accuracy for m in iterations]
         best = 100 * optimum.accuracy
@@ -69,12 +69,12 @@ def accuracy_figure(
             linestyle="none",
             label="decrypted model",
         )
-        _whole_steps(axes)
+        whole_steps(axes)
         low, high = axes.get_ylim()
         # Room for the legend; a span of a few points at least, so that noise looks like noise.
         axes.set_ylim(max(0.0, low - max(0.45 * (high - low), 3.0)), min(101.0, high + 1.0))
         axes.legend(loc="lower right")
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def roc_figure(logits: dict[str, Array], labels: Array) -> str | None:
@@ -90,7 +90,7 @@ def roc_figure(logits: dict[str, Array], labels: Array) -> str | None:
         "decrypted": (VERMILLION, ":", "decrypted model"),
     }
     with mpl.rc_context(STYLE):
-        figure, axes = _axes("negative rows called positive [%]", "positive rows found [%]")
+        figure, axes = axes_for("negative rows called positive [%]", "positive rows found [%]")
         axes.plot([0, 100], [0, 100], color="#99a", linewidth=1, label="guessing")
         for name, (color, style, label) in looks.items():
             x, y = roc_curve(logits[name], labels)
@@ -100,7 +100,7 @@ def roc_figure(logits: dict[str, Array], labels: Array) -> str | None:
         axes.set_xlim(-1, 101)
         axes.set_ylim(-1, 101)
         axes.legend(loc="lower right")
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def roc_curve(logits: Array, labels: Array) -> tuple[Array, Array]:
@@ -113,7 +113,8 @@ def roc_curve(logits: Array, labels: Array) -> tuple[Array, Array]:
     return rates[0], rates[1]
 
 
-def _axes(x: str, y: str) -> tuple[Figure, Axes]:
+def axes_for(x: str, y: str) -> tuple[Figure, Axes]:
+    """An empty figure; x, y: words beside the axes."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes: Axes = figure.add_subplot()
     axes.set_xlabel(x)
@@ -121,11 +122,13 @@ def _axes(x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _whole_steps(axes: Axes) -> None:
+def whole_steps(axes: Axes) -> None:
+    """Whole numbers on the horizontal axis."""
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
 
 
-def _svg(figure: Figure) -> str:
+def to_svg(figure: Figure) -> str:
+    """The figure, without the date."""
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     return text.getvalue()

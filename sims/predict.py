@@ -12,19 +12,24 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from parties.columns import Label
 from parties.encode import encode_label
 from parties.schema import Schema
 from parties.shard import encode_features
 from parties.tables import Table, read_table
+from parties.targets import Targets
 from protocols.errors import ParameterError
-from sims.documents import MODEL_KIND
+from protocols.models.gram_models import gram_model
+from sims.model_fields import LOGISTIC, REGRESSION
+from sims.regression_result import RegressionScores, score_regression, targets_of
+from sims.regression_twin import predict as predict_targets
 from sims.result import Array, Scores
 from sims.twin import score
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A released model.
+    """A released logistic model.
 
     schema: public column schema; weights: shape (schema.num_features,), for scaled rows, bias
     last; session: of the run; insecure: trained on a toy ring.
@@ -48,24 +53,123 @@ class Model:
         Raises:
             ParameterError, SchemaError: a field is missing or wrong.
         """
-        if fields.get("kind") != MODEL_KIND:
-            raise ParameterError(f"kind={fields.get('kind')!r} of the model is not {MODEL_KIND!r}")
-        missing = [name for name in ("schema", "weights") if name not in fields]
-        if missing:
-            raise ParameterError(f"the model has no {' and no '.join(missing)}")
-        try:
-            weights = np.array(fields["weights"], dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ParameterError("weights of the model are not a list of numbers") from None
-        return cls(
-            schema=Schema.from_dict(fields["schema"]),
-            weights=weights,
-            session=str(fields.get("session", "")),
-            insecure="INSECURE" in fields,
+        return cls(**_common(fields, LOGISTIC))
+
+    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
+        """`probability` of the positive label, and `prediction`, the label's text."""
+        logits = encode_features(table, self.schema) @ self.weights
+        label = _label_of(self.schema)
+        return pd.DataFrame(
+            {
+                "probability": expit(logits),
+                "prediction": np.where(logits > 0, label.positive, label.negative),
+            },
+            index=table.index,
         )
 
+    def score(self, table: pd.DataFrame) -> Scores:
+        """Accuracy and area under the ROC curve."""
+        label = _label_of(self.schema)
+        y = encode_label(table[label.name], label)
+        return score(self.weights, encode_features(table, self.schema), y)
 
-def load_model(path: str | Path) -> Model:
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionModel:
+    """A released regression.
+
+    weights: shape (schema.num_features, outputs), for scaled rows, bias last; model: its name, see
+    `protocols.models.gram_models`; other fields as of `Model`.
+
+    Raises:
+        ParameterError: the weights do not fit the schema, or there is no such model.
+    """
+
+    schema: Schema
+    weights: Array
+    model: str
+    session: str = ""
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        gram_model(self.model)
+        due = (self.schema.num_features, self.targets.outputs)
+        if self.weights.shape != due or not np.isfinite(self.weights).all():
+            raise ParameterError(
+                f"weights of shape {self.weights.shape} are not finite numbers of shape {due}: one "
+                "row per feature, and the bias last"
+            )
+
+    @property
+    def targets(self) -> Targets:
+        """What is predicted."""
+        return targets_of(self.schema.label)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> RegressionModel:
+        """Read what model.json holds.
+
+        Raises:
+            ParameterError, SchemaError: a field is missing or wrong.
+        """
+        common = _common(fields, REGRESSION)
+        if not isinstance(common["schema"].label, Targets):
+            raise ParameterError("the schema of the model has no targets: it is not a regression's")
+        return cls(**common, model=str(fields.get("model")))
+
+    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Targets in the data's own units, by name."""
+        x = encode_features(table, self.schema)
+        values = predict_targets(gram_model(self.model), self.weights, x)
+        return pd.DataFrame(
+            self.targets.to_data_units(values), columns=self.targets.names, index=table.index
+        )
+
+    def score(self, table: pd.DataFrame) -> RegressionScores:
+        """Errors by output."""
+        y, _ = self.targets.encode(table)
+        x = encode_features(table, self.schema)
+        return score_regression(gram_model(self.model), self.weights, x, y, self.targets)
+
+
+AnyModel = Model | RegressionModel
+
+
+def _common(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    if fields.get("kind") != kind:
+        raise ParameterError(f"kind={fields.get('kind')!r} of the model is not {kind!r}")
+    missing = [name for name in ("schema", "weights") if name not in fields]
+    if missing:
+        raise ParameterError(f"the model has no {' and no '.join(missing)}")
+    try:
+        weights = np.array(fields["weights"], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError("weights of the model are not a list of numbers") from None
+    return {
+        "schema": Schema.from_dict(fields["schema"]),
+        "weights": weights,
+        "session": str(fields.get("session", "")),
+        "insecure": "INSECURE" in fields,
+    }
+
+
+def _label_of(schema: Schema) -> Label:
+    if not isinstance(schema.label, Label):
+        raise ParameterError("the schema of the model has targets: it is not a logistic model's")
+    return schema.label
+
+
+def model_from_dict(fields: Mapping[str, Any]) -> AnyModel:
+    """Read what model.json holds, whichever kind of model it is.
+
+    Raises:
+        ParameterError, SchemaError: a field is missing or wrong.
+    """
+    kind = RegressionModel if fields.get("kind") == REGRESSION else Model
+    return kind.from_dict(fields)
+
+
+def load_model(path: str | Path) -> AnyModel:
     """Read a model.json.
 
     Raises:
@@ -81,38 +185,29 @@ def load_model(path: str | Path) -> Model:
         raise ParameterError(f"model file {str(path)!r} is not JSON") from None
     if not isinstance(fields, dict):
         raise ParameterError(f"model file {str(path)!r} holds no model")
-    return Model.from_dict(fields)
+    return model_from_dict(fields)
 
 
-def predict(model: Model, frame: Table) -> pd.DataFrame:
+def predict(model: AnyModel, frame: Table) -> pd.DataFrame:
     """Predict every row; the label column may be absent and is not looked at.
 
     Returns: `probability` of the positive label, and `prediction`, the label's text (positive
-    above probability 1/2); the index of the frame.
+    above probability 1/2); of a regression the targets by name; the index of the frame.
 
     Raises:
         SchemaError, DataError: a column is missing, or a cell cannot be used.
     """
-    table = read_table(frame, label=model.schema.label.name)
-    logits = encode_features(table, model.schema) @ model.weights
-    label = model.schema.label
-    return pd.DataFrame(
-        {
-            "probability": expit(logits),
-            "prediction": np.where(logits > 0, label.positive, label.negative),
-        },
-        index=table.index,
-    )
+    return model.predict(read_table(frame, label=model.schema.label.name))
 
 
-def score_table(model: Model, frame: Table) -> Scores | None:
-    """Accuracy and area under the ROC curve; None where the table has no label column.
+def score_table(model: AnyModel, frame: Table) -> Scores | RegressionScores | None:
+    """How good the predictions are; None where the table lacks a column to predict.
 
     Raises:
-        SchemaError, DataError: as `predict`; a label is missing or neither of the two values.
+        SchemaError, DataError: as `predict`; a label is missing or neither of the two values, a
+            target is missing or no number.
     """
     table = read_table(frame, label=model.schema.label.name)
-    if model.schema.label.name not in table.columns:
+    if not set(model.schema.label_names) <= set(table.columns):
         return None
-    y = encode_label(table[model.schema.label.name], model.schema.label)
-    return score(model.weights, encode_features(table, model.schema), y)
+    return model.score(table)

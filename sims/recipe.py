@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from parties.targets import Targets
 from protocols.errors import ParameterError, SchemaError
 from protocols.plan import Member, RunPlan
+from protocols.start import StartGradient
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -57,8 +58,10 @@ class Recipe(Protocol):
         ...
 
 
-def open_recipe(config: SimulationConfig, data: PreparedData) -> Recipe:
-    """The recipe of the configuration's protocol.
+def open_recipe(
+    config: SimulationConfig, data: PreparedData, start: StartGradient | None = None
+) -> Recipe:
+    """The recipe of the configuration's protocol; start: the session at zero, for the barrier.
 
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
@@ -76,7 +79,7 @@ def open_recipe(config: SimulationConfig, data: PreparedData) -> Recipe:
     if config.protocol == "shards":
         from sims.recipe_rows import RowsRecipe
 
-        return RowsRecipe.choose(config, data)
+        return RowsRecipe.choose(config, data, start)
     raise ParameterError(f"protocol={config.protocol!r} is not shards or gradients")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.errors import ParameterError
 from protocols.plan import Member, RunPlan
+from protocols.privacy.start_gradient import WORST, StartRelease
 from protocols.rows import RowsPlan
+from protocols.start import StartGradient
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -31,10 +33,21 @@ class RowsRecipe:
     data: PreparedData
     setting: TrainingSetting
     params: CkksParameters
+    start: StartGradient | None = None
 
     @classmethod
-    def choose(cls, config: SimulationConfig, data: PreparedData) -> RowsRecipe:
-        """Every refusal that depends on public figures only comes here, before the first key."""
+    def choose(
+        cls,
+        config: SimulationConfig,
+        data: PreparedData,
+        start: StartGradient | None = None,
+        *,
+        release: StartRelease | None = None,
+    ) -> RowsRecipe:
+        """Every refusal that depends on public figures only comes here, before the first key.
+
+        start: the session before; release: what it would cost, before it has run.
+        """
         schema = data.schema
         setting = choose_setting(
             config,
@@ -42,6 +55,7 @@ class RowsRecipe:
             num_features=schema.num_features,
             norm_bound=schema.norm_bound,
             parties=len(data.shards),
+            start=start.release if start else release,
         )
         params = choose_ckks(config, setting)
         Layout(
@@ -50,7 +64,7 @@ class RowsRecipe:
             rows_by_party=tuple(shard.rows for shard in data.shards.values()),
             rounds=setting.rule.rounds,
         )
-        return cls(config, data, setting, params)
+        return cls(config, data, setting, params, start)
 
     @property
     def rounds(self) -> int:
@@ -64,12 +78,22 @@ class RowsRecipe:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of the setting."""
-        return self.setting.notes
+        """Of the setting, and what d rests on."""
+        if self.start is None:
+            return self.setting.notes
+        d = self.start.release.d(self.data.schema.norm_bound, self.start.plan.split)
+        share = 100 * (self.config.release_start or 0.0)
+        released = (
+            f"the gradient at zero was released first, for {share:g} % of the privacy budget "
+            f"(mu^2): d = {d:.4g} in place of {WORST:g}"
+        )
+        return (*self.setting.notes, released)
 
     def make_plan(self, session: str, members: tuple[Member, ...]) -> RowsPlan:
         """The plan that all parties agree to."""
-        return rows_plan(self.config, session, self.data.schema, self.setting, self.params, members)
+        schema = self.data.schema
+        plan = rows_plan(self.config, session, schema, self.setting, self.params, members)
+        return replace(plan, start=self.start)
 
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in float64 on pooled rows, with the parties' summed noise."""

@@ -11,24 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from sims import report_model, report_regression
 from sims import report_words as words
+from sims.regression_result import RegressionResult
 from sims.report_facts import crypto_facts, model_facts
 from sims.report_html import Html, bar, facts, fragment, page, section, table, tag
-from sims.report_model import coefficients, course, quality
-from sims.result import RunResult
+from sims.result import AnyRun, RunResult
 from sims.words import duration, size
 
 
-def render_report(result: RunResult) -> str:
+def render_report(result: AnyRun) -> str:
     """The whole document. Every text from data, plan or parties is escaped."""
     title = f"Joint model for {result.schema.label.name}"
     marks = (["INSECURE"] if result.insecure else []) + (["NOT PRIVATE"] if _seeded(result) else [])
     body = [
         *_banners(result),
-        tag("header", tag("h1", title), tag("p", words.headline(result))),
-        quality(result),
-        course(result),
-        coefficients(result),
+        *_model(title, result),
         _costs(result),
         section(
             "How it was computed",
@@ -42,11 +40,25 @@ def render_report(result: RunResult) -> str:
     return page(" · ".join([*marks, title]), body)
 
 
-def _seeded(result: RunResult) -> bool:
+def _model(title: str, result: AnyRun) -> Iterator[Html]:
+    """What depends on the kind of model."""
+    if isinstance(result, RegressionResult):
+        yield tag("header", tag("h1", title), tag("p", report_regression.headline(result)))
+        yield report_regression.quality(result)
+        yield report_regression.course(result)
+        yield report_regression.model_coefficients(result)
+    elif isinstance(result, RunResult):
+        yield tag("header", tag("h1", title), tag("p", words.headline(result)))
+        yield report_model.quality(result)
+        yield report_model.course(result)
+        yield report_model.coefficients(result)
+
+
+def _seeded(result: AnyRun) -> bool:
     return "NOT PRIVATE" in result.noise
 
 
-def _banners(result: RunResult) -> Iterator[Html]:
+def _banners(result: AnyRun) -> Iterator[Html]:
     if result.insecure:
         yield tag(
             "div",
@@ -64,7 +76,7 @@ def _banners(result: RunResult) -> Iterator[Html]:
         )
 
 
-def _costs(result: RunResult) -> Html:
+def _costs(result: AnyRun) -> Html:
     seconds, traffic = result.costs.seconds, result.costs.bytes_per_party
     slowest, heaviest = max(seconds.values()) or 1.0, max(traffic.values()) or 1
     rows = [
@@ -107,7 +119,7 @@ def _busiest(traffic: Mapping[str, Mapping[str, int]]) -> int:
     return max(totals.values(), default=0)
 
 
-def _privacy(result: RunResult) -> Html:
+def _privacy(result: AnyRun) -> Html:
     parts: list[Html] = [tag("p", words.privacy_statement(result))]
     parts.append(facts(words.privacy_facts(result.plan)))
     certificate = result.certificate
@@ -142,7 +154,7 @@ def _conditions(certificate: dict[str, Any], promised: bool) -> Html:
     )
 
 
-def _parties(result: RunResult) -> Html:
+def _parties(result: AnyRun) -> Html:
     rows = [
         (name, f"{amount:,}", words.clamp_words(dict(result.clamped.get(name, {}))))
         for name, amount in result.rows_by_party.items()
@@ -159,12 +171,12 @@ def _parties(result: RunResult) -> Html:
     )
 
 
-def _warnings(result: RunResult) -> Iterator[Html]:
+def _warnings(result: AnyRun) -> Iterator[Html]:
     if result.warnings:
         yield section("Warnings", *(tag("p", text, cls="note") for text in result.warnings))
 
 
-def _provenance(result: RunResult) -> Html:
+def _provenance(result: AnyRun) -> Html:
     plan = result.plan
     digests = {
         "Session": plan.session,

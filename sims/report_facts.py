@@ -9,6 +9,8 @@ from typing import Any
 from protocols.approximation import error_bound
 from protocols.circuit_plan import CircuitPlan
 from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
+from protocols.models.improved_lffr import ImprovedLffr
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
 from sims.words import count, number, size
@@ -43,6 +45,8 @@ def model_facts(plan: RunPlan) -> Iterator[Fact]:
     """The iteration, one sentence each."""
     if isinstance(plan, RowsPlan):
         yield from _rows_facts(plan)
+    elif isinstance(plan, GramPlan):
+        yield from _gram_facts(plan)
     elif isinstance(plan, GradientPlan):
         yield from _gradient_facts(plan)
 
@@ -113,6 +117,38 @@ def _rows_facts(plan: RowsPlan) -> Iterator[Fact]:
         number(error),
         "certified bound on its distance to the sigmoid on the interval, as a probability",
     )
+    yield (
+        "Features",
+        f"{plan.num_features} per row",
+        "columns after expanding categories, and a constant one for the intercept",
+    )
+
+
+def _gram_facts(plan: GramPlan) -> Iterator[Fact]:
+    """Gradient descent on sums, each coefficient at a rate of its own."""
+    rate = (
+        "each coefficient at the rate that a bound on its curvature, computed under encryption, "
+        "allows"
+        if plan.privacy is None
+        else "all coefficients at the rate that a public bound on the curvature allows"
+    )
+    yield (
+        "Update",
+        f"fixed Hessian, {count(plan.rounds, 'iteration')}",
+        f"gradient descent on encrypted sums, whose cost does not depend on the rows; {rate}",
+    )
+    yield "Ridge", number(plan.ridge), "weight of the squared coefficients beside the mean error"
+    yield (
+        "Targets",
+        str(plan.outputs),
+        "predicted at once: all of them share every ciphertext",
+    )
+    if isinstance(plan.fitted, ImprovedLffr):
+        yield (
+            "γ (gamma)",
+            number(plan.fitted.gamma),
+            "targets take up this part of the sigmoid's range before their logits are fitted",
+        )
     yield (
         "Features",
         f"{plan.num_features} per row",

@@ -111,7 +111,7 @@ def coefficients(result: RunResult) -> Html:
         )
         for k in order
     ]
-    label = result.schema.label
+    label = result.label
     step = "one spread" if result.schema.scaling == "standard" else "half of its range"
     shown = (
         f"the {len(rows)} with the largest effect of {len(coef)}; all are in model.json"

@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from protocols.gram_plan import GramPlan
 from protocols.plan import RunPlan
 from sims.report_facts import Fact
-from sims.result import RunResult
+from sims.result import AnyRun, RunResult
 from sims.words import count, duration, number, percent
 
 PHASES = {
     "agree": "agree on the plan and on a joint seed",
     "keys": "make the joint keys; no one holds the secret key",
-    "encrypt": "each party encrypts its rows, once",
+    "encrypt": "each party encrypts its rows, or sums of them, once",
     "train": "the coordinator iterates on ciphertexts",
     "refresh": "parties jointly renew the encrypted weights",
     "decrypt": "parties jointly decrypt the final model",
@@ -23,7 +24,7 @@ PHASES = {
 
 def headline(result: RunResult) -> str:
     """What happened, in one paragraph."""
-    plan, label = result.plan, result.schema.label
+    plan, label = result.plan, result.label
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a logistic regression for "
         f"“{label.name} = {label.positive}” on {count(plan.num_rows, 'row')} that left "
@@ -39,7 +40,7 @@ def privacy_facts(plan: RunPlan) -> Iterator[Fact]:
     privacy = plan.privacy
     if privacy is None:
         return
-    parties = len(plan.members)
+    parties, noisy, summed = len(plan.members), *_noisy(plan)
     yield (
         "ε (epsilon)",
         number(privacy.epsilon),
@@ -55,8 +56,7 @@ def privacy_facts(plan: RunPlan) -> Iterator[Fact]:
     yield (
         "σ (sigma)",
         number(privacy.sigma),
-        "standard deviation of the noise on the mean gradient, per coordinate and iteration, that "
-        "the honest parties alone guarantee",
+        f"standard deviation of the noise on the {noisy}, that the honest parties alone guarantee",
     )
     yield (
         "Noise of one party",
@@ -67,11 +67,18 @@ def privacy_facts(plan: RunPlan) -> Iterator[Fact]:
     yield (
         "Sensitivity",
         number(privacy.sensitivity),
-        f"how far one row can move the summed gradient; accounting: {privacy.accounting}",
+        f"how far one row can move the {summed}; accounting: {privacy.accounting}",
     )
 
 
-def privacy_statement(result: RunResult) -> str:
+def _noisy(plan: RunPlan) -> tuple[str, str]:
+    """What the noise is on, and what one row moves."""
+    if isinstance(plan, GramPlan):
+        return "mean of x xᵀ and x yᵀ over all rows, once", "sums of x xᵀ and x yᵀ"
+    return "mean gradient, per coordinate and iteration", "summed gradient"
+
+
+def privacy_statement(result: AnyRun) -> str:
     """The promise, or plainly that there is none."""
     privacy = result.plan.privacy
     if privacy is None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs
+from parties.columns import Label
 from parties.schema import Schema
 from protocols.plan import RunPlan
 from sims.plan_figures import plan_figures
@@ -130,6 +131,14 @@ class FinishedRun(Generic[Q, M]):
 @dataclass(frozen=True, kw_only=True)
 class RunResult(FinishedRun[Scores, IterationMetrics]):
     """Of a logistic model; the optimum is that of non-private maximum likelihood."""
+
+    @property
+    def label(self) -> Label:
+        """What is predicted."""
+        label = self.schema.label
+        if not isinstance(label, Label):
+            raise TypeError(f"a {type(label).__name__} where a label is due")
+        return label
 
 
 AnyRun = FinishedRun[Any, Any]

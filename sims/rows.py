@@ -24,13 +24,26 @@ from protocols.errors import DataError, ParameterError, SchemaError
 class Columns:
     """Which columns of frames are features.
 
-    label: label column; None: unknown. split: column to split by; None: none. features: the
-    schema's columns, in its order; None: all columns but label and split.
+    labels: label column, or targets; empty: unknown. split: column to split by; None: none.
+    features: the schema's columns, in its order; None: all columns but labels and split. numeric:
+    whether targets are predicted. flat: one target was named on its own, not in a list.
     """
 
-    label: str | None
+    labels: tuple[str, ...]
     split: str | None
     features: tuple[str, ...] | None
+    numeric: bool = False
+    flat: bool = False
+
+    def are_in(self, frame: pd.DataFrame) -> bool:
+        """Whether a frame holds all labels, which are known."""
+        return bool(self.labels) and all(name in frame.columns for name in self.labels)
+
+    def outcome(self, frame: pd.DataFrame) -> Any:
+        """The label column, or those of the targets."""
+        if self.numeric and not self.flat:
+            return frame[list(self.labels)]
+        return frame[self.labels[0]]
 
     def cells(self, X: Any) -> Any:
         """Features in a frame of their own, or a checked array, shape (rows, columns)."""
@@ -40,21 +53,24 @@ class Columns:
         if self.features:
             check_columns(frame, self.features)
             return frame[list(self.features)]
-        others = (self.label, self.split)
+        others = (*self.labels, self.split)
         return frame.drop(columns=[name for name in others if name and name in frame.columns])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """cells: as read; frame: the same with the schema's column names; labels: shape (rows,)."""
+    """cells: as read; frame: the same with the schema's column names; labels: shape (rows,).
+
+    Of targets: labels: shape (rows, c); names: of their columns, empty where they have none; flat:
+    whether they were given as one column, shape (rows,).
+    """
 
     cells: Any
     frame: pd.DataFrame
     labels: NDArray[Any]
 
-    def table(self, label: str, classes: NDArray[Any], texts: tuple[str, ...]) -> pd.DataFrame:
-        """Features and, as text, the label."""
-        return self.frame.assign(**{label: np.where(self.labels == classes[1], *texts[::-1])})
+    names: tuple[str, ...] = ()
+    flat: bool = False
 
     def has_numbers(self, column: str) -> bool:
         """Whether a column of the frame holds numbers, which texts and booleans are not."""
@@ -81,18 +97,27 @@ def load_schema(schema: Any) -> Schema | None:
     raise ParameterError(f"schema={shown(schema)} is not a Schema, a path or None")
 
 
-def choose_columns(label: str | None, split: str, schema: Schema | None) -> Columns:
+def choose_columns(
+    labels: tuple[str, ...],
+    split: str,
+    schema: Schema | None,
+    *,
+    numeric: bool = False,
+    flat: bool = False,
+) -> Columns:
     """Settle which columns of frames are features.
 
-    label: label column; None: the schema's. split: as of the estimator. schema: None: inferred.
+    labels: label column or targets; empty: the schema's. split: as of the estimator. schema: None:
+    inferred. numeric, flat: see `Columns`.
 
     Raises:
-        SchemaError: `label` is not the schema's.
+        SchemaError: `labels` are not the schema's.
         ParameterError: `split` names a column of the schema.
     """
-    label = label or (schema.label.name if schema else None)
-    if schema and label != schema.label.name:
-        raise SchemaError(f"label={label!r} is not the schema's label {schema.label.name!r}")
+    labels = labels or (schema.label_names if schema else ())
+    if schema and labels != schema.label_names:
+        what, theirs = "targets" if numeric else "label", ", ".join(schema.label_names)
+        raise SchemaError(f"{what}={', '.join(labels)!r} is not the schema's {what} {theirs!r}")
     kind, _, column = str(split).partition(":")
     by = column if kind == "by" and column else None
     features = tuple(column.name for column in schema.columns) if schema else None
@@ -101,11 +126,13 @@ def choose_columns(label: str | None, split: str, schema: Schema | None) -> Colu
             f"split={split!r} names a column of the schema: split by another column, or "
             "take it out of the schema"
         )
-    return Columns(label=label, split=by, features=features)
+    return Columns(labels=labels, split=by, features=features, numeric=numeric, flat=flat)
 
 
 def read_rows(X: Any, y: Any, columns: Columns) -> Rows:
     """Check features X, array or frame of shape (rows, columns), and labels y, shape (rows,).
+
+    Targets: shape (rows,) or (rows, c).
 
     Raises:
         DataError: rows or labels cannot be used.
@@ -119,9 +146,10 @@ def read_rows(X: Any, y: Any, columns: Columns) -> Rows:
                 f"X has {frame.shape[1]} columns where the schema has {len(columns.features)}"
             )
         frame.columns = pd.Index(columns.features, dtype=object)
-    labels = _labels(y)
-    check_consistent_length(frame, labels)
-    return Rows(cells, frame, labels)
+    outcome = _targets(y) if columns.numeric else (_labels(y), (), False)
+    rows = Rows(cells, frame, *outcome)
+    check_consistent_length(frame, rows.labels)
+    return rows
 
 
 def _checked_array(X: Any) -> NDArray[Any]:
@@ -173,3 +201,22 @@ def _labels(y: Any) -> NDArray[Any]:
     assert_all_finite(labels, input_name="y")
     values: NDArray[Any] = labels
     return values
+
+
+def _targets(y: Any) -> tuple[NDArray[Any], tuple[str, ...], bool]:
+    """Targets, shape (rows, c); their names; whether y is one column of shape (rows,)."""
+    names: tuple[str, ...] = ()
+    if isinstance(y, pd.DataFrame):
+        names = tuple(str(name) for name in y.columns)
+    elif isinstance(y, pd.Series) and y.name is not None:
+        names = (str(y.name),)
+    try:
+        values = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("y has text or objects where a number is due: correct these rows") from None
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise DataError(f"y has shape {values.shape}: give (rows,) or (rows, targets)")
+    bad = int((~np.isfinite(values)).sum())
+    if bad:
+        raise DataError(f"y is missing (NaN) or infinite in {bad} places: drop these rows")
+    return values.reshape(len(values), -1), names, values.ndim == 1

@@ -2,15 +2,16 @@
 
     status.json       see `RunFolder`; the only file that changes while the run goes on
     transcript.jsonl  one line per message, a hash chain (see protocols.transcript)
-    plan.json         the agreed RowsPlan and its `digest`
+    plan.json         the agreed RunPlan and its `digest`
     model.json        the jointly decrypted model, see `documents.model_document`
     metrics.jsonl     figures by iteration, costs, scores, see `documents.metrics_lines`
-    summary.json      RunResult.summary()
+    summary.json      FinishedRun.summary()
     certificate.json  the privacy certificate, where there is one
     report.html       all of this for a person
     messages/         every message, where the run keeps them (see coordinator.message_log)
 
-No file holds a row of data or anything secret.
+No file holds a row of data or anything secret; but the report of a regression draws the test
+rows' targets.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 from protocols.errors import ParameterError
 from sims.documents import metrics_lines, model_document, to_json
 from sims.report import render_report
-from sims.result import RunResult
+from sims.result import AnyRun
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class RunFolder:
         self._status.update(state="aborted", reason=reason)
         self._save()
 
-    def write(self, result: RunResult) -> None:
+    def write(self, result: AnyRun) -> None:
         """Write everything about a finished run."""
         self.note("report", result.plan.rounds)
         plan = {**result.plan.to_dict(), "digest": result.plan.digest()}

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from protocols import arithmetic
 from protocols.approximation import Approximation, sigmoid_approximation
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
-from protocols.errors import ParameterError, PrivacyError
+from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.start_gradient import StartRelease
+from protocols.privacy.walk_search import find_walk
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.nesterov import Nesterov
@@ -42,24 +45,28 @@ class TrainingSetting:
 
 
 def choose_setting(
-    config: SimulationConfig, *, rows: int, num_features: int, norm_bound: float, parties: int
+    config: SimulationConfig,
+    *,
+    rows: int,
+    num_features: int,
+    norm_bound: float,
+    parties: int,
+    start: StartRelease | None = None,
 ) -> TrainingSetting:
     """Everything about the iteration, from public figures only.
 
-    rows: of all parties; num_features: bias included; norm_bound: of every row.
+    rows: of all parties; num_features: bias included; norm_bound: of every row; start: a private
+    release of the gradient at zero, for the barrier.
 
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
     """
     if config.update == "barrier":
-        return _barrier(config, rows, num_features, norm_bound, parties)
+        return _barrier(config, rows, num_features, norm_bound, parties, start)
     if config.epsilon is not None and config.update == "gd":
         return _ridge(config, rows, num_features, norm_bound, parties)
     if config.epsilon is not None:
-        raise PrivacyError(
-            f"update={config.update!r} has no certified bound on its iterates, hence no privacy "
-            "statement: take --update barrier or gd, or --no-privacy"
-        )
+        return _walk(config, config.epsilon, rows, num_features, norm_bound, parties)
     return _plain(config, norm_bound, num_features)
 
 
@@ -86,10 +93,15 @@ def _plain(config: SimulationConfig, norm_bound: float, num_features: int) -> Tr
 
 
 def _barrier(
-    config: SimulationConfig, rows: int, num_features: int, norm_bound: float, parties: int
+    config: SimulationConfig,
+    rows: int,
+    num_features: int,
+    norm_bound: float,
+    parties: int,
+    start: StartRelease | None,
 ) -> TrainingSetting:
     _refuse(config, "barrier", "learning_rate", "radius")
-    certificate = _search(config, rows, num_features, norm_bound, parties, "barrier")
+    certificate = _search(config, rows, num_features, norm_bound, parties, "barrier", start)
     setting = certificate.setting
     rule = Barrier(
         rounds=setting.rounds,
@@ -123,6 +135,38 @@ def _ridge(
     )
 
 
+def _walk(
+    config: SimulationConfig,
+    epsilon: float,
+    rows: int,
+    num_features: int,
+    norm_bound: float,
+    parties: int,
+) -> TrainingSetting:
+    _refuse(config, f"{config.update} with privacy", "learning_rate", "radius")
+    certificate = find_walk(
+        kind=config.update,  # type: ignore[arg-type]
+        rows=rows,
+        features=num_features,
+        norm_bound=norm_bound,
+        epsilon=epsilon,
+        delta=config.delta,
+        parties=parties,
+        colluders=config.colluders,
+        rounds=config.rounds,
+        degree=config.degree,
+        accounting=config.accounting,  # type: ignore[arg-type]
+    )
+    note = "few accelerated steps, so short that their certified length bounds every iterate"
+    return TrainingSetting(
+        rule=certificate.setting.rule,
+        link=certificate.setting.sigmoid,
+        privacy=_privacy(config, certificate, parties),
+        certificate=certificate,
+        notes=(note,),
+    )
+
+
 def _search(
     config: SimulationConfig,
     rows: int,
@@ -130,7 +174,9 @@ def _search(
     norm_bound: float,
     parties: int,
     method: Any,
+    start: StartRelease | None = None,
 ) -> Certificate:
+    counted = arithmetic.allowances(norm_bound, num_features) if config.epsilon else {}
     return find_setting(
         rows=rows,
         features=num_features,
@@ -143,6 +189,8 @@ def _search(
         degree=config.degree or (None if config.epsilon else DEFAULT_DEGREE),
         method=method,
         accounting=config.accounting,  # type: ignore[arg-type]
+        start=start,
+        **counted,
     ).require()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from parties.checks import shown, suggest
 from parties.schema import Label, Schema, infer_schema
 from parties.shard import ClampCounts, Shard, encode_shard
 from parties.tables import read_table
+from parties.targets import REGRESSION_SCALING
 from protocols.errors import CohortError, DataError
 from protocols.messages import COORDINATOR
 from sims.config import SimulationConfig
@@ -25,8 +26,10 @@ from sims.prepare import PreparedData
 from sims.rows import Columns, Rows, read_rows
 
 
-def by_name(shards: Any) -> dict[str, Any]:
+def by_name(shards: Any, estimator: str) -> dict[str, Any]:
     """Shards by owner; a list's owners are party-1, party-2 and so on.
+
+    estimator: name of the class, for messages.
 
     Raises:
         DataError: not shards, or names that do not tell the owners apart.
@@ -43,8 +46,8 @@ def by_name(shards: Any) -> dict[str, Any]:
     if isinstance(shards, (list, tuple)) and all(isinstance(shard, kinds) for shard in shards):
         return {f"party-{k + 1}": shard for k, shard in enumerate(shards)}
     raise DataError(
-        "FederatedLogisticRegression requires y to be passed, but the target y is None: give y, "
-        "or one shard (X, y) per owner in a list or a dict"
+        f"{estimator} requires y to be passed, but the target y is None: give y, or one shard "
+        "(X, y) per owner in a list or a dict"
     )
 
 
@@ -62,29 +65,30 @@ def naming(owner: str) -> Iterator[None]:
 
 
 def read_shard(name: str, shard: Any, columns: Columns) -> Rows:
-    """Check one shard: a pair (X, y), or a frame or file with the column `columns.label`.
+    """Check one shard: a pair (X, y), or a frame or file with the columns `columns.labels`.
 
     Raises:
         DataError: the shard cannot be used; the message names it.
     """
-    label = columns.label
+    what = "targets" if columns.numeric else "label"
     with naming(name):
         if isinstance(shard, tuple) and len(shard) == 2:
             return read_rows(*shard, columns)
         if not isinstance(shard, (pd.DataFrame, str, os.PathLike)):
             raise DataError(
                 f"a {type(shard).__name__} holds no labels: give a pair (X, y), or a DataFrame "
-                "with the column label="
+                f"with the column {what}="
             )
-        if label is None:
-            raise DataError("label is missing: name the column to predict, such as label='y'")
+        if not columns.labels:
+            raise DataError(f"{what} is missing: name the column to predict, such as {what}='y'")
         frame = read_table(shard)
-        if label not in frame.columns:
-            raise DataError(
-                f"label={shown(label)} is not a column{suggest(label, frame.columns)}: add it, "
-                "or name the label column"
-            )
-        return read_rows(frame, frame[label], columns)
+        for label in columns.labels:
+            if label not in frame.columns:
+                raise DataError(
+                    f"{what}={shown(label)} is not a column{suggest(label, frame.columns)}: add "
+                    f"it, or name the {what} column"
+                )
+        return read_rows(frame, columns.outcome(frame), columns)
 
 
 def check_alike(owners: Mapping[str, Rows]) -> None:
@@ -141,19 +145,24 @@ def two_classes(owners: Mapping[str, Rows]) -> NDArray[Any]:
     return classes
 
 
-def free_name(frame: pd.DataFrame) -> str:
+def free_name(frame: pd.DataFrame, name: str = "y") -> str:
     """A name for the label that no column has."""
-    name = "y"
     while name in frame.columns:
         name += "_"
     return name
 
 
-def infer(pooled: pd.DataFrame, label: str, positive: str, notes: list[str]) -> Schema:
-    """Infer the schema of all rows; what would be warnings is added to the notes."""
+def infer(
+    pooled: pd.DataFrame, label: str | Sequence[str], positive: str | None, notes: list[str]
+) -> Schema:
+    """Infer the schema of all rows; what would be warnings is added to the notes.
+
+    label: of two values, or a list of targets.
+    """
+    scaling = {} if isinstance(label, str) else REGRESSION_SCALING
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        schema = infer_schema(pooled, label, positive)
+        schema = infer_schema(pooled, label, positive, **scaling)
     notes += [str(warning.message) for warning in caught]
     return schema
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
 from coordinator.message_log import keep_messages
 from parties.flower_app import Handler
-from parties.party import Party
+from parties.party import Finished, Party
 from parties.policy import Policy
 from parties.targets import Targets
 from protocols.messages import new_signing_key, public_bytes
@@ -26,6 +26,7 @@ from protocols.models.gram_models import gram_model
 from protocols.plan import RunPlan
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
+from sims.ledgers import dataset_of, open_ledger
 from sims.local import run_session
 from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
 from sims.prepare import PreparedData, prepare
@@ -37,6 +38,8 @@ from sims.regression_result import (
     targets_of,
 )
 from sims.regression_twin import ridge_solution
+from sims.release_start import Started, choose_session, run_start, worst_release
+from sims.release_start import noise_root as noise_root_of_start
 from sims.result import AnyRun, Array, RunResult
 from sims.run_folder import RunFolder
 from sims.twin import fit_optimum, score
@@ -78,11 +81,13 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
     # Every refusal that depends on public figures only comes before the first key.
-    recipe = open_recipe(config, data)
+    first = _start(config, data, root, notify) if config.release_start else None
+    recipe = open_recipe(config, data, first.start if first else None)
     folder = RunFolder.create(config.out, rounds=recipe.rounds) if config.out else None
     with _recording(folder) as record:
         session, signing_key = uuid.uuid4().hex, new_signing_key()
-        specs = party_specs(config, data, root, public_bytes(signing_key))
+        seen = first.seen if first else {}
+        specs = party_specs(config, data, root, public_bytes(signing_key), seen)
         transcript = Transcript(folder.transcript_path if folder else None)
         kept = folder.messages_path if folder and config.keep_messages else None
         keep = partial(keep_messages, folder=kept, coordinator_key=public_bytes(signing_key))
@@ -128,8 +133,12 @@ def party_specs(
     data: PreparedData,
     root: int,
     coordinator_key: str,
+    seen: Mapping[str, Finished] | None = None,
 ) -> dict[str, PartySpec]:
-    """One spec per party; each consents to exactly the promised privacy."""
+    """One spec per party; each consents to exactly the promised privacy.
+
+    seen: what each saw in the session before; none.
+    """
     policy = Policy(
         max_epsilon=config.epsilon,
         max_delta=config.delta,
@@ -146,8 +155,23 @@ def party_specs(
             coordinator_key=coordinator_key,
             policy=policy,
             noise_seed=root,
+            ledger=open_ledger(config, name),
+            dataset=dataset_of(config),
+            before=(seen or {}).get(name),
         )
     return specs
+
+
+def _start(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> Started:
+    """The session at zero, once it is sure that the main run can follow."""
+    from sims.recipe_rows import RowsRecipe
+
+    session = choose_session(config, data)
+    RowsRecipe.choose(config, data, release=worst_release(config, session))
+    notify(Event("phase", "start"))
+    signing_key = new_signing_key()
+    specs = party_specs(config, data, noise_root_of_start(root), public_bytes(signing_key))
+    return run_start(config, session, specs, signing_key)
 
 
 def _verify_key(spec: PartySpec) -> str:

@@ -21,10 +21,11 @@ from sims.status_words import megabytes
 REFRESH_SECONDS = 2
 _HOSTS = ("127.0.0.1", "localhost")
 _STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;
+overflow-wrap:anywhere}
 table{border-collapse:collapse;margin:1rem 0;width:100%}
 th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid #ddd}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+td.n,th.n{text-align:right;overflow-wrap:normal;font-variant-numeric:tabular-nums}
 progress{width:100%;height:1.2rem}.finished{color:#176b2c}.aborted{color:#a11212}
 """
 

@@ -35,11 +35,12 @@ def logistic_loss(weights: Array, x: Array, y: Array) -> float:
 def run_twin(
     plan: RowsPlan, x: Array, y: Array, noise: Array, test_x: Array, test_y: Array
 ) -> tuple[Array, tuple[IterationMetrics, ...]]:
-    """The plan in float64 on pooled rows, with the parties' summed noise.
+    """The plan in float64 on pooled rows, with the parties' summed noise (`RowsPlan.draw_noise`).
 
     Returns the weights, shape (num_features,), and the metrics of every iteration.
     """
-    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
+    first, noise = plan.divide_noise(noise)
+    inverse = plan.curvature.preconditioner(x, first) if plan.curvature else 1.0
     gradient = PlainGradient(x, y, noise, plan.link, inverse)
     metrics: list[IterationMetrics] = []
 

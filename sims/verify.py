@@ -20,7 +20,7 @@ from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from sims import verify_figures as figures
 from sims import verify_messages as messages
-from sims.predict import Model
+from sims.predict import model_from_dict
 from sims.run_folder import (
     CERTIFICATE,
     FILES,
@@ -119,8 +119,8 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
     if data is not None:
         yield _check(
             "test scores",
-            lambda: figures.score_problems(files, Model.from_dict(model), data),
-            "accuracy and area under the ROC curve of all three models",
+            lambda: figures.score_problems(files, model_from_dict(model), data),
+            "scores of all three models",
         )
 
 

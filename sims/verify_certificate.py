@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parties.schema import Schema
+from protocols import arithmetic
 from protocols.approximation import Approximation, Polynomial
+from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError
 from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
 from protocols.plan import RunPlan
-from protocols.privacy import barrier_certificate, ridge_certificate, sum_certificate
+from protocols.privacy import (
+    barrier_certificate,
+    ridge_certificate,
+    sum_certificate,
+    walk_certificate,
+)
 from protocols.privacy.barrier_theorem import BarrierSetting
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
+from protocols.privacy.gram_certificate import GramRelease, gram_certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.start_gradient import StartRelease
 from protocols.privacy.sum_certificate import SumSetting
+from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
+from protocols.updates.catalogue import rule_from_dict
 from sims.documents import to_json
 from sims.verify_figures import compare
 
@@ -35,8 +48,10 @@ def certificate_problems(
     method, setting = certificate["method"], certificate["setting"]
     for field, value in _expected_setting(method, plan, schema).items():
         yield from compare(FILE, f"setting.{field}", setting.get(field), value)
-    if isinstance(plan, RowsPlan):
+    if isinstance(plan, CircuitPlan):
         yield from _budget_problems(setting["budget"], plan)
+    if method in ("barrier", "ridge") and isinstance(plan, RowsPlan) and plan.privacy:
+        yield from _beside_problems(setting, plan, schema.norm_bound)
     try:
         again = check_again(method, setting)
     except CohortError as error:
@@ -53,8 +68,9 @@ def certificate_problems(
                 f"{FILE}, field conditions.{condition.name}: found {condition.left!r}, expected "
                 f"{condition.relation} {condition.right!r}"
             )
-    if isinstance(plan, RowsPlan) and plan.privacy:
-        sensitivity = computed["figures"]["D2_widened"]
+    widened = {RowsPlan: "D2_widened", GramPlan: "sensitivity_widened"}.get(type(plan))
+    if widened and plan.privacy:
+        sensitivity = computed["figures"][widened]
         yield from compare(
             "plan.json", "privacy.sensitivity", plan.privacy.sensitivity, sensitivity
         )
@@ -63,6 +79,12 @@ def certificate_problems(
 def _expected_setting(method: str, plan: RunPlan, schema: Schema) -> dict[str, Any]:
     if isinstance(plan, GradientPlan):
         return plan.sum_setting().to_dict()
+    if isinstance(plan, GramPlan) and plan.privacy:
+        sigma, bound = plan.privacy.sigma, schema.norm_bound
+        whole = GramRelease(
+            setting=plan.privacy_setting(bound), ridge=plan.ridge, sigma=sigma
+        ).to_dict()
+        return {name: value for name, value in whole.items() if name != "budget"}
     if not isinstance(plan, RowsPlan):
         return {}
     update = plan.update
@@ -71,18 +93,20 @@ def _expected_setting(method: str, plan: RunPlan, schema: Schema) -> dict[str, A
         "features": plan.num_features,
         "norm_bound": schema.norm_bound,
         "rounds": plan.rounds,
-        "eta": update["learning_rate"],
         "sigmoid": plan.link.to_dict(),
         "sigma": plan.privacy.sigma if plan.privacy else 0.0,
     }
+    if method == "walk":
+        return expected | {"update": dict(update)}
     if method == "barrier":
         names = {"theta": "theta", "lam": "weight", "reciprocal": "reciprocal"}
     else:
         names = {"lam": "ridge"}
+    names |= {"eta": "learning_rate"}
     return expected | {ours: update.get(theirs) for ours, theirs in names.items()}
 
 
-def _budget_problems(budget: Mapping[str, Any], plan: RowsPlan) -> Iterator[str]:
+def _budget_problems(budget: Mapping[str, Any], plan: CircuitPlan) -> Iterator[str]:
     privacy, parties = plan.privacy, len(plan.members)
     expected: dict[str, Any] = {"parties": parties, "epsilon": None}
     if privacy:
@@ -94,6 +118,35 @@ def _budget_problems(budget: Mapping[str, Any], plan: RowsPlan) -> Iterator[str]
         yield from compare(FILE, f"setting.budget.{field}", budget.get(field), value)
 
 
+def _beside_problems(
+    setting: Mapping[str, Any], plan: RowsPlan, norm_bound: float
+) -> Iterator[str]:
+    """What the arithmetic and a release of the gradient at zero cost, from the plan alone."""
+    arithmetic.check(plan, norm_bound)
+    error = arithmetic.allowed_error(norm_bound, plan.num_features)
+    yield from compare(FILE, "setting.encryption_error", setting.get("encryption_error"), error)
+    beside = {
+        "other_delta": arithmetic.OTHER_DELTA,
+        "spent_mu": arithmetic.FLOODING_MU,
+        "spent_delta": 0.0,
+    }
+    if plan.start:
+        plan.start.check_rows(norm_bound)
+        stated = setting["budget"]
+        split = NoiseSplit(parties=len(plan.members), colluders=stated["colluders"])
+        release, rows, features = plan.start.release, plan.num_rows, plan.num_features
+        mu = release.mu(norm_bound=norm_bound, rows=rows, features=features, split=split)
+        beside["spent_mu"] = math.hypot(beside["spent_mu"], mu)
+        beside["spent_delta"] = release.spent_delta(
+            features=features, split=split, epsilon=stated["epsilon"]
+        )
+        yield from compare(FILE, "setting.start", setting.get("start"), release.to_dict())
+        yield from compare(FILE, "setting.d", setting.get("d"), release.d(norm_bound, split))
+    for field, value in beside.items():
+        found = setting["budget"].get(field)
+        yield from compare(FILE, f"setting.budget.{field}", found, value)
+
+
 def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
     """The certificate of a setting as certificate.json writes it.
 
@@ -102,11 +155,20 @@ def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
     """
     if method == "sums":
         return sum_certificate.check(SumSetting.from_dict(dict(setting)))
+    if method == "gram":
+        release = GramRelease.from_dict(setting)
+        return gram_certificate(release.setting, ridge=release.ridge, sigma=release.sigma).statement
     fields = {**setting, "sigmoid": _approximation(setting["sigmoid"])}
     budget = dict(setting["budget"])
     split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
     fields["budget"] = Budget(split=split, **budget)
+    if method == "walk":
+        fields["rule"] = rule_from_dict(fields.pop("update"))
+        del fields["rounds"]
+        return walk_certificate.check(WalkSetting(**fields))
     if method == "barrier":
+        start = fields.pop("start", None)
+        fields["start"] = StartRelease(**start) if start else None
         fields["reciprocal"] = _approximation(setting["reciprocal"])
         return barrier_certificate.check(BarrierSetting(**fields))
     return ridge_certificate.check(RidgeSetting(**fields))

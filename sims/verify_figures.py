@@ -6,19 +6,19 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from parties.encode import encode_label
 from parties.schema import Schema
-from parties.shard import encode_features
 from parties.tables import Table, read_table
 from protocols.errors import CohortError
+from protocols.models.linear import Linear
 from protocols.plan import RunPlan
+from sims.model_fields import model_fields
 from sims.plan_figures import encryption_words, plan_figures, privacy_figures
-from sims.predict import Model
-from sims.twin import score
+from sims.predict import AnyModel, RegressionModel
 from sims.verify_messages import bytes_per_party
 
 Files = Mapping[str, Any]
@@ -87,17 +87,12 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     name = "model.json"
     try:
         schema = Schema.from_dict(model["schema"])
-        coef, intercept = schema.model_in_data_units(model["weights"])
+        own = model_fields(schema, np.array(model["weights"], dtype=np.float64), plan.model)
     except CohortError as error:
         yield f"{name}: {error}"
         return
     expected = {
-        "coef": coef.tolist(),
-        "intercept": intercept,
-        "features": list(schema.feature_names),
-        "label": schema.label.name,
-        "positive": schema.label.positive,
-        "negative": schema.label.negative,
+        **own,
         "session": plan.session,
         "security_bits": plan.security_bits,
         "privacy": privacy_figures(plan),
@@ -145,7 +140,7 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
 
 
 def _scores(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {"accuracy": line["accuracy"], "auc": line["auc"]}
+    return {name: figure for name, figure in line.items() if name != "weights"}
 
 
 def _metrics_problems(
@@ -155,12 +150,13 @@ def _metrics_problems(
     figures: Mapping[str, Any],
 ) -> Iterator[str]:
     costs, final, last = kinds["costs"][0], kinds["final"][0], kinds["iteration"][-1]
+    shared = {name: last[name] for name in final["twin"] if name in last}
     expected: list[tuple[str, Any, Any]] = [
         ("decrypted.weights", final["decrypted"]["weights"], files["model.json"]["weights"]),
         ("max_abs_diff_to_twin", final["max_abs_diff_to_twin"], figures["max_abs_diff_to_twin"]),
         ("noise", final["noise"], figures["noise"]),
         ("rows", final["rows"], {member.name: member.rows for member in plan.members}),
-        ("twin (last iteration)", _scores(last), _scores(final["twin"])),
+        ("twin (last iteration)", shared, {name: final["twin"][name] for name in shared}),
         ("weight_norm", last["weight_norm"], float(np.linalg.norm(final["twin"]["weights"]))),
         ("bytes_per_party", costs["bytes_per_party"], figures["bytes_per_party"]),
         (
@@ -178,7 +174,7 @@ def _metrics_problems(
         yield from compare("metrics.jsonl", field, found, value)
 
 
-def score_problems(files: Files, model: Model, data: Table) -> Iterator[str]:
+def score_problems(files: Files, model: AnyModel, data: Table) -> Iterator[str]:
     """Scores of the three models on the run's test rows.
 
     Raises:
@@ -186,15 +182,16 @@ def score_problems(files: Files, model: Model, data: Table) -> Iterator[str]:
     """
     final = metrics_by_kind(files)["final"][0]
     frame = read_table(data, label=model.schema.label.name)
-    x = encode_features(frame, model.schema)
-    y = encode_label(frame[model.schema.label.name], model.schema.label)
-    if len(y) != final["test_rows"]:
+    if len(frame) != final["test_rows"]:
         yield (
-            f"metrics.jsonl, field test_rows: found {final['test_rows']}, expected {len(y)}, the "
-            "rows of the data given: give exactly the rows that the run was tested on"
+            f"metrics.jsonl, field test_rows: found {final['test_rows']}, expected {len(frame)}, "
+            "the rows of the data given: give exactly the rows that the run was tested on"
         )
         return
     for name in ("decrypted", "twin", "optimum"):
-        scores = score(np.array(final[name]["weights"]), x, y)
-        expected = {"accuracy": scores.accuracy, "auc": scores.auc}
+        weights = np.array(final[name]["weights"])
+        other = replace(model, weights=weights)
+        if name == "optimum" and isinstance(other, RegressionModel):
+            other = replace(other, model=Linear.name)  # least squares, whatever was trained
+        expected = other.score(frame).to_dict()
         yield from compare("metrics.jsonl", name, _scores(final[name]), expected)

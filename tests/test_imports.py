@@ -24,8 +24,8 @@ ALLOWED = {
         "sims.local",
         "sims.studies.flower_secagg",
     ),
-    "torch": ("parties.torch_step", "sims.baselines"),
-    "opacus": ("parties.torch_step", "sims.baselines"),
+    "torch": ("parties.torch_step", "sims.baselines_torch"),
+    "opacus": ("parties.torch_step", "sims.baselines_torch"),
 }
 #: What Flower keeps stable. The in-process grid may need more; it is the only such file.
 PUBLIC_FLOWER = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
@@ -134,6 +134,12 @@ def test_the_coordinator_cannot_reach_a_secret_key() -> None:
     assert not {name for name in reached if within(name, ("parties", "sims"))}
 
 
+def test_commands_and_parties_run_without_torch() -> None:
+    reached = reachable(("sims.cli", "parties.party", "parties.agent", "coordinator"), MODULES)
+    assert "sims.simulation" in reached
+    assert not reached & {"parties.torch_step", "sims.baselines_torch", "sims.torch_training"}
+
+
 @pytest.mark.parametrize(
     ("module", "source"),
     [
@@ -142,6 +148,8 @@ def test_the_coordinator_cannot_reach_a_secret_key() -> None:
         ("protocols.train", "def late():\n    import openfhe"),
         ("protocols.train", "import importlib\nimportlib.import_module('openfhe')"),
         ("sims.report", "__import__('torch')"),
+        ("sims.baselines", "import torch"),
+        ("sims.torch_training", "from torch import nn"),
         ("protocols.messages", "from flwr.app import Message"),
         ("coordinator.flower_app", "from flwr.server.superlink import state"),
         ("coordinator.flower_app", "import flwr"),

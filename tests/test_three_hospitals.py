@@ -5,13 +5,16 @@ INSECURE toy ring. It takes about a minute: every step costs Flower 4 to 6 secon
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -57,6 +60,81 @@ def no_stray_process(home: Path) -> bool:
     return False
 
 
+def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
+    example = load_example("--fast-insecure", "--rows", "150", "--iterations", "2", "--epsilon=3")
+    options = example.arguments()
+    label = example.prepare(tmp_path, options)
+    example.found(tmp_path, options)
+    secret = ["--passphrase-file", tmp_path / "passphrase"]
+    hosts = {"centre": cohort("coordinator", "start", tmp_path / "centre")}
+    for name in example.NAMES:
+        hosts[name] = cohort("party", "start", tmp_path / name, *secret)
+    run = cohort("coordinator", "run", tmp_path / "centre")
+    try:
+        wait_for(tmp_path, "square")
+        for child in children(hosts["centre"].pid):  # the SuperLink
+            os.kill(child, signal.SIGKILL)
+        wait_for(tmp_path, "contribute")
+        kill_tree(hosts["hospital-b"])  # agent and SuperNode
+        hosts["hospital-b"] = cohort("party", "start", tmp_path / "hospital-b", *secret)
+        session = wait_for(tmp_path, "refresh/0")
+        run.kill()
+        run.wait()
+        run = cohort("coordinator", "run", tmp_path / "centre", "--session", session)
+        assert run.wait(400) == 0
+    finally:
+        run.kill()
+        for host in hosts.values():
+            host.send_signal(signal.SIGTERM)
+        for host in hosts.values():
+            host.wait(60)
+    simulated, _ = example.simulate(tmp_path, label, options)
+    folder = tmp_path / "centre" / "sessions" / session
+    model = json.loads((folder / "model.json").read_text())
+    assert np.abs(np.subtract(model["weights"], simulated["weights"])).max() < 1e-4
+    assert json.loads((folder / "status.json").read_text())["attempts"] >= 2
+    assert cohort("audit", "transcript", folder).wait(120) == 0
+
+
+def load_example(*words: str) -> ModuleType:
+    """The script as a module, with these options."""
+    spec = importlib.util.spec_from_file_location("three_hospitals", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.argv = ["three_hospitals", *words]
+    return module
+
+
+def cohort(*words: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([str(BIN / "cohort"), *map(str, words)])
+
+
+def wait_for(home: Path, step: str) -> str:
+    """Until the run asks for a step; returns its session."""
+    for _ in range(1200):
+        for path in (home / "centre" / "sessions").glob("*/status.json"):
+            if json.loads(path.read_text())["step"] == step:
+                return path.parent.name
+        time.sleep(0.2)
+    raise AssertionError(f"the run never came to {step}")
+
+
+def children(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    return [child for child, parent in pairs if parent == pid]
+
+
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """kill -9, its children too."""
+    found = children(process.pid)
+    process.kill()
+    process.wait()
+    for child in found:
+        os.kill(child, signal.SIGKILL)
+
+
 # -- who is turned away -------------------------------------------------------------------------
 
 
@@ -64,10 +142,7 @@ def no_stray_process(home: Path) -> bool:
 def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A SuperLink that knows nobody, and three parties."""
     home = tmp_path_factory.mktemp("hospitals")
-    sys.path.insert(0, str(SCRIPT.parent))
-    import three_hospitals as example
-
-    sys.argv = ["three_hospitals", "--fast-insecure", "--rows", "60", "--epsilon", "3"]
+    example = load_example("--fast-insecure", "--rows", "60", "--epsilon=3")
     options = example.arguments()
     example.prepare(home, options)
     example.found(home, options)

@@ -77,6 +77,8 @@ class Evaluator:
         self.context = context
         self.layout = layout
         self.cc = context.cc
+        # The last mask, by value and level: encoding it costs seven multiplications with it.
+        self._last_mask: tuple[tuple[float, int], Any] | None = None
 
     def wrap(self, ct: Any) -> EncryptedVector:
         """Operators for a ciphertext."""
@@ -138,8 +140,15 @@ class Evaluator:
     def _masked(
         self, vector: EncryptedVector, values: NDArray[np.float64] | float
     ) -> EncryptedVector:
-        mask = self.context.encode(self.layout.heads(values), vector.level)
-        return self.wrap(self.cc.EvalMult(vector.ct, mask))
+        return self.wrap(self.cc.EvalMult(vector.ct, self._mask(values, vector.level)))
+
+    def _mask(self, values: NDArray[np.float64] | float, level: int) -> Any:
+        if not isinstance(values, float):
+            return self.context.encode(self.layout.heads(values), level)
+        key = (values, level)
+        if self._last_mask is None or self._last_mask[0] != key:
+            self._last_mask = key, self.context.encode(self.layout.heads(values), level)
+        return self._last_mask[1]
 
     def _rescaled(self, vector: EncryptedVector) -> EncryptedVector:
         return self.wrap(self.cc.Rescale(vector.ct))

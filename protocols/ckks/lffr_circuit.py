@@ -9,7 +9,8 @@ h = 1/2 - y,
     grad(w) = 2/N X^T (p - y) p (1 - p)
             = -2 A^3 / N * sum x (T + h / A) (T^2 - 1 / (2A)^2),   T = t / A.
 
-Parties encrypt x and x h / A, which saves a product for every data ciphertext.
+Parties encrypt x, LIFT x and LIFT x h / A. The last saves a product; the lifted ones are what B^-1
+multiplies, and have LIFT times less encryption noise: 1 / b is large for a column near zero.
 
 | level | what |
 |---|---|
@@ -20,7 +21,7 @@ Parties encrypt x and x h / A, which saves a product for every data ciphertext.
 | 5 | their product, summed over ciphertexts and columns |
 | 6 | mask, replicate |
 
-A preconditioner B^-1 is multiplied into both data ciphertexts, once per run; see `circuit`.
+A preconditioner B^-1 is multiplied into the lifted ciphertexts, once per run; see `circuit`.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ from protocols.approximation import Polynomial
 from protocols.ckks.circuit import Preconditioner, link_factors
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout, next_power_of_two
+from protocols.curvature import LIFT
 from protocols.errors import ParameterError
 
 Array = NDArray[np.float64]
 LFFR_LEVELS = 6
+# Ciphertexts for one set of rows.
+KINDS = 3
 # Levels at which x B^-1, and x h / A, are multiplied and added.
 _T_LEVEL, _TERM_LEVEL = 3, 4
 
@@ -48,7 +52,7 @@ class OutputLayout(Layout):
     """Packing for c outputs; made by `for_outputs`.
 
     num_features: pairs of a feature and one of c' outputs; outputs: c; rounds: side columns.
-    Data ciphertexts come in twos: rows at 2k, their label terms at 2k + 1.
+    Data ciphertexts come in threes: x at 3k, x * LIFT at 3k + 1, label terms * LIFT at 3k + 2.
     """
 
     outputs: int
@@ -102,18 +106,18 @@ class OutputLayout(Layout):
 
     @property
     def num_data_ciphertexts(self) -> int:
-        """Rows and label terms."""
-        return 2 * -(-self.num_rows // self.columns)
+        """Of all kinds."""
+        return KINDS * -(-self.num_rows // self.columns)
 
     def ciphertexts_of(self, party: int) -> range:
         """Data ciphertexts in which a party has rows or label terms."""
         rows = Layout.ciphertexts_of(self, party)
-        return range(2 * rows.start, 2 * rows.stop)
+        return range(KINDS * rows.start, KINDS * rows.stop)
 
     # -- slots ------------------------------------------------------------------------------------
 
     def pack_data(self, rows: Array, factors: Array, party: int) -> dict[int, Array]:
-        """Slots by data ciphertext of x and of x times a factor for each output.
+        """Slots by data ciphertext of x, and of x and x times a factor for each output, lifted.
 
         rows: shape (rows, d); factors: shape (rows, c).
         """
@@ -125,8 +129,9 @@ class OutputLayout(Layout):
         )
         repeated = np.repeat(rows[:, :, None], self.outputs, axis=2)
         terms = repeated * factors[:, None, :]
-        packed = [plain.pack_rows(self.pairs(part), party) for part in (repeated, terms)]
-        return {2 * k + kind: packed[kind][k] for k in packed[0] for kind in (0, 1)}
+        parts = (repeated, LIFT * repeated, LIFT * terms)
+        packed = [plain.pack_rows(self.pairs(part), party) for part in parts]
+        return {KINDS * k + kind: packed[kind][k] for k in packed[0] for kind in range(KINDS)}
 
     def pack_side(self, columns: Array) -> list[Array]:
         """Slots of the side vectors, shape (side_columns, d, c)."""
@@ -182,7 +187,7 @@ def side_unit(link: Polynomial) -> float:
 class LffrGradient:
     """Evaluates step * (grad(w) + noise_t + 2 ridge w) / R on the summed ciphertexts.
 
-    data: rows and label terms in turn; noise: side ciphertexts, column t the sum over parties of
+    data: as in `OutputLayout`; noise: side ciphertexts, column t the sum over parties of
     N noise_t / side_unit; preconditioner: multiplies gradient and ridge term (no noise then).
     """
 
@@ -199,14 +204,11 @@ class LffrGradient:
         self._offset = -1 / (2 * leading) ** 2
         self._evaluator, self._ridge, self._inverse = evaluator, ridge, preconditioner
         self._scale = side_unit(link) / (evaluator.layout.num_rows * link.radius)
-        self._rows = data[0::2]
-        weighted, terms = self._rows, data[1::2]
         if preconditioner:
-            weighted = [part * preconditioner.vector for part in weighted]
-            terms = [part * preconditioner.vector for part in terms]
             self._scale *= preconditioner.unit
-        self._weighted = [evaluator.drop_to(part, _T_LEVEL) for part in weighted]
-        self._terms = [evaluator.drop_to(part, _TERM_LEVEL) for part in terms]
+        self._rows = data[0::KINDS]
+        self._weighted = self._lowered(data[1::KINDS], _T_LEVEL)
+        self._terms = self._lowered(data[2::KINDS], _TERM_LEVEL)
         self._noise = [evaluator.drop_to(part, LFFR_LEVELS - 1) for part in noise]
         self._round = 0
 
@@ -220,6 +222,12 @@ class LffrGradient:
             total = total + self._next_noise()
         gradient = evaluator.mask_and_replicate(total, step * self._scale)
         return gradient + self._pull(weights, step) if self._ridge else gradient
+
+    def _lowered(self, lifted: Sequence[EncryptedVector], level: int) -> list[EncryptedVector]:
+        """Preconditioned, then without LIFT, at the level where it is used."""
+        if self._inverse:
+            lifted = [part * self._inverse.vector for part in lifted]
+        return [self._evaluator.drop_to(part * (1 / LIFT), level) for part in lifted]
 
     def _last_operands(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, cast
 
 from protocols.approximation import Polynomial
@@ -120,26 +121,27 @@ class IterationTally:
         return sum(n for (name, _), n in self.operations.items() if name in operations)
 
 
+@lru_cache(maxsize=32)
 def tally_iterations(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule, per_refresh: int = 1
 ) -> tuple[IterationTally, ...]:
-    """Every iteration of a run.
+    """Every iteration of a run; per_refresh: iterations between two refreshes.
 
     Iterations 0, 1 and the last are counted; those between are as the third of a run of four (at
-    most two rotations apart: side columns that begin a new ciphertext need none).
+    most two rotations apart: side columns that begin a new ciphertext need none). Between two
+    refreshes levels go on falling, so with per_refresh > 1 every iteration is counted.
     """
     rounds = layout.rounds
-    counted = min(rounds, _COUNTED)
+    counted = min(rounds, _COUNTED) if per_refresh == 1 else rounds
     short: Any = replace(cast(Any, rule), rounds=counted)
-    tallies = _tally(params, replace(layout, rounds=counted), link, short)
-    if rounds <= _COUNTED:
+    tallies = _tally(params, replace(layout, rounds=counted), link, short, per_refresh)
+    if rounds == counted:
         return tuple(tallies)
-    middle = [tallies[-2]] * (rounds - _COUNTED)
-    return (*tallies[:-1], *middle, tallies[-1])
+    return (*tallies[:-1], *[tallies[-2]] * (rounds - counted), tallies[-1])
 
 
 def _tally(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule, per_refresh: int
 ) -> list[IterationTally]:
     context: Any = CountingContext(params)
     evaluator = Evaluator(context, layout)
@@ -155,8 +157,10 @@ def _tally(
     tallies = []
     for t in range(layout.rounds):
         state = scaled.step(t, state, gradient)
+        if t + 1 == layout.rounds or (t + 1) % per_refresh:
+            tallies.append(IterationTally(context.take(), 0))
+            continue
         fresh = {id(vector): evaluator.wrap(Ghost(0)) for vector in state}
-        last = t + 1 == layout.rounds
-        tallies.append(IterationTally(context.take(), 0 if last else len(fresh)))
+        tallies.append(IterationTally(context.take(), len(fresh)))
         state = tuple(fresh[id(vector)] for vector in state)
     return tallies

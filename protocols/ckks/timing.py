@@ -31,6 +31,8 @@ VERSION = 3
 REPETITIONS = 4
 # Bytes of the message and of the residues that serialisation is timed with.
 SAMPLE_BYTES = 1 << 23
+# Load average per processor beyond which a measurement is not kept.
+BUSY_LOAD = 1.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +91,7 @@ def unit_times(params: CkksParameters, folder: Path | None = None) -> UnitTimes:
     """The cached times of this machine, measured if there are none.
 
     folder: of the cache; None: the user's. A cache that cannot be read or written is no error.
+    What was measured on a busy machine is used, but not kept.
     """
     path = (folder or cache_folder()) / f"timing-{fingerprint(params)}.json"
     try:
@@ -96,6 +99,8 @@ def unit_times(params: CkksParameters, folder: Path | None = None) -> UnitTimes:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     times = measure(params)
+    if busy():
+        return times
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")
@@ -104,6 +109,25 @@ def unit_times(params: CkksParameters, folder: Path | None = None) -> UnitTimes:
     except OSError:
         pass
     return times
+
+
+def busy() -> bool:
+    """Whether more processes wanted to run than there are processors, over the last minute."""
+    return os.getloadavg()[0] > BUSY_LOAD * len(os.sched_getaffinity(0))
+
+
+def lesser(left: UnitTimes, right: UnitTimes) -> UnitTimes:
+    """The lesser of two measurements, entry by entry: a unit time is a least time."""
+    operations = {
+        name: tuple(map(min, laps, right.operations[name]))
+        for name, laps in left.operations.items()
+    }
+    rest = {
+        name: min(getattr(left, name), getattr(right, name))
+        for name in UnitTimes.__dataclass_fields__
+        if name != "operations"
+    }
+    return UnitTimes(operations=operations, **rest)
 
 
 def cache_folder() -> Path:
@@ -116,7 +140,7 @@ def fingerprint(params: CkksParameters) -> str:
     """Digest of everything that the times depend on."""
     about = {
         "version": VERSION,
-        "processor": _processor(),
+        "processor": processor(),
         "cpus": len(os.sched_getaffinity(0)),
         "threads": os.environ.get("OMP_NUM_THREADS", ""),
         "openfhe": metadata.version("openfhe"),
@@ -126,7 +150,8 @@ def fingerprint(params: CkksParameters) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Model of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

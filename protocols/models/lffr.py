@@ -4,10 +4,11 @@ For one output, z = x.w and a link p, the plan's polynomial 1/2 + odd of degree 
 
     g(z, y) = 2 (p - y) p (1 - p),   gradient = mean of x g(z, y).
 
-For the sigmoid this is the gradient of the mean of (p - y)^2, and its slope in z is at most 0.15407
-(4p - 6p^2 - 2y + 4yp) p (1 - p): the paper bounds the Hessian by 0.155 X^T X. For a polynomial g is
-still the derivative in z of a potential, of curvature `curvature(link)`: 0.204 for the paper's
-polynomial on [-5, 5], near the ends. That is below 2 * 0.155, so steps by 0.155 still descend.
+For the sigmoid this is the gradient of the mean of (p - y)^2. Its slope in z,
+(4p - 6p^2 - 2y + 4yp) p (1 - p), is at most 0.15406: the paper bounds the Hessian by 0.155 X^T X.
+For a polynomial g is still the derivative in z of a potential, of curvature `curvature(link)`:
+0.204 for the paper's polynomial on [-5, 5], near the ends. That is below 2 * 0.155, so steps by
+0.155 still descend.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from protocols.privacy.barrier_theorem import (
 from protocols.privacy.budget import audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity
+from protocols.privacy.start_gradient import WORST
 
 __all__ = ["BarrierSetting", "check"]
 
@@ -130,14 +131,7 @@ def check(setting: BarrierSetting) -> Certificate:
             right=root,
             meaning="(2): r = sqrt((1 - kappa) Theta) >= (-b + sqrt(b^2 - 4ac)) / (2a)",
         ),
-        Condition(
-            name="gradient_at_zero",
-            left=s.d,
-            relation=">=",
-            right=0.5,
-            meaning="d >= |grad f(0)| / B_x for any data; a smaller d would have to be released",
-            by_design=True,
-        ),
+        *_start_conditions(s),
         *money.conditions,
     )
     figures = {
@@ -155,6 +149,7 @@ def check(setting: BarrierSetting) -> Certificate:
         "r": core,
         "eta_max": min(first, second),
         **quadratic,
+        **_start_figures(s),
         **money.figures,
     }
     return Certificate(
@@ -166,3 +161,54 @@ def check(setting: BarrierSetting) -> Certificate:
         assumptions=ASSUMPTIONS,
         events=money.events,
     )
+
+
+def _start_conditions(s: BarrierSetting) -> tuple[Condition, ...]:
+    """What d rests on, and that a release of the gradient at zero is paid for."""
+    start, split = s.start, s.budget.split
+    if start is None or s.budget.epsilon is None:
+        any_data = Condition(
+            name="gradient_at_zero",
+            left=s.d,
+            relation=">=",
+            right=WORST,
+            meaning="d >= |grad f(0)| / B_x for any data; a smaller d would have to be released",
+            by_design=True,
+        )
+        return (any_data,)
+    figures = _start_figures(s)
+    return (
+        Condition(
+            name="gradient_at_zero",
+            left=s.d,
+            relation=">=",
+            right=start.d(s.norm_bound, split),
+            meaning="d >= (|released gradient at 0| + z_p sigma_total + rounding) / B_x, or 1/2",
+            by_design=True,
+        ),
+        Condition(
+            name="start_mu",
+            left=s.budget.spent_mu,
+            relation=">=",
+            right=figures["start_mu"],
+            meaning="mu of the release, (B_x / N + grid) / sigma_0, is taken from the budget",
+            by_design=True,
+        ),
+        Condition(
+            name="start_delta",
+            left=s.budget.spent_delta,
+            relation=">=",
+            right=figures["start_delta"],
+            meaning="delta of the release, failure p of the bound + grid, is taken from the budget",
+            by_design=True,
+        ),
+    )
+
+
+def _start_figures(s: BarrierSetting) -> dict[str, float]:
+    start, split = s.start, s.budget.split
+    if start is None or s.budget.epsilon is None:
+        return {}
+    mu = start.mu(norm_bound=s.norm_bound, rows=s.rows, features=s.features, split=split)
+    delta = start.spent_delta(features=s.features, split=split, epsilon=s.budget.epsilon)
+    return {"start_margin": start.margin(split), "start_mu": mu, "start_delta": delta}

@@ -24,6 +24,7 @@ from protocols.approximation import (
 from protocols.privacy.barrier_theorem import BarrierSetting, c_delta, iterate_bound
 from protocols.privacy.budget import Budget
 from protocols.privacy.sensitivity import Sensitivity
+from protocols.privacy.start_gradient import WORST, StartRelease
 from protocols.privacy.utility import Candidates, Stack
 
 Floats = NDArray[np.float64]
@@ -60,7 +61,7 @@ def drafts(
     rounds: Sequence[int],
     degrees: Sequence[int],
     etas: Sequence[float] | None,
-    d: float = 0.5,
+    d: float = WORST,
 ) -> list[Draft]:
     """For each (degrees, Theta, kappa, eta, T) the least lambda that Theorem 3 allows.
 
@@ -200,6 +201,7 @@ def setting(
     norm_bound: float,
     budget: Budget,
     encryption_error: float = 0.0,
+    start: StartRelease | None = None,
 ) -> BarrierSetting:
     """A draft in the rows' own units, its polynomials on the fixed point's true intervals."""
     theta = draft.theta / norm_bound**2
@@ -220,6 +222,8 @@ def setting(
         sigma=0.0,
         budget=budget,
         encryption_error=encryption_error,
+        d=start.d(norm_bound, budget.split) if start else WORST,
+        start=start,
     )
     return settle(current, draft.degree)
 

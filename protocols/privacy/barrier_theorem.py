@@ -17,6 +17,7 @@ from protocols.approximation import Approximation, error_bound
 from protocols.errors import ParameterError
 from protocols.privacy.budget import Budget
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX
+from protocols.privacy.start_gradient import WORST, StartRelease
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +35,7 @@ class BarrierSetting:
             promise.
         budget: epsilon, delta, P, t, accounting.
         d: bound on |grad f(0)| / B_x; 1/2 holds for any data.
+        start: the release that a smaller d follows from; paid for in the budget.
         encryption_error: e_ckks per round and coordinate, see `Sensitivity`.
 
     Raises:
@@ -52,8 +54,9 @@ class BarrierSetting:
     reciprocal: Approximation
     sigma: float
     budget: Budget
-    d: float = 0.5
+    d: float = WORST
     encryption_error: float = 0.0
+    start: StartRelease | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -76,6 +79,7 @@ class BarrierSetting:
             "sigmoid": self.sigmoid.polynomial.to_dict(),
             "reciprocal": self.reciprocal.polynomial.to_dict(),
             "budget": self.budget.to_dict(),
+            "start": self.start.to_dict() if self.start else None,
         }
 
 

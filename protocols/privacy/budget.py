@@ -11,22 +11,23 @@ delta_norm. The noise grid and the tail of the CKKS error are added on top.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from protocols.errors import ParameterError
 from protocols.privacy.accounting import (
     Accounting,
     GaussianEvent,
     cross_check,
-    epsilon_by_coalition,
     epsilon_for,
     sigma_for,
 )
 from protocols.privacy.certificate import Condition
-from protocols.privacy.gdp import check_delta, check_epsilon
+from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
 
+MECHANISM_SHARE: dict[Accounting, float] = {"exact": 0.9, "paper": 1 / 3}
+"""The mechanism's part of delta, by accounting."""
 GRID_MARGIN = 1.0 + 2.0**-20
 """Shares are rounded up to a grid unit, at most 2^-20 of them; every bound uses this much more."""
 
@@ -43,8 +44,9 @@ class Budget:
         mechanism_share: the mechanism's part of delta, in (0, 1); the iterate bound may fail
             with the rest. 1/3 in the source paper. A larger part needs less noise, and the iterate
             bound hardly notices, because it depends on ln(1/delta_norm).
-        other_delta: delta spent elsewhere: tail of the CKKS error bound, statistical distance of
-            the flooding; >= 0.
+        other_delta: delta spent elsewhere: tail of the CKKS error bound; >= 0.
+        spent_mu, spent_delta: what is released beside the rounds costs: the gradient at zero
+            (`start_gradient`), what the flooding leaves (`arithmetic`); >= 0.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -56,6 +58,8 @@ class Budget:
     accounting: Accounting = "exact"
     mechanism_share: float = 1 / 3
     other_delta: float = 0.0
+    spent_mu: float = 0.0
+    spent_delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -66,21 +70,62 @@ class Budget:
             raise ParameterError(f"mechanism_share={self.mechanism_share} is outside (0, 1)")
         if not 0 <= self.other_delta < self.delta:
             raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
+        if not 0 <= self.spent_delta < self.delta - self.other_delta:
+            raise ParameterError(f"spent_delta={self.spent_delta} leaves nothing of delta")
+        if not 0 <= self.spent_mu < math.inf:
+            raise ParameterError(f"spent_mu={self.spent_mu} is not a finite number >= 0")
         if self.accounting not in ("exact", "paper"):
             raise ParameterError(f"accounting={self.accounting!r} is neither 'exact' nor 'paper'")
 
     @property
     def delta_mechanism(self) -> float:
         """The mechanism's delta."""
-        return self.mechanism_share * (self.delta - self.other_delta)
+        return self.mechanism_share * (self.delta - self.other_delta - self.spent_delta)
 
     @property
     def delta_norm(self) -> float:
         """Allowed failure probability of the iterate bound."""
-        return (1 - self.mechanism_share) * (self.delta - self.other_delta)
+        return (1 - self.mechanism_share) * (self.delta - self.other_delta - self.spent_delta)
+
+    @property
+    def mu(self) -> float:
+        """mu of all releases together that the accounting allows; inf without a promise."""
+        sigma = self._sigma(rounds=1, sensitivity=1.0, rows=1)
+        return 1 / sigma if sigma else math.inf
 
     def sigma(self, *, rounds: int, sensitivity: float, rows: int) -> float:
-        """The noise std on the mean gradient that the promise needs; 0 without a promise."""
+        """The noise std on the mean gradient that the promise needs; 0 without a promise.
+
+        With mu_s spent beside the rounds, they get sqrt(mu^2 - mu_s^2).
+
+        Raises:
+            ParameterError: nothing is left for the rounds.
+        """
+        plain = self._sigma(rounds=rounds, sensitivity=sensitivity, rows=rows)
+        if not self.spent_mu or not plain:
+            return plain
+        left = 1 - (self.spent_mu / self.mu) ** 2
+        if not left > 0:
+            raise ParameterError(
+                f"spent_mu={self.spent_mu:.6g} uses up mu={self.mu:.6g} of the budget: release "
+                "less, or raise epsilon"
+            )
+        return plain / math.sqrt(left)
+
+    def spent(self, *, sigma: float, rounds: int, sensitivity: float, rows: int) -> float:
+        """Exact epsilon of all rounds and of what is released beside them, at delta_mechanism."""
+        if not self.spent_mu or not sigma:
+            return epsilon_for(
+                sigma=sigma,
+                delta=self.delta_mechanism,
+                rounds=rounds,
+                sensitivity=sensitivity,
+                rows=rows,
+            )
+        mu = math.hypot(self.spent_mu, math.sqrt(rounds) * sensitivity / (rows * sigma))
+        return epsilon_for_mu(mu=mu, delta=self.delta_mechanism)
+
+    def _sigma(self, *, rounds: int, sensitivity: float, rows: int) -> float:
         if self.epsilon is None:
             return 0.0
         return sigma_for(
@@ -106,6 +151,8 @@ class Budget:
             "accounting": self.accounting,
             "mechanism_share": self.mechanism_share,
             "other_delta": self.other_delta,
+            "spent_mu": self.spent_mu,
+            "spent_delta": self.spent_delta,
         }
 
 
@@ -143,19 +190,15 @@ def audit(
     if budget.epsilon is None:
         return Audit(conditions=(), figures={}, by_coalition=(), events=())
     required = budget.sigma(rounds=rounds, sensitivity=sensitivity, rows=rows)
-    spent = epsilon_for(
-        sigma=sigma,
-        delta=budget.delta_mechanism,
-        rounds=rounds,
-        sensitivity=sensitivity,
-        rows=rows,
-    )
+    spent = budget.spent(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
     library = math.inf
     grid_delta = 0.0
     events: tuple[GaussianEvent, ...] = ()
     if sigma > 0:
         event = GaussianEvent(noise_multiplier=rows * sigma / sensitivity, count=rounds)
         events = (event,)
+        if budget.spent_mu:
+            events = (GaussianEvent(noise_multiplier=1 / budget.spent_mu), event)
         library = cross_check(events, delta=budget.delta_mechanism).library
         share = budget.split.share_std(sigma)
         # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
@@ -166,7 +209,13 @@ def audit(
             values=2 * rounds * features,
             epsilon=budget.epsilon,
         )
-    spent_delta = budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta
+    spent_delta = (
+        budget.delta_mechanism
+        + norm_failure
+        + grid_delta
+        + budget.other_delta
+        + budget.spent_delta
+    )
     conditions = (
         Condition(
             name="privacy_noise",
@@ -189,7 +238,7 @@ def audit(
             left=spent_delta,
             relation="<=",
             right=budget.delta,
-            meaning="delta: mechanism + iterate bound + noise grid + CKKS tail",
+            meaning="delta: mechanism + iterate bound + noise grid + CKKS tail + release of d",
             by_design=True,
         ),
     )
@@ -197,22 +246,43 @@ def audit(
         "sigma": sigma,
         "sigma_share": budget.split.share_std(sigma),
         "sigma_required": required,
+        **_both_sigmas(budget, rounds=rounds, sensitivity=sensitivity, rows=rows),
         "epsilon_exact": spent,
         "epsilon_dp_accounting": library,
         "delta_mechanism": budget.delta_mechanism,
         "delta_norm_bound": norm_failure,
         "delta_grid": grid_delta,
         "delta_other": budget.other_delta,
+        "delta_start": budget.spent_delta,
+        "mu_beside": budget.spent_mu,
         "delta_total": spent_delta,
     }
-    coalitions = epsilon_by_coalition(
-        sigma=sigma,
-        split=budget.split,
-        delta=budget.delta_mechanism,
-        rounds=rounds,
-        sensitivity=sensitivity,
-        rows=rows,
+    # The noise of what is released beside the rounds is split in the same way.
+    coalitions = tuple(
+        replace(budget, spent_mu=budget.spent_mu / budget.split.seen_std(1.0, k)).spent(
+            sigma=budget.split.seen_std(sigma, k),
+            rounds=rounds,
+            sensitivity=sensitivity,
+            rows=rows,
+        )
+        for k in range(budget.split.parties)
     )
     return Audit(
-        conditions=conditions, figures=figures, by_coalition=tuple(coalitions), events=events
+        conditions=conditions, figures=figures, by_coalition=coalitions, events=events
     )
+
+
+def _both_sigmas(
+    budget: Budget, *, rounds: int, sensitivity: float, rows: int
+) -> dict[str, float]:
+    """sigma by either accounting, each with its own part of delta; left out where it has none."""
+    found = {}
+    for accounting, share in MECHANISM_SHARE.items():
+        other = replace(budget, accounting=accounting, mechanism_share=share)
+        try:
+            found[f"sigma_{accounting}"] = other.sigma(
+                rounds=rounds, sensitivity=sensitivity, rows=rows
+            )
+        except ParameterError:
+            continue
+    return found

@@ -72,25 +72,46 @@ class Ledger:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
 
-    def reserve(self, dataset: str, events: Sequence[Event], *, additive_delta: float = 0.0) -> str:
-        """Count a run as spent, before it starts.
+    def reserve(
+        self,
+        dataset: str,
+        events: Sequence[Event],
+        *,
+        additive_delta: float = 0.0,
+        identifier: str = "",
+    ) -> str:
+        """Count a run as spent, before it starts; once, however often it is asked.
 
         Args:
             dataset: digest of the data set.
             events: what the run costs; their epsilon depends on the other runs.
             additive_delta: what it costs in delta beside them.
+            identifier: unique name of the run; empty makes one.
 
         Returns:
             the run's identifier, for `commit` or `rollback`.
 
         Raises:
-            PrivacyError: the budget would be overdrawn, or the file is damaged.
+            PrivacyError: the budget would be overdrawn, the identifier names another run, or the
+                file is damaged.
             ParameterError: additive_delta is negative.
         """
         if not additive_delta >= 0:
             raise ParameterError(f"additive_delta={additive_delta} is below 0")
         with self._locked():
             lines = self._lines()
+            name = identifier or uuid.uuid4().hex
+            entry = {
+                "kind": "reserve",
+                "id": name,
+                "dataset": dataset,
+                "events": [_event_to_dict(event) for event in events],
+                "additive_delta": additive_delta,
+            }
+            known = _runs(lines).get(name)
+            if known is not None:
+                _check_same(known, entry)
+                return name
             after = self._spent(lines, dataset, list(events), additive_delta)
             if after.epsilon > self.epsilon * (1 + 1e-9):
                 before = self._spent(lines, dataset, [], 0.0)
@@ -100,18 +121,8 @@ class Ledger:
                     f"(spent so far: {before.epsilon:.6g} in {before.runs} runs); "
                     "use more noise, fewer rounds, or other data"
                 )
-            identifier = uuid.uuid4().hex
-            self._append(
-                lines,
-                {
-                    "kind": "reserve",
-                    "id": identifier,
-                    "dataset": dataset,
-                    "events": [_event_to_dict(event) for event in events],
-                    "additive_delta": additive_delta,
-                },
-            )
-        return identifier
+            self._append(lines, entry)
+        return name
 
     def commit(self, identifier: str) -> None:
         """Note that a reserved run has ended; it stays spent.
@@ -128,6 +139,16 @@ class Ledger:
             PrivacyError: no such open run, or the file is damaged.
         """
         self._close("rollback", identifier)
+
+    def is_open(self, identifier: str) -> bool:
+        """Whether a run is reserved, and neither committed nor rolled back.
+
+        Raises:
+            PrivacyError: the file is damaged.
+        """
+        with self._locked():
+            run = _runs(self._lines()).get(identifier)
+            return run is not None and not run["closed"]
 
     def spent(self, dataset: str) -> Spent:
         """What a data set has cost so far, open (crashed) runs included.
@@ -221,6 +242,12 @@ class Ledger:
 
 def _digest(line: str) -> str:
     return hashlib.sha256(line.encode()).hexdigest()
+
+
+def _check_same(run: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+    """Refuse to reserve under the name of a run that is over, or another one."""
+    if run["closed"] or any(run[key] != value for key, value in entry.items()):
+        raise PrivacyError(f"{entry['id']} names another run of this ledger")
 
 
 def _runs(lines: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -19,15 +19,17 @@ not B itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.models.lffr import largest_slope, push_bound
 from protocols.privacy.ball import Ball
 from protocols.privacy.budget import Budget, audit
-from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition, Method
+from protocols.privacy.shares import NoiseSplit
 
 KEPT = 0.999
 """Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
@@ -120,6 +122,14 @@ class LffrSetting:
             "budget": self.budget.to_dict(),
         }
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> LffrSetting:
+        """Inverse of `to_dict`."""
+        budget = dict(fields["budget"])
+        split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
+        link = Polynomial.from_dict(fields["link"])
+        return cls(**{**fields, "link": link, "budget": Budget(split=split, **budget)})
+
 
 def lffr_certificate(setting: LffrSetting) -> Certificate:
     """Evaluate the walk and the budget; the certificate's setting has sigma as a number."""
@@ -163,7 +173,7 @@ def lffr_certificate(setting: LffrSetting) -> Certificate:
         **money.figures,
     }
     return Certificate(
-        method="ridge",
+        method=cast(Method, "lffr"),
         setting=s,
         conditions=(walk, *money.conditions),
         figures=figures,

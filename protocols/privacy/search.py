@@ -24,15 +24,17 @@ from protocols.privacy import (
     ridge_search,
 )
 from protocols.privacy.accounting import Accounting
-from protocols.privacy.budget import Budget
+from protocols.privacy.budget import MECHANISM_SHARE, Budget
 from protocols.privacy.certificate import Certificate, Method, explain
 from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.start_gradient import StartRelease, charged
 from protocols.privacy.utility import Candidates, correlation
+
+__all__ = ["MECHANISM_SHARE", "find_setting"]
 
 ROUNDS = (25, 50, 100, 200, 400)
 DEGREES = (3, 5, 7)
 TOLERANCE = 0.01
-MECHANISM_SHARE = {"exact": 0.9, "paper": 1 / 3}
 GRADIENT_NORM = 0.05
 """rho of the convergence theorem for rows of norm 1, where neither rounds nor noise is given."""
 
@@ -54,6 +56,8 @@ def find_setting(
     accounting: Accounting = "exact",
     other_delta: float = 0.0,
     encryption_error: float = 0.0,
+    spent_mu: float = 0.0,
+    start: StartRelease | None = None,
 ) -> Certificate:
     """Find a certified setting of the given method.
 
@@ -71,6 +75,8 @@ def find_setting(
         accounting: "exact" gives the mechanism 0.9 of delta; "paper" is the closed form with 1/3.
         other_delta: delta spent elsewhere, see `Budget`.
         encryption_error: e_ckks, see `Sensitivity`.
+        spent_mu: of what is released beside the rounds, see `Budget`; `start` is added here.
+        start: a release of the gradient at zero, which gives the barrier its d; None: d = 1/2.
 
     Returns:
         a satisfied certificate; `figures["merit"]` is the proxy's value, 0 .. 1.
@@ -95,7 +101,14 @@ def find_setting(
         accounting=accounting,
         mechanism_share=MECHANISM_SHARE[accounting],
         other_delta=other_delta,
+        spent_mu=spent_mu,
     )
+    more: dict[str, Any] = {}
+    if start is not None:
+        if method != "barrier":
+            raise ParameterError(f"start: method={method!r} makes no use of the gradient at zero")
+        budget = charged(budget, start, norm_bound=norm_bound, rows=rows, features=features)
+        more = {"d": start.d(norm_bound, budget.split)}
     module: Any = barrier_search if method == "barrier" else ridge_search
     check: Callable[[Any], Certificate] = (
         barrier_certificate.check if method == "barrier" else ridge_certificate.check
@@ -108,6 +121,7 @@ def find_setting(
             rounds=_rounds(rounds, epsilon),
             degrees=DEGREES if degree is None else (degree,),
             etas=None if epsilon is None else module.ETAS,
+            **more,
         )
     )
     closest: Certificate | None = None
@@ -121,6 +135,7 @@ def find_setting(
                     norm_bound=norm_bound,
                     budget=budget,
                     encryption_error=encryption_error,
+                    **({"start": start} if start else {}),
                 )
             )
             if certificate.satisfied:

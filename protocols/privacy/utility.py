@@ -124,8 +124,8 @@ def correlation(candidates: Candidates, *, features: int) -> Floats:
     return merit
 
 
-def _population(features: int) -> tuple[Floats, Floats, Floats]:
-    """(variance, true weight, number) of columns, in at most GROUPS groups."""
+def population(features: int) -> tuple[Floats, Floats, Floats]:
+    """(variance, true weight, number) of columns, in at most GROUPS groups, for B = 1."""
     q = 1.0 / np.arange(1, features + 1)
     q *= TYPICAL_NORM**2 / q.sum()
     ends = np.unique(np.rint(np.geomspace(1, features + 1, GROUPS + 1)).astype(int)) - 1
@@ -134,11 +134,21 @@ def _population(features: int) -> tuple[Floats, Floats, Floats]:
     return grouped, np.sqrt(TRUE_LOGIT_VARIANCE / features / grouped), count
 
 
+def true_slope() -> float:
+    """E[s'(z*)] over the true logits."""
+    logits = np.sqrt(TRUE_LOGIT_VARIANCE) * _NODES
+    return float(np.sum(_WEIGHTS / (2 + 2 * np.cosh(logits))))
+
+
+def mean_slope(slope: Polynomial, spread: float, interval: float) -> float:
+    """E[p'(z)], z of the given standard deviation, clipped to [-interval, interval]."""
+    return float(_WEIGHTS @ slope(np.clip(_NODES * spread, -interval, interval)))
+
+
 def _same_rounds(c: Candidates, rounds: int, features: int) -> Floats:
     """`correlation` for settings of equal T."""
-    q, truth, count = _population(features)
-    logits = np.sqrt(TRUE_LOGIT_VARIANCE) * _NODES
-    pull = float(np.sum(_WEIGHTS / (2 + 2 * np.cosh(logits)))) * q * truth
+    q, truth, count = population(features)
+    pull = true_slope() * q * truth
     nodes = _NODES[:, None]
     signal: Floats = np.zeros((c.eta.size, q.size))
     variance: Floats = np.zeros((c.eta.size, q.size))

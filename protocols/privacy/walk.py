@@ -13,7 +13,7 @@ r_ts = sum_{j=s..t} prod_{i=s..j-1} m_i.
 at most L^2 tau^2 Q_t I, Q_t = sum_s r_ts^2 N_s^2. Its norm exceeds L tau sqrt(Q_t) (sqrt(d) +
 sqrt(2 x)) with probability at most exp(-x) (the norm is 1-Lipschitz, its mean at most sqrt(d)).
 
-**Walk.** |p(z) - y| <= h(Z) = max of |p| on [-Z, Z], since 1 - p(z) = p(-z). Hence |v_t| <= U_t with
+**Walk.** |p(z) - y| <= h(Z) = max of |p| on [-Z, Z], since 1 - p(z) = p(-z). Hence |v_t| <= U_t,
 U_0 = 0 and U_t = L sum_{s<t} |r_ts| N_s B h(B U_s) + L tau sqrt(Q_t) (sqrt(d) + sqrt(2 x)), for all
 t = 1 .. T - 1 together except with probability delta, x = ln((T - 1) / delta): an induction over t,
 in which h never falls. v_T enters no gradient, so that w_T itself needs no bound.
@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ def rates(rule: AcceleratedRule) -> tuple[float, ...]:
     return (rule.learning_rate,) * rule.rounds
 
 
+@lru_cache(maxsize=64)
 def responses(rule: AcceleratedRule) -> Floats:
     """|r_ts| N_s, shape (rounds, rounds), zero for s >= t."""
     steps = rates(rule)
@@ -66,6 +68,7 @@ class Walk:
         norm_bound: B.
         noise: tau, std of ALL parties' noise on the mean gradient.
         failure: delta; not used without noise.
+        error: bound on the l2 error of the computed mean gradient, added to every B h.
     """
 
     rule: AcceleratedRule
@@ -74,6 +77,7 @@ class Walk:
     norm_bound: float
     noise: float
     failure: float
+    error: float = 0.0
 
     @property
     def x(self) -> float:
@@ -95,5 +99,5 @@ class Walk:
         for t in range(self.rule.rounds):
             row = table[t]
             reached[t] = self.gain * (row @ pushes + spread * math.sqrt(row @ row))
-            pushes[t] = self.norm_bound * residual(self.norm_bound * float(reached[t]))
+            pushes[t] = self.norm_bound * residual(self.norm_bound * float(reached[t])) + self.error
         return reached

@@ -12,7 +12,8 @@ iterates. The polynomial's interval [-B R, B R] fixes the radius R, and the cert
    L, except with probability delta_range <= d exp(-x^2 / 2), x noise stds inside either end;
 5. b and T gradients, each chosen after the last, are mu-Gaussian-DP with mu^2 =
    (D_b / (N sigma_b))^2 + T (D2 / (N sigma))^2: as much as T gradients of sensitivity
-   D2_widened = sqrt(D2^2 + (D_b sigma / sigma_b)^2 / T). The rest is public post-processing;
+   D2_widened = sqrt((D2 + 2 e_ckks sqrt(d))^2 + (D_b sigma / sigma_b)^2 / T). The rest is public
+   post-processing;
 6. all is joined as `budget` says: delta_walk and delta_range come out of delta_norm.
 
 D_b: with a = |x|, u = a / |a|, a row adds s(a) = |a|^2 s(u), s(u) = u (1.u). For unit vectors u, u'
@@ -42,6 +43,7 @@ from protocols.updates.quadratic import QuadraticNesterov
 
 KEPT = 0.999
 """Part of delta_norm that walk and range use; the noise grids need some of the rest."""
+UNCOUNTED = "the arithmetic's error of gradients and preconditioner is NOT counted (e_ckks = 0)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,7 @@ class WalkSetting:
         sigmoid: p, 1/2 plus an odd polynomial; its interval is [-B R, B R].
         sigma: noise std on the mean gradient that is left without any t colluders.
         budget: epsilon (not None), delta, P, t, accounting.
+        encryption_error: e_ckks per round and coordinate, see `Sensitivity`; 0: NOT counted.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -69,6 +72,7 @@ class WalkSetting:
     sigmoid: Approximation
     sigma: float
     budget: Budget
+    encryption_error: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -76,6 +80,8 @@ class WalkSetting:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ParameterError(f"{name}={value} is not a finite number > 0")
+        if not 0 <= self.encryption_error < math.inf:
+            raise ParameterError(f"encryption_error={self.encryption_error} is not finite, >= 0")
         if self.budget.epsilon is None:
             raise ParameterError("epsilon=None: the walk certificate is about a run with privacy")
         if not is_symmetric(self.sigmoid.polynomial):
@@ -113,14 +119,13 @@ class WalkSetting:
             norm_bound=self.norm_bound,
             noise=self.budget.total_std(self.sigma),
             failure=self.allowance,
+            error=self.encryption_error * math.sqrt(self.features) / self.rows,
         )
 
     @cached_property
     def gradient_sensitivity(self) -> float:
         """D2."""
-        return diameter(
-            self.sigmoid.polynomial, norm_bound=self.norm_bound, radius=self.radius
-        )
+        return diameter(self.sigmoid.polynomial, norm_bound=self.norm_bound, radius=self.radius)
 
     @property
     def curvature_sensitivity(self) -> float:
@@ -131,14 +136,15 @@ class WalkSetting:
     @property
     def widened(self) -> float:
         """D2_widened, which pays for the curvature as well."""
+        gradient = self.gradient_sensitivity + 2 * self.encryption_error * math.sqrt(self.features)
         if self.curvature is None:
-            return self.gradient_sensitivity
+            return gradient
         ratio = self.curvature_sensitivity * self.sigma / self.curvature.sigma
-        return math.hypot(self.gradient_sensitivity, ratio / math.sqrt(self.rounds))
+        return math.hypot(gradient, ratio / math.sqrt(self.rounds))
 
     @property
     def range_margin(self) -> float:
-        """Distance that b without noise keeps from either end of [low, high]; 0 if there is none."""
+        """Distance of b without noise from either end of [low, high]; 0 if outside."""
         c = self.curvature
         if c is None:
             return math.inf
@@ -168,7 +174,7 @@ class WalkSetting:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, rule and polynomial included."""
-        names = "rows features norm_bound sigma"
+        names = "rows features norm_bound sigma encryption_error"
         return {
             **{name: getattr(self, name) for name in names.split()},
             "rounds": self.rounds,
@@ -233,7 +239,7 @@ def check(setting: WalkSetting) -> Certificate:
         conditions=(*conditions, *money.conditions),
         figures={**_figures(s, reached), **money.figures},
         epsilon_by_coalition=money.by_coalition,
-        assumptions=ASSUMPTIONS,
+        assumptions=ASSUMPTIONS if s.encryption_error else (*ASSUMPTIONS, UNCOUNTED),
         events=money.events,
     )
 

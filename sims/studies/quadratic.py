@@ -30,26 +30,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import typer
-from numpy.typing import NDArray
 
-from parties.columns import Label, NumericColumn
-from parties.schema import Schema
-from parties.shard import encode_shard
-from parties.tables import read_table
 from protocols.approximation import Polynomial
-from protocols.errors import DataError, ParameterError
+from protocols.errors import ParameterError
 from protocols.train import PlainGradient, train_plain
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule
 from sims.config import SimulationConfig
 from sims.console import refusals, say, stdout
-from sims.datasets import split_rows
 from sims.prepare import PreparedData
 from sims.result import Array, RunResult
 from sims.setting import choose_setting
 from sims.simulation import Event, run
+from sims.studies.quadratic_data import Table, prepared
 from sims.twin import logistic_loss
 
 UPDATES = ("nag", "quadratic-nag")
@@ -108,61 +102,6 @@ class Curve:
         return {**asdict(self), "likelihood": self.likelihood.tolist()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table of numbers with labels 0 and 1, and the schema that scales it to [0, 1]."""
-
-    name: str
-    frame: pd.DataFrame
-    schema: Schema
-
-    @classmethod
-    def load(cls, path: Path, label: str) -> Table:
-        """Read a file; every column but the label is a number.
-
-        Raises:
-            DataError: the label is not a column, or has other values.
-        """
-        frame = read_table(path, label=label)
-        if label not in frame.columns or set(frame[label].astype(float)) != {0.0, 1.0}:
-            raise DataError(f"{path.name}: column {label!r} must exist and hold 0 and 1")
-        return cls(name=path.stem, frame=frame, schema=unit_schema(frame, label))
-
-    def fold(
-        self, order: NDArray[np.intp], folds: int, k: int
-    ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """(training rows, test rows) of fold k < folds."""
-        size = len(order) // folds
-        test = order[k * size : (k + 1) * size]
-        train = np.setdiff1d(order, test, assume_unique=True)
-        return self.frame.iloc[train], self.frame.iloc[test]
-
-
-def unit_schema(frame: pd.DataFrame, label: str) -> Schema:
-    """Range scaling that maps every column's extremes to 0 and 1; a constant column to 0."""
-    columns = []
-    for name in frame.columns.drop(label):
-        low, high = float(frame[name].min()), float(frame[name].max())
-        high = high if high > low else low + 1.0
-        columns.append(NumericColumn(name=str(name), low=2 * low - high, high=high))
-    names = Label(name=label, positive="1", negative="0")
-    return Schema(columns=tuple(columns), label=names, scaling="range")
-
-
-def prepared(
-    table: Table, train: pd.DataFrame, test: pd.DataFrame, config: SimulationConfig
-) -> PreparedData:
-    """Training rows shared out evenly, test rows beside."""
-    label = table.schema.label.name
-    rng = np.random.default_rng(config.seed)
-    frames, names = split_rows(train, config.parties, "even", label, rng)
-    shards = {
-        name: encode_shard(frame, table.schema) for name, frame in zip(names, frames, strict=True)
-    }
-    test_rows = encode_shard(test, table.schema)
-    return PreparedData(schema=table.schema, shards=shards, test=test_rows, notes=())
-
-
 def encrypted_run(table: Table, part: str, data: PreparedData, config: SimulationConfig) -> Run:
     """A whole session with these shards; parties and coordinator share this process."""
     laps: list[float] = []
@@ -173,6 +112,8 @@ def encrypted_run(table: Table, part: str, data: PreparedData, config: Simulatio
 
     began = time.process_time()
     result = run(config, data, config.seed or 0, note)
+    if not isinstance(result, RunResult):
+        raise AssertionError("a classification came back as something else")
     return _run(table, part, data, config, result, np.diff(laps), time.process_time() - began)
 
 

@@ -24,7 +24,8 @@ _LOOKS = {"nag": (VERMILLION, "--", "s", "NAG"), "quadratic-nag": (BLUE, "-", "o
 def table_lines(runs: Sequence[Run]) -> Iterator[str]:
     """The cross-validation, for people: means over folds."""
     folds = [run for run in runs if run.part != "all rows"]
-    yield "                     accuracy %    AUC     s/iteration  CPU s/iteration"
+    yield "seconds per iteration: coordinator; CPU seconds: coordinator and all parties"
+    yield f"{'':21}{'accuracy %':>10}{'AUC':>8}{'s':>9}{'CPU s':>9}"
     for name in dict.fromkeys(run.data for run in folds):
         mine = [run for run in folds if run.data == name]
         wall, cpu = (
@@ -36,22 +37,18 @@ def table_lines(runs: Sequence[Run]) -> Iterator[str]:
                 float(np.mean([getattr(run, prefix + field) for run in mine]))
                 for field in ("accuracy", "auc")
             )
-            timing = "" if prefix else f"   {wall:9.2f}    {cpu:9.2f}"
-            yield f"{name:<5} {title:<15}{100 * accuracy:9.2f}     {auc:.4f}{timing}"
+            timing = "" if prefix else f"{wall:9.2f}{cpu:9.2f}"
+            yield f"{name:<6}{title:<15}{100 * accuracy:10.2f}{auc:8.4f}{timing}"
         if name in PAPER:
             accuracy, auc = PAPER[name]
-            yield (
-                f"{name:<5} {'paper':<15}{100 * accuracy:9.2f}     {auc:.3f}    {PAPER_SECONDS:9.2f}"
-            )
+            yield f"{name:<6}{'paper':<15}{100 * accuracy:10.2f}{auc:8.3f}{PAPER_SECONDS:9.2f}"
         gaps = [max(abs(r.accuracy - r.twin_accuracy), abs(r.auc - r.twin_auc)) for r in mine]
         yield (
             f"{name:<5} largest gap to the twin in a fold: score {max(gaps):.1e}, "
             f"weight {max(run.weight_gap for run in mine):.1e}; "
             f"largest logit {max(run.largest_logit for run in mine):.2f}"
         )
-    yield (
-        f"goal: {GOAL_SECONDS} s per iteration on 2 idle cores (coordinator); CPU seconds: everyone's"
-    )
+    yield f"goal: {GOAL_SECONDS} s per iteration on 2 idle cores"
 
 
 def write(out: Path, runs: Sequence[Run], curves: Sequence[Curve]) -> None:

@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from coordinator.certificates import CA, CA_KEY, SERVER, SERVER_KEY, make_certificates
+import coordinator.flower_app as flower_app
+import parties.flower_app as party_app
 from coordinator.deployment import create_session, serve_session
 from coordinator.kept_messages import recorded_finish
 from coordinator.message_log import FOLDER, MessageLog
-from coordinator.settings import CARD_KIND, CARDS, IDENTITY, NODES, Card, Settings
-from coordinator.setup import INVITATION, admit, host_of, init_coordinator
+from coordinator.settings import CARD_KIND, CARDS, IDENTITY, NODES, Settings
+from coordinator.setup import init_coordinator
 from coordinator.status import read_status, sessions
 from parties.vault import Vault
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import decode, public_bytes
 from protocols.plan import Member
 from protocols.rows import RowsPlan
+from sims.local import LocalGrid
 from tests.helpers import log2_error, make_plan
 from tests.parties.agents import PASSPHRASE, SMALL, Agents
 
@@ -147,6 +147,50 @@ def test_the_weights_are_those_of_the_first_decryption(centre: Centre) -> None:
     assert len(centre.asked) == 2
 
 
+def test_released_weights_are_kept_when_a_party_does_not_take_note(centre: Centre) -> None:
+    session = create_session(centre.settings, centre.template)
+
+    def refusing(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step == "finish":
+            raise ProtocolError(f"no reply from {NAMES[0]}")
+        return centre.ask(step, outgoing)
+
+    centre.serve(session, refusing)
+    status = read_status(centre.settings.session_folder(session))
+    assert status is not None
+    assert (status["state"], status["reason"]) == ("finished", f"no reply from {NAMES[0]}")
+    assert log2_error(centre.weights(session), centre.twin()) < -17
+
+
+def test_a_relay_that_fails_is_asked_again(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flower_app, "RETRY_SECONDS", 0.0)
+    agents, failures = centre.agents, dict.fromkeys(NAMES, 0)
+
+    class Flaky:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def handle(self, data: bytes) -> bytes:
+            reply = agents.agents[self.name].handle(data)
+            failures[self.name] += 1
+            if failures[self.name] % 3:
+                raise OSError("the reply is lost")
+            return reply
+
+    monkeypatch.setattr(party_app, "LOCAL", {name: Flaky(name) for name in NAMES})
+    grid = LocalGrid({k: f"local:{name}" for k, name in enumerate(NAMES)})
+
+    def transport(attempts: int) -> Any:
+        return lambda nodes, seconds: flower_app.GridTransport(grid, nodes, seconds, attempts)
+
+    session = create_session(centre.settings, centre.template)
+    serve_session(centre.settings, session, transport(3))
+    assert log2_error(centre.weights(session), centre.twin()) < -17
+    session = create_session(centre.settings, centre.template)
+    with pytest.raises(ProtocolError, match="the relay of party 'hospital-1' failed"):
+        serve_session(centre.settings, session, transport(2))
+
+
 def test_an_abort_names_the_culprit_and_tells_the_parties(centre: Centre) -> None:
     session = create_session(centre.settings, centre.template)
 
@@ -209,49 +253,6 @@ def test_other_rows_than_the_card_are_refused(centre: Centre) -> None:
     (centre.settings.folder / CARDS / f"{NAMES[0]}.json").unlink()
     with pytest.raises(ParameterError, match="not as its card says"):
         create_session(centre.settings, centre.template)
-
-
-def test_cards_are_checked(centre: Centre, tmp_path: Path) -> None:
-    path = tmp_path / "card.json"
-    for text in ("", "[]", "{}", '{"kind": "ciphercohort-party"}'):
-        path.write_text(text)
-        with pytest.raises(ParameterError, match="no party's card"):
-            Card.load(path)
-    good = json.loads((centre.settings.folder / CARDS / f"{NAMES[0]}.json").read_text())
-    path.write_text(json.dumps({**good, "name": "../etc"}))
-    with pytest.raises(ParameterError, match="odd characters"):
-        Card.load(path)
-    path.write_text(json.dumps({**good, "name": "c", "schema": "ff" * 32}))
-    with pytest.raises(ParameterError, match="another schema"):
-        admit(centre.settings, path)
-    with pytest.raises(ParameterError, match="not the name of a session"):
-        centre.settings.session_folder("../x")
-    for address in ("host", "host:", ":80", "host:port"):
-        with pytest.raises(ParameterError, match="HOST:PORT"):
-            host_of(address)
-
-
-def test_the_invitation_holds_nothing_secret(centre: Centre) -> None:
-    folder = centre.settings.folder
-    text = (folder / INVITATION).read_text()
-    for name in (CA_KEY, SERVER_KEY, IDENTITY):
-        assert (folder / name).stat().st_mode & 0o777 == 0o600
-        assert (folder / name).read_text().splitlines()[-2 if "ca" in name else 0] not in text
-    assert json.loads(text)["ca"] == (folder / CA).read_text()
-
-
-def test_certificates_name_their_hosts(tmp_path: Path) -> None:
-    make_certificates(tmp_path, ["centre.example.org", "10.0.0.7", "::1"])
-    ca = x509.load_pem_x509_certificate((tmp_path / CA).read_bytes())
-    server = x509.load_pem_x509_certificate((tmp_path / SERVER).read_bytes())
-    server.verify_directly_issued_by(ca)
-    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["centre.example.org"]
-    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7", "::1"]
-    usage = server.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
-    limits = server.extensions.get_extension_for_class(x509.BasicConstraints).value
-    assert not limits.ca
 
 
 def test_every_request_is_signed_by_the_coordinator(centre: Centre) -> None:

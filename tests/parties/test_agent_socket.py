@@ -100,10 +100,25 @@ def test_the_socket_belongs_to_its_owner(running: Running, monkeypatch: pytest.M
         client.control(frames.STATUS, {})
 
 
+def test_the_owner_gives_a_session_up(running: Running) -> None:
+    client = AgentClient(running.path(NAME), patience=1)
+    session = running.agents.session.coordinator.session
+
+    def ask(step: str, outgoing: dict[str, bytes]) -> dict[str, bytes]:
+        if step == "square":
+            assert client.control(frames.GIVE_UP, {})["ended"] == session
+        return running.ask(step, outgoing)
+
+    with pytest.raises(ProtocolError, match="its owner gave it up"):
+        running.agents.session.run(ask)
+    assert client.control(frames.GIVE_UP, {})["ended"] is None
+    assert not list((running.agents.folder / NAME).glob("*.sealed"))
+
+
 def test_a_relay_of_another_user_may_only_relay() -> None:
     peers = Peers(relay_uid=4711)
     peers.check(4711, frames.MESSAGE)
-    for kind in (frames.STATUS, frames.CONSENT):
+    for kind in (frames.STATUS, frames.CONSENT, frames.GIVE_UP):
         with pytest.raises(PolicyError):
             peers.check(4711, kind)
 

@@ -12,6 +12,7 @@ import pytest
 
 import parties.circuit_duties
 from parties import budget
+from parties.account import Account
 from parties.party import Party
 from parties.policy import Policy
 from protocols.ckks.circuit import gradient_levels
@@ -85,7 +86,8 @@ def test_an_honest_plan_costs_what_its_certificate_says(update: str, accounting:
     assert certificate is not None
     assert cost.epsilon == pytest.approx(certificate.figures["epsilon_exact"], rel=1e-9)
     assert cost.additive_delta == pytest.approx(certificate.additive_delta, rel=1e-9)
-    (event,), (own,) = cost.events, certificate.events
+    (flooding, event), (beside, own) = cost.events, certificate.events
+    assert flooding.noise_multiplier == pytest.approx(beside.noise_multiplier, rel=1e-9)
     assert event.noise_multiplier == pytest.approx(own.noise_multiplier, rel=1e-9)
     assert event.count == 3
     assert cost.epsilon <= 1
@@ -307,12 +309,139 @@ def test_a_ledger_refuses_a_run_without_privacy(tmp_path: Path) -> None:
 
 def test_a_ledger_needs_the_name_of_the_data(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="dataset='' is empty"):
-        budget.Account(Ledger(path=tmp_path / "l", epsilon=1.0, delta=1e-5), "")
+        Account(Ledger(path=tmp_path / "l", epsilon=1.0, delta=1e-5), "")
 
 
 def test_two_reservations_of_one_run_are_refused(tmp_path: Path) -> None:
-    account = budget.Account(Ledger(path=tmp_path / "l", epsilon=3.0, delta=1e-5), "x")
+    account = Account(Ledger(path=tmp_path / "l", epsilon=3.0, delta=1e-5), "x")
     cost = budget.recompute(honest(), NORM)
-    account.reserve(cost)
+    account.reserve(cost, "run")
     with pytest.raises(PolicyError, match="already reserved"):
-        account.reserve(cost)
+        account.reserve(cost, "run")
+
+
+# -- identity -------------------------------------------------------------------------------------
+
+
+def test_a_plan_with_another_key_of_this_party_is_refused(tmp_path: Path) -> None:
+    def foreign(plan: RowsPlan) -> RowsPlan:
+        first = replace(plan.members[0], verify_key="ab" * 32)
+        return replace(plan, members=(first, *plan.members[1:]))
+
+    run = session(tmp_path / "ledger", change=foreign)
+    with pytest.raises(ProtocolError, match="another verification key than this") as caught:
+        run.run()
+    assert caught.value.culprit == "hospital-1"
+    assert entries(tmp_path / "ledger") == []
+
+
+# -- a release of the gradient at zero ------------------------------------------------------------
+
+
+def with_start(plan: RowsPlan, length: float = 0.2) -> RowsPlan:
+    """A plan that builds on a release of that norm, whose setting assumes it, and that is paid."""
+    from protocols.arithmetic import allowances
+    from protocols.gradients import GradientPlan
+    from protocols.objectives import RowObjective
+    from protocols.privacy.search import find_setting
+    from protocols.start import RULE, StartGradient
+    from sims.gradient_setting import choose_gradients
+    from sims.setting import _privacy
+
+    wanted = SimulationConfig(
+        protocol="gradients",
+        update="gd",
+        rounds=1,
+        learning_rate=1.0,
+        clip=NORM / 2,
+        parties=PARTIES,
+        colluders=COLLUDERS,
+        epsilon=0.2,
+    )
+    rows = tuple(member.rows for member in plan.members)
+    chosen = choose_gradients(wanted, rows_by_party=rows, num_features=FEATURES, norm_bound=NORM)
+    before = GradientPlan(
+        session="before",
+        members=plan.members,
+        schema=plan.schema,
+        num_features=FEATURES,
+        privacy=chosen.privacy,
+        profile="fast-insecure",
+        cipher=chosen.cipher,
+        objective=RowObjective(kind="logistic", clip=NORM / 2).to_dict(),
+        update=RULE.to_dict(),
+        length=FEATURES,
+        noise_scales=chosen.noise_scales,
+    )
+    start = StartGradient(plan=before, released=(length, 0.0, 0.0), failure=1e-7)
+    found = find_setting(
+        rows=ROWS,
+        features=FEATURES,
+        norm_bound=NORM,
+        epsilon=1.0,
+        delta=1e-5,
+        parties=PARTIES,
+        colluders=COLLUDERS,
+        rounds=3,
+        start=start.release,
+        **allowances(NORM, FEATURES),
+    )
+    setting, link = found.setting, found.setting.sigmoid.polynomial
+    rule = {
+        **plan.update,
+        "learning_rate": setting.eta,
+        "theta": setting.theta,
+        "weight": setting.lam,
+        "reciprocal": setting.reciprocal.polynomial.to_dict(),
+    }
+    config = SimulationConfig(parties=PARTIES, colluders=COLLUDERS, epsilon=1.0)
+    privacy = _privacy(config, found, PARTIES)
+    levels = gradient_levels(link) + 4
+    return replace(
+        plan, link=link, update=rule, privacy=privacy, start=start, ckks=insecure(levels, 1024)
+    )
+
+
+def test_the_release_is_part_of_the_price() -> None:
+    plan = with_start(honest())
+    cost = budget.recompute(plan, NORM)
+    setting = cost.certificate.setting
+    assert plan.start is not None
+    assert setting.d == plan.start.release.d(NORM, setting.budget.split) < 0.5
+    assert cost.epsilon <= 1 + 1e-8
+    # Without it in the budget, the same noise would look cheaper.
+    free = replace(setting.budget, spent_mu=0.0)
+    assert free.spent(sigma=setting.sigma, rounds=3, sensitivity=cost.sensitivity, rows=ROWS) < 0.99
+    assert cost.additive_delta >= 1e-7
+
+
+def test_a_release_that_is_not_charged_is_refused() -> None:
+    # The noise of a run without the release, beside a plan that has one.
+    plan = with_start(honest())
+    cost = budget.recompute(plan, NORM)
+    whole = replace(cost.certificate.setting.budget, spent_mu=0.0)
+    call: dict[str, Any] = {"rounds": 3, "sensitivity": cost.sensitivity, "rows": ROWS}
+    assert plan.privacy is not None
+    factor = whole.sigma(**call) / plan.privacy.sigma
+    with pytest.raises(PolicyError, match="epsilon=1 of the plan is below 1.0"):
+        budget.recompute(scaled_noise(plan, factor), NORM)
+
+
+def test_a_setting_for_a_smaller_d_than_released_is_refused() -> None:
+    plan = with_start(honest(), 0.1)
+    assert plan.start is not None
+    for length in (0.6, 5.0):
+        larger = replace(plan.start, released=(length, 0.0, 0.0))
+        with pytest.raises(PolicyError, match="not certified: condition norm fails"):
+            budget.recompute(replace(plan, start=larger), NORM)
+    with pytest.raises(PolicyError, match="not certified"):
+        budget.recompute(replace(plan, start=None), NORM)
+
+
+def test_a_release_of_clipped_rows_is_refused() -> None:
+    plan = with_start(honest())
+    assert plan.start is not None
+    clipped = {**plan.start.plan.objective, "clip": NORM / 8}
+    start = replace(plan.start, plan=replace(plan.start.plan, objective=clipped))
+    with pytest.raises(PolicyError, match="clip=.* is not .* half of the rows' norm bound"):
+        budget.recompute(replace(plan, start=start), NORM)

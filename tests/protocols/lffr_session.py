@@ -20,7 +20,7 @@ from protocols.lffr_training import train_lffr
 from protocols.messages import Body
 from protocols.models.lffr import PAPER_LINK
 from protocols.plan import Member
-from tests.exact import product
+from tests import exact
 from tests.helpers import Floats, drive, party_names
 from tests.protocols.gram_session import gram_keys
 
@@ -73,12 +73,21 @@ def shards(plan: LffrPlan, *arrays: Floats) -> list[tuple[Floats, ...]]:
 @dataclass(frozen=True)
 class LffrRun:
     """weights: as `release` gives them, but without flooding, shape (d, c); slots: all of them;
-    refreshed: ciphertexts by refresh step."""
+    message: the polynomial's residues modulo the first prime; refreshed: ciphertexts by step."""
 
+    plan: LffrPlan
     weights: Floats
     slots: Floats
+    message: Any
     context: CkksContext
     refreshed: tuple[int, ...]
+
+    def noise_std(self, twin: Floats) -> float:
+        """Of the message polynomial beside the twin's weights, per coefficient."""
+        ckks, prime = self.plan.ckks, self.context.primes[0]
+        slots = self.plan.layout.heads(twin / self.plan.unit)
+        wanted = exact.encoded(slots, ckks.ring_dim, 2.0**ckks.scale_bits)
+        return exact.rms(exact.centred(exact.coefficients(self.message, prime) - wanted, prime))
 
 
 def run_encrypted(
@@ -109,7 +118,7 @@ def run_encrypted(
 
     def share(name: str, step: str, body: Body) -> Body:
         c1 = rns.unpack(body.blobs[0], low, plan.ckks.ring_dim)
-        return Body(blobs=(rns.pack(product(c1, keys.secrets[name][: len(low)], low), low),))
+        return Body(blobs=(rns.pack(exact.product(c1, keys.secrets[name][: len(low)], low), low),))
 
     data, side = drive(collect(evaluator, plan, keys.public_b), answer)
     encrypted = drive(train_lffr(evaluator, plan, data, side, refresh_all), answer)
@@ -117,4 +126,8 @@ def run_encrypted(
     level = plan.ckks.num_towers - len(low)
     heads = evaluator.drop_to(evaluator.mask_heads(encrypted), level)
     slots = drive(decrypt.decrypt(context, plan, heads), share)
-    return LffrRun(plan.layout.read_heads(slots), slots, context, tuple(refreshed))
+    message, c1 = context.polynomials_of(heads.ct)
+    for secret in keys.secrets.values():
+        message = rns.add(message, exact.product(c1, secret[: len(low)], low), low)
+    weights = plan.layout.read_heads(slots)
+    return LffrRun(plan, weights, slots, message[0], context, tuple(refreshed))

@@ -161,7 +161,10 @@ def test_memory_grows_with_keys_and_parties() -> None:
     assert planner.memory(secure)["coordinator"] > 5e8
 
 
-def test_times_are_measured_once_and_kept(tmp_path: Path) -> None:
+def test_times_are_measured_once_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "busy", lambda: False)
     params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
     first = timing.unit_times(params, tmp_path)
     (file,) = tmp_path.glob("timing-*.json")
@@ -178,6 +181,43 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     assert timing.unit_times(params, tmp_path / "file" / "folder").setup > 0
 
 
+def test_times_of_a_busy_machine_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "busy", lambda: True)
+    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
+    assert timing.unit_times(params, tmp_path).setup > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_lesser_of_two_measurements() -> None:
+    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
+    fast, slow = times(params), replace(times(params), sign=2.0)
+    slow = replace(slow, operations={**slow.operations, "mask": (0.5,) * 6})
+    both = timing.lesser(fast, slow)
+    assert (both.sign, both.of("mask", 3), both.of("rotate", 3)) == (0.0, 0.5, 1.0)
+
+
 def test_other_parameters_have_another_fingerprint() -> None:
     a, b = (CkksParameters(ring_dim=1024, depth=d, security_bits=0) for d in (6, 7))
     assert timing.fingerprint(a) != timing.fingerprint(b)
+
+
+# -- several iterations between two refreshes -------------------------------------------
+
+
+@pytest.mark.parametrize("update", ["gd", "nag", "barrier-2"])
+def test_fewer_refreshes_carry_fewer_ciphertexts(update: str) -> None:
+    plan = make_plan(rounds=7, update=update, degree=3)
+    levels = plan.ckks.depth - 2
+    deep = replace(plan, ckks=replace(plan.ckks, depth=3 * levels + 2))
+    counts = [i.refreshed for i in planner.iterations(deep, 3)]
+    state = planner.iterations(plan)[1].refreshed
+    assert counts == [0, 0, state, 0, 0, state, 0]
+    assert planner.refreshed(deep, 3) == [state, state]
+    # An iteration does the same work wherever it stands: only the levels differ.
+    one, three = planner.iterations(plan), planner.iterations(deep, 3)
+    assert [i.total("rotate") for i in three] == [i.total("rotate") for i in one]
+    assert max(level for _, level in three[2].operations) > levels
+    shares = sum(e.blob_bytes for e in planner.exchanges(deep, "hospital-1", 3))
+    assert shares < sum(e.blob_bytes for e in planner.exchanges(deep, "hospital-1"))

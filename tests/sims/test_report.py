@@ -14,8 +14,8 @@ from sims import words
 from sims.plots import roc_curve
 from sims.report import render_report
 from sims.report_facts import crypto_facts
-from sims.report_words import clamp_words
 from sims.report_html import Html, escape, table, tag
+from sims.report_words import clamp_words
 from sims.twin import score
 from tests.sims.fake_run import CERTIFICATE, NASTY, make_result
 

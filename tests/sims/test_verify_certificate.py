@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from protocols.arithmetic import allowances
 from protocols.ckks.circuit import gradient_levels
 from protocols.ckks.parameters import choose_parameters
 from protocols.plan import PrivacyPlan
@@ -39,6 +40,7 @@ def certified(method: Any, epsilon: float | None) -> tuple[Fields, RowsPlan]:
         rounds=25,
         degree=7,
         method=method,
+        **(allowances(SCHEMA.norm_bound, SCHEMA.num_features) if epsilon else {}),
     )
     setting = certificate.setting
     rule: Any

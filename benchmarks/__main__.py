@@ -1,0 +1,102 @@
+"""Command line: the table, the comparison of two revisions, the scaling plots, the ceremony."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False, no_args_is_help=False, invoke_without_command=True)
+Quick = Annotated[bool, typer.Option("--quick", help="An INSECURE toy ring: tests the machinery.")]
+Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+DEFAULT_OUT = Path("runs/benchmarks")
+
+
+@app.callback()
+def table(
+    context: typer.Context,
+    quick: Quick = False,
+    out: Out = DEFAULT_OUT,
+    only: Annotated[list[str] | None, typer.Option(help="Data sets to take.")] = None,
+    tenseal: Annotated[bool, typer.Option(help="Compare with TenSEAL, from a venv of its own.")]
+    = True,
+    wait: Annotated[float, typer.Option(help="Wait at most so long for a quiet machine [s].")] = 0,
+) -> None:
+    """Measure an iteration on every data set, beside its prediction and the alternatives."""
+    if context.invoked_subcommand:
+        return
+    from benchmarks import cases, cell, tenseal_venv
+    from benchmarks import table as tables
+
+    wanted = [case for case in (cases.QUICK if quick else cases.FULL) if not only or case.name in only]
+    if not wanted:
+        raise typer.BadParameter(f"only={only}: choose from {[c.name for c in cases.FULL]}")
+    cell.settle(wait)
+    source = tenseal_venv.interpreter() if tenseal and not quick else nullcontext()
+    with source as python:
+        result = tables.measure(wanted, python, _say)
+    tables.save(result, out)
+    tables.show(result)
+
+
+@app.command(hidden=True)
+def cell(case: str) -> None:
+    """One cell, as JSON."""
+    from benchmarks import cell as cells
+    from benchmarks.cases import Case
+
+    sys.stdout.write(json.dumps(cells.run(Case(**json.loads(case))).to_dict()) + "\n")
+
+
+@app.command()
+def compare(
+    rev_a: str,
+    rev_b: str,
+    turns: Annotated[int, typer.Option(help="Pairs of runs.")] = 7,
+    quick: Quick = False,
+) -> None:
+    """Ratio of the seconds of REV_B to those of REV_A; "." is the checkout as it stands."""
+    from benchmarks.compare import CONFIDENCE
+    from benchmarks.compare import compare as run
+
+    found = run(rev_a, rev_b, turns=turns, ring_dim=1024 if quick else 1 << 15)
+    sys.stdout.write(json.dumps(found.to_dict()) + "\n")
+    _say(
+        f"{rev_b} takes {found.mean:.3f} of the time of {rev_a}: {found.verdict} "
+        f"({CONFIDENCE:.0%} interval {found.low:.3f} to {found.high:.3f}, {found.turns} turns)"
+    )
+
+
+@app.command()
+def scaling(
+    quick: Quick = False,
+    out: Out = DEFAULT_OUT,
+    axis: Annotated[list[str] | None, typer.Option(help="rows, features or parties.")] = None,
+) -> None:
+    """Cost against rows, features and parties, with plots."""
+    from benchmarks import scaling as axes
+
+    every = axes.QUICK_AXES if quick else axes.AXES
+    wanted = {name: points for name, points in every.items() if not axis or name in axis}
+    axes.save(axes.measure(wanted, _say), out)
+
+
+@app.command()
+def ceremony(quick: Quick = False, parties: int = 3, keys_per_message: int = 4) -> None:
+    """The joint keys: bytes and seconds of one party, peak memory of the coordinator."""
+    from benchmarks.ceremony import measure
+
+    found = measure(parties, secure=not quick, keys_per_message=keys_per_message)
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,222 @@
+"""What the same iteration costs with other layouts, other libraries, and without encryption.
+
+Question: how much of the speed is the packing? Both layouts below are re-implemented on the same
+library, parameters rule (128 bits), polynomial and factor trick as ours, with one single-party key
+(the arithmetic of a joint key is the same), and with a refresh's arithmetic left out: each gets the
+best case. A few ciphertexts are measured, and scaled linearly to all rows.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import Array, Case
+from protocols.ckks.circuit import gradient_levels, link_factors
+from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import choose_parameters
+from protocols.rows import RowsPlan
+
+# Ciphertexts that are measured; the rest is scaled.
+SAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Baseline:
+    """One layout. unit: seconds per ciphertext (median); ciphertexts: of all rows; tail: once per
+    iteration [seconds]; error: largest difference of the measured part to NumPy.
+    """
+
+    unit: float
+    ciphertexts: int
+    tail: float
+    error: float
+
+    @property
+    def iteration(self) -> float:
+        """Seconds per full-batch iteration, scaled linearly."""
+        return self.unit * self.ciphertexts + self.tail
+
+
+class SingleKey:
+    """A throwaway key pair with the rotations asked for, and the few operations used here."""
+
+    def __init__(self, levels: int, rotations: Sequence[int], secure: bool) -> None:
+        self.params = choose_parameters(levels, secure=secure)
+        self.context = CkksContext(self.params, "benchmark")
+        self.cc: Any = self.context.cc
+        self.keys: Any = self.cc.KeyGen()
+        self.cc.EvalMultKeyGen(self.keys.secretKey)
+        self.cc.EvalRotateKeyGen(self.keys.secretKey, list(rotations))
+
+    def encrypt(self, values: Array) -> Any:
+        """Fresh ciphertext."""
+        return self.context.encrypt(self.keys.publicKey, values)
+
+    def decrypt(self, ct: Any, length: int) -> Array:
+        """First slots."""
+        plain: Any = self.cc.Decrypt(ct, self.keys.secretKey)
+        plain.SetLength(length)
+        return np.array(plain.GetRealPackedValue()[:length])
+
+    def at(self, ct: Any, level: int) -> Any:
+        """Primes dropped down to a level."""
+        kept = self.params.num_towers - level
+        return ct if ct.GetLevel() == level else self.cc.Compress(ct, kept)
+
+    def times(self, left: Any, right: Any) -> Any:
+        """Product of two ciphertexts, rescaled."""
+        level = max(left.GetLevel(), right.GetLevel())
+        return self.cc.Rescale(self.cc.EvalMult(self.at(left, level), self.at(right, level)))
+
+    def masked(self, ct: Any, plain: Any) -> Any:
+        """Product with a plaintext that is encoded already."""
+        return self.cc.Rescale(self.cc.EvalMult(ct, plain))
+
+    def sum_rotations(self, ct: Any, indices: Sequence[int]) -> Any:
+        """ct <- ct + rot(ct, k) for every k."""
+        for index in indices:
+            ct = self.cc.EvalAdd(ct, self.cc.EvalRotate(ct, index))
+        return ct
+
+
+class _Vector:
+    """Ciphertext with the operators that `FactoredPolynomial` uses."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, key: SingleKey, ct: Any) -> None:
+        self.key, self.ct = key, ct
+
+    def __mul__(self, other: _Vector) -> _Vector:
+        return _Vector(self.key, self.key.times(self.ct, other.ct))
+
+    def __add__(self, other: float) -> _Vector:
+        return _Vector(self.key, self.key.cc.EvalAdd(self.ct, float(other)))
+
+
+def per_sample(plan: RowsPlan, x: Array) -> Baseline:
+    """(a) One ciphertext per sample, features in slots: the barrier paper's layout.
+
+    z is summed over the d' features cyclically, which takes no mask; the samples' products are
+    relinearised once in all.
+    """
+    factors, blocks = link_factors(plan.link), plan.layout.num_blocks
+    steps = [1 << k for k in range(blocks.bit_length() - 1)]
+    key = SingleKey(gradient_levels(plan.link), steps, bool(plan.security_bits))
+    slots, radius = key.params.num_slots, plan.link.radius
+    w = _weights(x.shape[1])
+    replicated = key.encrypt(_tiled(w / radius, blocks, slots))
+    samples = [key.encrypt(_tiled(row, blocks, slots)) for row in x[:SAMPLES]]
+    products: list[Any] = []
+
+    def sample(ct: Any) -> None:
+        z = _Vector(key, key.sum_rotations(key.times(ct, replicated), steps))
+        left, right = factors.last_operands(z * z, _Vector(key, ct) * z)
+        level = max(left.ct.GetLevel(), right.ct.GetLevel())
+        product = key.cc.EvalMultNoRelin(key.at(left.ct, level), key.at(right.ct, level))
+        products[:] = [key.cc.EvalAdd(products[0], product)] if products else [product]
+
+    laps = [_seconds(lambda ct=ct: sample(ct)) for ct in samples]  # type: ignore[misc]
+    total: list[Any] = []
+    tail = _seconds(lambda: total.append(key.cc.Rescale(key.cc.Relinearize(products[0]))))
+    found = key.decrypt(total[0], x.shape[1]) * factors.leading
+    return Baseline(
+        unit=statistics.median(laps),
+        ciphertexts=len(x),
+        tail=tail,
+        error=_error(found, x[:SAMPLES], w, plan),
+    )
+
+
+def row_major(plan: RowsPlan, x: Array) -> Baseline:
+    """(b) Rows one after the other in a ciphertext, z masked and spread again.
+
+    As in Kim et al. (2018), "Logistic regression model training based on the approximate
+    homomorphic encryption", and the iDASH entries after it: one level and log2(d') rotations more
+    per ciphertext, no rotation to spread the weights.
+    """
+    factors, blocks = link_factors(plan.link), plan.layout.num_blocks
+    steps = [1 << k for k in range(blocks.bit_length() - 1)]
+    levels = gradient_levels(plan.link) + 1
+    slots = choose_parameters(levels, secure=bool(plan.security_bits)).num_slots
+    rows = slots // blocks
+    back = [slots - step for step in steps]
+    sums = [blocks << k for k in range(rows.bit_length() - 1)]
+    key = SingleKey(levels, [*steps, *back, *sums], bool(plan.security_bits))
+    w = _weights(x.shape[1])
+    replicated = key.encrypt(_tiled(w / plan.link.radius, blocks, slots))
+    first = np.zeros(blocks)
+    first[0] = 1.0
+    mask = key.context.encode(np.tile(first, rows), 1)
+    packed = [key.encrypt(_rows(x, k, rows, blocks)) for k in range(min(2, -(-len(x) // rows)))]
+    products: list[Any] = []
+
+    def one(ct: Any) -> None:
+        z = key.sum_rotations(key.times(ct, replicated), steps)
+        spread = _Vector(key, key.sum_rotations(key.masked(z, mask), back))
+        left, right = factors.last_operands(spread * spread, _Vector(key, ct) * spread)
+        level = max(left.ct.GetLevel(), right.ct.GetLevel())
+        product = key.cc.EvalMultNoRelin(key.at(left.ct, level), key.at(right.ct, level))
+        products[:] = [key.cc.EvalAdd(products[0], product)] if products else [product]
+
+    laps = [_seconds(lambda ct=ct: one(ct)) for ct in packed]  # type: ignore[misc]
+    total: list[Any] = []
+
+    def finish() -> None:
+        product = key.cc.Rescale(key.cc.Relinearize(products[0]))
+        total.append(key.cc.Rescale(key.cc.EvalMult(key.sum_rotations(product, sums), 1e-3)))
+
+    tail = _seconds(finish)
+    found = key.decrypt(total[0], x.shape[1]) * factors.leading * 1e3
+    return Baseline(
+        unit=statistics.median(laps),
+        ciphertexts=-(-len(x) // rows),
+        tail=tail,
+        error=_error(found, x[: rows * len(packed)], w, plan),
+    )
+
+
+def plain(x: Array, y: Array, plan: RowsPlan) -> float:
+    """(d) The same gradient in NumPy [seconds]."""
+    w = _weights(x.shape[1])
+    return min(_seconds(lambda: x.T @ (plan.link(x @ w) - y)) for _ in range(5))
+
+
+def shape(case: Case) -> str:
+    """Rows x features."""
+    return f"{case.rows:,} x {case.features}"
+
+
+def _weights(features: int) -> Array:
+    return np.random.default_rng(1).normal(0, 0.5, features)
+
+
+def _tiled(row: Array, blocks: int, slots: int) -> Array:
+    full = np.zeros(blocks)
+    full[: len(row)] = row
+    return np.tile(full, slots // blocks)
+
+
+def _rows(x: Array, k: int, rows: int, blocks: int) -> Array:
+    grid = np.zeros((rows, blocks))
+    part = x[k * rows : (k + 1) * rows]
+    grid[: len(part), : x.shape[1]] = part
+    return grid.ravel()
+
+
+def _error(found: Array, x: Array, w: Array, plan: RowsPlan) -> float:
+    """Against sum_i x_i q(z_i), with the leading factor multiplied back."""
+    exact = x.T @ (plan.link(x @ w) - 0.5)
+    return float(np.abs(found - exact).max() / max(1.0, np.abs(exact).max()))
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

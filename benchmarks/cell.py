@@ -1,0 +1,163 @@
+"""One cell of the table: one run beside its own prediction, in a process of its own.
+
+Question: how much of an iteration is arithmetic that the circuit cannot do without, and does
+`cohort plan` know the cost beforehand? Unit times are measured in the same process, before and
+after the run, and the lesser taken: a unit time is a least time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import session
+from benchmarks.cases import Case
+from protocols import planner
+from protocols.ckks.timing import UnitTimes, lesser, measure
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """Measured and predicted, of one case.
+
+    iteration: median of the inner ones; predicted: by the planner; primitives: operations times
+    unit times, the refresh's arithmetic included; keys: the ceremony, all roles in turn; load:
+    one-minute load average over processors, before and after [seconds, bytes].
+    """
+
+    case: dict[str, Any]
+    params: dict[str, Any]
+    data_ciphertexts: int
+    rotation_keys: int
+    iteration: float
+    laps: tuple[float, ...]
+    predicted: float
+    primitives: float
+    keys: float
+    predicted_keys: float
+    bytes_per_party: int
+    predicted_bytes: int
+    upload_per_party: int
+    key_upload_per_party: int
+    peak_memory: int
+    predicted_memory: int
+    load: tuple[float, float]
+
+    @property
+    def efficiency(self) -> float:
+        """Share of the iteration that is primitive operations."""
+        return self.primitives / self.iteration
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured."""
+        return self.predicted / self.iteration
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, with what follows from the fields."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "efficiency": self.efficiency, "ratio": self.ratio}
+
+
+def run(case: Case) -> Cell:
+    """Measure one case here and now."""
+    plan, load = session.plan_of(case), _load()
+    times = measure(plan.ckks)
+    before = _peak()
+    found = session.run(case, plan)
+    peak = max(before, _peak())
+    times = lesser(times, measure(plan.ckks))
+    laps = tuple(found.costs.iteration_seconds[case.measured])
+    predicted, sizes = planner.seconds(plan, times), planner.bytes_per_party(plan)
+    uploads = _uploads(found)
+    return Cell(
+        case=case.to_dict(),
+        params=plan.ckks.to_dict(),
+        data_ciphertexts=plan.layout.num_data_ciphertexts,
+        rotation_keys=len(plan.rotations),
+        iteration=statistics.median(laps),
+        laps=laps,
+        predicted=predicted.iteration,
+        primitives=_primitives(found.plan, times),
+        keys=found.costs.seconds["keys"],
+        predicted_keys=predicted.by_phase["keys"],
+        bytes_per_party=sum(found.costs.bytes_per_party.values()),
+        predicted_bytes=sum(sizes.values()),
+        upload_per_party=sum(uploads.values()),
+        key_upload_per_party=uploads["keys"],
+        peak_memory=peak,
+        predicted_memory=_together(planner.memory(plan), case.parties),
+        load=(load, _load()),
+    )
+
+
+def in_process(case: Case) -> Cell:
+    """`run` in a fresh interpreter: honest memory, no keys of earlier cells.
+
+    Raises:
+        RuntimeError: it failed; the message is its error output.
+    """
+    command = [sys.executable, "-m", "benchmarks", "cell", json.dumps(case.to_dict())]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{case.name}: {done.stderr.strip()[-2000:]}")
+    return from_dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def from_dict(fields: dict[str, Any]) -> Cell:
+    """Inverse of `Cell.to_dict`."""
+    known = {name: fields[name] for name in Cell.__dataclass_fields__}
+    pairs = {"laps": tuple(known["laps"]), "load": tuple(known["load"])}
+    return Cell(**{**known, **pairs})
+
+
+def _primitives(plan: Any, times: UnitTimes) -> float:
+    middle = planner.iterations(plan)[plan.rounds // 2]
+    return planner.circuit_seconds(middle, times) + middle.refreshed * times.refresh_join
+
+
+def _uploads(found: session.Measured) -> dict[str, int]:
+    """Largest party's uploaded residues by phase [bytes]."""
+    totals: dict[str, int] = {}
+    for name in found.plan.names:
+        own: dict[str, int] = dict.fromkeys(planner.PHASES, 0)
+        for each in planner.exchanges(found.plan, name):
+            own[each.phase] += sum(each.reply.blobs)
+        totals = {phase: max(size, totals.get(phase, 0)) for phase, size in own.items()}
+    return totals
+
+
+def _together(memory: dict[str, int], parties: int) -> int:
+    """Every role in one process: the libraries once."""
+    own = memory["party"] - planner.BASE_MEMORY
+    return memory["coordinator"] + parties * own
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _load() -> float:
+    return os.getloadavg()[0] / len(os.sched_getaffinity(0))
+
+
+def quiet(load: float) -> bool:
+    """Whether a figure measured at this load is one of the machine."""
+    return load < 1.25
+
+
+def settle(seconds: float = 0.0) -> None:
+    """Wait until the machine is quiet, at most so long."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not quiet(_load()):
+        time.sleep(5)

@@ -1,0 +1,80 @@
+"""The key ceremony: what one party uploads and computes, what the coordinator must hold at once.
+
+Question: at most 200 MB and 3 s per party at ring 2^15? And does the coordinator's memory grow with
+the parties? It holds one message of every party at a time, hence parties x keys_per_message keys.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from benchmarks import session
+from benchmarks.cases import Case
+from parties.key_share import KeyShare
+from protocols import keygen
+from protocols.ckks.context import CkksContext
+from protocols.messages import Body
+from protocols.rows import RowsPlan
+
+SHAPE = Case(name="edin", rows=1253, features=9)
+_SEED = bytes(range(32))
+
+
+def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> dict[str, Any]:
+    """Run one ceremony; the seconds are CPU time of this process, all its threads."""
+    case = replace(SHAPE, parties=parties, secure=secure)
+    plan = replace(session.plan_of(case), keys_per_message=keys_per_message)
+    context = CkksContext(plan.ckks, "ceremony")
+    laps = dict.fromkeys(plan.names, 0.0)
+    uploads = dict.fromkeys(plan.names, 0)
+    shares: dict[str, KeyShare] = {}
+
+    def answer(name: str, step: str, body: Body) -> Body:
+        started = time.process_time()
+        if step == "keys":
+            shares[name] = KeyShare(context, _SEED)
+        reply = _answer(context, shares[name], step, body)
+        laps[name] += time.process_time() - started
+        uploads[name] += sum(map(len, reply.blobs))
+        return reply
+
+    started, before = time.process_time(), _peak()
+    _drive(context, plan, answer)
+    total = time.process_time() - started
+    return {
+        "parties": parties,
+        "rotation_keys": len(plan.rotations),
+        "upload_bytes": max(uploads.values()),
+        # Parties of one process expand a uniform half once: the first pays for all.
+        "party_seconds": max(laps.values()),
+        "coordinator_seconds": total - sum(laps.values()),
+        "peak_memory": _peak(),
+        "memory_before": before,
+    }
+
+
+def _answer(context: CkksContext, share: KeyShare, step: str, body: Body) -> Body:
+    if step == "keys":
+        return keygen.answer_keys(context, share)
+    if step == "square":
+        return keygen.answer_square(context, share, body)
+    return keygen.answer_rotations(context, share, body.meta["indices"])
+
+
+def _drive(context: CkksContext, plan: RowsPlan, answer: Any) -> None:
+    exchange = keygen.ceremony(context, plan, _SEED, {})
+    replies: Mapping[str, Body] | None = None
+    try:
+        while True:
+            ask = exchange.send(replies)  # type: ignore[arg-type]
+            replies = {name: answer(name, ask.step, body) for name, body in ask.bodies.items()}
+    except StopIteration:
+        context.unload_evaluation_keys()
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,54 @@
+"""The small fixed benchmark that two revisions are compared by: `python fixed.py`, one number.
+
+Uses few names of the project, all old, so that it runs in an old tree: PYTHONPATH names the tree.
+Prints the median seconds of one gradient on two data ciphertexts, one single-party key.
+"""
+
+import json
+import statistics
+import sys
+import time
+
+import numpy as np
+
+
+def main(ring_dim: int, repetitions: int) -> float:
+    """Seconds per gradient, after one that warms up."""
+    from protocols.approximation import sigmoid_approximation
+    from protocols.ckks.circuit import EncryptedGradient, gradient_levels
+    from protocols.ckks.context import CkksContext
+    from protocols.ckks.evaluator import Evaluator
+    from protocols.ckks.packing import Layout
+    from protocols.ckks.parameters import choose_parameters
+
+    link = sigmoid_approximation(7, 8.0).polynomial
+    secure = ring_dim >= 32768
+    params = choose_parameters(gradient_levels(link), secure=secure, ring_dim=ring_dim)
+    columns = params.num_slots // 16
+    layout = Layout(
+        num_slots=params.num_slots,
+        num_features=10,
+        rows_by_party=(2 * columns,),
+        rounds=repetitions + 2,
+    )
+    context = CkksContext(params, "fixed")
+    keys = context.cc.KeyGen()
+    context.cc.EvalMultKeyGen(keys.secretKey)
+    context.cc.EvalRotateKeyGen(keys.secretKey, list(layout.rotations))
+    evaluator = Evaluator(context, layout)
+    values = np.random.default_rng(0).uniform(-0.1, 0.1, params.num_slots)
+    rows, side, weights = (
+        [evaluator.wrap(context.encrypt(keys.publicKey, values)) for _ in range(count)]
+        for count in (2, layout.num_side_ciphertexts, 1)
+    )
+    gradient = EncryptedGradient(evaluator, link, rows, side)
+    laps = []
+    for _ in range(repetitions + 1):
+        started = time.perf_counter()
+        gradient(weights[0], 0.1)
+        laps.append(time.perf_counter() - started)
+    return statistics.median(laps[1:])
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(int(sys.argv[1]), int(sys.argv[2]))))

@@ -1,0 +1,83 @@
+"""One run's entry in a party's ledger, from the agreement to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parties.budget import Cost
+from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.privacy.ledger import Ledger
+
+
+class Account:
+    """One run's entry in a party's ledger.
+
+    ledger: None keeps no record; dataset: the owner's name of the data, the same however they are
+    encoded: all runs on it share one budget.
+
+    Privacy: the run counts from `reserve` on. `abandon` takes it back only if nothing that depends
+    on the party's rows has been made (`spend`); `commit` notes the regular end. A process that dies
+    in between leaves the run spent.
+
+    Raises:
+        ParameterError: a ledger without a data set's name.
+    """
+
+    def __init__(self, ledger: Ledger | None, dataset: str) -> None:
+        if ledger is not None and not dataset:
+            raise ParameterError("dataset='' is empty: name the data whose budget the ledger keeps")
+        self._ledger, self._dataset = ledger, dataset
+        self._open: str | None = None
+        self._spent = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a ledger."""
+        return self._ledger is not None
+
+    def reserve(self, cost: Cost, run: str) -> None:
+        """Count the run as spent; run: its name, unique (the plan's digest).
+
+        Raises:
+            PolicyError: the budget would be overdrawn, or a run is open already.
+        """
+        if self._ledger is None:
+            return
+        if self._open is not None:
+            raise PolicyError("this party has already reserved its budget for a run")
+        try:
+            self._open = self._ledger.reserve(
+                self._dataset,
+                cost.events,
+                additive_delta=cost.additive_delta,
+                identifier=run,
+            )
+        except PrivacyError as error:
+            raise PolicyError(f"the privacy budget is refused: {error}") from None
+
+    def spend(self) -> None:
+        """From here on the run cannot be taken back."""
+        self._spent = True
+
+    def commit(self) -> None:
+        """The run ended regularly."""
+        if self._ledger and self._open:
+            self._ledger.commit(self._open)
+            self._open = None
+
+    def abandon(self) -> None:
+        """The run ended early: take it back, unless it is spent."""
+        if self._ledger and self._open and not self._spent:
+            self._ledger.rollback(self._open)
+            self._open = None
+
+    def state(self) -> dict[str, Any]:
+        """For `restore`, in JSON's types."""
+        return {"open": self._open, "spent": self._spent}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run; one that the ledger has closed since the state was taken is over."""
+        held, self._spent = state["open"], bool(state["spent"])
+        is_open = self._ledger is not None and held is not None and self._ledger.is_open(held)
+        self._open = held if is_open else None

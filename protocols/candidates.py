@@ -1,0 +1,250 @@
+"""Which parameters would be cheapest: every candidate of a plan, and why it is out.
+
+A candidate changes the ring, the digits of the key switch, the scale, or how many iterations pass
+between two refreshes. Everything else of the plan (rule, polynomial, rows, noise) stays. Features
+per ciphertext follow from the ring: `packing.Layout` gives every feature one block.
+
+Unit times are measured at one set of parameters and carried over to the others by operation counts:
+number-theoretic transforms (n log2 n each) and residue products (n each), see `Work`. That is good
+to 20 % or so, enough to rank; whoever prints the best measures those again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from protocols import planner
+from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.parameters import MAX_LOG_QP_128, REFRESH_TOWERS, CkksParameters
+from protocols.ckks.tally import OPERATIONS
+from protocols.ckks.timing import UnitTimes
+from protocols.decrypt import release_error_std
+from protocols.errors import ParameterError
+from protocols.rows import RowsPlan
+
+RINGS = tuple(1 << k for k in range(13, 18))
+DIGITS = (1, 2, 3, 4, 5)
+SCALES = (59, 58, 57, 56, 54, 52, 50)
+PER_REFRESH = (1, 2, 3)
+# Weights are trusted to about this much [log-odds]: the joint decryption's noise, one deviation.
+MAX_RELEASE_ERROR = 1e-3
+# Statistical distance of all masked refreshes from uniform, log2.
+MAX_MASK_LEAK_BITS = -30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One way to run the plan.
+
+    params: parameters, None if they cannot even be written down; ring_dim … per_refresh: what was
+    tried; why_out: empty for one that can be run; seconds: of the whole run and of an iteration;
+    num_bytes: largest party's, both directions; release_error: std of a released weight; features:
+    per ciphertext.
+    """
+
+    ring_dim: int
+    num_digits: int
+    scale_bits: int
+    per_refresh: int
+    why_out: str = ""
+    params: CkksParameters | None = None
+    seconds: float = math.inf
+    iteration: float = math.inf
+    num_bytes: int = 0
+    release_error: float = math.inf
+    features: int = 0
+
+    @property
+    def security_bits(self) -> float:
+        """About 128 max_log_qp / log_qp: the hardness falls as the modulus grows [bits]."""
+        if self.params is None or not self.params.security_bits:
+            return 0.0
+        return 128 * self.params.max_log_qp / self.params.log_qp
+
+    @property
+    def precision_bits(self) -> float:
+        """-log2 of the release error."""
+        return -math.log2(self.release_error)
+
+
+def candidates(plan: RowsPlan, times: UnitTimes) -> list[Candidate]:
+    """Every candidate, those that can be run first, cheapest first; times: at the plan's own."""
+    found = [_judge(plan, times, *tried) for tried in _grid()]
+    found = [_dominated(each, found) for each in found]
+    return sorted(found, key=lambda c: (bool(c.why_out), c.seconds, c.num_bytes, -c.scale_bits))
+
+
+def remeasured(candidate: Candidate, plan: RowsPlan, times: UnitTimes) -> Candidate:
+    """The candidate with seconds from its own unit times."""
+    if candidate.params is None:
+        return candidate
+    other = replace(plan, ckks=candidate.params)
+    lasts = planner.seconds(other, times, candidate.per_refresh)
+    return replace(candidate, seconds=lasts.total, iteration=_iteration(other, lasts))
+
+
+def is_choice(candidate: Candidate, plan: RowsPlan) -> bool:
+    """Whether a candidate is what the plan does already."""
+    return candidate.params == plan.ckks and candidate.per_refresh == 1
+
+
+def _grid() -> Iterator[tuple[int, int, int, int]]:
+    for ring in RINGS:
+        for per_refresh in PER_REFRESH:
+            for digits in DIGITS:
+                for scale in SCALES:
+                    yield ring, digits, scale, per_refresh
+
+
+def _judge(
+    plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int, per_refresh: int
+) -> Candidate:
+    tried = Candidate(ring_dim=ring, num_digits=digits, scale_bits=scale, per_refresh=per_refresh)
+    levels = max(gradient_levels(plan.link), plan.rule.levels())
+    depth = per_refresh * levels + REFRESH_TOWERS - 1
+    if math.ceil((depth + 1) / digits) * (digits - 1) >= depth + 1:
+        return replace(tried, why_out=f"{digits} digits leave one without a prime")
+    try:
+        params = CkksParameters(
+            ring_dim=ring, depth=depth, scale_bits=scale, num_digits=digits, security_bits=128
+        )
+        other = replace(plan, ckks=params, profile="secure")
+    except ParameterError as error:
+        return replace(tried, why_out=_short(ring, depth, scale, digits, error))
+    lasts = planner.seconds(other, scaled(times, plan.ckks, params), per_refresh)
+    return replace(
+        tried,
+        params=params,
+        why_out=_why_out(other, per_refresh),
+        seconds=lasts.total,
+        iteration=_iteration(other, lasts),
+        num_bytes=sum(planner.bytes_per_party(other, per_refresh).values()),
+        release_error=release_error_std(other),
+        features=other.layout.num_blocks,
+    )
+
+
+def _dominated(tried: Candidate, others: list[Candidate]) -> Candidate:
+    """A smaller scale costs the same unless it saves a special prime."""
+    for other in others:
+        if (
+            not (tried.why_out or other.why_out)
+            and (other.ring_dim, other.num_digits) == (tried.ring_dim, tried.num_digits)
+            and other.scale_bits > tried.scale_bits
+            and other.seconds <= tried.seconds
+        ):
+            scale = other.scale_bits
+            return replace(tried, why_out=f"a smaller scale than {scale} that saves nothing")
+    return tried
+
+
+def _short(ring: int, depth: int, scale: int, digits: int, error: ParameterError) -> str:
+    loose = CkksParameters(
+        ring_dim=ring, depth=depth, scale_bits=scale, num_digits=digits, security_bits=0
+    )
+    limit = MAX_LOG_QP_128[ring]
+    if loose.log_qp > loose.max_log_qp:
+        return f"log2(QP) = {loose.log_qp} above {limit - 2}: below 128 bits"
+    return str(error)
+
+
+def _why_out(plan: RowsPlan, per_refresh: int) -> str:
+    error = release_error_std(plan)
+    if error > MAX_RELEASE_ERROR:
+        return f"released weights off by {error:.1g}, above {MAX_RELEASE_ERROR:g}"
+    leak = mask_leak_bits(plan)
+    if leak > MAX_MASK_LEAK_BITS:
+        return f"refresh masks leak 2^{leak:.0f}, above 2^{MAX_MASK_LEAK_BITS}"
+    if per_refresh > 1:
+        return "training refreshes after every iteration"
+    return ""
+
+
+def mask_leak_bits(plan: RowsPlan) -> float:
+    """log2 of the statistical distance of all masked coefficients from uniform.
+
+    A coefficient of at most 2^(scale + 1), masked uniformly below two primes of `scale` bits.
+    """
+    scale = plan.ckks.scale_bits
+    masked = max(1, sum(plan.refreshes)) * plan.ckks.ring_dim
+    return math.log2(masked) + (scale + 1) - 2 * scale
+
+
+def _iteration(plan: RowsPlan, lasts: planner.Seconds) -> float:
+    """Mean over the run: iterations between two refreshes differ."""
+    return (lasts.by_phase["train"] + lasts.by_phase["refresh"]) / plan.rounds
+
+
+# -- unit times at other parameters ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What an operation does: transforms [n log2 n] and residue products [n]."""
+
+    transforms: float
+    products: float
+
+    def units(self, ring_dim: int) -> float:
+        """One scale for both: a butterfly is a residue product and two additions."""
+        return ring_dim * (self.transforms * math.log2(ring_dim) / 2 + self.products)
+
+
+def work(operation: str, params: CkksParameters, level: int) -> Work:
+    """Of one operation on a ciphertext of this level.
+
+    A key switch raises D digits of l primes to l + k, multiplies them with the key, and divides two
+    polynomials by P: (D + 2)(l + k) transforms (Han and Ki, CT-RSA 2020).
+    """
+    towers, special = params.num_towers - level, params.num_special_towers
+    if operation in ("rotate", "relinearise"):
+        size = math.ceil(params.num_towers / params.num_digits)
+        digits, wide = math.ceil(towers / size), towers + special
+        products = towers * (wide - min(size, towers)) + 2 * digits * wide + 2 * special * towers
+        return Work(transforms=(digits + 2) * wide, products=products)
+    if operation == "rescale":
+        return Work(transforms=2 * towers, products=2 * towers)
+    if operation == "mask":
+        # Encoding is a complex transform of half the slots' size; then one transform per prime.
+        return Work(transforms=towers + 4, products=2 * towers)
+    return Work(transforms=0, products=4 * towers if operation == "tensor" else 2 * towers)
+
+
+def scaled(times: UnitTimes, measured: CkksParameters, wanted: CkksParameters) -> UnitTimes:
+    """Unit times at other parameters."""
+    if measured == wanted:
+        return times
+    operations = {
+        name: tuple(
+            work(name, wanted, level).units(wanted.ring_dim) * _pace(times, measured, name)
+            for level in range(wanted.depth)
+        )
+        for name in OPERATIONS
+    }
+    n = wanted.ring_dim / measured.ring_dim
+    towers = n * wanted.num_towers / measured.num_towers
+    keys = n * planner.key_rows(wanted) / planner.key_rows(measured)
+    return replace(
+        times,
+        operations=operations,
+        setup=times.setup * towers,
+        encrypt=times.encrypt * towers,
+        key_share=times.key_share * keys,
+        key_join=times.key_join * keys,
+        refresh_share=times.refresh_share * towers,
+        refresh_join=times.refresh_join * towers,
+        expand=times.expand * n,
+        decryption_share=times.decryption_share * n,
+    )
+
+
+def _pace(times: UnitTimes, params: CkksParameters, name: str) -> float:
+    """Seconds per unit of work, over all levels of the measured parameters."""
+    spent = sum(times.operations[name])
+    done = sum(
+        work(name, params, level).units(params.ring_dim)
+        for level in range(len(times.operations[name]))
+    )
+    return spent / done

@@ -1,0 +1,79 @@
+"""`precondition` with a sharper last step: 1 / b to a few roundings relative to itself.
+
+A rounding e of beta = b / high errs 1 / b by e high / b of itself, and flooding must hide what that
+does to the weights in the worst case. Here the last step takes LIFT * beta from the parties as it
+is, rounded once, and divides the product with y by LIFT, for one level more:
+
+    1 / b = factor y (s - (LIFT beta * y) / LIFT).
+
+| level | what |
+|---|---|
+| 1 | mask: LIFT beta of column 0 alone, negative; every other slot is b = offset |
+| 2 | beta |
+| +1 per step | `InversePlan`; y and u are refreshed together where levels run out |
+| +3 | the last step |
+| +1 | mask and replicate: high / b, entries in [1, high / low] |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocols.ckks.circuit import Preconditioner
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.curvature import LIFT, Curvature
+from protocols.messages import Exchange
+from protocols.precondition import Refresh
+
+_FIRST, _LAST = 2, 4
+
+
+def relative_error(curvature: Curvature) -> float:
+    """Of the encrypted inverse, beside that of its polynomial [roundings of one rescaling].
+
+    The last step rounds twice, the product and the mask once each, which count fully where
+    high / b = 1; the rounding of LIFT beta counts high / (b LIFT).
+    """
+    return 4 + curvature.high / (curvature.low * LIFT)
+
+
+def inverse_refreshes(steps: int, budget: int) -> tuple[int, ...]:
+    """Ciphertexts that each refresh carries; the last one brings the result to level 0.
+
+    budget: deepest level from which a refresh is possible, at least 4.
+    """
+    level, found = _FIRST, []
+    for _ in range(steps - 1):
+        if level == budget:
+            found.append(2)
+            level = 0
+        level += 1
+    if steps > 1 and level + _LAST > budget:
+        found.append(1)
+    return (*found, 1)
+
+
+def sharp_precondition(
+    evaluator: Evaluator, curvature: Curvature, side: EncryptedVector, refresh: Refresh
+) -> Exchange[Preconditioner]:
+    """1 / b for every column, replicated; side: the ciphertext of row sums, in column 0.
+
+    The refreshes are `inverse_refreshes(steps, num_towers - REFRESH_TOWERS)`, in this order.
+    """
+    plan, budget = curvature.inverse, evaluator.context.params.num_towers - REFRESH_TOWERS
+    lifted = evaluator.mask_heads(side, -1.0) + (-LIFT * curvature.offset / curvature.high)
+    y: Any = None
+    u = lifted * (1 / LIFT)
+    for k in range(len(plan.steps) - 1):
+        if u.level == budget:
+            y, u = yield from refresh((y, u))
+        y, u = plan.advance(k, y, u)
+    if y is None:
+        y = plan.multiplier(-1, u)
+    else:
+        if u.level + _LAST > budget:
+            (y,) = yield from refresh((y,))
+        y = y * plan.multiplier(-1, (lifted * y) * (1 / LIFT))
+    (vector,) = yield from refresh((evaluator.mask_and_replicate(y, plan.factor * plan.high),))
+    return Preconditioner(vector=vector, unit=1 / plan.high)

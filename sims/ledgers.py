@@ -1,0 +1,65 @@
+"""Ledgers of simulated parties: one file per party in a folder, all with the same budget.
+
+The first run with a folder writes its own promise there as every owner's budget (`budget.json`);
+whoever edits that file grants more, or less. Parties are known by name, and a simulation deals rows
+out anew each time, so a ledger counts what was spent on a party's part of a file, whichever rows
+these were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from protocols.errors import ParameterError
+from protocols.privacy.ledger import Ledger
+from sims.config import SimulationConfig
+
+BUDGET = "budget.json"
+DEMO = "demonstration data"
+
+
+def open_ledger(config: SimulationConfig, name: str) -> Ledger | None:
+    """A party's ledger; None if none is kept.
+
+    Raises:
+        ParameterError: the folder's budget cannot be read.
+    """
+    if config.ledger is None or config.epsilon is None:
+        return None
+    path = config.ledger / BUDGET
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        promise = {"epsilon": config.epsilon, "delta": config.delta}
+        path.write_text(json.dumps(promise) + "\n", encoding="utf-8")
+    try:
+        granted = json.loads(path.read_text(encoding="utf-8"))
+        epsilon, delta = float(granted["epsilon"]), float(granted["delta"])
+    except (OSError, ValueError, LookupError, TypeError):
+        raise ParameterError(
+            f'{path} is not {{"epsilon": …, "delta": …}}: correct it, or choose another folder'
+        ) from None
+    return Ledger(path=config.ledger / f"{name}.jsonl", epsilon=epsilon, delta=delta)
+
+
+def dataset_of(config: SimulationConfig) -> str:
+    """Name of the data in the ledgers; empty if none is kept."""
+    if config.ledger is None:
+        return ""
+    if config.data is None:
+        return DEMO
+    return Path(config.data).name if isinstance(config.data, (str, Path)) else "data in memory"
+
+
+def spent_lines(config: SimulationConfig, names: tuple[str, ...]) -> Iterator[str]:
+    """What each party has spent so far, one sentence each."""
+    for name in names:
+        ledger = open_ledger(config, name)
+        if ledger is None:
+            return
+        spent = ledger.spent(dataset_of(config))
+        yield (
+            f"ledger of {name}: spent epsilon {spent.epsilon:.4g} of {ledger.epsilon:g} at delta "
+            f"{ledger.delta:g}, in {spent.runs} session{'s' if spent.runs != 1 else ''}"
+        )

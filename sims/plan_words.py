@@ -1,0 +1,95 @@
+"""What `cohort plan` prints for a person, from a forecast's JSON object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sims.console import INSECURE
+
+
+def update_line(body: dict[str, Any]) -> str:
+    """The iteration."""
+    fields = {k: v for k, v in body["update"].items() if isinstance(v, float) and k != "unit"}
+    words = ", ".join(f"{name} {value:.5g}" for name, value in fields.items())
+    return (
+        f"update {body['update']['kind']}: {body['iterations']} iterations, {words}; sigmoid of "
+        f"degree {body['degree']} on [-{body['interval']:.4g}, {body['interval']:.4g}]"
+    )
+
+
+def privacy_lines(body: dict[str, Any]) -> list[str]:
+    """The promise, and the noise by either accounting."""
+    privacy = body["privacy"]
+    if privacy is None:
+        return ["privacy: no noise; the model may say something about single rows"]
+    seen = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(body["epsilon"]))
+    both = ", ".join(
+        f"{name} {body['figures'][f'sigma_{name}']:.4g}"
+        for name in ("exact", "paper")
+        if f"sigma_{name}" in body["figures"]
+    )
+    return [
+        *start_lines(body),
+        f"sigma that the promise needs, by accounting: {both}; used: {privacy['accounting']}",
+        f"privacy: epsilon={privacy['epsilon']:g}, delta={privacy['delta']:g} against "
+        f"{privacy['colluders']} colluding parties; sigma {privacy['sigma']:.4g} on the mean "
+        f"gradient, of which each party adds {privacy['share_std']:.4g}",
+        f"epsilon by number of colluding parties: {seen}",
+    ]
+
+
+def start_lines(body: dict[str, Any]) -> list[str]:
+    """What a released gradient at zero changes."""
+    start = body["start"]
+    if start is None:
+        return []
+    return [
+        f"gradient at zero released for {100 * start['share']:g} % of mu^2, d = {start['d']:.4g} "
+        f"assumed: {start['binding']} is tightest, expected quality {start['merit']:.4f}; without "
+        f"it, d = 0.5: {start['without']}"
+    ]
+
+
+def encryption_lines(body: dict[str, Any]) -> list[str]:
+    """Ring, keys and flooding."""
+    ckks, released = body["ckks"], body["decryption"]
+    security = f"{ckks['security_bits']}-bit security" if ckks["security_bits"] else INSECURE
+    return [
+        f"encryption: ring dimension {ckks['ring_dim']}, depth {ckks['depth']}, log2(QP) "
+        f"{ckks['log_qp']} of at most {ckks['max_log_qp']} bits, {security}; "
+        f"{ckks['rotation_keys']} rotation keys, {ckks['data_ciphertexts']} data ciphertexts",
+        f"decryption: flooded to {released['flooding_bits']} bits; the released weights are off "
+        f"by {released['release_error_std']:.2g} (standard deviation)",
+    ]
+
+
+def cost_lines(body: dict[str, Any]) -> list[str]:
+    """Memory and seconds."""
+    sizes = ", ".join(f"{role} {size:,} MB" for role, size in body["peak_memory_mb"].items())
+    lines = [f"peak memory (an estimate): {sizes}"]
+    if body["seconds"]:
+        lines.append(
+            f"predicted seconds: {body['seconds_per_iteration']:.2f} of the coordinator per "
+            f"iteration, {body['waiting_seconds_per_iteration']:.2f} waiting for the parties; "
+            f"{body['total_seconds']:,.0f} in all, every role on this machine in turn"
+        )
+    return lines
+
+
+def cost_table(body: dict[str, Any]) -> Any:
+    """Bytes and seconds by phase."""
+    from rich.table import Table
+    from rich.text import Text
+
+    sizes, lasts = body["bytes_per_party"], body["seconds"] or {}
+    table = Table(title=Text("Predicted cost"))
+    table.add_column("Phase")
+    table.add_column("MB per party", justify="right")
+    table.add_column("Seconds", justify="right")
+    rows = [(phase, size, lasts.get(phase)) for phase, size in sizes.items()]
+    rows.append(("total", sum(sizes.values()), body["total_seconds"]))
+    for phase, size, seconds in rows:
+        style = "bold" if phase == "total" else ""
+        shown = "" if seconds is None else f"{seconds:,.1f}"
+        table.add_row(phase, f"{size / 1e6:,.2f}", shown, style=style)
+    return table

@@ -1,0 +1,235 @@
+"""report.html and summary.txt: what was found, where theory and measurement part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from sims.report_html import Html, fragment, page, picture, section, table, tag
+from sims.studies.noise.components import COMPONENTS
+from sims.studies.noise.figures import Plot
+from sims.studies.noise.measurement import Measurement
+from sims.studies.noise.slopes import Slope, series_of
+from sims.studies.noise.tables import COLUMNS
+
+# Fits that say something although nothing predicts them.
+_OF_INTEREST = ("sigma", "model_noise", "seconds_party", "seconds_coordinator")
+
+
+def report(
+    title: str,
+    command: str,
+    measurements: Sequence[Measurement],
+    slopes: Sequence[Slope],
+    plots: Sequence[Plot],
+    pictures: Mapping[str, str],
+) -> str:
+    """The page; nothing in it is loaded from elsewhere."""
+    body = [
+        tag("h1", title),
+        *_banners(measurements),
+        section("In short", *(tag("p", line) for line in summary_lines(measurements, slopes))),
+        section("Plots", tag("p", _READING, cls="soft"), _gallery(plots, pictures)),
+        section("Slopes beside their predictions", *_slope_tables(slopes)),
+        section("Formulas", _formulas(measurements)),
+        *_refusals(measurements),
+        section("How to get this again", tag("p", tag("code", command)), _columns()),
+    ]
+    return page(title, body)
+
+
+_READING = (
+    "Lines: means over seeds; bands: from their 5 % to their 95 % quantile; dashed: what the "
+    "formula predicts, or the bound. Slopes are of log2 value against log2 P, in bits per doubling "
+    "of the clients, by least squares, with 95 % confidence intervals (Student's t)."
+)
+
+
+def summary_lines(measurements: Sequence[Measurement], slopes: Sequence[Slope]) -> Iterator[str]:
+    """The findings, one sentence each."""
+    good = [m for m in measurements if not m.refusal]
+    cells = {m.cell.key for m in good}
+    refused = {m.cell.key for m in measurements if m.refusal}
+    yield (
+        f"{len(good):,} measurements in {len(cells)} cells; {len(refused)} cells have no certified "
+        "setting and were not run."
+    )
+    tested = [s for s in slopes if s.agrees is not None]
+    equal = [s for s in tested if COMPONENTS[s.component].relation == "="]
+    bounds = [s for s in tested if COMPONENTS[s.component].relation == "<="]
+    if equal:
+        held = sum(s.agrees is True for s in equal)
+        worst = max(abs(s.offset or 0.0) for s in equal)
+        yield (
+            f"{held} of {len(equal)} fitted slopes have the predicted one in their 95 % interval "
+            f"({0.05 * len(equal):.1f} misses are expected by chance); the largest mean deviation "
+            f"from a formula is {worst:.3f} bits."
+        )
+    if bounds:
+        tight = max(bounds, key=lambda s: s.margin or 0.0)
+        yield (
+            f"{sum(s.agrees is True for s in bounds)} of {len(bounds)} bounds held everywhere; the "
+            f"tightest is {COMPONENTS[tight.component].title}, {-(tight.margin or 0.0):.2f} bits "
+            f"below its bound ({tight.series})."
+        )
+    for slope in tested:
+        if not slope.agrees:
+            yield f"{_words(slope)}: {slope.explanation or 'no explanation was found in the data'}."
+    yield from _drift(good)
+    yield from _accuracy(good)
+
+
+def _drift(good: Sequence[Measurement]) -> Iterator[str]:
+    """How much of the iterates' error the scale explains."""
+    pairs = [
+        (m.values["iterate"], m.values["iterate_rest"], m.values["scale_drift"])
+        for m in good
+        if m.values.get("iterate")
+    ]
+    if not pairs:
+        return
+    share = _mean([1 - (rest / whole) ** 2 for whole, rest, _ in pairs])
+    drifts = [math.log2(drift) for _, _, drift in pairs]
+    yield (
+        f"{100 * share:.0f} % of the encrypted iterates' squared error is a multiple of the "
+        f"iterate, 2^{min(drifts):.1f} to 2^{max(drifts):.1f} of it: rescaling divides by primes "
+        "that are not quite the scale. That part does not grow with P, so the iterate's error "
+        "grows more slowly than the noise that is encrypted with it."
+    )
+
+
+def _words(slope: Slope) -> str:
+    predicted = "" if slope.predicted is None else f", predicted {slope.predicted:.3f}"
+    return (
+        f"{COMPONENTS[slope.component].title} ({slope.series}): slope {slope.slope:.3f} "
+        f"[{slope.low:.3f}, {slope.high:.3f}]{predicted}"
+    )
+
+
+def _accuracy(good: Sequence[Measurement]) -> Iterator[str]:
+    """From the fewest to the most clients, by series of the main study."""
+    groups: dict[str, list[Measurement]] = {}
+    for m in good:
+        if m.cell.kind == "twin" and "accuracy" in m.values:
+            groups.setdefault(series_of(m), []).append(m)
+    for series, group in sorted(groups.items()):
+        ends = [pick(m.cell.parties for m in group) for pick in (min, max)]
+        if ends[0] == ends[1]:
+            continue
+        means = [_mean([m.values["accuracy"] for m in group if m.cell.parties == p]) for p in ends]
+        yield (
+            f"{series}: accuracy {100 * means[0]:.2f} % with {ends[0]} and {100 * means[1]:.2f} % "
+            f"with {ends[1]} clients."
+        )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _banners(measurements: Sequence[Measurement]) -> Iterator[Html]:
+    toy = any(m.cell.profile != "secure" for m in measurements if m.cell.kind == "encrypted")
+    if toy:
+        yield tag("p", "INSECURE: encrypted runs on a toy ring, for tests only", cls="banner")
+    yield tag(
+        "p",
+        "NOT PRIVATE: the noise of a study is seeded, and encrypted runs are watched with their "
+        "secret keys at hand. Only a simulation can do that.",
+        cls="note",
+    )
+
+
+def _gallery(plots: Sequence[Plot], pictures: Mapping[str, str]) -> Html:
+    shown = [
+        picture(pictures[p.name], f"{p.caption} Abscissa: {p.x_label}.", p.caption) for p in plots
+    ]
+    return tag("div", *shown, cls="columns")
+
+
+def _slope_tables(slopes: Sequence[Slope]) -> Iterator[Html]:
+    heads = {
+        "=": ("Formulas: the interval should contain the prediction", _equal_rows),
+        "<=": ("Bounds: measured / bound should stay below 0 bits", _bound_rows),
+        "": ("Without a prediction", _free_rows),
+    }
+    for relation, (words, rows) in heads.items():
+        mine = [s for s in slopes if COMPONENTS[s.component].relation == relation]
+        if not relation:
+            mine = [s for s in mine if s.component in _OF_INTEREST]
+        if mine:
+            yield tag("h3", words)
+            yield rows(mine)
+
+
+def _name(slope: Slope) -> Html:
+    return fragment(COMPONENTS[slope.component].title, tag("small", slope.series))
+
+
+def _interval(slope: Slope) -> Html:
+    return fragment(f"{slope.slope:.3f}", tag("small", f"{slope.low:.3f} to {slope.high:.3f}"))
+
+
+def _verdict(slope: Slope) -> Html:
+    if slope.agrees is None:
+        return Html("")
+    return tag("span", "yes" if slope.agrees else "no", cls="yes" if slope.agrees else "no")
+
+
+def _equal_rows(slopes: Sequence[Slope]) -> Html:
+    head = ("Component and series", "Slope, 95 %", "Predicted", "Offset [bits]", "Agrees")
+    rows = [
+        (_name(s), _interval(s), _number(s.predicted), _number(s.offset), _verdict(s))
+        for s in slopes
+    ]
+    return table(head, rows, cls="numbers")
+
+
+def _bound_rows(slopes: Sequence[Slope]) -> Html:
+    head = ("Component and series", "Slope, 95 %", "Slope of the bound", "Largest [bits]", "Held")
+    rows = [
+        (_name(s), _interval(s), _number(s.predicted), _number(s.margin), _verdict(s))
+        for s in slopes
+    ]
+    return table(head, rows, cls="numbers")
+
+
+def _free_rows(slopes: Sequence[Slope]) -> Html:
+    rows = [(_name(s), _interval(s)) for s in slopes]
+    return table(("Component and series", "Slope, 95 %"), rows, cls="numbers")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _formulas(measurements: Sequence[Measurement]) -> Html:
+    seen = {name for m in measurements for name in (*m.values, *m.predicted)}
+    rows = [
+        (c.title, tag("code", f"{c.relation} {c.formula}"), c.unit, c.order)
+        for name, c in COMPONENTS.items()
+        if name in seen and c.formula
+    ]
+    legend = (
+        "P clients, t colluders, sigma the std that the promise needs on a mean gradient; n the "
+        "ring dimension; sigma_e the estimate of the model's noise, g and h its gains; R a radius."
+    )
+    return fragment(
+        tag("p", legend, cls="soft"),
+        table(("Component", "Prediction", "Unit", "Slope for large P"), rows),
+    )
+
+
+def _refusals(measurements: Sequence[Measurement]) -> Iterator[Html]:
+    seen = {m.cell.key: m for m in measurements if m.refusal}
+    if not seen:
+        return
+    rows = [
+        (f"{m.cell.kind}, {m.cell.mode}, P = {m.cell.parties}, t = {m.cell.colluders}", m.refusal)
+        for m in seen.values()
+    ]
+    yield section("Cells without a certified setting", table(("Cell", "Why"), rows))
+
+
+def _columns() -> Html:
+    words = "measurements.csv has one row per measurement, with these columns:"
+    return fragment(tag("p", words), table(("Column", "Meaning"), COLUMNS.items()))

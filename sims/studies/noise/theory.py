@@ -1,0 +1,80 @@
+"""Every prediction of the study, one function per formula.
+
+Written from the derivations (SECURITY.md, tests/protocols/test_ceremony.py), not from the code
+that is measured: the two can disagree.
+
+Per coefficient, n the ring dimension, s the sum of P uniform ternary secrets (variance 2 / 3 each).
+"""
+
+from __future__ import annotations
+
+import math
+
+# Std of OpenFHE's key and encryption errors; of those of rotation keys, which OpenFHE 1.6 draws in
+# a loop whose generators have deviation 1; of the encrypted sums' secrets and errors.
+SIGMA, KEY_SIGMA, SUM_SIGMA = 3.19, 1.0, 6.38
+# OpenFHE's own noise of a partial decryption.
+OPENFHE_FLOODING = 2.0**20
+FLOODING_BITS = 40
+
+
+def total_ratio(parties: int, colluders: int) -> float:
+    """Noise of all parties over sigma, where each adds sigma / sqrt(P - t)."""
+    return math.sqrt(parties / (parties - colluders))
+
+
+def left_ratio(parties: int, colluders: int, coalition: int) -> float:
+    """What a coalition of k leaves, over sigma: sqrt((P - k) / (P - t))."""
+    return math.sqrt((parties - coalition) / (parties - colluders))
+
+
+def secret(parties: int) -> float:
+    """Std of a coefficient of s."""
+    return math.sqrt(2 * parties / 3)
+
+
+def public_key(parties: int) -> float:
+    """sum_p e_p."""
+    return SIGMA * math.sqrt(parties)
+
+
+def rotation_key(parties: int) -> float:
+    """sum_p e_p of the narrow generator."""
+    return KEY_SIGMA * math.sqrt(parties)
+
+
+def relinearisation_key(parties: int, n: int) -> float:
+    """(e + e') s + e'', every term a sum over parties."""
+    both = KEY_SIGMA**2 + SIGMA**2
+    return math.sqrt(parties * (SIGMA**2 + 2 * n * parties / 3 * both))
+
+
+def encryption(parties: int, n: int) -> float:
+    """v e + e0 + e1 s: v is ternary, e the joint key's error."""
+    return SIGMA * math.sqrt(1 + 4 * n * parties / 3)
+
+
+def encryption_sum(parties: int, n: int) -> float:
+    """P independent encryptions."""
+    return math.sqrt(parties) * encryption(parties, n)
+
+
+def refresh(parties: int) -> float:
+    """sum_p e_p of the re-encryption shares."""
+    return SIGMA * math.sqrt(parties)
+
+
+def flooding(parties: int, sigma_e: float) -> float:
+    """P shares, each with sqrt(12) 2^(s/2) sigma_e of ours and OpenFHE's own."""
+    own = math.sqrt(12) * 2 ** (FLOODING_BITS / 2) * sigma_e
+    return math.sqrt(parties) * math.hypot(own, OPENFHE_FLOODING)
+
+
+def release(parties: int, sigma_e: float, n: int, scale: float, radius: float) -> float:
+    """Flooding as slots; OpenFHE's decoder adds as much again; weights are kept over the radius."""
+    return radius * math.sqrt(n) * flooding(parties, sigma_e) / scale
+
+
+def opened(parties: int) -> float:
+    """sum_p e_p of the encrypted sums [units]."""
+    return SUM_SIGMA * math.sqrt(parties)

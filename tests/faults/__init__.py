@@ -1,0 +1,1 @@
+"""Faults of every role at every step, across processes: `python -m tests.faults`."""

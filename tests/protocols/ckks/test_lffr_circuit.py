@@ -1,0 +1,130 @@
+"""Slots, levels and cost of the LFFR gradient."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.approximation import sigmoid_approximation
+from protocols.ckks.lffr_circuit import LFFR_LEVELS, OutputLayout, cubic
+from protocols.ckks.parameters import CkksParameters
+from protocols.errors import ParameterError
+from protocols.lffr_training import tally_lffr
+from protocols.models.lffr import PAPER_LINK
+from tests.protocols.lffr_session import make_plan
+
+
+def layout(features: int, outputs: int, rows: tuple[int, ...], side: int = 1) -> OutputLayout:
+    return OutputLayout.for_outputs(
+        num_slots=256,
+        num_features=features,
+        outputs=outputs,
+        rows_by_party=rows,
+        side_columns=side,
+    )
+
+
+def test_slots_stand_where_the_formula_says() -> None:
+    """Row g of feature j and output o: column g % C of block j c' + o, rotated by the offset."""
+    packing = layout(3, 3, (10, 13))
+    size = packing.block_size
+    assert (packing.num_blocks, packing.depth, size) == (16, 4, 16)
+    assert packing.num_data_ciphertexts == 6
+    rows, factors = np.arange(39.0).reshape(13, 3) + 1, np.arange(39.0).reshape(13, 3) + 50
+    packed = packing.pack_data(rows, factors, party=1)
+    # Rows 10 to 22: the last 6 columns of the first three ciphertexts, 7 of the next.
+    assert list(packed) == [0, 1, 2, 3, 4, 5] == list(packing.ciphertexts_of(1))
+    assert list(packing.ciphertexts_of(0)) == [0, 1, 2]
+    used = np.zeros((6, 256), bool)
+    for i, j, o in np.ndindex(13, 3, 3):
+        k, column = divmod(10 + i, 16)
+        at = ((j * 4 + o) * size + column + packing.offset) % 256
+        used[3 * k : 3 * k + 3, at] = True
+        x, term = rows[i, j], rows[i, j] * factors[i, o]
+        assert [packed[3 * k + kind][at] for kind in range(3)] == [x, 1024 * x, 1024 * term]
+    assert not np.stack(list(packed.values()))[~used].any()
+
+
+def test_rotations_sum_over_features_of_one_output() -> None:
+    packing = layout(3, 2, (5,))
+    slots = np.random.default_rng(1).normal(size=256)
+    total = slots
+    for index in packing.feature_rotations:
+        total = total + np.roll(total, -index)
+    grid = np.roll(slots, -packing.offset).reshape(4, 2, packing.block_size)
+    found = np.roll(total, -packing.offset).reshape(4, 2, packing.block_size)
+    np.testing.assert_allclose(found, np.broadcast_to(grid.sum(axis=0), found.shape), atol=1e-12)
+
+
+def test_heads_are_read_back_and_unused_outputs_are_masked() -> None:
+    packing = layout(5, 3, (4,))
+    values = np.random.default_rng(2).normal(size=(5, 3))
+    slots = packing.heads(values)
+    assert np.count_nonzero(slots) == 15
+    np.testing.assert_array_equal(packing.read_heads(slots), values)
+    assert np.count_nonzero(packing.heads(1.0)) == 15
+    assert np.count_nonzero(packing.replicated(values)) == 15 * packing.columns
+    with pytest.raises(ParameterError, match="values have shape"):
+        packing.replicated(values.T)
+
+
+def test_the_layout_names_its_bound() -> None:
+    with pytest.raises(ParameterError, match="outputs=3 need 260 slots, a ciphertext has 256"):
+        layout(65, 3, (4,))
+    with pytest.raises(ParameterError, match="need >= 1"):
+        layout(0, 1, (4,))
+
+
+def test_the_factored_cubic_is_the_link() -> None:
+    for link in (PAPER_LINK, sigmoid_approximation(3, 8.0).polynomial):
+        leading, root = cubic(link)
+        z = np.linspace(-link.radius, link.radius, 101)
+        s = z / link.radius
+        np.testing.assert_allclose(0.5 + leading * s * (s * s - root), link(z), atol=1e-14)
+    with pytest.raises(ParameterError, match="degree=7 of the link"):
+        cubic(sigmoid_approximation(7, 5.0).polynomial)
+
+
+# -- cost -----------------------------------------------------------------------------------------
+
+
+def operations(**changes: Any) -> Counter[str]:
+    """Of an iteration in the middle."""
+    ckks = CkksParameters(ring_dim=2048, depth=LFFR_LEVELS + 2, security_bits=0)
+    plan = make_plan(features=5, iterations=4, ckks=ckks, **changes)
+    found: Counter[str] = Counter()
+    for (operation, level), count in tally_lffr(plan)[2].items():
+        assert level < LFFR_LEVELS
+        found[operation] += count
+    return found
+
+
+def test_all_outputs_cost_what_one_costs() -> None:
+    """30 rows of 1, 2, 3 or 4 outputs fill one pair of ciphertexts."""
+    counts = [operations(outputs=c, rows=(16, 14)) for c in (1, 2, 3, 4)]
+    assert counts == counts[:1] * 4
+    # Over 8 feature blocks; sum and replicate 32 columns, after one rotation that spreads.
+    assert counts[0]["rotate"] == 3 + 2 * 5 + 1
+    # z, z^2, T, x T, T^2, and one relinearisation of the sum.
+    assert counts[0]["relinearise"] == 6
+
+
+def test_more_rows_cost_more_ciphertexts_alone() -> None:
+    """100 rows of 4 outputs: 4 pairs of 32 columns."""
+    count = operations(outputs=4, rows=(60, 40))
+    assert count["rotate"] == 4 * 3 + 2 * 5 + 1
+    assert count["relinearise"] == 4 * 5 + 1
+
+
+def test_an_iteration_takes_the_levels_that_it_declares() -> None:
+    """The deepest operation, the mask, is at the last level; the plan needs two primes more."""
+    plan = make_plan(iterations=3)
+    deepest = max(level for _, level in tally_lffr(plan)[1])
+    assert deepest == LFFR_LEVELS - 1
+    assert plan.ckks.depth == LFFR_LEVELS + 2
+    assert plan.refreshes[-2:] == (1, 1)
+    assert len(replace(plan, iterations=9).refreshes) == len(plan.refreshes) + 6

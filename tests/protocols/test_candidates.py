@@ -1,0 +1,127 @@
+"""The search for parameters: what it turns down, and that its carried-over times are counts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from protocols import candidates as search
+from protocols import planner
+from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.tally import OPERATIONS
+from protocols.ckks.timing import UnitTimes
+from protocols.rows import RowsPlan
+from tests.helpers import make_plan
+
+PARAMS = choose_parameters(5)
+
+
+def plan_of(update: str = "barrier-1", **changes: object) -> RowsPlan:
+    return make_plan(
+        rows=(400, 400), features=10, rounds=4, update=update, ckks=PARAMS, profile="secure",
+        **changes,
+    )  # fmt: skip
+
+
+def model_times(params: CkksParameters) -> UnitTimes:
+    """A machine on which every unit of work takes a nanosecond."""
+    names = [f for f in UnitTimes.__dataclass_fields__ if f != "operations"]
+    operations = {
+        name: tuple(
+            1e-9 * search.work(name, params, level).units(params.ring_dim)
+            for level in range(params.depth)
+        )
+        for name in OPERATIONS
+    }
+    return UnitTimes(operations=operations, **dict.fromkeys(names, 0.0))
+
+
+@pytest.fixture(scope="module")
+def found() -> list[search.Candidate]:
+    return search.candidates(plan_of(), model_times(PARAMS))
+
+
+def test_every_combination_is_judged(found: list[search.Candidate]) -> None:
+    tried = {(c.ring_dim, c.num_digits, c.scale_bits, c.per_refresh) for c in found}
+    sizes = map(len, (search.RINGS, search.DIGITS, search.SCALES, search.PER_REFRESH))
+    assert len(tried) == len(found) == math.prod(sizes)
+
+
+def test_those_that_can_be_run_come_first_and_cheapest_first(
+    found: list[search.Candidate],
+) -> None:
+    usable = [c for c in found if not c.why_out]
+    assert found[: len(usable)] == usable
+    assert [c.seconds for c in usable] == sorted(c.seconds for c in usable)
+    for each in usable:
+        assert each.params is not None
+        assert each.params.log_qp <= each.params.max_log_qp
+        assert each.security_bits >= 128
+        assert each.release_error <= search.MAX_RELEASE_ERROR
+        assert each.per_refresh == 1
+        # The plan with these parameters is one that parties accept.
+        replace(plan_of(), ckks=each.params)
+
+
+def test_the_plans_own_is_found(found: list[search.Candidate]) -> None:
+    own = [c for c in found if search.is_choice(c, plan_of())]
+    assert len(own) == 1
+    assert not own[0].why_out
+    course = planner.seconds(plan_of(), model_times(PARAMS))
+    assert own[0].seconds == course.total
+    assert own[0].num_bytes == sum(planner.bytes_per_party(plan_of()).values())
+
+
+def test_one_special_prime_less_is_cheaper(found: list[search.Candidate]) -> None:
+    """Scale 58 lets four special primes cover a digit where 59 needs five."""
+    at = {(c.ring_dim, c.num_digits, c.scale_bits): c for c in found if not c.why_out}
+    less, more = at[32768, 2, 58], at[32768, 2, 59]
+    assert less.params and more.params
+    assert (less.params.num_special_towers, more.params.num_special_towers) == (4, 5)
+    assert less.seconds < more.seconds
+    assert less.num_bytes < more.num_bytes
+    assert less.precision_bits == pytest.approx(more.precision_bits - 1, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("ring", "digits", "scale", "per_refresh", "word"),
+    [
+        (1 << 14, 2, 59, 1, "128 bits"),
+        (1 << 15, 1, 50, 1, "off by"),
+        (1 << 15, 5, 59, 1, "without a prime"),
+        (1 << 16, 2, 59, 2, "every iteration"),
+        (1 << 15, 2, 57, 1, "saves nothing"),
+    ],
+)
+def test_others_are_out_for_a_reason(
+    found: list[search.Candidate], ring: int, digits: int, scale: int, per_refresh: int, word: str
+) -> None:
+    key = (ring, digits, scale, per_refresh)
+    (each,) = [
+        c for c in found if (c.ring_dim, c.num_digits, c.scale_bits, c.per_refresh) == key
+    ]
+    assert word in each.why_out
+
+
+def test_carried_over_times_follow_the_work() -> None:
+    """On the model machine carrying over is exact, and doubles with the ring (and its log)."""
+    other = CkksParameters(ring_dim=1 << 16, depth=12, num_digits=3)
+    carried = search.scaled(model_times(PARAMS), PARAMS, other)
+    for name, laps in model_times(other).operations.items():
+        assert carried.operations[name] == pytest.approx(laps)
+    assert search.scaled(model_times(PARAMS), PARAMS, PARAMS) == model_times(PARAMS)
+
+
+def test_key_switch_counts_are_the_papers() -> None:
+    """8 primes, 5 special, 2 digits of 4: (2 + 2)(8 + 5) transforms; one digit from level 4 on."""
+    assert search.work("rotate", PARAMS, 0).transforms == 52
+    assert search.work("relinearise", PARAMS, 4).transforms == 3 * 9
+
+
+def test_mask_leak_is_that_of_two_mask_primes() -> None:
+    plan = plan_of()
+    coefficients = sum(plan.refreshes) * plan.ckks.ring_dim
+    leak = coefficients * 2.0 ** (59 + 1) / 2.0 ** (2 * 59)
+    assert search.mask_leak_bits(plan) == pytest.approx(math.log2(leak))

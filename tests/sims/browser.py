@@ -1,0 +1,124 @@
+"""A real headless browser, driven over a pipe by Chrome's DevTools protocol."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--remote-debugging-pipe",
+)
+SECONDS = 60.0
+
+
+def find_browser() -> str | None:
+    """Its path, None where there is none."""
+    return next((found for found in map(shutil.which, NAMES) if found), None)
+
+
+class Page:
+    """One tab. `problems`: what the browser logged as errors or blocked."""
+
+    def __init__(self, write: int, read: int) -> None:
+        self._write, self._read, self._buffer, self._number = write, read, b"", 0
+        self._session = ""
+        self.problems: list[str] = []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command; its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            answer = self._receive()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                result: dict[str, Any] = answer["result"]
+                return result
+            if answer.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown"):
+                self.problems.append(json.dumps(answer["params"]))
+        raise TimeoutError(method)
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            chunk = os.read(self._read, 1 << 16)
+            if not chunk:
+                raise EOFError("the browser is gone")
+            self._buffer += chunk
+        text, _, self._buffer = self._buffer.partition(b"\0")
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    def open(self, address: str, width: int, height: int = 900) -> None:
+        """Show a page in a window of so many pixels."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        self.send("Page.navigate", url=address)
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page."""
+        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        return found["result"].get("value")
+
+    def wait_for(self, expression: str, seconds: float = SECONDS) -> None:
+        """Until it is true, also across reloads."""
+        until = time.monotonic() + seconds
+        while self.evaluate(expression) is not True:
+            if time.monotonic() > until:
+                raise TimeoutError(expression)
+            time.sleep(0.1)
+
+    def screenshot(self, path: Path) -> None:
+        """PNG of the whole page."""
+        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+
+@contextmanager
+def opened(program: str, folder: Path) -> Iterator[Page]:
+    """A browser with a profile of its own; the protocol's pipe is its descriptors 3 and 4."""
+    to_read, to_write = os.pipe()
+    from_read, from_write = os.pipe()
+    high = [os.dup2(fd, 60 + k) for k, fd in enumerate((to_read, from_write))]
+    shell = f'exec "$0" "$@" 3<&{high[0]} 4>&{high[1]} {high[0]}<&- {high[1]}>&-'
+    command = ["bash", "-c", shell, program, *FLAGS, f"--user-data-dir={folder}"]
+    with open(folder.with_suffix(".log"), "wb") as log:
+        process = subprocess.Popen(command, pass_fds=high, stdout=log, stderr=log)
+    for fd in (to_read, from_write, *high):
+        os.close(fd)
+    try:
+        yield Page(to_write, from_read)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(to_write)
+        os.close(from_read)

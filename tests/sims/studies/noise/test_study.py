@@ -1,0 +1,253 @@
+"""The engine: resumed studies are the same, files keep their promise, refusals are rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from protocols.errors import ParameterError, SchemaError
+from protocols.train import PlainGradient, train_plain
+from sims.cli import app
+from sims.studies.noise import runner
+from sims.studies.noise.grid import Cell, Grid, cells_of, colluders_of
+from sims.studies.noise.grid_file import read_grids
+from sims.studies.noise.measurement import Measurement
+from sims.studies.noise.output import write_all
+from sims.studies.noise.runner import Progress, measure, run_study, units_of
+from sims.studies.noise.settings import open_setting
+from sims.studies.noise.source import Source, open_pool
+from sims.studies.noise.store import NAME, Store
+from sims.studies.noise.tables import COLUMNS
+from sims.studies.noise.twins import measure_twin
+
+GRID = Grid(
+    protocol="gradients",
+    parties=(1, 2, 4),
+    colluders=("0", "all-but-one"),
+    iterations=(5, 10),
+    noises=("honest", "all"),
+)
+ABOUT = {"source": Source().to_dict()}
+
+
+def study(out: Path, grid: Grid = GRID, stop_after: int | None = None) -> list[Measurement]:
+    """A study in this process, stopped after some units."""
+    store = Store(out, ABOUT)
+    units = units_of(cells_of([grid], 455), 3, 1)
+    for unit in units[:stop_after]:
+        if any((unit.cell.key, seed) not in store for seed in unit.seeds):
+            store.add(measure(unit, Source()))
+    return store.measurements
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+# -- grid -----------------------------------------------------------------------------------------
+
+
+def test_coalitions() -> None:
+    assert [colluders_of(c, 10) for c in ("0", "1", "half", "all-but-one")] == [0, 1, 5, 9]
+    assert [colluders_of(c, 1) for c in ("0", "1", "half", "all-but-one")] == [0, None, 0, 0]
+    with pytest.raises(ParameterError, match="most"):
+        colluders_of("most", 3)
+
+
+def test_one_change_at_a_time() -> None:
+    """6 cells at the base, 6 with T = 10, 6 with everyone adding all; no combination of both."""
+    cells = cells_of([GRID, GRID], 455)
+    assert len(cells) == 18
+    assert len({cell.key for cell in cells}) == 18
+    assert not [c for c in cells if c.rounds == 10 and c.noise == "all"]
+
+
+def test_a_key_names_all_fields() -> None:
+    cell = Cell(parties=3, coalition="1")
+    changes = {"parties": 4, "coalition": "0", "noise": "all", "rounds": 3, "kind": "encrypted"}
+    keys = {cell.key, *(replace(cell, **{k: v}).key for k, v in changes.items())}
+    assert len(keys) == 6
+    assert cell.seed_words(0) != cell.seed_words(1)
+
+
+def test_grids_from_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text(
+        "grids:\n- {protocol: gradients, parties: [2, 3], updates: nag}\n- {norms: 2}\n"
+    )
+    first, second = read_grids(path)
+    assert (first.parties, first.updates, second.norms) == ((2, 3), ("nag",), (2,))
+    path.write_text("partys: 3\n")
+    with pytest.raises(ParameterError, match="partys"):
+        read_grids(path)
+    path.write_text("[unclosed")
+    with pytest.raises(ParameterError, match=str(path)):
+        read_grids(path)
+
+
+# -- twins ----------------------------------------------------------------------------------------
+
+
+def test_without_noise_it_is_the_twin() -> None:
+    """All seeds at once, in blocks: the weights' scores are those of the ordinary twin."""
+    cell = Cell(parties=4, epsilon=None, rounds=6)
+    (found,) = measure_twin(cell, Source(), [0])
+    pool = open_pool(Source(), None)
+    setting = open_setting(
+        Source().config(cell),
+        rows_by_party=(len(pool.y),),
+        num_features=pool.x.shape[1],
+        norm_bound=pool.schema.norm_bound,
+    )
+    zeros = np.zeros((6, pool.x.shape[1]))
+    gradient = PlainGradient(pool.x, pool.y, zeros, setting.link)
+    weights = train_plain(setting.rule, gradient, pool.x.shape[1])
+    right = (pool.test.x @ weights > 0) == (pool.test.y > 0.5)
+    assert found.values["accuracy"] == right.mean()
+    assert found.values["largest_iterate"] == pytest.approx(np.linalg.norm(weights))
+    assert "privacy_ratio" not in found.values
+
+
+def test_a_clip_bounds_what_a_row_adds() -> None:
+    """With equal weights of unequal clients, the noise follows the smallest one's rows."""
+    cell = Cell(protocol="gradients", parties=3, split="dirichlet:0.3", weights="equal", rounds=5)
+    one, two = measure_twin(cell, Source(), [0, 1])
+    assert one.facts["smallest"] != two.facts["smallest"]
+    ratio = one.values["sigma"] / two.values["sigma"]
+    assert ratio == pytest.approx(two.facts["smallest"] / one.facts["smallest"], rel=1e-6)
+
+
+def test_no_certified_setting_is_a_row(tmp_path: Path) -> None:
+    grid = Grid(parties=(50,), colluders=("0",), epsilons=(1e-3,), updates=("gd",))
+    (cell,) = grid.cells()
+    store = Store(tmp_path, ABOUT)
+    store.add(measure_twin(cell, Source(), [0]))
+    (found,) = store.measurements
+    assert "no ridge setting is certified" in found.refusal
+    write_all(tmp_path, "t", "c", store.measurements, [grid])
+    assert "no ridge setting" in (tmp_path / "report.html").read_text()
+    rows = read(tmp_path / "measurements.csv")
+    assert len(rows) == 1 and "no ridge setting" in rows[0]["refusal"]
+
+
+# -- killed and resumed ----------------------------------------------------------------------------
+
+
+def test_a_killed_study_gives_the_same_tables(tmp_path: Path) -> None:
+    """Stopped in the middle, in the middle of a line too, and started again."""
+    whole = study(tmp_path / "a")
+    study(tmp_path / "b", stop_after=7)
+    path = tmp_path / "b" / NAME
+    path.write_bytes(path.read_bytes()[:-20])
+    again = study(tmp_path / "b")
+    assert [m.to_dict() for m in again] == [m.to_dict() for m in whole]
+    for name, found in (("a", whole), ("b", again)):
+        write_all(tmp_path / name, "title", "command", found, [GRID])
+    for file in ("measurements.csv", "summary.csv", "slopes.csv", "report.html", "summary.txt"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+
+
+def test_a_store_refuses_other_data(tmp_path: Path) -> None:
+    Store(tmp_path, ABOUT)
+    Store(tmp_path, ABOUT)
+    with pytest.raises(ParameterError, match="other data"):
+        Store(tmp_path, {"source": "else"})
+    (tmp_path / NAME).write_text("not json\n")
+    with pytest.raises(ParameterError, match="no list of measurements"):
+        Store(tmp_path, ABOUT)
+
+
+def test_spawned_workers_find_the_same(tmp_path: Path) -> None:
+    """Two workers, in whatever order they finish; the second start has nothing to do."""
+    small = replace(GRID, parties=(1, 2), iterations=(5,), noises=("honest",))
+    store, units = Store(tmp_path, ABOUT), units_of(cells_of([small], 455), 3, 1)
+    seen: list[Progress] = []
+    run_study(units, Source(), store, jobs=2, on_progress=seen.append)
+    alone = study(tmp_path / "alone", small)
+    assert [m.to_dict() for m in store.measurements] == [m.to_dict() for m in alone]
+    assert (seen[0].done, seen[-1].done, seen[-1].total) == (0, 4, 4)
+    assert seen[-1].left == 0
+    again: list[Progress] = []
+    run_study(units, Source(), store, jobs=2, on_progress=again.append)
+    assert not again
+    assert not multiprocessing.active_children()
+
+
+def test_a_refusal_of_a_worker_reaches_the_person(tmp_path: Path) -> None:
+    units = units_of([Cell(parties=2, epsilon=None)], 1, 1)
+    with pytest.raises(SchemaError, match="no such"):
+        run_study(units, Source(label="no such"), Store(tmp_path, ABOUT), jobs=1)
+    assert not multiprocessing.active_children()
+
+
+def test_time_left_is_the_mean_so_far() -> None:
+    units = units_of([Cell(parties=p) for p in (2, 3, 4, 5)], 2, 1)
+    clock = runner._Clock("twin", units, units)
+    clock._started -= 10.0
+    assert clock.tick(units[0]).left is None
+    left = clock.tick(units[1]).left
+    assert left == pytest.approx(10.0, abs=0.5)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_files(tmp_path: Path) -> None:
+    found = study(tmp_path)
+    write_all(tmp_path, "title", "command", found, [GRID])
+    with (tmp_path / "measurements.csv").open() as file:
+        reader = csv.DictReader(file)
+        assert tuple(reader.fieldnames or ()) == tuple(COLUMNS)
+        rows = list(reader)
+    assert {row["unit"] for row in rows} and all(row["unit"] for row in rows)
+    key = [tuple(row[c] for c in COLUMNS if c not in ("value", "predicted")) for row in rows]
+    assert len(set(key)) == len(rows), "one row per measurement"
+    ratios = [row for row in rows if row["component"] == "privacy_ratio"]
+    assert len(ratios) == len(found)
+    assert all(float(row["value"]) > 0 and row["relation"] == "=" for row in ratios)
+    documented = (tmp_path / "columns.txt").read_text()
+    assert all(f"\n{name} " in documented for name in COLUMNS)
+    page = (tmp_path / "report.html").read_text()
+    assert "http" not in page.replace("http-equiv", "")
+    figures = {path.stem for path in (tmp_path / "figures").glob("*.svg")}
+    assert {"privacy_ratio_fixed", "accuracy_fixed", "privacy_noise_by_noise"} <= figures
+    assert figures == {path.stem for path in (tmp_path / "figures").glob("*.png")}
+
+
+def test_the_command(tmp_path: Path) -> None:
+    options = ["--protocol", "gradients", "--parties", "2,3", "--colluders", "0"]
+    options += ["--iterations", "3", "--seeds", "2", "--jobs", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, ["study", "noise", *options])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "report.html").exists()
+    head = json.loads((tmp_path / NAME).read_text().splitlines()[0])
+    assert head["source"]["data"] is None
+    wrong = CliRunner().invoke(app, ["study", "noise", "--parties", "two", "--out", str(tmp_path)])
+    assert wrong.exit_code == 2
+    assert "two" in wrong.output
+
+
+def test_cost(tmp_path: Path) -> None:
+    options = [
+        "--rows",
+        "1000,10000,100000",
+        "--features",
+        "9",
+        "--ring-dim",
+        "none",
+        "--no-timing",
+    ]
+    done = CliRunner().invoke(app, ["study", "cost", *options, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    rows = read(tmp_path / "costs.csv")
+    counts = [int(row["data_ciphertexts"]) for row in rows]
+    assert counts == sorted(counts) and counts[-1] > counts[0]
+    assert "slope" in (tmp_path / "summary.txt").read_text()

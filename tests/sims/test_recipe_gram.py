@@ -1,0 +1,197 @@
+"""What a regression's run is made of: bounds, ring, ridge and noise from public figures alone."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.budget import recompute
+from parties.columns import Label, NumericColumn
+from parties.schema import Schema
+from parties.shard import encode_shard
+from parties.targets import Targets
+from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
+from protocols.gram import GramSums
+from protocols.gram_plan import GramPlan
+from protocols.plan import Member
+from protocols.plans import plan_from_dict
+from protocols.privacy.randomness import SeededRandomness
+from sims.config import SimulationConfig
+from sims.deployed import DeployedModel, PublicFigures
+from sims.documents import model_document
+from sims.prepare import PreparedData, prepare
+from sims.recipe import open_recipe
+from sims.recipe_gram import GramRecipe, choose_ckks, curvature_of
+
+MEMBERS = tuple(
+    Member(name=f"party-{k + 1}", rows=80, verify_key="ab" * 32, commitment="cd" * 32)
+    for k in range(3)
+)
+
+
+def make_frame(rows: int = 300, seed: int = 1) -> pd.DataFrame:
+    """Two targets that are linear in three columns, but for some noise."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.uniform(-1, 1, (rows, 2)), columns=["a", "b"])
+    frame["ward"] = rng.choice(["A", "B"], rows)
+    frame["cost"] = 50 + 30 * frame["a"] - 10 * frame["b"] + rng.normal(0, 2, rows)
+    frame["days"] = 5 + 2 * frame["b"] + (frame["ward"] == "B") + rng.normal(0, 0.2, rows)
+    return frame
+
+
+def config(**changes: Any) -> SimulationConfig:
+    fields: dict[str, Any] = {
+        "data": make_frame(), "model": "linear", "targets": ("cost", "days"), "seed": 1,
+        "profile": "fast-insecure",
+    }  # fmt: skip
+    return SimulationConfig(**(fields | changes))
+
+
+def prepared(**changes: Any) -> tuple[SimulationConfig, PreparedData]:
+    wanted = config(**changes)
+    return wanted, prepare(wanted, np.random.default_rng(1))
+
+
+def recipe(**changes: Any) -> GramRecipe:
+    found = open_recipe(*prepared(**changes))
+    assert isinstance(found, GramRecipe)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scaling", "row_norm", "entry"), [("range", None, 1), ("standard", None, 2), ("range", 1.5, 1)]
+)
+def test_the_curvature_bound_holds_for_every_row(scaling: Any, row_norm: Any, entry: int) -> None:
+    """2 |x_k| sum_j |x_j| over rows at the schema's corners, beside random ones."""
+    columns = tuple(
+        NumericColumn(name=f"c{k}", low=-1.0, high=3.0, typical=1.0, spread=0.5) for k in range(4)
+    )
+    targets = Targets(columns=(NumericColumn(name="y", low=0.0, high=1.0),))
+    schema = Schema(columns=columns, label=targets, scaling=scaling, row_norm=row_norm)
+    rng = np.random.default_rng(2)
+    cells = np.vstack([rng.uniform(-3, 5, (500, 4)), rng.choice([-9.0, 9.0, 1.0], (500, 4))])
+    x = encode_shard(pd.DataFrame(cells, columns=[c.name for c in columns]).assign(y=0.5), schema).x
+    assert np.abs(x).max() <= entry + 1e-12
+    largest = (2 * np.abs(x) * np.abs(x).sum(axis=1, keepdims=True)).max()
+    assert 0.8 * curvature_of(schema) < largest <= curvature_of(schema) * (1 + 1e-12)
+
+
+def test_the_plan_without_privacy() -> None:
+    found = recipe(ridge=0.01, rounds=7)
+    plan = found.make_plan("session", MEMBERS)
+    assert plan_from_dict(plan.to_dict()) == plan
+    assert (plan.outputs, plan.rounds, plan.ridge, plan.privacy) == (2, 7, 0.01, None)
+    assert plan.schema["targets"] == ["cost", "days"] and plan.task.row_sums
+    assert found.certificate is None and recipe().rounds == 30
+
+
+def test_the_ring_has_room_for_the_matrix() -> None:
+    secure, toy = config(profile="secure"), config()
+    assert choose_ckks(secure, 9, 2).ring_dim == 32768
+    assert choose_ckks(secure, 100, 2).ring_dim == 65536
+    assert choose_ckks(toy, 33, 2).num_slots == 64**2 * 2
+    with pytest.raises(ParameterError, match="a ciphertext has 1024"):
+        choose_ckks(config(ring_dim=2048), 33, 2)
+    with pytest.raises(ParameterError, match="take a larger ring or fewer columns"):
+        choose_ckks(secure, 600, 1)
+
+
+@pytest.mark.parametrize("model", ["linear", "improved-lffr"])
+def test_every_party_certifies_the_plan_again(model: str) -> None:
+    found = recipe(model=model, epsilon=2.0, colluders=1)
+    plan = found.make_plan("session", MEMBERS)
+    assert plan.privacy is not None and not plan.task.row_sums
+    certificate = found.certificate
+    assert certificate is not None and certificate["satisfied"]
+    bound = found.data.schema.norm_bound
+    cost = recompute(plan, bound)
+    assert cost.epsilon == pytest.approx(2.0, rel=1e-6) and cost.epsilon <= 2.0 * (1 + 1e-9)
+    assert cost.additive_delta < 1e-5 and len(cost.events) == 1
+    assert certificate["epsilon"][0] < certificate["epsilon"][1]
+    assert found.ridge == found.release.noise_bound and "ridge=" in found.notes[0]  # type: ignore[union-attr]
+    with pytest.raises(PolicyError):  # rows longer than the plan's author believes
+        recompute(plan, 1.1 * bound)
+
+
+@pytest.mark.parametrize(
+    ("field", "factor", "message"),
+    [
+        ("sigma", 0.98, "condition noise"),
+        ("share_std", 0.9, "share_std"),
+        ("sensitivity", 0.9, "sensitivity"),
+    ],
+)
+def test_a_plan_with_too_little_noise_is_refused(field: str, factor: float, message: str) -> None:
+    found = recipe(epsilon=1.0)
+    body = found.make_plan("session", MEMBERS).to_dict()
+    body["privacy"][field] *= factor
+    with pytest.raises(PolicyError, match=message):
+        recompute(plan_from_dict(body), found.data.schema.norm_bound)
+
+
+def test_a_ridge_or_curvature_below_the_noise_is_refused() -> None:
+    found = recipe(epsilon=1.0)
+    body = found.make_plan("session", MEMBERS).to_dict()
+    for field, message in (("ridge", "ridge >= tau"), ("curvature_bound", "curvature_bound")):
+        with pytest.raises(PolicyError, match=message):
+            changed = plan_from_dict({**body, field: 0.9 * body[field]})
+            recompute(changed, found.data.schema.norm_bound)
+
+
+def test_noise_is_the_sums_alone() -> None:
+    """Twin and parties add the same noise; its spread on a diagonal entry is the plan's."""
+    found = recipe(epsilon=1.0)
+    plan = found.make_plan("session", MEMBERS)
+    assert isinstance(plan, GramPlan) and plan.privacy is not None
+    x, y = found.data.rows, found.data.labels
+    exact = GramSums.of(x, plan.fitted.encode(y)).gram / plan.num_rows
+    drawn = [
+        (plan.contribution(x, y, plan.draw_noise(SeededRandomness(seed, "a"))).gram / plan.num_rows)
+        for seed in range(200)
+    ]
+    diagonal = np.array([np.diag(g - exact) for g in drawn])
+    # 200 x 5 normals: the estimate is within 7 % at four standard errors.
+    assert diagonal.std() == pytest.approx(plan.privacy.share_std, rel=0.09)
+
+
+def test_a_hopeless_promise_is_refused_or_costs_a_ridge() -> None:
+    assert recipe(epsilon=0.01).ridge > 10 * recipe(epsilon=1.0).ridge
+    with pytest.raises((PrivacyError, ParameterError)):
+        recipe(epsilon=1.0, delta=1e-300)
+    assert recipe(epsilon=1.0, ridge=1e3).ridge == 1e3 and math.isfinite(recipe().ridge)
+
+
+def test_schema_and_model_go_together() -> None:
+    wanted, data = prepared()
+    labelled = Schema(
+        columns=data.schema.columns,
+        label=Label(name="y", positive="1", negative="0"),
+        scaling="range",
+    )
+    other = PreparedData(schema=labelled, shards=data.shards, test=data.test, notes=())
+    with pytest.raises(SchemaError, match="a label of two values"):
+        open_recipe(wanted, other)
+    logistic = SimulationConfig(data=make_frame(), label="ward", profile="fast-insecure")
+    with pytest.raises(SchemaError, match="numeric targets"):
+        open_recipe(logistic, data)
+
+
+def test_a_deployment_needs_public_figures_only() -> None:
+    """Nobody has the data there: a schema and the number of rows decide, and a model is written."""
+    schema = prepared()[1].schema
+    cards = {name: SimpleNamespace(rows=400) for name in "abc"}
+    figures: Any = PublicFigures(schema, cards)  # type: ignore[arg-type]
+    found = open_recipe(SimulationConfig(model="linear", epsilon=1.0), figures)
+    plan = found.make_plan("session", MEMBERS)
+    weights = np.arange(2.0 * schema.num_features).reshape(-1, 2)
+    model: Any = DeployedModel(
+        plan=plan, schema=schema, weights=weights, transcript_head="", noise="system"
+    )
+    document = model_document(model)
+    assert document["kind"] == "regression" and document["privacy"]["epsilon"] == 1.0
+    assert np.shape(document["coef"]) == (2, schema.num_features - 1)
