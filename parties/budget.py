@@ -38,8 +38,6 @@ from protocols.privacy.start_gradient import charged
 from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
 
-CERTIFIED_ARITHMETIC = ("barrier", "gd")
-"""Update rules whose certificates count what threshold CKKS costs."""
 ROUNDING = 1e-9
 """Relative slack of every comparison: a plan holds eta and kappa Theta as rounded numbers."""
 
@@ -161,7 +159,7 @@ def _cost(
         multiplier = rows * privacy.sigma / sensitivity
         # The session before the run, if any, has been charged by itself.
         events = (
-            *_arithmetic_events(plan),
+            GaussianEvent(noise_multiplier=1 / arithmetic.FLOODING_MU),
             GaussianEvent(noise_multiplier=multiplier, count=plan.rounds),
         )
     return Cost(
@@ -171,12 +169,6 @@ def _cost(
         sensitivity=sensitivity,
         certificate=certificate,
     )
-
-
-def _arithmetic_events(plan: RowsPlan) -> tuple[GaussianEvent, ...]:
-    if plan.update["kind"] not in CERTIFIED_ARITHMETIC:
-        return ()
-    return (GaussianEvent(noise_multiplier=1 / arithmetic.FLOODING_MU),)
 
 
 def _at_least(field: str, stated: float, own: float, meaning: str) -> None:
@@ -209,14 +201,13 @@ def _setting(
             mechanism_share=MECHANISM_SHARE[privacy.accounting],  # type: ignore[index]
         ),
     }
-    if kind in CERTIFIED_ARITHMETIC:
-        arithmetic.check(plan, norm_bound)
-        common["encryption_error"] = arithmetic.allowed_error(norm_bound, plan.num_features)
-        common["budget"] = replace(
-            common["budget"],
-            other_delta=arithmetic.OTHER_DELTA,
-            spent_mu=arithmetic.FLOODING_MU,
-        )
+    arithmetic.check(plan, norm_bound)
+    common["encryption_error"] = arithmetic.allowed_error(norm_bound, plan.num_features)
+    common["budget"] = replace(
+        common["budget"],
+        other_delta=arithmetic.OTHER_DELTA,
+        spent_mu=arithmetic.FLOODING_MU,
+    )
     if kind in ("nag", "quadratic-nag"):
         return WalkSetting(**common, rule=plan.rule)  # type: ignore[arg-type]
     common |= {"eta": float(rule["learning_rate"]), "rounds": plan.rounds}

@@ -62,7 +62,9 @@ def allowances(norm_bound: float, features: int) -> dict[str, Any]:
 def error_of(plan: RowsPlan) -> float:
     """e_ckks of a plan, per coordinate of the gradient's sum."""
     slot = slot_std(plan.ckks, plan.model_error_std())
-    return TAIL * plan.unit * slot * plan.num_rows / float(plan.update["learning_rate"])
+    # A preconditioner is at least 1 / high, and its rates at least 1.
+    rate = 1 / plan.curvature.high if plan.curvature else float(plan.update["learning_rate"])
+    return TAIL * plan.unit * slot * plan.num_rows / rate
 
 
 def delta_of(plan: RowsPlan) -> float:

@@ -156,6 +156,7 @@ def _walk(
         rounds=config.rounds,
         degree=config.degree,
         accounting=config.accounting,  # type: ignore[arg-type]
+        **arithmetic.allowances(norm_bound, num_features),
     )
     note = "few accelerated steps, so short that their certified length bounds every iterate"
     return TrainingSetting(

@@ -50,7 +50,7 @@ def certificate_problems(
         yield from compare(FILE, f"setting.{field}", setting.get(field), value)
     if isinstance(plan, CircuitPlan):
         yield from _budget_problems(setting["budget"], plan)
-    if method in ("barrier", "ridge") and isinstance(plan, RowsPlan) and plan.privacy:
+    if method in ("barrier", "ridge", "walk") and isinstance(plan, RowsPlan) and plan.privacy:
         yield from _beside_problems(setting, plan, schema.norm_bound)
     try:
         again = check_again(method, setting)

@@ -103,9 +103,7 @@ def test_the_interval_of_a_ratio() -> None:
     rng = np.random.default_rng(3)
     covered = sum(
         found.low <= 1 <= found.high
-        for found in (
-            compare.ratio(*np.exp(rng.normal(0, 0.1, (2, 7)))) for _ in range(400)
-        )
+        for found in (compare.ratio(*np.exp(rng.normal(0, 0.1, (2, 7)))) for _ in range(400))
     )
     # 95 % of 400, six standard deviations either way.
     assert 354 <= covered <= 400
@@ -122,13 +120,15 @@ def test_this_tree_is_compared_with_itself() -> None:
 def test_the_ceremony_is_as_large_as_predicted() -> None:
     found = ceremony.measure(2, secure=False)
     plan = session.plan_of(replace(ceremony.SHAPE, parties=2, secure=False))
-    replies = (sum(e.reply.blobs) for e in planner.exchanges(plan, "hospital-1") if e.phase == "keys")
+    replies = (
+        sum(e.reply.blobs) for e in planner.exchanges(plan, "hospital-1") if e.phase == "keys"
+    )
     assert found["upload_bytes"] == sum(replies)
     assert 0 < found["party_seconds"] < 60
 
 
 def test_scaling_plots(result: dict[str, object], tmp_path: Path) -> None:
-    found = {"machine": {}, "axes": {axis: result["rows"] for axis in scaling.AXES}}
+    found = {"machine": {}, "axes": dict.fromkeys(scaling.AXES, result["rows"])}
     scaling.save(found, tmp_path)
     assert len(list(tmp_path.glob("scaling-*.svg"))) == len(list(tmp_path.glob("*.png"))) == 3
     case = TOY.to_dict()

@@ -1,4 +1,7 @@
-"""`python -m tests.fuzz --inputs 1000000 --seed 1`: exit code 1 if anything was found."""
+"""`python -m tests.fuzz --inputs 1000000 --seed 1`: exit code 1 if anything was found.
+
+`--target agent`: a party agent, through its socket as a process of its own, and `Agent.handle`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ from tests.fuzz.worker import spawn
 def main() -> int:
     """Fuzz and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--target", choices=("all", "agent"), default="all")
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    report, codes = spawn(options.inputs, options.seed, options.workers)
+    report, codes = spawn(options.inputs, options.seed, options.workers, options.target)
     for (target, outcome), count in sorted(report.outcomes.items()):
         print(f"{target:12} {outcome:32} {count:9,}")
     print(f"{report.inputs:,} inputs in {report.seconds:.0f} s, ", end="")

@@ -98,13 +98,18 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + HEADROOM_BYTES, resource.RLIM_INFINITY))
 
 
-def serve(inputs: int, seed: int, pipe: Connection) -> None:
+def serve(target: str, inputs: int, seed: int, pipe: Connection) -> None:
     """Run in a spawned process and send the report back."""
-    pipe.send(run(inputs, seed))
+    if target == "agent":
+        from tests.fuzz.agent import run as run_agent
+
+        pipe.send(run_agent(inputs, seed))
+    else:
+        pipe.send(run(inputs, seed))
     pipe.close()
 
 
-def spawn(inputs: int, seed: int, workers: int) -> tuple[Report, list[int]]:
+def spawn(inputs: int, seed: int, workers: int, target: str = "all") -> tuple[Report, list[int]]:
     """The sum over spawned processes, and their exit codes (negative: killed by that signal)."""
     import multiprocessing
 
@@ -112,7 +117,7 @@ def spawn(inputs: int, seed: int, workers: int) -> tuple[Report, list[int]]:
     pipes, processes = [], []
     for k in range(workers):
         mine, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=serve, args=(inputs // workers, seed + k, theirs))
+        process = context.Process(target=serve, args=(target, inputs // workers, seed + k, theirs))
         process.start()
         theirs.close()
         pipes.append(mine)

@@ -55,7 +55,14 @@ class Keeping(Agents):
 
 @pytest.mark.parametrize(
     ("step", "lost"),
-    [("agree", "save"), ("contribute", "save"), ("decrypt", "save"), ("finish", "end")],
+    [
+        ("enrol", "save"),
+        ("enrol", "begin"),
+        ("agree", "save"),
+        ("contribute", "save"),
+        ("decrypt", "save"),
+        ("finish", "end"),
+    ],
 )
 def test_an_agent_that_dies_before_it_notes_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, lost: str

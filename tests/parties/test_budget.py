@@ -179,8 +179,8 @@ def test_iterates_without_a_bound_are_refused() -> None:
     weak = {**plan.update, "weight": plan.update["weight"] / 10}
     with pytest.raises(PolicyError, match="condition norm fails"):
         budget.recompute(replace(plan, update=weak), NORM)
-    steps = {"kind": "nag", "rounds": 3, "learning_rate": 0.1}
-    with pytest.raises(PolicyError, match="'nag' has no certified bound"):
+    steps = {"kind": "nag", "rounds": 3, "learning_rate": 50.0}
+    with pytest.raises(PolicyError, match="condition walk fails"):
         budget.recompute(replace(plan, update=steps), NORM)
 
 

@@ -99,9 +99,7 @@ def test_others_are_out_for_a_reason(
     found: list[search.Candidate], ring: int, digits: int, scale: int, per_refresh: int, word: str
 ) -> None:
     key = (ring, digits, scale, per_refresh)
-    (each,) = [
-        c for c in found if (c.ring_dim, c.num_digits, c.scale_bits, c.per_refresh) == key
-    ]
+    (each,) = [c for c in found if (c.ring_dim, c.num_digits, c.scale_bits, c.per_refresh) == key]
     assert word in each.why_out
 
 

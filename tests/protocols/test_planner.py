@@ -161,9 +161,7 @@ def test_memory_grows_with_keys_and_parties() -> None:
     assert planner.memory(secure)["coordinator"] > 5e8
 
 
-def test_times_are_measured_once_and_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "busy", lambda: False)
     params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
     first = timing.unit_times(params, tmp_path)

@@ -301,9 +301,9 @@ def test_no_warning_but_a_note_where_the_schema_is_inferred() -> None:
     assert any("patient_id" in note for note in model.notes_)
 
 
-def test_nag_has_no_privacy_statement() -> None:
-    with pytest.raises(PrivacyError, match="nag"):
-        fast(update="nag", epsilon=1.0).fit(*rows(40))
+def test_nag_without_a_certified_setting_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="no nag setting"):
+        fast(update="nag", epsilon=0.01).fit(*rows(40))
 
 
 # -- what is kept -------------------------------------------------------------------------------

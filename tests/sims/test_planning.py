@@ -127,7 +127,7 @@ def test_a_person_reads_the_same() -> None:
         ("--rows 900 --features 3 --ring-dim 1000", "fits no ring of [1000]"),
         ("--rows 60 --features 300 --epsilon 0.01", "no barrier setting is certified"),
         ("--rows 60 --features 300 --epsilon 0.01", "condition"),
-        ("--rows 900 --features 3 --update nag", "no certified bound"),
+        ("--rows 60 --features 300 --epsilon 0.01 --update nag", "no nag setting is certified"),
         ("--rows 900 --features 3 --no-privacy --epsilon 1", "no-privacy is given together"),
     ],
 )

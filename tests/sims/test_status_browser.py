@@ -83,6 +83,7 @@ def test_a_run_is_seen_and_goes_on_by_itself(
     assert page.evaluate("document.title") == "ciphercohort"
     bar = "document.querySelector('progress')"
     assert page.evaluate(f"{bar}.value / {bar}.max") == 0.25
+    write(folder, session="ab" * 16, state="aborted", reason=LONG, updated="2026-11-20")
     write(folder, state="aborted", reason=LONG, iteration=2)
     page.wait_for(f"{SEEN}.includes('holy-ghost')", seconds=20 * REFRESH_SECONDS)
     assert page.evaluate(COLOUR) == "rgb(161, 18, 18)"

@@ -1,0 +1,74 @@
+"""A dozen cases of the fault matrix, across processes; all of them: `python -m tests.faults`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults import faults
+from tests.faults.matrix import COORDINATOR, Bench, Case, Row, all_cases, is_right, write_csv
+from tests.faults.world import NAMES
+
+FIRST, SECOND = NAMES
+CASES = (
+    Case(FIRST, "kill -9 at work", "enrol"),
+    Case(SECOND, "kill -9 before the request", "keys"),
+    Case(SECOND, "kill -9, reply lost", "decrypt"),
+    Case(FIRST, "kill -9 for good", "contribute"),
+    Case(FIRST, "restart", "refresh/0"),
+    Case(SECOND, "SIGSTOP, short", "square"),
+    Case(FIRST, "duplicate request", "decrypt"),
+    Case(SECOND, "replayed reply", "contribute"),
+    Case(FIRST, "corrupted reply", "square"),
+    Case(SECOND, "corrupted request", "agree"),
+    Case(FIRST, "truncated request", "contribute"),
+    Case(SECOND, "truncated reply", "finish"),
+    Case(COORDINATOR, "kill -9, a reply lost", "decrypt"),
+    Case(COORDINATOR, "kill -9, its latest record corrupted", "contribute"),
+    Case(COORDINATOR, "started a second time", "keys"),
+)
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    # A socket's path holds 107 bytes: pytest's folders are too deep.
+    with tempfile.TemporaryDirectory(prefix="faults-", dir="/tmp") as folder:
+        bench = Bench(Path(folder))
+        yield bench
+        bench.world.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.role}, {case.fault}, {case.step}")
+def test_a_fault_ends_as_stated(bench: Bench, case: Case) -> None:
+    assert case.step in bench.steps
+    row = bench.run(case)
+    assert row.ok, row
+
+
+def test_the_matrix_is_whole(bench: Bench, tmp_path: Path) -> None:
+    cases = list(all_cases(bench.steps))
+    assert len(cases) == len(set(cases)) >= 100
+    assert {case.step for case in cases} == set(bench.steps)
+    assert len(faults.PARTY) >= 10 and len(faults.COORDINATOR) >= 5
+    good = Row(
+        **{"role": FIRST, "fault": "restart", "step": "keys", "wanted": "model", "who": ""},
+        **{"outcome": "model", "seconds": 1.0, "difference": 0.0, "given": 1, "made": 1},
+        **{"erased_seconds": 1.0, "ok": True, "reason": ""},  # type: ignore[arg-type]
+    )
+    assert is_right(good)
+    for change in (
+        {"outcome": "hang"},
+        {"outcome": "wrong model"},
+        {"outcome": "abort", "who": FIRST},  # not the wanted end
+        {"outcome": "abort", "wanted": "abort", "who": SECOND},  # somebody else is blamed
+        {"given": 2},
+        {"erased_seconds": -1.0},
+    ):
+        assert not is_right(replace(good, **change))  # type: ignore[arg-type]
+    write_csv(tmp_path / "faults.csv", [good])
+    assert len((tmp_path / "faults.csv").read_text().splitlines()) == 2

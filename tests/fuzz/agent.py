@@ -1,0 +1,225 @@
+"""Hostile bytes against a party agent: on its socket, as a process, and at `Agent.handle`.
+
+INSECURE toy ring. The agent is met at every step of a session; afterwards it must be the same
+process, have grown by less than HEADROOM, have printed no traceback, and finish a session with the
+right model.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coordinator.coordinator import Coordinator
+from parties import frames
+from protocols.messages import decode, public_bytes
+from protocols.plan import Member
+from protocols.plans import plan_from_dict
+from protocols.transcript import Transcript
+from tests.faults.relay import frame
+from tests.faults.world import HANG_SECONDS, NAMES, World
+from tests.fuzz import targets
+from tests.fuzz.mutate import Rng, Template, edit
+from tests.fuzz.worker import COSTLY_INPUTS, Report
+from tests.parties.agents import Agents
+
+SOCKET_SHARE = 0.2
+# Inputs at one step of one session on the socket, and of one session in the process.
+VISIT_INPUTS, ROUND_INPUTS = 400, 4000
+HEADROOM_BYTES = 150 << 20
+NAME = NAMES[0]
+CONTROLS = (frames.STATUS, frames.CONSENT, frames.GIVE_UP, b"?", frames.REPLY, frames.REFUSAL)
+JSON = (b"{}", b"[]", b"null", b"1e999", b'{"plan":"', b'{"plan":1}', b'{"accept":true}')
+
+
+def run(inputs: int, seed: int) -> Report:
+    """So many inputs, repeatable but for the keys."""
+    rng, report = np.random.default_rng(seed), Report()
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir="/tmp") as folder:
+        _on_the_socket(Path(folder), int(SOCKET_SHARE * inputs), rng, report)
+        _in_process(Path(folder), inputs, rng, report)
+    return report
+
+
+# -- a process behind its socket -------------------------------------------------------------------
+
+
+def _on_the_socket(folder: Path, inputs: int, rng: Rng, report: Report) -> None:
+    world = World(folder)
+    try:
+        process = world.agents[NAME]
+        reference = _model(world)
+        report.warm, start = _resident(process.pid), time.perf_counter()
+        while report.inputs < inputs:
+            count = min(VISIT_INPUTS, inputs - report.inputs)
+            for data in _visit(world, rng, count):
+                report.note("socket", partial(_send, world), data)
+            report.peak = max(report.peak, _resident(process.pid))
+        report.seconds += time.perf_counter() - start
+        if not process.is_alive():
+            report.findings.append("the agent is dead")
+        if float(np.max(np.abs(_model(world) - reference))) > 1e-4:
+            report.findings.append("another model after the fuzz")
+        if "Traceback" in (log := (world.folder / NAME / "agent.log").read_text()):
+            report.findings.append(log[log.index("Traceback") :][:2000])
+        if report.peak - report.warm > HEADROOM_BYTES:
+            report.findings.append("the agent's memory has grown")
+    finally:
+        world.close()
+
+
+def _model(world: World) -> Any:
+    for name in NAMES:
+        _give_up(world, name)
+    world.begin()
+    world.wait(HANG_SECONDS)
+    return world.weights()
+
+
+def _give_up(world: World, name: str) -> None:
+    client = frames.AgentClient(world.folder / f"{name}.sock", patience=10, reply_seconds=30)
+    client.control(frames.GIVE_UP, {})
+
+
+class Arrived(BaseException):
+    """The session is where the fuzz wants it."""
+
+
+def _visit(world: World, rng: Rng, count: int) -> Iterator[bytes]:
+    """Bring a session to a random step, and yield hostile frames for it."""
+    for name in NAMES:
+        _give_up(world, name)
+    steps = ("enrol", "agree", "reveal", *world.template.steps, "finish")
+    stop = steps[rng.integers(len(steps))]
+    seen: list[Template] = []
+    key = world.settings.signing_key()
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        seen.append(Template.of(outgoing[NAME], key))
+        if step == stop:
+            raise Arrived
+        return {name: world.relays[name].deliver(data)[1] for name, data in outgoing.items()}
+
+    with suppress(Arrived):
+        _coordinator(world).run(ask)
+    for _ in range(count):
+        other = seen[-1] if rng.integers(4) else seen[rng.integers(len(seen))]
+        yield _hostile(other, rng)
+
+
+def _hostile(template: Template, rng: Rng) -> bytes:
+    """A frame, whole or not."""
+    kind = rng.integers(10)
+    if kind < 6:
+        return frame(frames.MESSAGE, template.mutant(rng))
+    if kind == 6:
+        return rng.bytes(int(rng.integers(300)))
+    if kind == 7:
+        whole = frame(frames.MESSAGE, template.mutant(rng))
+        return whole[: rng.integers(len(whole))]
+    if kind == 8:
+        size = int(rng.choice([0, 1, 1 << 16, (1 << 16) + 1, 1 << 29, (1 << 29) + 1, 1 << 63]))
+        name = CONTROLS[rng.integers(len(CONTROLS))]
+        return frames.MAGIC + name + size.to_bytes(8, "big") + rng.bytes(int(rng.integers(64)))
+    payload = JSON[rng.integers(len(JSON))]
+    return frame(CONTROLS[rng.integers(len(CONTROLS))], edit(payload, rng))
+
+
+def _send(world: World, data: bytes) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(60)
+        connection.connect(str(world.folder / f"{NAME}.sock"))
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+        try:
+            answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        except ConnectionResetError:
+            return "hung up before all was read"
+    if not answer:
+        raise RuntimeError("no answer at all")
+    if answer[4:5] == frames.REFUSAL:
+        return "refused by the socket"
+    return _kind_of(answer[13:])
+
+
+def _kind_of(payload: bytes) -> str:
+    if payload.startswith(b"{"):
+        return "a control answer"
+    end = 9 + int.from_bytes(payload[5:9], "little")
+    return "refused" if "error" in json.loads(payload[9:end])["meta"] else "answered"
+
+
+def _coordinator(world: World) -> Coordinator:
+    cards, session = world.settings.cards(), uuid.uuid4().hex
+
+    def make_plan(members: tuple[Member, ...]) -> Any:
+        held = [
+            {"name": m.name, "rows": m.rows, "verify_key": m.verify_key, "commitment": m.commitment}
+            for m in members
+        ]
+        fields = world.template.to_dict() | {"session": session, "members": held}
+        return plan_from_dict(fields)
+
+    return Coordinator(
+        session=session,
+        signing_key=world.settings.signing_key(),
+        party_keys={name: card.identity for name, card in cards.items()},
+        make_plan=make_plan,
+        transcript=Transcript(),
+    )
+
+
+def _resident(pid: int | None) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+# -- in this process -------------------------------------------------------------------------------
+
+
+def _in_process(folder: Path, inputs: int, rng: Rng, report: Report) -> None:
+    start, number = time.perf_counter(), 0
+    while report.inputs < inputs:
+        number += 1
+        agents = Agents(folder / f"in-process-{number}", None)
+        _session(agents, min(ROUND_INPUTS, inputs - report.inputs), rng, report)
+    report.seconds += time.perf_counter() - start
+
+
+def _session(agents: Agents, inputs: int, rng: Rng, report: Report) -> None:
+    """A session whose agent meets mutants before every step; undone after each."""
+    seen: list[Template] = []
+    agent, end = agents.agents[NAME], report.inputs + inputs
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        template = Template.of(outgoing[NAME], agents.session.coordinator_key)
+        seen.append(template)
+        state = targets.Snapshot(agent)
+        costly = step.partition("/")[0] in targets.COSTLY
+        count = COSTLY_INPUTS if costly else (end - report.inputs) // (1 if step == "finish" else 4)
+        with targets.refusals():
+            for _ in range(min(count, end - report.inputs)):
+                other = seen[rng.integers(len(seen))] if rng.integers(10) == 0 else template
+                report.note("handle", partial(_handled, agents), other.mutant(rng))
+                state.restore()
+        return agents.ask(step, outgoing)
+
+    agents.session.run(ask)
+
+
+def _handled(agents: Agents, data: bytes) -> str:
+    reply = agents.agents[NAME].handle(data)
+    key = public_bytes(agents.session.party_keys[NAME])
+    return "refused" if "error" in decode(reply, key).body.meta else "answered"
