@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +13,9 @@ import typer
 
 app = typer.Typer(add_completion=False, no_args_is_help=False, invoke_without_command=True)
 Quick = Annotated[bool, typer.Option("--quick", help="An INSECURE toy ring: tests the machinery.")]
+Cpu = Annotated[
+    bool, typer.Option("--cpu", help="Count CPU seconds of one thread: for a busy machine.")
+]
 Out = Annotated[Path, typer.Option(help="Folder of the results.")]
 DEFAULT_OUT = Path("runs/benchmarks")
 
@@ -20,22 +24,27 @@ DEFAULT_OUT = Path("runs/benchmarks")
 def table(
     context: typer.Context,
     quick: Quick = False,
+    cpu: Cpu = False,
     out: Out = DEFAULT_OUT,
     only: Annotated[list[str] | None, typer.Option(help="Data sets to take.")] = None,
-    tenseal: Annotated[bool, typer.Option(help="Compare with TenSEAL, from a venv of its own.")]
-    = True,
+    tenseal: Annotated[
+        bool, typer.Option(help="Compare with TenSEAL, from a venv of its own.")
+    ] = True,
     wait: Annotated[float, typer.Option(help="Wait at most so long for a quiet machine [s].")] = 0,
 ) -> None:
     """Measure an iteration on every data set, beside its prediction and the alternatives."""
     if context.invoked_subcommand:
         return
-    from benchmarks import cases, cell, tenseal_venv
+    _count(cpu)
+    from benchmarks import cases, tenseal_venv
+    from benchmarks import cell as cells
     from benchmarks import table as tables
 
-    wanted = [case for case in (cases.QUICK if quick else cases.FULL) if not only or case.name in only]
+    every = cases.QUICK if quick else cases.FULL
+    wanted = [case for case in every if not only or case.name in only]
     if not wanted:
-        raise typer.BadParameter(f"only={only}: choose from {[c.name for c in cases.FULL]}")
-    cell.settle(wait)
+        raise typer.BadParameter(f"only={only}: choose from {[c.name for c in every]}")
+    cells.settle(wait)
     source = tenseal_venv.interpreter() if tenseal and not quick else nullcontext()
     with source as python:
         result = tables.measure(wanted, python, _say)
@@ -49,6 +58,7 @@ def cell(case: str) -> None:
     from benchmarks import cell as cells
     from benchmarks.cases import Case
 
+    cells.follow_clock()
     sys.stdout.write(json.dumps(cells.run(Case(**json.loads(case))).to_dict()) + "\n")
 
 
@@ -74,10 +84,12 @@ def compare(
 @app.command()
 def scaling(
     quick: Quick = False,
+    cpu: Cpu = False,
     out: Out = DEFAULT_OUT,
     axis: Annotated[list[str] | None, typer.Option(help="rows, features or parties.")] = None,
 ) -> None:
     """Cost against rows, features and parties, with plots."""
+    _count(cpu)
     from benchmarks import scaling as axes
 
     every = axes.QUICK_AXES if quick else axes.AXES
@@ -92,6 +104,15 @@ def ceremony(quick: Quick = False, parties: int = 3, keys_per_message: int = 4) 
 
     found = measure(parties, secure=not quick, keys_per_message=keys_per_message)
     sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _count(cpu: bool) -> None:
+    if cpu:
+        # Before anything loads OpenFHE: it reads the number of threads once.
+        os.environ |= {"COHORT_BENCHMARK_CPU": "1", "OMP_NUM_THREADS": "1"}
+        from benchmarks.cell import follow_clock
+
+        follow_clock()
 
 
 def _say(line: str) -> None:

@@ -28,8 +28,10 @@ SAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baseline:
-    """One layout. unit: seconds per ciphertext (median); ciphertexts: of all rows; tail: once per
-    iteration [seconds]; error: largest difference of the measured part to NumPy.
+    """One layout.
+
+    unit: seconds per ciphertext (median); ciphertexts: of all rows; tail: once per iteration
+    [seconds]; error: largest difference of the measured part to NumPy.
     """
 
     unit: float

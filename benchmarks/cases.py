@@ -61,9 +61,9 @@ class Case:
 
     def data(self) -> tuple[Array, Array]:
         """Rows, shape (rows, features + 1), norm at most 1, the bias last; labels in {0, 1}."""
-        columns, label = _FILES.get(self.name, ((), ""))
+        _, label = _FILES.get(self.name, ((), ""))
         path = DATA_FOLDER / f"{self.name}.csv"
-        if columns is not None and label and path.exists():
+        if label and path.exists():
             x, y = _read(path, label)
             if len(x) >= self.rows and x.shape[1] == self.features:
                 return _scaled(x[: self.rows]), y[: self.rows]

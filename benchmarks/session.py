@@ -6,11 +6,9 @@ bytes of every message.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -98,9 +96,7 @@ def run(case: Case, plan: RowsPlan | None = None) -> Measured:
 
 
 def _schema(features: int) -> Schema:
-    columns = tuple(
-        NumericColumn(name=f"column_{k:03d}", low=-1, high=1) for k in range(features)
-    )
+    columns = tuple(NumericColumn(name=f"column_{k:03d}", low=-1, high=1) for k in range(features))
     label = Label(name="y", positive="1", negative="0")
     return Schema(columns=columns, label=label, scaling="range")
 

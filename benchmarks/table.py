@@ -73,6 +73,7 @@ def machine() -> dict[str, Any]:
         "processor": processor(),
         "cpus": len(os.sched_getaffinity(0)),
         "threads": os.environ.get("OMP_NUM_THREADS", ""),
+        "clock": "CPU seconds" if os.environ.get(cell.CPU_CLOCK) else "wall clock",
         "openfhe": metadata.version("openfhe"),
         "python": platform.python_version(),
     }
@@ -110,7 +111,8 @@ def show(result: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*COLUMNS, title="Seconds per full-batch iteration (ratio to ours)")
+    clock = result["machine"]["clock"]
+    table = Table(*COLUMNS, title=f"{clock}, per full-batch iteration (ratio to ours)")
     for row in result["rows"]:
         table.add_row(*cells(row))
     Console(width=None if sys.stdout.isatty() else 200).print(table)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import gradients, gram, keygen
+from protocols import gradients, gram, keygen, lffr
 from protocols.aggregate.cipher import CoordinatorCipher, session_digest
 from protocols.aggregate.setup import opening_key
 from protocols.circuit_plan import CircuitPlan
@@ -23,6 +23,8 @@ from protocols.errors import ProtocolError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.gram_training import Vectors, train_gram
+from protocols.lffr import LffrPlan
+from protocols.lffr_training import train_lffr
 from protocols.messages import Exchange
 from protocols.plan import RunPlan
 from protocols.refresh import refresh
@@ -92,6 +94,8 @@ def _conduct_circuit(
             return (yield from _train_rows(context, plan, seed, public_b, watch))
         if isinstance(plan, GramPlan):
             return (yield from _train_gram(context, plan, seed, public_b, watch))
+        if isinstance(plan, LffrPlan):
+            return (yield from _train_lffr(context, plan, seed, public_b, watch))
         raise ProtocolError(f"protocol={plan.protocol!r} is unknown to this coordinator")
     finally:
         context.unload_evaluation_keys()
@@ -128,3 +132,21 @@ def _train_gram(
     heads = yield from train_gram(evaluator, task, sums, refresh_all, watch.on_iteration)
     watch.on_phase("decrypt")
     return task.layout.read((yield from decrypt(context, plan, heads)))
+
+
+def _train_lffr(
+    context: CkksContext, plan: LffrPlan, seed: bytes, public_b: Residues, watch: Watch
+) -> Exchange[Weights]:
+    """Weights, shape (d, c)."""
+    public_key = keygen.public_key(context, seed, public_b)
+    watch.on_phase("encrypt")
+    evaluator = Evaluator(context, plan.layout)
+    data, side = yield from lffr.collect(evaluator, plan, public_b)
+
+    def refresh_all(step: int, vectors: Vectors) -> Exchange[tuple[EncryptedVector, ...]]:
+        return (yield from refresh(evaluator, plan, seed, step, public_key, vectors))
+
+    watch.on_phase("train")
+    weights = yield from train_lffr(evaluator, plan, data, side, refresh_all, watch.on_iteration)
+    watch.on_phase("decrypt")
+    return (yield from release(evaluator, plan, weights))

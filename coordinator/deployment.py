@@ -111,7 +111,7 @@ class _Run:
         done = recorded_finish(self._messages, names, key)
         try:
             if done is None:
-                self._train(resumable(ask, self._messages, key))
+                self._train(resumable(ask, self._messages, key, self._party_keys))
             else:
                 complete_finish(ask, self._messages, done, self._party_keys)
         except CohortError as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 from coordinator.coordinator import AskParties
 from coordinator.message_log import KEY, file_name
-from protocols.errors import ProtocolError
+from protocols.errors import MessageError, ProtocolError
 from protocols.messages import COORDINATOR, Envelope, decode, digest
 from protocols.private_files import write_private
 from protocols.transcript import Transcript
@@ -26,11 +26,14 @@ from protocols.transcript import Transcript
 FINISH = "finish"
 
 
-def resumable(ask: AskParties, folder: Path, coordinator_key: str) -> AskParties:
-    """The same `ask`, from recorded replies where there are some.
+def resumable(
+    ask: AskParties, folder: Path, coordinator_key: str, parties: Mapping[str, str]
+) -> AskParties:
+    """The same `ask`, from recorded replies where there are some; parties: verification keys.
 
     Raises:
-        ProtocolError: a request differs from the recorded one: data or program have changed.
+        ProtocolError: a request differs from the recorded one (data or program have changed), or a
+            recorded reply is damaged.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_private(folder / KEY, f"{coordinator_key}\n".encode())
@@ -47,13 +50,28 @@ def resumable(ask: AskParties, folder: Path, coordinator_key: str) -> AskParties
                 )
             if not requests[name].exists():
                 write_private(requests[name], data)
-        missing = {name: data for name, data in outgoing.items() if not replies[name].exists()}
+        held = {name: path.read_bytes() for name, path in replies.items() if path.exists()}
+        for name, data in held.items():
+            _read(replies[name], data, parties[name])
+        missing = {name: data for name, data in outgoing.items() if name not in held}
         fresh = ask(step, missing) if missing else {}
         for name, data in fresh.items():
             write_private(replies[name], data)
-        return {name: replies[name].read_bytes() for name in outgoing if replies[name].exists()}
+        return {**held, **fresh}
 
     return asking
+
+
+def _read(path: Path, data: bytes, key: str) -> Envelope:
+    """A recorded message.
+
+    Raises:
+        ProtocolError: it is not as it was written; names the file.
+    """
+    try:
+        return decode(data, key)
+    except MessageError as error:
+        raise ProtocolError(f"the recorded message {path.name} is damaged: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +89,7 @@ def recorded_finish(folder: Path, parties: tuple[str, ...], coordinator_key: str
     size, number = len(parties), 0
     while (folder / file_name(number)).exists():
         paths = [folder / file_name(number + k) for k in range(2 * size)]
-        envelope = decode(paths[0].read_bytes(), coordinator_key)
+        envelope = _read(paths[0], paths[0].read_bytes(), coordinator_key)
         if envelope.step == FINISH:
             if not all(path.exists() for path in paths[:size]):
                 return None
@@ -116,7 +134,7 @@ def rebuild_transcript(
         name = names[number % len(names)]
         asked = number // len(names) % 2 == 0
         data = file.read_bytes()
-        envelope: Envelope = decode(data, coordinator_key if asked else parties[name])
+        envelope = _read(file, data, coordinator_key if asked else parties[name])
         if COORDINATOR not in (envelope.sender, envelope.recipient):
             raise ProtocolError(f"{file.name} is no message of the coordinator's")
         transcript.add(

@@ -1,21 +1,35 @@
-"""Network namespaces as hosts: an address each, joined by a bridge, with delay and a slow line.
+"""Network namespaces as hosts: an address each, joined by a bridge, with a slow and long line.
 
-Needs root on Linux, and the kernel's netem for delay and rate. Nothing outlives the block.
+Needs root on Linux. Every host sends at RATE at most (the kernel's tbf). The parties reach the
+centre through one more host, `line`, whose relay holds every byte back for DELAY in each direction:
+in user space, since netem is not in every kernel. Nothing outlives the block.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 
-DELAY, RATE = "20ms", "100mbit"
-_BRIDGE, _PREFIX = "cohort-br", "cohort-"
+DELAY_SECONDS, RATE = 0.010, "100mbit"
+LINE = "line"
+_BRIDGE, _PREFIX, _CHUNK, _QUEUE = "cohort-br", "cohort-", 1 << 16, 64
 
 
 def address(position: int) -> str:
     """Of the host at a position."""
     return f"10.77.0.{position + 1}"
+
+
+def line(names: Sequence[str]) -> str:
+    """What parties dial instead of the first host."""
+    return address(len(names))
 
 
 def inside(name: str) -> list[str]:
@@ -24,32 +38,41 @@ def inside(name: str) -> list[str]:
 
 
 @contextmanager
-def hosts(names: Sequence[str]) -> Iterator[None]:
-    """One namespace for each name; every line delays by DELAY in each direction, at RATE."""
-    _close(names)
+def hosts(names: Sequence[str], port: int) -> Iterator[None]:
+    """One namespace for each name, and the line to `port` of the first."""
+    everyone = [*names, LINE]
+    _close(everyone)
+    relay = None
     try:
         _ip("link", "add", _BRIDGE, "type", "bridge")
         _ip("link", "set", _BRIDGE, "up")
-        for position, name in enumerate(names):
-            space, outside = _PREFIX + name, f"cohort-v{position}"
-            _ip("netns", "add", space)
-            _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
-            _ip("link", "set", outside, "master", _BRIDGE, "up")
-            _ip("-n", space, "addr", "add", f"{address(position)}/24", "dev", "eth0")
-            _ip("-n", space, "link", "set", "eth0", "up")
-            _ip("-n", space, "link", "set", "lo", "up")
-            _slow_down(name)
+        for position, name in enumerate(everyone):
+            _add(name, position)
+            if name != LINE:
+                shape = ["tbf", "rate", RATE, "burst", "256kb", "latency", "200ms"]
+                _run([*inside(name), "tc", "qdisc", "add", "dev", "eth0", "root", *shape])
+        here = [sys.executable, str(Path(__file__)), f"{line(names)}:{port}"]
+        relay = subprocess.Popen([*inside(LINE), *here, f"{address(0)}:{port}"])
+        print(
+            f"network: {len(names)} hosts with addresses of their own, each sends {RATE} at most; "
+            f"{1000 * DELAY_SECONDS:g} ms more in each direction, by a relay in user space"
+        )
         yield
     finally:
-        _close(names)
+        if relay is not None:
+            relay.terminate()
+            relay.wait()
+        _close(everyone)
 
 
-def _slow_down(name: str) -> None:
-    add = [*inside(name), "tc", "qdisc", "add", "dev", "eth0", "root"]
-    netem = ["netem", "delay", DELAY, "rate", RATE, "limit", "10000"]
-    if subprocess.run([*add, *netem], stderr=subprocess.DEVNULL).returncode:
-        print(f"this kernel has no netem: the line of {name} has a limit but no delay")
-        _run([*add, "tbf", "rate", RATE, "burst", "256kb", "latency", "200ms"])
+def _add(name: str, position: int) -> None:
+    space, outside = _PREFIX + name, f"cohort-v{position}"
+    _ip("netns", "add", space)
+    _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
+    _ip("link", "set", outside, "master", _BRIDGE, "up")
+    _ip("-n", space, "addr", "add", f"{address(position)}/24", "dev", "eth0")
+    _ip("-n", space, "link", "set", "eth0", "up")
+    _ip("-n", space, "link", "set", "lo", "up")
 
 
 def _close(names: Sequence[str]) -> None:
@@ -63,3 +86,62 @@ def _ip(*words: str) -> None:
 
 def _run(command: Sequence[str]) -> None:
     subprocess.run(command, check=True)
+
+
+# -- the line --------------------------------------------------------------------------------------
+
+
+async def relay(own: str, target: str, delay: float = DELAY_SECONDS) -> None:
+    """Relay TCP connections from `own` to `target` (HOST:PORT), bytes late by `delay` seconds."""
+    host, port = _split(own)
+    server = await asyncio.start_server(partial(_connected, target, delay), host, port)
+    async with server:
+        await server.serve_forever()
+
+
+async def _connected(
+    target: str, delay: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    try:
+        there, back = await asyncio.open_connection(*_split(target))
+    except OSError:
+        writer.close()  # the target is not up: the caller tries again
+        return
+    for end in (writer, back):
+        end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with suppress(OSError):
+        await asyncio.gather(_late(reader, back, delay), _late(there, writer, delay))
+    for end in (writer, back):
+        end.close()
+
+
+async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
+    """Everything of one direction, each chunk `delay` seconds after it came."""
+    queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUE)
+
+    async def send() -> None:
+        while True:
+            due, chunk = await queue.get()
+            await asyncio.sleep(due - time.monotonic())
+            if not chunk:
+                writer.write_eof()
+                return
+            writer.write(chunk)
+            await writer.drain()
+
+    sending = asyncio.ensure_future(send())
+    while True:
+        chunk = await reader.read(_CHUNK)
+        await queue.put((time.monotonic() + delay, chunk))
+        if not chunk or sending.done():
+            return await sending
+
+
+def _split(where: str) -> tuple[str, int]:
+    host, _, port = where.rpartition(":")
+    return host, int(port)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        asyncio.run(relay(sys.argv[1], sys.argv[2]))

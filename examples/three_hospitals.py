@@ -2,6 +2,7 @@
 
     python examples/three_hospitals.py
     python examples/three_hospitals.py --data edin.csv --label label --iterations 4
+    python examples/three_hospitals.py --fast-insecure --network      (root: hosts of their own)
 
 Starts a SuperLink, three SuperNodes and three party agents with TLS and node authentication,
 trains, and compares the model with `cohort simulate` on the same rows and the same (seeded, so NOT
@@ -33,6 +34,7 @@ NAMES = ("hospital-a", "hospital-b", "hospital-c")
 COHORT = str(Path(sys.executable).parent / "cohort")
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 SEED = 20261121
+PORT = 9092  # of the centre, where it is a host of its own
 
 
 def main() -> int:
@@ -109,11 +111,14 @@ def training(options: argparse.Namespace) -> list[str]:
 def found(home: Path, options: argparse.Namespace) -> None:
     """`init` for the centre and the hospitals, and the exchange of invitation and cards."""
     fleet, control, own, *relays = (f"127.0.0.1:{port}" for port in free_ports(6))
+    public = fleet
     if options.network:
-        fleet = f"{network.address(0)}:9092"
+        fleet = f"{network.address(0)}:{PORT}"
+        public = f"{network.line(('centre', *NAMES))}:{PORT}"
     centre, passphrase = home / "centre", home / "passphrase"
     passphrase.write_text("correct horse battery staple\n")
     addresses = ["--fleet", fleet, "--control", control, "--serverappio", own]
+    addresses += ["--public", public]
     schema = ["--schema", home / "schema.json"]
     cohort("coordinator", "init", centre, *schema, *addresses, *training(options))
     for name, relay in zip(NAMES, relays, strict=True):
@@ -157,7 +162,7 @@ def running(home: Path, options: argparse.Namespace):
 
 def network_of(options: argparse.Namespace):
     """The hosts' network, if they have one of their own."""
-    return network.hosts(("centre", *NAMES)) if options.network else nullcontext()
+    return network.hosts(("centre", *NAMES), PORT) if options.network else nullcontext()
 
 
 def inside(name: str, options: argparse.Namespace) -> list[str]:

@@ -20,6 +20,7 @@ from protocols.approximation import Approximation, Polynomial
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
 from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy import (
     barrier_certificate,
@@ -32,6 +33,7 @@ from protocols.privacy.barrier_theorem import BarrierSetting
 from protocols.privacy.budget import MECHANISM_SHARE, Budget
 from protocols.privacy.certificate import Certificate, explain
 from protocols.privacy.gram_certificate import gram_certificate
+from protocols.privacy.lffr_certificate import lffr_certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.start_gradient import charged
@@ -72,6 +74,8 @@ def recompute(plan: RunPlan, norm_bound: float) -> Cost:
         return _cost_of_sums(plan, privacy)
     if isinstance(plan, GramPlan):
         return _cost_of_release(plan, privacy, norm_bound)
+    if isinstance(plan, LffrPlan):
+        return _cost_of_lffr(plan, privacy, norm_bound)
     if not isinstance(plan, RowsPlan):
         raise PolicyError(f"protocol={plan.protocol!r} has no privacy certificate")
     try:
@@ -134,6 +138,27 @@ def _cost_of_release(plan: GramPlan, privacy: PrivacyPlan, norm_bound: float) ->
         additive_delta=statement.additive_delta,
         sensitivity=found.sensitivity,
         certificate=statement,
+    )
+
+
+def _cost_of_lffr(plan: LffrPlan, privacy: PrivacyPlan, norm_bound: float) -> Cost:
+    """Noise on every gradient; the ball that holds the weights is computed again."""
+    try:
+        found = lffr_certificate(plan.privacy_setting(norm_bound))
+    except ParameterError as error:
+        raise PolicyError(f"the plan's privacy setting is out of range: {error}") from None
+    share, own = plan.split.share_std(privacy.sigma), found.figures["D_widened"]
+    _at_least("share_std", privacy.share_std, share, "sigma / sqrt(P - t)")
+    _at_least("sensitivity", privacy.sensitivity, own, "the bound for one replaced row")
+    for condition in found.conditions:
+        if not condition.satisfied and condition.slack < -ROUNDING:
+            raise PolicyError(f"the plan is not certified: {explain(condition)}")
+    return Cost(
+        epsilon=found.figures["epsilon_exact"],
+        events=found.events,
+        additive_delta=found.additive_delta,
+        sensitivity=own,
+        certificate=found,
     )
 
 

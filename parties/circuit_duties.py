@@ -7,11 +7,12 @@ from typing import Any
 
 from parties.key_share import KeyShare
 from parties.shard import Shard
-from protocols import agree, contribute, decrypt, gram, keygen, refresh
+from protocols import agree, contribute, decrypt, gram, keygen, lffr, refresh
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.context import CkksContext
 from protocols.errors import MessageError, PolicyError
 from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
 from protocols.messages import Body
 from protocols.privacy.randomness import RandomSource
 from protocols.rows import RowsPlan
@@ -23,7 +24,7 @@ class CircuitDuties:
     def __init__(
         self, plan: CircuitPlan, name: str, shard: Shard, randomness: RandomSource
     ) -> None:
-        outputs = (plan.outputs,) if isinstance(plan, GramPlan) else ()
+        outputs = (plan.outputs,) if isinstance(plan, (GramPlan, LffrPlan)) else ()
         if shard.y.shape[1:] != outputs:
             raise PolicyError(
                 f"model={plan.model!r} of the plan does not predict this party's "
@@ -95,6 +96,10 @@ class CircuitDuties:
         if isinstance(plan, GramPlan):
             sums = plan.contribution(shard.x, shard.y, noise)
             return gram.answer_contribute(context, plan.task, self._seed, request, sums)
+        if isinstance(plan, LffrPlan):
+            return lffr.answer_contribute(
+                context, plan, self._name, self._seed, request, shard.x, shard.y, noise
+            )
         if isinstance(plan, RowsPlan):
             curvature, (first, noise) = None, plan.divide_noise(noise)
             if plan.curvature is not None:

@@ -40,8 +40,8 @@ class Candidate:
 
     params: parameters, None if they cannot even be written down; ring_dim … per_refresh: what was
     tried; why_out: empty for one that can be run; seconds: of the whole run and of an iteration;
-    num_bytes: largest party's, both directions; release_error: std of a released weight; features:
-    per ciphertext.
+    num_bytes: largest party's, both directions, 0 for one that is out; release_error: std of a
+    released weight; features: per ciphertext.
     """
 
     ring_dim: int
@@ -113,14 +113,17 @@ def _judge(
         other = replace(plan, ckks=params, profile="secure")
     except ParameterError as error:
         return replace(tried, why_out=_short(ring, depth, scale, digits, error))
+    why_out = _why_out(other, per_refresh)
+    # Bytes take the frames of every message: only for those that stay.
+    traffic = {} if why_out else planner.bytes_per_party(other, per_refresh)
     lasts = planner.seconds(other, scaled(times, plan.ckks, params), per_refresh)
     return replace(
         tried,
         params=params,
-        why_out=_why_out(other, per_refresh),
+        why_out=why_out,
         seconds=lasts.total,
         iteration=_iteration(other, lasts),
-        num_bytes=sum(planner.bytes_per_party(other, per_refresh).values()),
+        num_bytes=sum(traffic.values()),
         release_error=release_error_std(other),
         features=other.layout.num_blocks,
     )

@@ -11,6 +11,7 @@ preconditioner, column 0 holds the party's `Curvature.share` and round t column 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.packing import Layout
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ProtocolError
 from protocols.keygen import public_key
@@ -26,6 +28,20 @@ from protocols.rows import RowsPlan
 from protocols.wire import unpack_from
 
 STEP = "contribute"
+
+
+class PackedPlan(Protocol):
+    """A plan whose parties encrypt rows and side columns."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parties in order."""
+        ...
+
+    @property
+    def layout(self) -> Layout:
+        """Packing."""
+        ...
 
 
 def label_term(rows: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,7 +93,7 @@ def answer_contribute(
 
 
 def collect(
-    evaluator: Evaluator, plan: RowsPlan, public_b: Residues
+    evaluator: Evaluator, plan: PackedPlan, public_b: Residues
 ) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
     """Summed data ciphertexts and summed side ciphertexts of all parties."""
     context = evaluator.context

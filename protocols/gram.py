@@ -43,8 +43,12 @@ from protocols.wire import sum_blobs
 Array = NDArray[np.float64]
 STEP = "contribute"
 GAIN = 2.0**16
-# Weights are encrypted as W / UNIT. The refresh's masks of 119 bits hide 59 + 10 + log2 |W|.
-UNIT = 2.0**-10
+# Weights are encrypted as W / UNIT. The refresh's masks of 119 bits hide 59 + 12 + log2 |W|, to 46
+# statistical bits where |W| = 4.
+UNIT = 2.0**-12
+# M is encrypted as LIFT M, `outer` weights as W / (LIFT UNIT): noise of M counts by 1 / LIFT, but
+# what encoding leaves of the mask by LIFT^2.
+LIFT = 4.0
 SQRT2 = math.sqrt(2)
 # The inverse only sets the pace of the iterations, see `gram_training`.
 INVERSE_ERROR = 2.0**-10

@@ -3,9 +3,10 @@
     u = 1 / (b / scale),   M = I - u o (H / scale + shift I),   g = u o G / scale,
     W_1 = g,   W_{t+1} = M W_t + g.
 
-M and g are made once. The fixed point solves (H + 2 ridge I) W = G whatever u is, so the error of
-the inverse, at most 2^-10 (`protocols.inverse`), changes the speed alone: |1 - u b| < 1 is enough
-for no iteration to expand distances.
+M and g are made once, M times LIFT, which the mask of every second iteration takes out. The fixed
+point solves (H + 2 ridge I) W = G whatever u is, so the error of the inverse, at most 2^-10
+(`protocols.inverse`), changes the speed alone: |1 - u b| < 1 is enough for no iteration to expand
+distances.
 
 | part | levels |
 |---|---|
@@ -17,6 +18,7 @@ for no iteration to expand distances.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -24,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from protocols.ckks.evaluator import EncryptedVector
-from protocols.ckks.flooding import error_std
+from protocols.ckks.flooding import error_std, rounding_std
 from protocols.ckks.gram import (
     CONTRACT_INNER_LEVELS,
     CONTRACT_OUTER_LEVELS,
@@ -33,7 +35,7 @@ from protocols.ckks.gram import (
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.tally import CountingContext, Ghost, Tally
 from protocols.errors import ParameterError
-from protocols.gram import GAIN, UNIT, GramTask
+from protocols.gram import GAIN, LIFT, UNIT, GramTask
 from protocols.messages import Exchange
 
 Vectors = Sequence[EncryptedVector]
@@ -43,6 +45,9 @@ RefreshAll = Callable[[int, Vectors], Generator[Any, Any, Vectors]]
 # it four iterations.
 LEAST_LEVELS = 3
 LEVELS = 6
+# Roundings of u relative to itself: 4 of noise (`lffr_inverse`), the rest for the primes' distance
+# from the scale, which the tests measure with it.
+SHARP = 36
 
 
 def train_gram(
@@ -69,16 +74,21 @@ def tally_training(task: GramTask) -> Tally:
 def model_error_std(task: GramTask, weight_bound: float = 4.0) -> float:
     """Bound on the noise of the encrypted W / UNIT before its decryption, per coefficient.
 
-    In roundings of one rescaling: the last mask adds one. M carries about two, the same in every
-    iteration, which moves W by 2 T |W|. The error of u, 3 / low roundings, multiplies the
-    gradient, whose sum over iterations is |W|. The mask keeps period / (d' S) of both. The bias of
-    key switches, 1.6 T (1 + log2 d') for each special prime, is smaller.
+    In roundings of one rescaling: the last mask adds one. LIFT M carries about two, the same in
+    every iteration, which moves W by 2 T |W| / LIFT; a mask's coefficients are rounded too. The
+    error of u, SHARP roundings relative to itself, multiplies a step, and all steps sum up to |W|.
+    Primes that differ from the scale multiply values by public constants; that is no noise. An
+    `outer` W carries two and the bias of key switches, 1.6 (1 + log2 d') for each special prime,
+    LIFT times as much in the next one. The mask keeps period / (d' S) of all.
     weight_bound: estimate of |W| from above, for one output.
     """
     layout = task.layout
     share = layout.side * layout.depth / layout.num_slots
-    inverse = 3 / task.inverse.low if task.row_sums else 0.0
-    before = (1 + weight_bound) * (2 * task.rounds + inverse) / UNIT
+    inverse = SHARP + 1 / (task.inverse.low * GAIN) if task.row_sums else 0.0
+    mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
+    path = (2 / LIFT + mask / 2) * task.rounds
+    bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * task.rounds / 2
+    before = (1 + weight_bound) * (path + inverse) / UNIT + bias
     rounding = (1 + share * before**2) ** 0.5
     return error_std(task.ckks, len(task.names), rounding_gain=rounding, row_gain=0.0)
 
@@ -121,11 +131,12 @@ class _Training:
         (weights,) = yield from self._with_levels(levels, weights)
         # To an inner result belongs u inner, which is the other orientation than W's.
         product = matrices[not is_outer] * weights
-        contract = self._evaluator.contract_outer if is_outer else self._evaluator.contract_inner
-        return contract(product) + targets[not is_outer]
+        if is_outer:
+            return self._evaluator.contract_outer(product) + targets[0]
+        return self._evaluator.contract_inner(product, LIFT**-2) + targets[1]
 
     def _precondition(self, sums: Vectors) -> Exchange[tuple[Vectors, Vectors]]:
-        """(M with u inner, outer), (g inner, outer), at level 0."""
+        """LIFT M with u inner, outer; g inner, and over LIFT outer; at level 0."""
         evaluator, layout, task = self._evaluator, self._evaluator.slots, self._task
         identity = layout.matrix(np.eye(task.num_features))
         descent = evaluator.add_public(sums[0], (task.shift * GAIN) * identity)
@@ -135,8 +146,11 @@ class _Training:
             descents = [descent * u for u in inverses]
             targets = [part * u for part, u in zip(targets, inverses, strict=True)]
         # Dividing by GAIN last keeps u from multiplying the rounding.
-        matrices = [evaluator.add_public(part * (-1 / GAIN), identity) for part in descents]
-        targets = [part * (1 / (GAIN * UNIT)) for part in targets]
+        matrices = [
+            evaluator.add_public(part * (-LIFT / GAIN), LIFT * identity) for part in descents
+        ]
+        units = (UNIT, LIFT * UNIT)
+        targets = [part * (1 / (GAIN * u)) for part, u in zip(targets, units, strict=True)]
         fresh = yield from self._refresh([*matrices, *targets])
         return fresh[:2], fresh[2:]
 
@@ -152,9 +166,16 @@ class _Training:
                 y0, y1, *u = yield from self._with_levels(1, *y, *u)
                 y = [y0, y1]
             y, u = zip(*(plan.advance(k, *pair) for pair in zip(y, u, strict=True)), strict=True)
-        if last:
-            y = yield from self._with_levels(2, *y)
-        y = [plan.finish(*pair) for pair in zip(y, beta, strict=True)]
+        if not last:
+            y = [plan.finish(*pair) for pair in zip(y, beta, strict=True)]
+        else:
+            y = yield from self._with_levels(3, *y)
+            # b at GAIN times its size: a rounding of beta would count by 1 / beta.
+            lifted = [part + GAIN * plan.low for part in row_sums]
+            y = [
+                v * plan.multiplier(-1, (b * v) * (-1 / GAIN))
+                for v, b in zip(y, lifted, strict=True)
+            ]
         y = yield from self._with_levels(3, *y)
         return [part * plan.factor for part in y]
 

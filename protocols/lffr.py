@@ -17,9 +17,8 @@ Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, see
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -279,6 +278,4 @@ def collect(
     evaluator: Evaluator, plan: LffrPlan, public_b: Residues
 ) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
     """Data ciphertexts, in the order of `OutputLayout`, and side ciphertexts of all parties."""
-    exchange: Generator[Any, Any, Any] = contribute.collect(evaluator, cast(Any, plan), public_b)
-    data, side = yield from exchange
-    return data, side
+    return (yield from contribute.collect(evaluator, plan, public_b))

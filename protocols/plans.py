@@ -8,15 +8,17 @@ from typing import Any
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.approximation import Polynomial
 from protocols.ckks.parameters import CkksParameters
+from protocols.curvature import Curvature
 from protocols.errors import MessageError, ParameterError
 from protocols.fields import check_fields, from_fields
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
 from protocols.plan import Member, PrivacyPlan, RunPlan
 from protocols.rows import RowsPlan
 from protocols.start import StartGradient
 
-_PLANS: tuple[type[RunPlan], ...] = (RowsPlan, GramPlan, GradientPlan)
+_PLANS: tuple[type[RunPlan], ...] = (RowsPlan, GramPlan, LffrPlan, GradientPlan)
 KINDS: dict[str, type[RunPlan]] = {kind.protocol: kind for kind in _PLANS}
 
 
@@ -40,6 +42,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "members": lambda members: tuple(from_fields(Member, m) for m in members),
     "privacy": lambda privacy: None if privacy is None else from_fields(PrivacyPlan, privacy),
     "link": Polynomial.from_dict,
+    "curvature": lambda fields: None if fields is None else Curvature.from_dict(fields),
     "ckks": lambda ckks: from_fields(CkksParameters, ckks),
     "cipher": AggregateParameters.from_dict,
     "weights": _floats,

@@ -26,7 +26,8 @@ Model = Annotated[
     _option(
         TRAINING,
         "logistic (a label of two values), or of numeric targets, several at once: linear, or "
-        "improved-lffr (predictions bend towards the ends of the range).",
+        "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
+        "or lffr (a sigmoid of the target's range, on encrypted rows).",
     ),
 ]
 Target = Annotated[

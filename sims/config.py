@@ -26,7 +26,7 @@ CHOICES = {
     "mechanism": ("gaussian", "laplace"),
     "accounting": ("exact", "paper"),
 }
-REGRESSIONS = ("linear", "improved-lffr")
+REGRESSIONS = ("linear", "improved-lffr", "lffr")
 """Models of numeric targets, several at once."""
 LOGISTIC_ONLY = ("label", "positive", "protocol", "update", "degree", "learning_rate", "radius")
 GRADIENTS_ONLY = (
@@ -201,11 +201,6 @@ class SimulationConfig:
     def _check_model(self) -> None:
         if self.model == "logistic":
             return
-        if self.model == "lffr":
-            raise ParameterError(
-                "model='lffr' trains on encrypted rows, which is not offered for targets yet: take "
-                f"{' or '.join(REGRESSIONS)}, which train on sums"
-            )
         if self.model not in REGRESSIONS:
             raise ParameterError(
                 f"model={self.model!r} is not one of {', '.join(('logistic', *REGRESSIONS))}"

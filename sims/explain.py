@@ -17,8 +17,10 @@ TIE = 1.03
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """best: up to ten that can be run, cheapest first; chosen: the plan's own; out: reason ->
-    how many; reason: why the plan's own is not the first, empty if it is.
+    """What a search found.
+
+    best: up to ten that can be run, cheapest first; chosen: the plan's own; out: reason -> how
+    many; reason: why the plan's own is not the first, empty if it is.
     """
 
     best: tuple[Candidate, ...]
@@ -117,8 +119,8 @@ _COLUMNS = (
     ("scale", "scale_bits"),
     ("key digits", "num_digits"),
     ("primes", "primes"),
-    ("seconds", "seconds"),
-    ("each step", "seconds_per_iteration"),
+    ("total s", "seconds"),
+    ("step s", "seconds_per_iteration"),
     ("MB", "bytes_per_party"),
     ("secure bits", "security_bits"),
     ("exact bits", "precision_bits"),

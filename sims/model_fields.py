@@ -9,9 +9,10 @@ import numpy as np
 from parties.columns import Label
 from parties.schema import Schema
 from parties.targets import Targets
-from protocols.models.gram_models import gram_model
 from protocols.models.improved_lffr import ImprovedLffr
+from protocols.models.lffr import Lffr
 from protocols.models.linear import Linear
+from protocols.models.regression_models import regression_model
 from sims.result import Array
 
 LOGISTIC, REGRESSION = "logistic-regression", "regression"
@@ -19,6 +20,8 @@ LINKS = {
     Linear.name: "value = intercept + coef . x, in the target's own units",
     ImprovedLffr.name: "score z = intercept + coef . x; t = (1 / (1 + exp(-z)) - 1/2) / gamma + "
     "1/2; value = low + t * (high - low), with low and high of the target in the schema",
+    Lffr.name: "score z = intercept + coef . x; value = low + (high - low) / (1 + exp(-z)), with "
+    "low and high of the target in the schema",
 }
 """From coefficients to a prediction, in words."""
 
@@ -51,7 +54,7 @@ def _logistic(schema: Schema, label: Label, weights: Array) -> dict[str, Any]:
 
 def _regression(schema: Schema, targets: Targets, weights: Array, model: str) -> dict[str, Any]:
     coef, intercept = coefficients(schema, weights, model)
-    fitted = gram_model(model)
+    fitted = regression_model(model)
     return {
         "kind": REGRESSION,
         "model": model,

@@ -8,6 +8,7 @@ from typing import Any
 from protocols.circuit_plan import CircuitPlan
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
 
@@ -35,6 +36,13 @@ def training_figures(plan: RunPlan) -> dict[str, Any]:
         return {"update": plan.update["kind"], "degree": plan.link.degree}
     if isinstance(plan, GramPlan):
         return {"update": "fixed-hessian", "outputs": plan.outputs, "ridge": plan.ridge}
+    if isinstance(plan, LffrPlan):
+        return {
+            "update": "fixed-hessian" if plan.curvature else "gd",
+            "degree": plan.link.degree,
+            "outputs": plan.outputs,
+            "ridge": plan.ridge,
+        }
     if isinstance(plan, GradientPlan):
         return {"update": plan.update["kind"]}
     return {}

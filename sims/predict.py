@@ -19,7 +19,7 @@ from parties.shard import encode_features
 from parties.tables import Table, read_table
 from parties.targets import Targets
 from protocols.errors import ParameterError
-from protocols.models.gram_models import gram_model
+from protocols.models.regression_models import regression_model
 from sims.model_fields import LOGISTIC, REGRESSION
 from sims.regression_result import RegressionScores, score_regression, targets_of
 from sims.regression_twin import predict as predict_targets
@@ -79,7 +79,7 @@ class RegressionModel:
     """A released regression.
 
     weights: shape (schema.num_features, outputs), for scaled rows, bias last; model: its name, see
-    `protocols.models.gram_models`; other fields as of `Model`.
+    `protocols.models.regression_models`; other fields as of `Model`.
 
     Raises:
         ParameterError: the weights do not fit the schema, or there is no such model.
@@ -92,7 +92,7 @@ class RegressionModel:
     insecure: bool = False
 
     def __post_init__(self) -> None:
-        gram_model(self.model)
+        regression_model(self.model)
         due = (self.schema.num_features, self.targets.outputs)
         if self.weights.shape != due or not np.isfinite(self.weights).all():
             raise ParameterError(
@@ -120,7 +120,7 @@ class RegressionModel:
     def predict(self, table: pd.DataFrame) -> pd.DataFrame:
         """Targets in the data's own units, by name."""
         x = encode_features(table, self.schema)
-        values = predict_targets(gram_model(self.model), self.weights, x)
+        values = predict_targets(regression_model(self.model), self.weights, x)
         return pd.DataFrame(
             self.targets.to_data_units(values), columns=self.targets.names, index=table.index
         )
@@ -129,7 +129,7 @@ class RegressionModel:
         """Errors by output."""
         y, _ = self.targets.encode(table)
         x = encode_features(table, self.schema)
-        return score_regression(gram_model(self.model), self.weights, x, y, self.targets)
+        return score_regression(regression_model(self.model), self.weights, x, y, self.targets)
 
 
 AnyModel = Model | RegressionModel

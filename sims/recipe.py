@@ -68,6 +68,10 @@ def open_recipe(
         SchemaError: the schema is for another kind of model.
     """
     _check_outcome(config, data)
+    if config.model == "lffr":
+        from sims.recipe_lffr import LffrRecipe
+
+        return LffrRecipe.choose(config, data)
     if config.is_regression:
         from sims.recipe_gram import GramRecipe
 

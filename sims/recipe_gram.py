@@ -9,10 +9,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-import numpy as np
-
 from parties.schema import Schema
-from parties.targets import Targets
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import MAX_LOG_QP_128, CkksParameters, choose_parameters
 from protocols.errors import ParameterError
@@ -33,9 +30,9 @@ from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.recipe import Twin
-from sims.regression_result import RegressionMetrics, score_regression, targets_of
+from sims.regression_course import Course
+from sims.regression_result import targets_of
 from sims.regression_twin import run_gram_twin
-from sims.result import Array
 
 DEFAULT_ROUNDS = 30
 # Of the curvature; 1 / 64 would save a tenth of the iterations and double the noise of decryption.
@@ -133,7 +130,7 @@ class GramRecipe:
             plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()))
             for s in specs.values()
         )
-        course = _Course(self.data, plan)
+        course = Course(self.data, plan.fitted)
         weights = run_gram_twin(plan.task, reduce(add, parts), course.record)
         return Twin(weights=weights, iterations=tuple(course.metrics))
 
@@ -189,28 +186,3 @@ def certified(config: SimulationConfig, data: PreparedData, ridge: float) -> Gra
     sigma = max(sigma, found.sigma)
     least = gram_certificate(setting, ridge=math.inf, sigma=sigma).noise_bound
     return gram_certificate(setting, ridge=max(ridge, least), sigma=sigma).require()
-
-
-class _Course:
-    """Metrics of every iteration."""
-
-    def __init__(self, data: PreparedData, plan: GramPlan) -> None:
-        self._data, self._model = data, plan.fitted
-        self._x, self._y = data.rows, data.labels
-        self.metrics: list[RegressionMetrics] = []
-
-    def record(self, t: int, weights: Array) -> None:
-        """After iteration t, counted from 0."""
-        targets: Targets = targets_of(self._data.schema.label)
-        test = self._data.test
-        tested = score_regression(self._model, weights, test.x, test.y, targets)
-        trained = score_regression(self._model, weights, self._x, self._y, targets)
-        self.metrics.append(
-            RegressionMetrics(
-                iteration=t + 1,
-                training_mse=trained.mean_relative_mse,
-                relative_mse=tested.relative_mse,
-                mean_relative_mse=tested.mean_relative_mse,
-                weight_norm=float(np.linalg.norm(weights)),
-            )
-        )

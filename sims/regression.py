@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 
 from parties.schema import Schema
 from protocols.errors import DataError, SchemaError
-from protocols.models.gram_models import gram_model
+from protocols.models.regression_models import regression_model
 from sims import shards
 from sims.datasets import require_spread
 from sims.federated import Array, FederatedEstimator
@@ -36,17 +36,19 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     `random_state` is set, the schema is inferred or the profile is "fast-insecure". `notes_` says
     what of this applies. `result_` is never private. Pickles and copies leave it out.
 
-    model: "linear", or "improved-lffr": linear in the logit of the target, whose predictions bend
-    towards the ends of the target's range.
-    iterations: None: 30. ridge: weight of the squared coefficients (scaled units) beside the mean
-    squared error; None: 0, or what privacy needs at least.
+    model: "linear"; "improved-lffr": linear in the logit of the target, whose predictions bend
+    towards the ends of the target's range; or "lffr": a sigmoid of the range by squared error, for
+    which the owners encrypt their rows.
+    iterations: None: 30, of "lffr" with privacy 10.
+    ridge: weight of the squared coefficients (scaled units) beside the mean squared error; None:
+    0, or of sums what privacy needs at least.
     targets: target column or columns of frames; None: the schema's, or those of y.
     parties, split ("even" or "by:COLUMN"), epsilon, delta, colluders, schema, profile,
     random_state, verbose, out: as of `FederatedLogisticRegression`.
 
     Attributes:
         coef_: float64 array, shape (targets, features), over `schema_.feature_names` (categories
-            are one-hot), in the data's own units; of "improved-lffr" in units of the score. Shape
+            are one-hot), in the data's own units; of the others in units of the score. Shape
             (features,) where y was one column.
         intercept_: float64 array, shape (targets,), or one number.
         n_features_in_: number of columns; feature_names_in_: their names, for frames.
@@ -141,7 +143,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
             SchemaError, DataError: see `parties.shard.encode_features`.
         """
         x = self._encoded(X)
-        scaled = predict(gram_model(self._model), self._weights, x)
+        scaled = predict(regression_model(self._model), self._weights, x)
         values = targets_of(self.schema_.label).to_data_units(scaled)
         return values[:, 0] if self._flat else values
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from parties.targets import Targets
-from protocols.models.gram_models import GramModel
 from protocols.models.linear import Linear
+from protocols.models.regression_models import RegressionModel
 from sims.regression_twin import mean_squared_errors, predict
 from sims.result import Array, FinishedRun
 
@@ -86,7 +86,7 @@ def targets_of(label: object) -> Targets:
 
 
 def score_regression(
-    model: GramModel, weights: Array, x: Array, y: Array, targets: Targets
+    model: RegressionModel, weights: Array, x: Array, y: Array, targets: Targets
 ) -> RegressionScores:
     """Errors of a model; weights: shape (d, c); x, y: encoded rows and targets."""
     errors = mean_squared_errors(predict(model, weights, x), y)

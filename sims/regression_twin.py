@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, Ridge
 
 from protocols.gram import GramSums, GramTask
-from protocols.models.gram_models import GramModel
+from protocols.models.regression_models import RegressionModel
 
 Array = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ def ridge_solution(rows: Array, targets: Array, ridge: float) -> Array:
     return np.asarray(fit.fit(rows, targets).coef_).reshape(targets.shape[1], -1).T
 
 
-def predict(model: GramModel, weights: Array, rows: Array) -> Array:
+def predict(model: RegressionModel, weights: Array, rows: Array) -> Array:
     """Targets on the scale of [0, 1], shape (rows, c)."""
     return model.decode(rows @ weights)
 

@@ -10,6 +10,7 @@ from protocols.approximation import error_bound
 from protocols.circuit_plan import CircuitPlan
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
@@ -47,6 +48,8 @@ def model_facts(plan: RunPlan) -> Iterator[Fact]:
         yield from _rows_facts(plan)
     elif isinstance(plan, GramPlan):
         yield from _gram_facts(plan)
+    elif isinstance(plan, LffrPlan):
+        yield from _lffr_facts(plan)
     elif isinstance(plan, GradientPlan):
         yield from _gradient_facts(plan)
 
@@ -149,6 +152,33 @@ def _gram_facts(plan: GramPlan) -> Iterator[Fact]:
             number(plan.fitted.gamma),
             "targets take up this part of the sigmoid's range before their logits are fitted",
         )
+    yield (
+        "Features",
+        f"{plan.num_features} per row",
+        "columns after expanding categories, and a constant one for the intercept",
+    )
+
+
+def _lffr_facts(plan: LffrPlan) -> Iterator[Fact]:
+    """Gradient descent on rows with a sigmoid for every target."""
+    link = plan.link
+    name, rate = (
+        ("fixed Hessian", "each coefficient at the rate that a bound on its curvature allows")
+        if plan.curvature
+        else ("gd", f"learning rate {number(plan.learning_rate)}")
+    )
+    yield (
+        "Update",
+        f"{name}, {count(plan.rounds, 'iteration')}",
+        f"gradient descent on encrypted rows; {rate}",
+    )
+    yield "Ridge", number(plan.ridge), "weight of the squared coefficients beside the mean error"
+    yield "Targets", str(plan.outputs), "predicted at once: all of them share every ciphertext"
+    yield (
+        "Interval",
+        f"[{number(link.low)}, {number(link.high)}]",
+        f"of scores, on which a polynomial of degree {link.degree} replaces the sigmoid",
+    )
     yield (
         "Features",
         f"{plan.num_features} per row",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from protocols.models.gram_models import gram_model
 from protocols.models.linear import Linear
+from protocols.models.regression_models import regression_model
 from sims import plots_regression as plots
 from sims.model_fields import LINKS, coefficients
 from sims.regression_result import RegressionResult
@@ -20,6 +20,7 @@ MOST_PICTURES, MOST_COEFFICIENTS = 6, 20
 MODELS = {
     "linear": "linear regression",
     "improved-lffr": "regression with a sigmoid link, fitted on logits (improved LFFR)",
+    "lffr": "regression with a sigmoid link, fitted by squared error (LFFR)",
 }
 
 
@@ -29,7 +30,8 @@ def headline(result: RegressionResult) -> str:
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a "
         f"{MODELS[plan.model]} for {result.targets.name} on {count(plan.num_rows, 'row')}, of "
-        "which only encrypted sums left their owners; "
+        f"which only encrypted {'copies' if plan.protocol == 'lffr' else 'sums'} left their "
+        "owners; "
         f"{count(plan.rounds, 'iteration')} took "
         f"{duration(sum(result.costs.iteration_seconds))}. On "
         f"{count(len(result.test_y), 'test row')}: {scores.words()}."
@@ -116,7 +118,7 @@ def _scatters(result: RegressionResult) -> Iterator[Html]:
 
 
 def _in_data_units(result: RegressionResult) -> Array:
-    scaled = predict(gram_model(result.plan.model), result.weights, result.test_x)
+    scaled = predict(regression_model(result.plan.model), result.weights, result.test_x)
     return result.targets.to_data_units(scaled)
 
 

@@ -22,7 +22,7 @@ from parties.party import Finished, Party
 from parties.policy import Policy
 from parties.targets import Targets
 from protocols.messages import new_signing_key, public_bytes
-from protocols.models.gram_models import gram_model
+from protocols.models.regression_models import regression_model
 from protocols.plan import RunPlan
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
@@ -256,7 +256,7 @@ def _regression(
     data: PreparedData, plan: RunPlan, weights: Array, twin: Array, **common: Any
 ) -> RegressionResult:
     test, targets = data.test, targets_of(data.schema.label)
-    model, optimum = gram_model(plan.model), ridge_solution(data.rows, data.labels, 0.0)
+    model, optimum = regression_model(plan.model), ridge_solution(data.rows, data.labels, 0.0)
     return RegressionResult(
         plan=plan,
         schema=data.schema,

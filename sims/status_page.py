@@ -21,11 +21,11 @@ from sims.status_words import megabytes
 REFRESH_SECONDS = 2
 _HOSTS = ("127.0.0.1", "localhost")
 _STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;
-overflow-wrap:anywhere}
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
+p,td.w{overflow-wrap:anywhere}
 table{border-collapse:collapse;margin:1rem 0;width:100%}
 th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid #ddd}
-td.n,th.n{text-align:right;overflow-wrap:normal;font-variant-numeric:tabular-nums}
+td.n{white-space:nowrap}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 progress{width:100%;height:1.2rem}.finished{color:#176b2c}.aborted{color:#a11212}
 """
 
@@ -34,8 +34,8 @@ def page(runs: list[dict[str, Any]]) -> str:
     """The page: the latest run in full, a line for each earlier one."""
     body = "".join(_latest(runs[0])) if runs else "<p>There is no run yet.</p>"
     earlier = "".join(
-        f"<tr><td>{_text(run['session'])}</td><td>{_text(run['state'])}</td>"
-        f"<td>{_text(run['updated'])}</td><td>{_text(run['reason'])}</td></tr>"
+        f'<tr><td class="w">{_text(run["session"])}</td><td>{_text(run["state"])}</td>'
+        f'<td class="w">{_text(run["updated"])}</td><td class="w">{_text(run["reason"])}</td></tr>'
         for run in runs[1:]
     )
     table = f"<h2>Earlier runs</h2><table>{earlier}</table>" if earlier else ""
@@ -60,7 +60,7 @@ def _latest(run: dict[str, Any]) -> Iterator[str]:
     yield '<h2>Parties</h2><table><tr><th>Party</th><th class="n">Rows</th>'
     yield '<th class="n">Traffic</th></tr>'
     for name, party in run["parties"].items():
-        yield f'<tr><td>{_text(name)}</td><td class="n">{int(party["rows"]):,}</td>'
+        yield f'<tr><td class="w">{_text(name)}</td><td class="n">{int(party["rows"]):,}</td>'
         yield f'<td class="n">{megabytes(int(party["bytes"]))}</td></tr>'
     yield "</table>"
     if "seconds" in run:

@@ -14,6 +14,7 @@ from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
 from protocols.plan import RunPlan
 from protocols.privacy import (
     barrier_certificate,
@@ -25,6 +26,7 @@ from protocols.privacy.barrier_theorem import BarrierSetting
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gram_certificate import GramRelease, gram_certificate
+from protocols.privacy.lffr_certificate import LffrSetting, lffr_certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.start_gradient import StartRelease
@@ -68,7 +70,9 @@ def certificate_problems(
                 f"{FILE}, field conditions.{condition.name}: found {condition.left!r}, expected "
                 f"{condition.relation} {condition.right!r}"
             )
-    widened = {RowsPlan: "D2_widened", GramPlan: "sensitivity_widened"}.get(type(plan))
+    widened = {RowsPlan: "D2_widened", GramPlan: "sensitivity_widened", LffrPlan: "D_widened"}.get(
+        type(plan)
+    )
     if widened and plan.privacy:
         sensitivity = computed["figures"][widened]
         yield from compare(
@@ -84,6 +88,9 @@ def _expected_setting(method: str, plan: RunPlan, schema: Schema) -> dict[str, A
         whole = GramRelease(
             setting=plan.privacy_setting(bound), ridge=plan.ridge, sigma=sigma
         ).to_dict()
+        return {name: value for name, value in whole.items() if name != "budget"}
+    if isinstance(plan, LffrPlan) and plan.privacy:
+        whole = plan.privacy_setting(schema.norm_bound).to_dict()
         return {name: value for name, value in whole.items() if name != "budget"}
     if not isinstance(plan, RowsPlan):
         return {}
@@ -155,6 +162,8 @@ def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
     """
     if method == "sums":
         return sum_certificate.check(SumSetting.from_dict(dict(setting)))
+    if method == "lffr":
+        return lffr_certificate(LffrSetting.from_dict(setting))
     if method == "gram":
         release = GramRelease.from_dict(setting)
         return gram_certificate(release.setting, ridge=release.ridge, sigma=release.sigma).statement

@@ -155,13 +155,13 @@ class GramEvaluator(Evaluator):
         """Sum over k, `inner`."""
         return self.rotate_and_add(product, self.slots.outer_rotations)
 
-    def contract_inner(self, product: EncryptedVector) -> EncryptedVector:
-        """Sum over j, `outer`; one level.
+    def contract_inner(self, product: EncryptedVector, factor: float = 1.0) -> EncryptedVector:
+        """Sum over j, `outer`, times a factor; one level.
 
         Replicating runs before the rescaling, which divides its key-switching noise by the scale.
         """
         sums = self.rotate_and_add(product, self.slots.inner_rotations)
-        heads = self._times(sums, self.slots.heads())
+        heads = self._times(sums, factor * self.slots.heads())
         if self.slots.spread_rotation:
             heads = self.rotate(heads, self.slots.spread_rotation)
         copies = self.rotate_and_add(heads, self.slots.inner_rotations)

@@ -121,7 +121,6 @@ class IterationTally:
         return sum(n for (name, _), n in self.operations.items() if name in operations)
 
 
-@lru_cache(maxsize=32)
 def tally_iterations(
     params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule, per_refresh: int = 1
 ) -> tuple[IterationTally, ...]:
@@ -131,9 +130,17 @@ def tally_iterations(
     most two rotations apart: side columns that begin a new ciphertext need none). Between two
     refreshes levels go on falling, so with per_refresh > 1 every iteration is counted.
     """
+    return _iterations(params, layout, link, cast(Any, rule), per_refresh)
+
+
+# A plan's cost asks for the same tally party by party. Rules are frozen, hence hashable.
+@lru_cache(maxsize=32)
+def _iterations(
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: Any, per_refresh: int
+) -> tuple[IterationTally, ...]:
     rounds = layout.rounds
     counted = min(rounds, _COUNTED) if per_refresh == 1 else rounds
-    short: Any = replace(cast(Any, rule), rounds=counted)
+    short = replace(rule, rounds=counted)
     tallies = _tally(params, replace(layout, rounds=counted), link, short, per_refresh)
     if rounds == counted:
         return tuple(tallies)

@@ -11,7 +11,7 @@ from protocols.errors import PrivacyError
 from protocols.privacy.accounting import Event
 
 Relation = Literal["<=", "<", ">=", ">"]
-Method = Literal["barrier", "ridge", "walk", "sums", "gram"]
+Method = Literal["barrier", "ridge", "walk", "sums", "gram", "lffr"]
 
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound: owners clip to it",
@@ -86,9 +86,10 @@ class Certificate:
 
     Attributes:
         method: what bounds the sensitivity: iterates kept in a ball by "barrier", "ridge" or a
-            short "walk", "sums" of rows that their owners clip, or their "gram" matrix.
-        setting: the checked setting (`BarrierSetting`, `RidgeSetting`, `WalkSetting`, `SumSetting`
-            or `GramSetting` with ridge and sigma).
+            short "walk", "sums" of rows that their owners clip, their "gram" matrix, or "lffr"
+            iterates of several outputs.
+        setting: the checked setting (`BarrierSetting`, `RidgeSetting`, `WalkSetting`, `SumSetting`,
+            `LffrSetting`, or `GramSetting` with ridge and sigma).
         conditions: every condition of the theorem.
         figures: every intermediate figure, by the name that the meanings use.
         epsilon_by_coalition: entry k is epsilon at the mechanism's delta against k colluders;

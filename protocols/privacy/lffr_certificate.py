@@ -21,14 +21,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.models.lffr import largest_slope, push_bound
 from protocols.privacy.ball import Ball
 from protocols.privacy.budget import Budget, audit
-from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition, Method
+from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.shares import NoiseSplit
 
 KEPT = 0.999
@@ -113,6 +113,20 @@ class LffrSetting:
             error=self.encryption_error * math.sqrt(self.features) / self.rows,
         )
 
+    def push(self) -> float:
+        """M(R) of the walk."""
+        return push_bound(
+            self.link,
+            shrink=1 - self.ball().alpha,
+            eta=self.eta,
+            norm_bound=self.norm_bound,
+            radius=self.radius,
+        )
+
+    def reached(self) -> float:
+        """sqrt(G(R)), which must not exceed R."""
+        return math.sqrt(self.ball().squared_bound(self.radius, self.push()))
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, polynomial included."""
         names = "rows features outputs norm_bound eta rounds ridge sigma encryption_error"
@@ -135,14 +149,7 @@ def lffr_certificate(setting: LffrSetting) -> Certificate:
     """Evaluate the walk and the budget; the certificate's setting has sigma as a number."""
     s = setting.resolved()
     sigma, ball = float(s.sigma or 0.0), s.ball()
-    push = push_bound(
-        s.link,
-        shrink=1 - ball.alpha,
-        eta=s.eta,
-        norm_bound=s.norm_bound,
-        radius=s.radius,
-    )
-    reached = math.sqrt(ball.squared_bound(s.radius, push))
+    reached = s.reached()
     money = audit(
         s.budget,
         sigma=sigma,
@@ -165,7 +172,7 @@ def lffr_certificate(setting: LffrSetting) -> Certificate:
         "reached": reached,
         "interval": s.link.radius,
         "G": largest_slope(s.link, s.link.radius),
-        "M": push,
+        "M": s.push(),
         "alpha": ball.alpha,
         "D": s.exact_sensitivity,
         "D_widened": s.sensitivity,
@@ -173,7 +180,7 @@ def lffr_certificate(setting: LffrSetting) -> Certificate:
         **money.figures,
     }
     return Certificate(
-        method=cast(Method, "lffr"),
+        method="lffr",
         setting=s,
         conditions=(walk, *money.conditions),
         figures=figures,

@@ -18,6 +18,7 @@ def main() -> int:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--workers", type=int, default=3, help="worlds at once")
+    parser.add_argument("--step-seconds", type=float, default=6.0, help="more on a busy machine")
     parser.add_argument("--csv", type=Path, default=Path("faults.csv"))
     parser.add_argument("--only", default="", help="cases whose words hold this text")
     options = parser.parse_args()
@@ -29,7 +30,7 @@ def main() -> int:
     cases = [c for c in all_cases(steps) if options.only in f"{c.role}, {c.fault}, {c.step}"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="faults-", dir="/tmp") as folder:
-        rows = run_all(Path(folder), cases, options.workers, tell)
+        rows = run_all(Path(folder), cases, options.workers, options.step_seconds, tell)
     write_csv(options.csv, rows)
     print(table(rows))
     wrong = [row for row in rows if not row.ok]

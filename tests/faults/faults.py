@@ -14,11 +14,11 @@ import numpy as np
 from coordinator.message_log import FOLDER
 from protocols.messages import digest
 from tests.faults.relay import Deliver, Relay, frame
-from tests.faults.world import IDLE_SECONDS, NAMES, STEP_SECONDS, World
+from tests.faults.world import NAMES, World
 
 MODEL, ABORT, EITHER = "model", "abort", "model or abort"
-SHORT_SECONDS, DELAY_SECONDS, LONG_SECONDS = 0.7, 1.0, STEP_SECONDS + 2.0
-BEYOND_SECONDS = IDLE_SECONDS + 3.0
+# SHORT and DELAY are within a step; a step or the parties' patience plus MORE is beyond it.
+SHORT_SECONDS, DELAY_SECONDS, MORE_SECONDS = 0.7, 1.0, 2.0
 Fault = Callable[[World, Relay, bytes, Deliver], "bytes | None"]
 
 PARTY: dict[str, tuple[Fault, str]] = {}
@@ -100,7 +100,7 @@ def _stop_short(world: World, relay: Relay, data: bytes, deliver: Deliver) -> by
 @_fault(PARTY, "SIGSTOP beyond the step", ABORT)
 def _stop_long(world: World, relay: Relay, data: bytes, deliver: Deliver) -> bytes:
     world.signal_agent(relay.name, signal.SIGSTOP)
-    with later(LONG_SECONDS, world.signal_agent, relay.name, signal.SIGCONT):
+    with later(world.step_seconds + MORE_SECONDS, world.signal_agent, relay.name, signal.SIGCONT):
         return frame(*deliver(data))
 
 
@@ -143,7 +143,7 @@ def _delayed(world: World, relay: Relay, data: bytes, deliver: Deliver) -> bytes
 @_fault(PARTY, "reply after the step", ABORT)
 def _late(world: World, relay: Relay, data: bytes, deliver: Deliver) -> bytes:
     answer = frame(*deliver(data))
-    time.sleep(LONG_SECONDS)
+    time.sleep(world.step_seconds + MORE_SECONDS)
     return answer
 
 
@@ -196,7 +196,7 @@ def _coordinator_between(world: World, relay: Relay, data: bytes, deliver: Deliv
     others = [world.relays[name] for name in NAMES if name != relay.name]
     _, reply = deliver(data)
     step = next(step for (_, step), held in relay.given.items() if digest(reply) in held)
-    until = time.monotonic() + STEP_SECONDS / 2
+    until = time.monotonic() + world.step_seconds / 2
     while not all(other.given.get((world.session, step)) for other in others):
         if time.monotonic() > until:
             break
@@ -222,14 +222,14 @@ def _coordinator_stop(world: World, relay: Relay, data: bytes, deliver: Deliver)
 @_fault(COORDINATOR, "SIGSTOP beyond the step", EITHER)
 def _coordinator_stop_long(world: World, relay: Relay, data: bytes, deliver: Deliver) -> bytes:
     world.signal_coordinator(signal.SIGSTOP)
-    with later(LONG_SECONDS, world.signal_coordinator, signal.SIGCONT):
+    with later(world.step_seconds + MORE_SECONDS, world.signal_coordinator, signal.SIGCONT):
         return frame(*deliver(data))
 
 
 @_fault(COORDINATOR, "SIGSTOP beyond the parties' patience", EITHER)
 def _coordinator_stop_beyond(world: World, relay: Relay, data: bytes, deliver: Deliver) -> bytes:
     world.signal_coordinator(signal.SIGSTOP)
-    with later(BEYOND_SECONDS, world.signal_coordinator, signal.SIGCONT):
+    with later(world.idle_seconds + MORE_SECONDS, world.signal_coordinator, signal.SIGCONT):
         return frame(*deliver(data))
 
 

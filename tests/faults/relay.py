@@ -69,8 +69,7 @@ class Relay:
     def _one(self, connection: socket.socket) -> None:
         with connection, suppress(OSError, CohortError):
             _, data = frames.receive_frame(connection, WAIT_SECONDS)
-            head = json.loads(header_of(data))
-            session, step = head["session"], head["step"]
+            session, step = _address(data)
             trap = self.trap
             if trap and trap.springs(step, self.name):
                 answer = trap.action(self, data, self.deliver)
@@ -111,6 +110,15 @@ class Relay:
         head = json.loads(header_of(reply))
         if "error" not in head["meta"]:
             self.given[head["session"], head["step"]].add(digest(reply))
+
+
+def _address(data: bytes) -> tuple[str, str]:
+    """Session and step of a message, empty where it cannot be read."""
+    try:
+        head = json.loads(header_of(data))
+        return str(head["session"]), str(head["step"])
+    except (ValueError, LookupError, TypeError):
+        return "", ""
 
 
 def frame(kind: bytes, payload: bytes) -> bytes:

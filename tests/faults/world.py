@@ -35,18 +35,19 @@ from tests.faults.relay import Relay
 from tests.helpers import NOISE, make_data, make_plan
 
 NAMES = ("hospital-1", "hospital-2")
-# Longest step, and longest silence until a party erases its key share.
-STEP_SECONDS, IDLE_SECONDS = 6.0, 12.0
-HANG_SECONDS = 90.0
+# Longest step by default: a restart of a party has to fit in.
+STEP_SECONDS = 6.0
 ROWS, FEATURES, SEED = (4, 4), 3, 20261121
 
 
 class World:
     """Everyone of one deployment; sessions run in it one after the other."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.settings = _found(folder)
+    def __init__(self, folder: Path, step_seconds: float = STEP_SECONDS) -> None:
+        self.folder, self.step_seconds = folder, step_seconds
+        # Longest silence until a party erases its key share; longest run.
+        self.idle_seconds, self.hang_seconds = 2 * step_seconds, 15 * step_seconds
+        self.settings = _found(folder, self.idle_seconds)
         self.template = _template(self.settings)
         self.agents: dict[str, BaseProcess] = {}
         self.coordinators: list[BaseProcess] = []
@@ -112,7 +113,7 @@ class World:
     def start_coordinator(self) -> None:
         """A process that drives the session; there may be one already."""
         relays: Mapping[str, Path] = {name: self.folder / f"{name}.relay" for name in NAMES}
-        arguments = (self.settings.folder, self.session, relays, STEP_SECONDS)
+        arguments = (self.settings.folder, self.session, relays, self.step_seconds)
         self.coordinators.append(roles.start(roles.coordinator, *arguments))
 
     def end_coordinator(self, sign: int = signal.SIGKILL) -> None:
@@ -129,9 +130,9 @@ class World:
         """Of the session."""
         return self.settings.session_folder(self.session)
 
-    def wait(self, seconds: float) -> tuple[dict[str, Any], float]:
+    def wait(self) -> tuple[dict[str, Any], float]:
         """The session's status once it is over, and when that was; empty if it hangs."""
-        until, over = time.monotonic() + seconds, 0.0
+        until, over = time.monotonic() + self.hang_seconds, 0.0
         status: dict[str, Any] = {}
         while time.monotonic() < until:
             status = read_status(self.session_folder) or {}
@@ -152,7 +153,7 @@ def _signal(process: BaseProcess, sign: int) -> None:
         os.kill(process.pid, sign)
 
 
-def _found(folder: Path) -> Settings:
+def _found(folder: Path, idle_seconds: float) -> Settings:
     columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(FEATURES - 1))
     label = Label(name="y", positive="1", negative="0")
     schema = Schema(columns=columns, label=label, scaling="range")
@@ -175,15 +176,15 @@ def _found(folder: Path) -> Settings:
                 policy={"allow_insecure": True},
             )
         )
-        _set_idle(folder / name / FILE)
+        _set_idle(folder / name / FILE, idle_seconds)
         admit(settings, folder / name / CARD)
     nodes = {name: k for k, name in enumerate(NAMES)}
     (settings.folder / NODES).write_text(json.dumps(nodes))
     return settings
 
 
-def _set_idle(path: Path) -> None:
-    text = re.sub(r"idle_seconds = [\d.]+", f"idle_seconds = {IDLE_SECONDS}", path.read_text())
+def _set_idle(path: Path, seconds: float) -> None:
+    text = re.sub(r"idle_seconds = [\d.]+", f"idle_seconds = {seconds}", path.read_text())
     path.write_text(text)
 
 

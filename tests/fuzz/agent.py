@@ -28,7 +28,7 @@ from protocols.plan import Member
 from protocols.plans import plan_from_dict
 from protocols.transcript import Transcript
 from tests.faults.relay import frame
-from tests.faults.world import HANG_SECONDS, NAMES, World
+from tests.faults.world import NAMES, World
 from tests.fuzz import targets
 from tests.fuzz.mutate import Rng, Template, edit
 from tests.fuzz.worker import COSTLY_INPUTS, Report
@@ -83,7 +83,7 @@ def _model(world: World) -> Any:
     for name in NAMES:
         _give_up(world, name)
     world.begin()
-    world.wait(HANG_SECONDS)
+    world.wait()
     return world.weights()
 
 

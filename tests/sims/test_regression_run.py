@@ -25,6 +25,7 @@ from tests.sims.test_recipe_gram import make_frame
 
 TOY = ("--profile", "fast-insecure", "--target", "cost,days")
 LINEAR, IMPROVED = ("--model", "linear"), ("--model", "improved-lffr")
+LFFR = ("--model", "lffr")
 
 
 def cohort(*words: str | Path) -> Result:
@@ -243,7 +244,7 @@ def test_metrics_tell_every_iteration(linear: tuple[Path, Result]) -> None:
         ("--model linear --target cost --ridge -1", "ridge=-1.0"),
         ("--model linear --target cost --split by:cost", "names a target"),
         ("--model linear --target cost --split dirichlet:1", "skews classes"),
-        ("--model lffr --target cost", "take linear or improved-lffr"),
+        ("--model lffr --target cost --update nag", "option of --model logistic"),
         ("--model forest --target cost", "model='forest' is not one of"),
         ("--label ward --target cost", "add --model linear"),
         ("--label ward --ridge 0.1", "ridge=0.1"),

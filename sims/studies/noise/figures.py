@@ -15,7 +15,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from sims.plots import STYLE
 from sims.studies.noise.components import COMPONENTS
@@ -35,7 +35,6 @@ PALETTE = (
 MARKERS = "osD^vPX*h"
 SIZE = (4.6, 3.6)  # inches
 BAND = (0.05, 0.95)
-_SHARES = ("accuracy", "auc")
 Number = Callable[[Measurement], float]
 Label = Callable[[Measurement], str]
 
@@ -83,7 +82,7 @@ def lines_of(
     """
     values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     formulas: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    factor = 100.0 if component in _SHARES else 1.0
+    factor = _shown(component)[0]
     for m in measurements:
         if component in m.values:
             values[name or label(m)][x(m)].append(factor * m.values[component])
@@ -105,9 +104,14 @@ def lines_of(
 
 def axis_label(component: str) -> str:
     """Title and unit, on two lines where it is long."""
-    c = COMPONENTS[component]
-    unit = "%" if component in _SHARES else c.unit
-    return "\n".join(textwrap.wrap(f"{c.title} [{unit}]", 38))
+    words = f"{COMPONENTS[component].title} [{_shown(component)[1]}]"
+    return "\n".join(textwrap.wrap(words, 38))
+
+
+def _shown(component: str) -> tuple[float, str]:
+    """Factor and unit on an axis."""
+    unit = COMPONENTS[component].unit
+    return {"share": (100.0, "%"), "bytes": (1.0, "B")}.get(unit, (1.0, unit))
 
 
 def draw(plot: Plot) -> Figure:
@@ -130,6 +134,8 @@ def draw(plot: Plot) -> Figure:
         axes.set_ylabel(plot.y_label)
         if plot.log_y and all(v > 0 for line in plot.lines for v in line.low):
             _logarithmic(axes, plot)
+        if "[B]" in plot.y_label:
+            axes.yaxis.set_major_formatter(EngFormatter("B"))
         if plot.log_x:
             axes.set_xscale("log")
             _ticks(axes, plot)
@@ -159,7 +165,7 @@ def _logarithmic(axes: mpl.axes.Axes, plot: Plot) -> None:
 
 
 def _plain(value: float, _: int | None = None) -> str:
-    return f"{value:.3g}" if value < 1e5 else f"{value:.2e}"
+    return f"{value:.3g}" if value < 1e3 else f"{value:,.0f}"
 
 
 def _power(value: float, _: int | None = None) -> str:
@@ -173,7 +179,7 @@ def _ticks(axes: mpl.axes.Axes, plot: Plot) -> None:
         return
     axes.xaxis.set_major_locator(FixedLocator(at))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
 
 
 def svg_of(figure: Figure) -> str:

@@ -1,7 +1,7 @@
 """What a study measures: cells, from options or from a YAML file (`grid_file`).
 
-Parties, coalitions and modes are crossed. Of every other field the first value is the base, and
-each further value is tried with all others at their base.
+Parties and coalitions are crossed. Of every other field, the mode included, the first value is the
+base, and each further value is tried with all others at their base.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class Cell:
 CELL_FIELDS = tuple(field.name for field in fields(Cell))
 # Grid field -> field of a cell.
 VARIED = {
+    "modes": "mode",
     "updates": "update",
     "noises": "noise",
     "splits": "split",
@@ -190,26 +191,21 @@ class Grid:
 
     def cells(self) -> Iterator[Cell]:
         """Every cell, the encrypted ones of the base alone."""
-        for setting, mode, coalition, parties in product(
-            self.settings(), self.modes, self.colluders, self.parties
-        ):
+        for setting, coalition, parties in product(self.settings(), self.colluders, self.parties):
             if colluders_of(coalition, parties) is not None:
-                yield self._cell(setting, "twin", mode, coalition, parties)
+                yield self._cell(setting, "twin", coalition, parties)
         for coalition, parties in product(self.colluders, self.encrypted):
             if colluders_of(coalition, parties) is not None:
-                yield self._cell(self.settings()[0], "encrypted", "fixed", coalition, parties)
+                yield self._cell(self.settings()[0], "encrypted", coalition, parties)
 
-    def _cell(
-        self, setting: Mapping[str, Any], kind: str, mode: str, coalition: str, parties: int
-    ) -> Cell:
-        share = self.rows_per_party if mode == "growing" else 0
+    def _cell(self, setting: Mapping[str, Any], kind: str, coalition: str, parties: int) -> Cell:
+        share = self.rows_per_party if setting["mode"] == "growing" else 0
         encrypted: dict[str, Any] = {"profile": self.profile, "ring_dim": self.ring_dim}
         return Cell(
             kind=kind,
             protocol=self.protocol,
             parties=parties,
             coalition=coalition,
-            mode=mode,
             rows_per_party=share,
             delta=self.delta,
             **setting,
@@ -227,7 +223,7 @@ def cells_of(grids: Sequence[Grid], total_rows: int) -> list[Cell]:
     for grid in grids:
         for cell in grid.cells():
             if cell.mode == "growing" and not cell.rows_per_party:
-                most = max(grid.parties)
+                most = max((*grid.parties, *grid.encrypted))
                 if total_rows < most:
                     raise ParameterError(f"rows={total_rows} do not reach {most} growing parties")
                 cell = replace(cell, rows_per_party=total_rows // most)

@@ -9,7 +9,9 @@ Fields are those of `grid.Grid`; a single value stands for a list of one.
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from protocols.errors import ParameterError
 from sims.studies.noise.grid import Grid
@@ -21,7 +23,7 @@ def read_grids(path: Path) -> list[Grid]:
     Raises:
         ParameterError: not such a file; the message names what is wrong.
     """
-    import yaml  # type: ignore[import-untyped]
+    yaml: Any = import_module("yaml")  # it has no types of its own
 
     try:
         body = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import stdev
 
 from sims.report_html import Html, fragment, page, picture, section, table, tag
 from sims.studies.noise.components import COMPONENTS
@@ -31,6 +32,7 @@ def report(
         section("In short", *(tag("p", line) for line in summary_lines(measurements, slopes))),
         section("Plots", tag("p", _READING, cls="soft"), _gallery(plots, pictures)),
         section("Slopes beside their predictions", *_slope_tables(slopes)),
+        *_scores([m for m in measurements if not m.refusal]),
         section("Formulas", _formulas(measurements)),
         *_refusals(measurements),
         section("How to get this again", tag("p", tag("code", command)), _columns()),
@@ -76,7 +78,6 @@ def summary_lines(measurements: Sequence[Measurement], slopes: Sequence[Slope]) 
         if not slope.agrees:
             yield f"{_words(slope)}: {slope.explanation or 'no explanation was found in the data'}."
     yield from _drift(good)
-    yield from _accuracy(good)
 
 
 def _drift(good: Sequence[Measurement]) -> Iterator[str]:
@@ -106,21 +107,29 @@ def _words(slope: Slope) -> str:
     )
 
 
-def _accuracy(good: Sequence[Measurement]) -> Iterator[str]:
-    """From the fewest to the most clients, by series of the main study."""
-    groups: dict[str, list[Measurement]] = {}
+def _scores(good: Sequence[Measurement]) -> Iterator[Html]:
+    """Accuracy by series and number of clients."""
+    by_series: dict[str, dict[int, list[float]]] = {}
     for m in good:
-        if m.cell.kind == "twin" and "accuracy" in m.values:
-            groups.setdefault(series_of(m), []).append(m)
-    for series, group in sorted(groups.items()):
-        ends = [pick(m.cell.parties for m in group) for pick in (min, max)]
-        if ends[0] == ends[1]:
-            continue
-        means = [_mean([m.values["accuracy"] for m in group if m.cell.parties == p]) for p in ends]
-        yield (
-            f"{series}: accuracy {100 * means[0]:.2f} % with {ends[0]} and {100 * means[1]:.2f} % "
-            f"with {ends[1]} clients."
-        )
+        if "accuracy" in m.values:
+            group = by_series.setdefault(series_of(m), {})
+            group.setdefault(m.cell.parties, []).append(100 * m.values["accuracy"])
+    parties = sorted({p for group in by_series.values() for p in group})
+    rows = [
+        (series, *(_spread(group.get(p, [])) for p in parties))
+        for series, group in sorted(by_series.items())
+    ]
+    if rows:
+        words = "Mean and standard deviation over seeds [%], by number of clients P."
+        head = ("Series", *(f"P = {p}" for p in parties))
+        yield section("Accuracy", tag("p", words, cls="soft"), table(head, rows, cls="numbers"))
+
+
+def _spread(values: Sequence[float]) -> Html:
+    if not values:
+        return Html("")
+    spread = tag("small", f"± {stdev(values):.2f}") if len(values) > 1 else ""
+    return fragment(f"{_mean(values):.2f}", spread)
 
 
 def _mean(values: Sequence[float]) -> float:

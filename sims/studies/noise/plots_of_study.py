@@ -20,9 +20,10 @@ TWIN_PLOTS = {
     "model_noise": "How far the noise moves the model.",
     "accuracy": "Accuracy of the model on the test rows.",
     "auc": "Area under the ROC curve.",
-    "largest_iterate": "Largest |w| of a run; dashed: the certified bound R.",
+    "largest_iterate": "Largest |w| of a run; dashed, where there is one: the certified bound R.",
     "bytes_party": "Predicted payload of the busiest party.",
 }
+LINEAR = ("accuracy", "auc", "left_ratio", "bytes_party")
 STAGES = {
     "public_key": "joint public key",
     "rotation_key": "rotation key",
@@ -52,7 +53,7 @@ def plots_of(measurements: Sequence[Measurement], grids: Sequence[Grid]) -> list
         base = grid.settings()[0]
         twins = [m for m in mine if m.cell.kind == "twin"]
         runs = [m for m in mine if m.cell.kind == "encrypted" and _at_base(m, base)]
-        made = [*_twin_plots(twins, base), *_varied_plots(twins, base), *_run_plots(runs)]
+        made = [*_twin_plots(twins, base), *_varied_plots(twins, grid), *_run_plots(runs)]
         if len(grids) > 1:
             words = f"{grid.protocol}, {base['update']}: "
             made = [
@@ -72,49 +73,54 @@ def _coalition(m: Measurement) -> str:
 
 def _twin_plots(twins: Sequence[Measurement], base: Mapping[str, object]) -> Iterator[Plot]:
     for mode in ("fixed", "growing"):
-        mine = [m for m in twins if m.cell.mode == mode and _at_base(m, base)]
+        mine = [m for m in twins if m.cell.mode == mode and _at_base(m, base, but="mode")]
         if len({m.cell.parties for m in mine}) < 2:
             continue
         words = "All rows shared out." if mode == "fixed" else "Every client brings rows."
         for component, caption in TWIN_PLOTS.items():
-            linear = component in ("accuracy", "auc", "left_ratio")
             yield Plot(
                 name=f"{component}_{mode}",
                 caption=f"{caption} {words}",
                 x_label=CLIENTS,
                 y_label=axis_label(component),
                 lines=lines_of(mine, component, _coalition),
-                log_y=not linear,
+                log_y=component not in LINEAR,
             )
 
 
-def _varied_plots(twins: Sequence[Measurement], base: Mapping[str, object]) -> Iterator[Plot]:
+def _varied_plots(twins: Sequence[Measurement], grid: Grid) -> Iterator[Plot]:
     """Each field that has several values: against P by value, or against the field itself."""
-    fixed = [m for m in twins if m.cell.mode == "fixed"]
-    for name in VARIED.values():
-        mine = [m for m in fixed if _at_base(m, base, but=name)]
-        values = {getattr(m.cell, name) for m in mine}
-        if len(values) < 2:
+    for listed, name in VARIED.items():
+        values = getattr(grid, listed)
+        mine = [m for m in twins if _at_base(m, grid.settings()[0], but=name)]
+        if len(values) < 2 or name == "mode" or not mine:
             continue
-        numbers = [m for m in mine if isinstance(getattr(m.cell, name), int | float)]
-        single = len({m.cell.parties for m in mine}) < 2
+        if len({m.cell.parties for m in mine}) < 2 and name in FIELD_LABELS:
+            numbers = [m for m in mine if isinstance(getattr(m.cell, name), int | float)]
+            group, label = partial(_by_coalition, name, numbers), FIELD_LABELS[name]
+            where = f"P = {mine[0].cell.parties}"
+        else:
+            first = [m for m in mine if m.cell.coalition == grid.colluders[0]]
+            first.sort(key=lambda m, of=name, all=values: all.index(getattr(m.cell, of)))  # type: ignore[misc]
+            group, label = partial(_by_value, name, first), CLIENTS
+            where = _coalition(first[0]) if first else ""
         for component in ("privacy_noise", "accuracy"):
-            if single and name in FIELD_LABELS:
-                lines = lines_of(numbers, component, _coalition, _field(name))
-                label, where = FIELD_LABELS[name], f"P = {mine[0].cell.parties}"
-            else:
-                # The coalition that the noise split matters most for.
-                most = [m for m in mine if m.cell.coalition == mine[-1].cell.coalition]
-                lines = lines_of(most, component, partial(_value, name))
-                label, where = CLIENTS, _coalition(mine[-1])
             yield Plot(
                 name=f"{component}_by_{name}",
                 caption=f"{COMPONENTS[component].title}, {where}, by {name}.",
                 x_label=label,
                 y_label=axis_label(component),
-                lines=lines,
+                lines=group(component),
                 log_y=component != "accuracy",
             )
+
+
+def _by_coalition(name: str, measurements: Sequence[Measurement], component: str) -> list[Line]:
+    return lines_of(measurements, component, _coalition, _field(name))
+
+
+def _by_value(name: str, measurements: Sequence[Measurement], component: str) -> list[Line]:
+    return lines_of(measurements, component, partial(_value, name))
 
 
 def _field(name: str) -> Callable[[Measurement], float]:
@@ -146,7 +152,7 @@ def _run_plots(runs: Sequence[Measurement]) -> Iterator[Plot]:
             lines=_courses(first, component),
             log_x=False,
         )
-    for what, label in (("seconds", "own work on this machine [s]"), ("bytes", "traffic [bytes]")):
+    for what, label in (("seconds", "own work on this machine [s]"), ("bytes", "traffic [B]")):
         roles = {f"{what}_party": "busiest party", f"{what}_coordinator": "coordinator"}
         yield _stages(f"{what}_by_role", f"{what} by role", first, roles, label)
 

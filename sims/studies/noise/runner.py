@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from protocols.errors import CohortError
+from protocols.errors import CohortError, PlatformError
 from sims.studies.noise.grid import Cell
 from sims.studies.noise.measurement import Measurement
 from sims.studies.noise.source import Source
@@ -30,8 +30,14 @@ class Unit:
 
     @property
     def weight(self) -> float:
-        """Expected time, in arbitrary units of its kind: the ETA scales it by what was seen."""
-        return self.cell.parties if self.cell.kind == "encrypted" else len(self.seeds)
+        """Expected time, in arbitrary units of its kind: the time left is scaled by what was seen.
+
+        An encrypted run takes about as long as training and one ceremony per client. Growing data
+        are drawn for each seed, which then trains alone.
+        """
+        if self.cell.kind == "encrypted":
+            return 20.0 + self.cell.parties
+        return 2.0 + (len(self.seeds) * self.cell.parties / 400 if self.cell.rows_per_party else 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +73,8 @@ def run_study(
     """Measure what the store has not; encrypted runs one at a time, with all threads.
 
     Raises:
-        CohortError: bad data or options, as the worker met them.
-        RuntimeError: a worker died; what was measured is kept.
+        CohortError: bad data or options, as a worker met them.
+        PlatformError: a worker died; what was measured is kept.
     """
     for kind, workers, threads in (("twin", jobs, 1), ("encrypted", 1, 0)):
         mine = [unit for unit in units if unit.cell.kind == kind]
@@ -138,7 +144,7 @@ def _receive(pipe: Connection, unit: Unit) -> list[Measurement]:
     try:
         answer = pipe.recv()
     except (EOFError, OSError):
-        raise RuntimeError(
+        raise PlatformError(
             f"a worker died at {unit.cell}, perhaps for lack of memory: start the study again with "
             "fewer --jobs; what was measured is kept"
         ) from None

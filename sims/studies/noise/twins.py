@@ -25,7 +25,7 @@ from sims.studies.noise.traffic import setting_traffic
 from sims.twin import score
 
 Floats = NDArray[np.float64]
-_BLOCK = 2048
+_BLOCK = 512
 
 
 class Shares:

@@ -31,7 +31,7 @@ GRID = Grid(
     protocol="gradients",
     parties=(1, 2, 4),
     colluders=("0", "all-but-one"),
-    iterations=(5, 10),
+    iterations=(5,),
     noises=("honest", "all"),
 )
 ABOUT = {"source": Source().to_dict()}
@@ -64,10 +64,14 @@ def test_coalitions() -> None:
 
 def test_one_change_at_a_time() -> None:
     """6 cells at the base, 6 with T = 10, 6 with everyone adding all; no combination of both."""
-    cells = cells_of([GRID, GRID], 455)
+    wide = replace(GRID, iterations=(5, 10))
+    cells = cells_of([wide, wide], 455)
     assert len(cells) == 18
     assert len({cell.key for cell in cells}) == 18
     assert not [c for c in cells if c.rounds == 10 and c.noise == "all"]
+    both = cells_of([replace(wide, modes=("fixed", "growing"))], 455)
+    assert {c.rows_per_party for c in both if c.mode == "growing"} == {113}
+    assert len(both) == 24
 
 
 def test_a_key_names_all_fields() -> None:
@@ -220,6 +224,15 @@ def test_files(tmp_path: Path) -> None:
     figures = {path.stem for path in (tmp_path / "figures").glob("*.svg")}
     assert {"privacy_ratio_fixed", "accuracy_fixed", "privacy_noise_by_noise"} <= figures
     assert figures == {path.stem for path in (tmp_path / "figures").glob("*.png")}
+
+
+def test_accuracy_against_epsilon(tmp_path: Path) -> None:
+    grid = replace(GRID, parties=(3,), noises=("honest",), epsilons=(1.0, 0.1, 10.0))
+    found = study(tmp_path, grid)
+    write_all(tmp_path, "title", "command", found, [grid])
+    assert (tmp_path / "figures" / "accuracy_by_epsilon.svg").exists()
+    sigma = {m.cell.epsilon: m.values["sigma"] for m in found}
+    assert sigma[0.1] > sigma[1.0] > sigma[10.0]
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""`cohort plan --explain`: the ten best, the plan's own among them, and why it is not the first."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from typer.testing import CliRunner
+
+from protocols.ckks.parameters import CkksParameters, choose_parameters
+from sims import explain
+from sims.cli import app
+from tests.helpers import make_plan
+from tests.protocols.test_candidates import model_times
+
+PARAMS = choose_parameters(5)
+
+
+@pytest.fixture(autouse=True)
+def model_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No timing: a machine on which every unit of work takes a nanosecond."""
+    monkeypatch.setattr(explain, "unit_times", model_times)
+
+
+@cache
+def found(params: CkksParameters = PARAMS) -> explain.Explanation:
+    profile = "secure" if params.security_bits else "fast-insecure"
+    return explain.explain(
+        make_plan(rows=(400, 400), features=10, rounds=4, ckks=params, profile=profile)
+    )
+
+
+def test_ten_best_and_a_reason() -> None:
+    searched = found()
+    assert len(searched.best) == explain.BEST
+    assert searched.chosen in searched.best
+    assert searched.best[0].scale_bits == 58
+    assert "prefers precision" in searched.reason
+    assert "1.0 bits less precision" in searched.reason
+    assert sum(searched.out.values()) > 300
+
+
+def test_no_reason_where_the_plan_is_the_best() -> None:
+    best = found().best[0].params
+    assert best is not None
+    assert found(best).reason == ""
+
+
+def test_a_toy_ring_is_no_candidate() -> None:
+    toy = CkksParameters(ring_dim=2048, depth=7, security_bits=0)
+    searched = found(toy)
+    assert searched.chosen.params == toy
+    assert "INSECURE" in searched.reason
+
+
+def test_the_table_marks_the_plans_own() -> None:
+    from rich.console import Console
+
+    searched = found()
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(explain.table(searched))
+    text = console.export_text()
+    assert "…" not in text
+    assert text.count("8 + 5") >= 1
+    assert "below 128 bits" in explain.lines(searched)[-1]
+
+
+def test_json_holds_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sims import planning
+
+    monkeypatch.setattr(planning, "unit_times", model_times)
+    shape = ["plan", "--rows", "800", "--features", "9", "--no-privacy", "--explain"]
+    done = CliRunner().invoke(app, [*shape, "--json"])
+    assert done.exit_code == 0, done.output
+    body = json.loads(done.stdout)
+    assert len(body["search"]["best"]) == explain.BEST
+    assert body["search"]["chosen"]["seconds"] == pytest.approx(body["total_seconds"])
+    shown = CliRunner().invoke(app, shape)
+    assert "Best parameters" in shown.stdout
+    refused = CliRunner().invoke(app, [*shape, "--no-timing"])
+    assert refused.exit_code != 0
+
+
+def test_ties_are_called_ties() -> None:
+    searched = found()
+    near = replace(searched.best[0], seconds=searched.chosen.seconds * 0.99)
+    assert explain._reason((near,), searched.chosen).startswith("as fast as the best")
