@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ def table(
     cpu: Cpu = False,
     out: Out = DEFAULT_OUT,
     only: Annotated[list[str] | None, typer.Option(help="Data sets to take.")] = None,
+    rounds: Annotated[int, typer.Option(help="Iterations; the inner ones are measured.")] = 4,
     tenseal: Annotated[
         bool, typer.Option(help="Compare with TenSEAL, from a venv of its own.")
     ] = True,
@@ -41,7 +43,7 @@ def table(
     from benchmarks import table as tables
 
     every = cases.QUICK if quick else cases.FULL
-    wanted = [case for case in every if not only or case.name in only]
+    wanted = [replace(c, rounds=rounds) for c in every if not only or c.name in only]
     if not wanted:
         raise typer.BadParameter(f"only={only}: choose from {[c.name for c in every]}")
     cells.settle(wait)
@@ -68,8 +70,10 @@ def compare(
     rev_b: str,
     turns: Annotated[int, typer.Option(help="Pairs of runs.")] = 7,
     quick: Quick = False,
+    cpu: Cpu = False,
 ) -> None:
     """Ratio of the seconds of REV_B to those of REV_A; "." is the checkout as it stands."""
+    _count(cpu)
     from benchmarks.compare import CONFIDENCE
     from benchmarks.compare import compare as run
 

@@ -2,8 +2,9 @@
 
 Question: how much of the speed is the packing? Both layouts below are re-implemented on the same
 library, parameters rule (128 bits), polynomial and factor trick as ours, with one single-party key
-(the arithmetic of a joint key is the same), and with a refresh's arithmetic left out: each gets the
-best case. A few ciphertexts are measured, and scaled linearly to all rows.
+(the arithmetic of a joint key is the same). What is measured is the gradient; the table adds the
+update and the refresh of our own run. A few ciphertexts are measured, and scaled linearly to all
+rows.
 """
 
 from __future__ import annotations

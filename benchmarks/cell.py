@@ -14,15 +14,17 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import session
 from benchmarks.cases import Case
 from protocols import planner
+from protocols.ckks.tally import tally_iterations
 from protocols.ckks.timing import UnitTimes, lesser, measure
 from protocols.rows import RowsPlan
+from protocols.updates.gradient_descent import GradientDescent
 
 ROOT = Path(__file__).resolve().parents[1]
 # Set: every clock of the benchmark counts CPU seconds of one thread.
@@ -34,8 +36,9 @@ class Cell:
     """Measured and predicted, of one case.
 
     iteration: median of the inner ones; predicted: by the planner; primitives: operations times
-    unit times, the refresh's arithmetic included; keys: the ceremony, all roles in turn; load:
-    one-minute load average over processors, before and after [seconds, bytes].
+    unit times, the refresh's arithmetic included; beside: of the predicted, what is no gradient
+    (update rule, refresh), which any layout of the rows would need; keys: the ceremony, all roles
+    in turn; load: one-minute load average over processors, before and after [seconds, bytes].
     """
 
     case: dict[str, Any]
@@ -46,6 +49,7 @@ class Cell:
     laps: tuple[float, ...]
     predicted: float
     primitives: float
+    beside: float
     keys: float
     predicted_keys: float
     bytes_per_party: int
@@ -93,6 +97,7 @@ def run(case: Case) -> Cell:
         laps=laps,
         predicted=predicted.iteration,
         primitives=_primitives(found.plan, times),
+        beside=predicted.iteration - _gradient(found.plan, times),
         keys=found.costs.seconds["keys"],
         predicted_keys=predicted.by_phase["keys"],
         bytes_per_party=sum(found.costs.bytes_per_party.values()),
@@ -134,6 +139,14 @@ def from_dict(fields: dict[str, Any]) -> Cell:
 def _primitives(plan: RowsPlan, times: UnitTimes) -> float:
     middle = planner.iterations(plan)[plan.rounds // 2]
     return planner.circuit_seconds(middle, times) + middle.refreshed * times.refresh_join
+
+
+def _gradient(plan: RowsPlan, times: UnitTimes) -> float:
+    """Gradient descent's circuit: the gradient and one subtraction."""
+    bare = replace(plan.layout, curvature=False)
+    rule = GradientDescent(rounds=plan.rounds, learning_rate=1.0)
+    course = tally_iterations(plan.ckks, bare, plan.link, rule)
+    return planner.circuit_seconds(course[plan.rounds // 2], times)
 
 
 def _uploads(found: session.Measured) -> dict[str, int]:

@@ -88,11 +88,12 @@ def cells(row: dict[str, Any]) -> list[str]:
     mark = "" if cell.quiet(max(row["load"])) else " (busy)"
 
     def factor(name: str) -> str:
-        other = others[name]
-        return "" if other is None else f"{_seconds(other['iteration'])} ({times(other)})"
-
-    def times(other: dict[str, Any]) -> str:
-        return f"{other['iteration'] / own:.3g}x"
+        if others[name] is None:
+            return ""
+        lasts = others[name]["iteration"]
+        # Another layout of the rows needs the same update and refresh.
+        lasts += row["beside"] if name in ("per_sample", "row_major") else 0
+        return f"{_seconds(lasts)} ({lasts / own:.3g}x)"
 
     return [
         f"{case['name']} {case['rows']:,} x {case['features']}",

@@ -122,11 +122,7 @@ class Agent:
         if request.recipient != self.name or request.sender != COORDINATOR:
             raise PolicyError(f"the message is for {request.recipient!r}, not for this party")
         if request.step == ABORT:
-            reason = str(request.body.meta.get("reason", ""))[:500]
-            reply = self._sign(request, data, Body())
-            if record:
-                self._end(f"aborted by the coordinator: {reason}", digest(data), reply)
-            return reply
+            return self._abort(request, data)
         if self._session is None:
             if request.step != "enrol":
                 raise PolicyError(f"session {request.session!r} has not begun here")
@@ -134,6 +130,15 @@ class Agent:
         elif request.session != self._session:
             raise PolicyError(f"this party is busy with session {self._session!r}")
         return None
+
+    def _abort(self, request: Envelope, data: bytes) -> bytes:
+        reason = f"aborted by the coordinator: {str(request.body.meta.get('reason', ''))[:500]}"
+        reply = self._sign(request, data, Body())
+        if self._store.record(request.session):
+            self._end(reason, digest(data), reply)
+        else:  # a late `enrol` may still be on its way
+            self._store.shut(request.session, reason, digest(data), reply)
+        return reply
 
     def _require_consent(self, request: Envelope) -> None:
         try:

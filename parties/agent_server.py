@@ -112,7 +112,7 @@ class AgentServer:
         except CohortError as error:
             log.warning("refused on the socket: %s", error)
             return frames.REFUSAL, str(error).encode()
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             log.warning("refused on the socket: malformed (%s)", type(error).__name__)
             return frames.REFUSAL, b"malformed request"
 
@@ -125,6 +125,8 @@ class AgentServer:
             return json.dumps({"ended": self._agent.give_up()}).encode()
         if kind == frames.CONSENT:
             asked = json.loads(payload)
+            if not isinstance(asked, dict):
+                raise ParameterError("a request for consent is a JSON object")
             plan, accept = str(asked.get("plan", "")), asked.get("accept") is True
             return json.dumps(self._agent.consent.decide(plan, accept)).encode()
         raise ParameterError(f"unknown request {kind!r}")

@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from parties.checkpoint import capture, restore
@@ -99,18 +99,23 @@ class SessionStore:
 
     def end(self, session: str, reason: str, request: str = "", reply: bytes = b"") -> None:
         """Note the end and erase the state."""
-        before = self._records[session]
-        self._put(
-            session,
-            Record(
-                began=before.began,
-                ended=time.time(),
-                reason=reason,
-                request=request,
-                reply=reply.hex(),
-            ),
+        ended = replace(
+            self._records[session],
+            ended=time.time(),
+            reason=reason,
+            request=request,
+            reply=reply.hex(),
         )
-        erase(self._folder / STATE)
+        try:
+            self._put(session, ended)
+        finally:
+            erase(self._folder / STATE)
+
+    def shut(self, session: str, reason: str, request: str, reply: bytes) -> None:
+        """Note a session that ended before it began here."""
+        now = time.time()
+        record = Record(began=now, ended=now, reason=reason, request=request, reply=reply.hex())
+        self._put(session, record)
 
     def decided(self, plan: str, accepted: bool) -> None:
         """Note the owner's decision about a plan (digest)."""

@@ -28,8 +28,15 @@ def check_fields(cls: type, data: Any) -> None:
         if types is None or field.name not in data:
             continue
         value = data[field.name]
-        if type(value) not in types or (type(value) is float and not math.isfinite(value)):
+        if type(value) not in types or (float in types and not _is_finite(value)):
             raise MessageError(f"{cls.__name__}.{field.name} is not a finite {field.type}")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # JSON's integers know no bound
+        return False
 
 
 def from_fields(cls: type[D], data: Any) -> D:

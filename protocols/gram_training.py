@@ -10,7 +10,7 @@ distances.
 
 | part | levels |
 |---|---|
-| inverse | 1 for each step and 3, refreshed |
+| inverse | 1 for each step and 4, refreshed |
 | M, g | 2, refreshed once |
 | two iterations | 3, refreshed when levels run out |
 | mask | 1 |

@@ -74,6 +74,6 @@ def plan_from_dict(fields: Mapping[str, Any]) -> RunPlan:
         plan.digest()  # NaN has no canonical form
     except ParameterError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
         raise MessageError(f"the plan is malformed: {error}") from None
     return plan

@@ -28,10 +28,11 @@ OPERATIONS = (
     "mask",  # encode a plaintext and multiply
     "scalar",  # times a public number
     "rescale",
+    "add",  # of ciphertexts, or of a public number
 )
 _COUNTED = 4
 Tally = Mapping[tuple[str, int], int]
-"""(operation, level of its operand) -> how many. Additions and dropped primes cost next to none."""
+"""(operation, level of its operand) -> how many. Dropped primes cost next to none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class CountingContext:
     # OpenFHE's names, as `Evaluator` calls them.
 
     def EvalAdd(self, left: Ghost, right: Any) -> Ghost:  # noqa: N802
-        """No cost."""
-        return left
+        """Ciphertext, or public number."""
+        return self._count("add", left)
 
     EvalSub = EvalAdd
 

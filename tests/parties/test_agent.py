@@ -191,6 +191,21 @@ def test_the_coordinator_aborts_and_no_key_is_left(tmp_path: Path, vault: Vault)
     assert "aborted by the coordinator: lost" in refusal(agents, agents.request("x", NAME))
 
 
+def test_an_abort_that_overtakes_the_first_request(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    abort = agents.request("abort", NAME, "early", reason="late")
+    reply = agents.agents[NAME].handle(abort)
+    agents.restart(NAME)
+    assert agents.agents[NAME].handle(abort) == reply
+    assert "over: aborted by the coordinator: late" in refusal(
+        agents, agents.request("enrol", NAME, "early")
+    )
+    run_until(agents, "keys")
+    agents.agents[NAME].handle(agents.request("abort", NAME, "another"))
+    assert (tmp_path / NAME / STATE).exists()  # the open session is not touched
+    assert agents.agents[NAME].status()["session"] == agents.session.coordinator.session
+
+
 def decide(agent: Agent, accept: bool, seen: list[str]) -> None:
     while not agent.consent.pending():
         time.sleep(0.01)

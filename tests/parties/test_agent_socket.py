@@ -169,6 +169,13 @@ def test_hostile_bytes_do_not_end_the_agent(running: Running) -> None:
     assert log2_error(session.run(running.ask).weights, session.twin()) < -17
 
 
+@pytest.mark.parametrize("payload", [b"1e99", b"[]", b"null", b'"', b"[" * 60_000, b"\xff"])
+def test_odd_consent_is_answered(running: Running, payload: bytes) -> None:
+    head = frames.MAGIC + frames.CONSENT + len(payload).to_bytes(8, "big")
+    answer = send_raw(running.path(NAME), head + payload)
+    assert answer[4:5] == frames.REFUSAL
+
+
 def test_a_slow_peer_is_cut_off(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parties.agent_server.FRAME_SECONDS", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -245,6 +245,7 @@ JUNK: tuple[Any, ...] = (
     float("nan"),
     float("inf"),
     1 << 70,
+    10**400,  # beyond float64
 )
 
 

@@ -60,6 +60,8 @@ NAMES = {
     "Rescale": "rescale",
     "Relinearize": "relinearise",
     "EvalMultNoRelin": "tensor",
+    "EvalAdd": "add",
+    "EvalSub": "add",
 }
 
 

@@ -24,6 +24,7 @@ from sims.predict import load_model, predict
 from sims.prepare import prepare
 from sims.recipe_lffr import certified
 from sims.verify import verify_run
+from tests.helpers import Floats
 from tests.sims.test_recipe_gram import make_frame
 from tests.sims.test_regression_run import LFFR, simulate, tables, tampered
 
@@ -48,7 +49,7 @@ def private(tables: tuple[Path, Path, Path]) -> tuple[Path, Any]:
     return run(tables, "lffr-private", *PRIVATE)
 
 
-def textbook(x: np.ndarray, y: np.ndarray, iterations: int, offset: float = 0.01) -> np.ndarray:
+def textbook(x: Floats, y: Floats, iterations: int, offset: float = 0.01) -> Floats:
     """Section 3.2 of multi-output LFFR: every step by 1 / b_k, b_k from row sums."""
     b = offset + 0.155 / len(x) * (np.abs(x).T @ np.abs(x).sum(axis=1))
     w = np.zeros((x.shape[1], y.shape[1]))

@@ -77,13 +77,12 @@ COMPONENTS: dict[str, Component] = {
     ),
     "refresh": Component("added by a refresh", _COEFFICIENT, "3.19 sqrt(P)", "=", "1/2"),
     "iterate": Component("encrypted iterate, last refresh, against the twin", _SLOT),
-    "iterate_rest": Component(
-        "the same without its multiple of the iterate",
-        _SLOT,
-        "sigma_e for as many iterations",
-        "<=",
+    "first_iterate": Component(
+        "first iterate against the twin, without drift", _SLOT, "sigma_e for one iteration", "<="
     ),
-    "scale_drift": Component("multiple of the iterate that it is off by", "share of the iterate"),
+    "scale_drift": Component(
+        "drift: multiple of the last iterate that it is off by", "share of the iterate"
+    ),
     "circuit": Component(
         "encrypted model before decryption, against the twin",
         _COEFFICIENT,

@@ -14,7 +14,7 @@ from sims.studies.noise.slopes import Slope, series_of
 from sims.studies.noise.tables import COLUMNS
 
 # Fits that say something although nothing predicts them.
-_OF_INTEREST = ("sigma", "model_noise", "seconds_party", "seconds_coordinator")
+_OF_INTEREST = ("sigma", "model_noise", "iterate", "seconds_party", "seconds_coordinator")
 
 
 def report(
@@ -81,21 +81,18 @@ def summary_lines(measurements: Sequence[Measurement], slopes: Sequence[Slope]) 
 
 
 def _drift(good: Sequence[Measurement]) -> Iterator[str]:
-    """How much of the iterates' error the scale explains."""
-    pairs = [
-        (m.values["iterate"], m.values["iterate_rest"], m.values["scale_drift"])
-        for m in good
-        if m.values.get("iterate")
-    ]
-    if not pairs:
+    """What the encrypted iterates are off by, beside noise."""
+    runs = [m for m in good if m.courses.get("iterate")]
+    if not runs:
         return
-    share = _mean([1 - (rest / whole) ** 2 for whole, rest, _ in pairs])
-    drifts = [math.log2(drift) for _, _, drift in pairs]
+    pairs = [(m.courses["iterate"][0], m.values["first_iterate"]) for m in runs]
+    share = _mean([1 - (rest / whole) ** 2 for whole, rest in pairs])
+    drifts = [math.log2(m.courses["scale_drift"][0]) for m in runs]
     yield (
-        f"{100 * share:.0f} % of the encrypted iterates' squared error is a multiple of the "
-        f"iterate, 2^{min(drifts):.1f} to 2^{max(drifts):.1f} of it: rescaling divides by primes "
-        "that are not quite the scale. That part does not grow with P, so the iterate's error "
-        "grows more slowly than the noise that is encrypted with it."
+        f"{100 * share:.1f} % of the first encrypted iterate's squared error is a multiple of the "
+        f"iterate, 2^{min(drifts):.2f} to 2^{max(drifts):.2f} of it for all P: rescaling divides "
+        "by primes that are not quite the scale. It does not grow with P, so the slope of an "
+        "iterate's error is below that of the noise encrypted with it."
     )
 
 
@@ -163,8 +160,11 @@ def _slope_tables(slopes: Sequence[Slope]) -> Iterator[Html]:
     }
     for relation, (words, rows) in heads.items():
         mine = [s for s in slopes if COMPONENTS[s.component].relation == relation]
-        if not relation:
+        if relation:
+            mine = [s for s in mine if s.predicted is not None]
+        else:
             mine = [s for s in mine if s.component in _OF_INTEREST]
+        mine.sort(key=lambda s: list(COMPONENTS).index(s.component))
         if mine:
             yield tag("h3", words)
             yield rows(mine)
@@ -208,7 +208,7 @@ def _free_rows(slopes: Sequence[Slope]) -> Html:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return "" if value is None else f"{round(value, 3) + 0.0:.3f}"
 
 
 def _formulas(measurements: Sequence[Measurement]) -> Html:

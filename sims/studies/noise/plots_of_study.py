@@ -32,7 +32,7 @@ STAGES = {
     "encryption_sum": "sum of encryptions",
     "refresh": "added by a refresh",
     "iterate": "iterate, last refresh",
-    "iterate_rest": "its rest without drift",
+    "first_iterate": "first one without drift",
     "circuit": "model before release",
 }
 RELEASE = {"flooding": "joint decryption", "circuit": "model before it"}

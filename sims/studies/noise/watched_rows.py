@@ -17,21 +17,13 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.decrypt import DECRYPTION_TOWERS
-from protocols.keygen import PUBLIC_KEY, rotation_label
 from protocols.messages import Body
 from protocols.rows import RowsPlan
 from protocols.wire import sum_blobs
 from sims.studies.noise import theory
-from sims.studies.noise.exact import (
-    JointSecret,
-    at_slots,
-    automorphism,
-    coefficients,
-    evaluations,
-    residues_of_slots,
-    rms,
-)
+from sims.studies.noise.exact import JointSecret, at_slots, residues_of_slots, rms
 from sims.studies.noise.stages import Stages, twin_states
+from sims.studies.noise.watched_keys import key_noise
 
 if TYPE_CHECKING:
     from sims.studies.noise.watched import Clients
@@ -118,52 +110,14 @@ class _Seen:
     ) -> None:
         """All clients have answered a step."""
         kind, _, index = step.partition("/")
-        if kind == "keys":
-            self._public_key(replies)
-        elif step == "rotations/0":
-            self._rotation_key(replies)
-        elif kind == "square":
-            self._relinearisation_key(replies)
+        if kind in ("keys", "square") or step == "rotations/0":
+            key_noise(self.stages, self.secret, self._plan, self._clients.seed, kind, replies)
         elif kind == "contribute":
             self._contributions(replies, spy)
         elif kind == "refresh":
             self._refresh(int(index), asked, replies)
         elif kind == "decrypt":
             self._decryption(asked, replies, spy)
-
-    # -- keys ---------------------------------------------------------------------------------
-
-    def _public_key(self, replies: Mapping[str, Body]) -> None:
-        context, secret, parties = self.context, self.secret, self._parties
-        b = sum_blobs(replies, self._plan.names, 0, context.primes, self._n)
-        a = context.uniform_polynomial(self._clients.seed, PUBLIC_KEY)
-        error = secret.phase(b[0], a[0], context.primes[0])
-        self.stages.note("secret", rms(secret.coefficients), theory.secret(parties))
-        self.stages.note("public_key", rms(error), theory.public_key(parties))
-
-    def _rotation_key(self, replies: Mapping[str, Body]) -> None:
-        """b + a s(X^(1/g)) of the first rotation key, as in `_key_error`."""
-        context = self.context
-        b = sum_blobs(replies, self._plan.names, 0, context.key_primes, self._n)
-        index = self._plan.rotation_chunks[0][0]
-        a = context.uniform_key_half(self._clients.seed, rotation_label(index))
-        row = len(context.extended_primes) - 1
-        prime, turn = context.extended_primes[row], int(context.cc.FindAutomorphismIndex(index))
-        turned = automorphism(self.secret.coefficients, pow(turn, -1, 2 * self._n))
-        value = b[row].astype(object) + a[row].astype(object) * evaluations(turned, prime)
-        error = rms(coefficients(value % prime, prime))
-        self.stages.note("rotation_key", error, theory.rotation_key(self._parties))
-
-    def _relinearisation_key(self, replies: Mapping[str, Body]) -> None:
-        primes = self.context.key_primes
-        a, b = (sum_blobs(replies, self._plan.names, k, primes, self._n) for k in (0, 1))
-        derived = theory.relinearisation_key(self._parties, self._n)
-        self.stages.note("relinearisation_key", self._key_error(a, b), derived)
-
-    def _key_error(self, a: rns.Residues, b: rns.Residues) -> float:
-        """b + a s of the first digit at the last special prime, where what it switches is zero."""
-        row = len(self.context.extended_primes) - 1
-        return rms(self.secret.phase(b[row], a[row], self.context.extended_primes[row]))
 
     # -- ciphertexts --------------------------------------------------------------------------
 
@@ -232,8 +186,9 @@ class _Seen:
     def iterates(self, spy: _Spy) -> None:
         """Every refreshed iterate against the twin's, in the slots that hold the weights.
 
-        Rescaling divides by primes that are not quite the scale: the iterate is off by a multiple
-        of itself, whatever P is. What is left without it has the model's bound for so many rounds.
+        Rescaling divides by primes that are not quite the scale: an iterate is off by a multiple
+        of itself, whatever P is, and later ones by multiples of all before. What is left of the
+        first without its multiple is noise, and has the model's bound for one round.
         """
         plan, layout = self._plan, self._plan.layout
         states = twin_states(plan, self._clients.specs.values())
@@ -252,9 +207,10 @@ class _Seen:
     def _iterate(self, t: int, error: Floats, weights: Floats) -> None:
         drift = float(error @ weights / (weights @ weights))
         rest, stages = rms(error - drift * weights), self.stages
-        rounds = {**self._plan.update, "rounds": t + 1}
-        stages.note("iterate_rest", rest, replace(self._plan, update=rounds).model_error_std())
+        if t == 0:
+            one = replace(self._plan, update={**self._plan.update, "rounds": 1})
+            stages.note("first_iterate", rest, one.model_error_std())
         unit = math.sqrt(self._n / 2) / 2.0**self._plan.ckks.scale_bits
         stages.values |= {"iterate": rms(error), "scale_drift": abs(drift) * unit}
-        for name in ("iterate", "iterate_rest", "scale_drift"):
+        for name in ("iterate", "scale_drift"):
             stages.courses.setdefault(name, []).append(stages.values[name])

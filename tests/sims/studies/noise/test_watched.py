@@ -46,13 +46,13 @@ def test_every_stage_of_shards(parties: int) -> None:
     for name in STAGES:
         off = math.log2(found.values[name] / found.predicted[name])
         assert abs(off) < 0.2, f"{name}: {off:+.2f} bits"
-    for name in ("circuit", "iterate_rest"):
+    for name in ("circuit", "first_iterate"):
         assert 1 < found.values[name] <= found.predicted[name], name
     # 31 weights: 4 standard deviations of their rms are 0.7 bits.
     assert abs(math.log2(found.values["release"] / found.predicted["release"])) < 0.8
     # Primes differ from the scale 2^59 by less than 2^-40 of it, a few times a round.
     assert 2**-44 < found.values["scale_drift"] < 2**-38
-    assert found.values["iterate_rest"] < found.values["iterate"]
+    assert found.values["first_iterate"] < found.values["iterate"]
     assert len(found.courses["refresh"]) == len(found.courses["iterate"]) == 2
 
 
