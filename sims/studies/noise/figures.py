@@ -15,7 +15,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from sims.plots import STYLE
 from sims.studies.noise.components import COMPONENTS
@@ -135,10 +135,12 @@ def draw(plot: Plot) -> Figure:
         if plot.log_y and all(v > 0 for line in plot.lines for v in line.low):
             _logarithmic(axes, plot)
         if "[B]" in plot.y_label:
-            axes.yaxis.set_major_formatter(EngFormatter("B"))
+            axes.yaxis.set_major_formatter(FuncFormatter(_bytes))
         if plot.log_x:
             axes.set_xscale("log")
             _ticks(axes, plot)
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         # Above the axes: no line is hidden, whatever its slope.
         longest = max((len(line.label) for line in plot.lines), default=0)
         figure.legend(
@@ -166,6 +168,11 @@ def _logarithmic(axes: mpl.axes.Axes, plot: Plot) -> None:
 
 def _plain(value: float, _: int | None = None) -> str:
     return f"{value:.3g}" if value < 1e3 else f"{value:,.0f}"
+
+
+def _bytes(value: float, _: int | None = None) -> str:
+    step = min(int(np.log10(max(value, 1.0)) // 3), 4)
+    return f"{value / 1000**step:.4g} {('B', 'kB', 'MB', 'GB', 'TB')[step]}"
 
 
 def _power(value: float, _: int | None = None) -> str:

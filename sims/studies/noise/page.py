@@ -97,10 +97,10 @@ def _drift(good: Sequence[Measurement]) -> Iterator[str]:
 
 
 def _words(slope: Slope) -> str:
-    predicted = "" if slope.predicted is None else f", predicted {slope.predicted:.3f}"
+    predicted = "" if slope.predicted is None else f", predicted {_number(slope.predicted)}"
     return (
-        f"{COMPONENTS[slope.component].title} ({slope.series}): slope {slope.slope:.3f} "
-        f"[{slope.low:.3f}, {slope.high:.3f}]{predicted}"
+        f"{COMPONENTS[slope.component].title} ({slope.series}): slope {_number(slope.slope)} "
+        f"[{_number(slope.low)}, {_number(slope.high)}]{predicted}"
     )
 
 
@@ -175,7 +175,10 @@ def _name(slope: Slope) -> Html:
 
 
 def _interval(slope: Slope) -> Html:
-    return fragment(f"{slope.slope:.3f}", tag("small", f"{slope.low:.3f} to {slope.high:.3f}"))
+    if math.isnan(slope.low):
+        return fragment(_number(slope.slope), tag("small", "too few points"))
+    words = f"{_number(slope.low)} to {_number(slope.high)}"
+    return fragment(_number(slope.slope), tag("small", words))
 
 
 def _verdict(slope: Slope) -> Html:

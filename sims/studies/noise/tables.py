@@ -123,7 +123,10 @@ def slope_rows(slopes: Iterable[Slope]) -> Iterator[dict[str, Any]]:
         body["offset_bits"], body["margin_bits"] = body.pop("offset"), body.pop("margin")
         body["relation"] = COMPONENTS[slope.component].relation
         body["agrees"] = {True: "yes", False: "no", None: ""}[slope.agrees]
-        yield {name: "" if body[name] is None else body[name] for name in SLOPE_COLUMNS}
+        for name, value in body.items():
+            if value is None or value != value:  # None or not a number: too few points
+                body[name] = ""
+        yield {name: body[name] for name in SLOPE_COLUMNS}
 
 
 def write_tables(out: Path, measurements: Sequence[Measurement], slopes: Sequence[Slope]) -> None:
