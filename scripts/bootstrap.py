@@ -41,9 +41,7 @@ from protocols.platform import (  # noqa: E402
 EXTRAS = ("dev", "test", "torch")
 # Extras that install torch, and the room it takes [GB]: 5.3 measured once installed, and its wheels
 # on their way; a build without CUDA is far smaller.
-WITH_TORCH = ("dev", "torch")
 TORCH_GB, CPU_TORCH_GB = 9, 3
-CPU_INDEX = "an-index-of-cpu-wheels"
 STAMP = ".ciphercohort.json"
 # Runs inside each candidate: the same code judges here, there, and at import time.
 PROBE = """
@@ -346,19 +344,29 @@ def usable(host: Host, venv: Path) -> bool:
     return _output([str(python_of(venv)), "-I", "-m", "pip", "--version"]) is not None
 
 
-def check_room(host: Host, venv: Path, root: Path, extras: Sequence[str]) -> None:
-    """Refuse to fill the disk with torch; nothing to check once it is there."""
-    if not set(extras) & set(WITH_TORCH) or any(venv.glob("lib/python*/site-packages/torch")):
-        return
-    from_cpu_index = CPU_INDEX in os.environ.get("PIP_EXTRA_INDEX_URL", "")
-    need, free = CPU_TORCH_GB if from_cpu_index else TORCH_GB, host.free_gb(root)
-    if free < need:
-        raise BootstrapError(
-            f"tests and checks need torch: {need} GB of disk, of which {free:.1f} GB are free.\n"
-            f"What to do: make room, or set PIP_EXTRA_INDEX_URL={CPU_INDEX} for a build without "
-            f"CUDA ({CPU_TORCH_GB} GB). `make demo` needs no torch."
-        )
-    say(f"torch comes along: some minutes, {'2' if from_cpu_index else '5.3'} GB")
+def with_torch(host: Host, venv: Path, root: Path, extras: Sequence[str]) -> List[str]:
+    """The extras to install: tests bring torch along where the disk has room for it.
+
+    Raises BootstrapError: the extra `torch` itself is asked for, and there is no room.
+    """
+    wanted = sorted(extras)
+    if not set(extras) & {"dev", "torch"}:
+        return wanted
+    if any(venv.glob("lib/python*/site-packages/torch")):
+        return sorted({*extras, "torch"})
+    slim = os.environ.get("PIP_EXTRA_INDEX_URL", "").rstrip("/").endswith("/cpu")
+    need, free = CPU_TORCH_GB if slim else TORCH_GB, host.free_gb(root)
+    if free >= need:
+        say(f"torch comes along: some minutes, {'2' if slim else '5.3'} GB")
+        return sorted({*extras, "torch"})
+    lack = (
+        f"torch needs {need} GB of disk, of which {free:.1f} GB are free: make room, or let "
+        f"PIP_EXTRA_INDEX_URL name an index of builds without CUDA ({CPU_TORCH_GB} GB)"
+    )
+    if "torch" in extras:
+        raise BootstrapError(f"{lack}. `make demo` needs no torch.")
+    say(f"{lack}. Going on without: tests that need torch are skipped")
+    return wanted
 
 
 def install(venv: Path, root: Path, extras: Sequence[str]) -> None:
@@ -407,8 +415,8 @@ def bootstrap(
     if is_current(venv, root, extras, asked):
         return
     started = time.monotonic()
-    wanted = sorted({*extras, *(installed_extras(venv, root) or ())})
-    check_room(host, venv, root, wanted)
+    known = {*extras, *(installed_extras(venv, root) or ())}
+    wanted = with_torch(host, venv, root, sorted(known))
     other = asked is not None and asked != read_stamp(venv).get("asked")
     if other or not usable(host, venv):
         chosen, _ = choose(host, asked, download, avoid=venv)

@@ -401,7 +401,7 @@ def test_a_stale_environment_that_fits_is_kept_and_updated(
     monkeypatch.setattr(bootstrap, "usable", lambda *_: True)
     monkeypatch.setattr(bootstrap, "install", lambda *args: calls.append(args))
     bootstrap.bootstrap(["dev"], venv, host=FakeHost(), root=tree)
-    assert calls == [(venv, tree, ["dev"])]
+    assert calls == [(venv, tree, ["dev", "torch"])]
     assert bootstrap.is_current(venv, tree, ["dev"])
 
 
@@ -465,24 +465,28 @@ class SmallHost(FakeHost):
         return self.free
 
 
-def test_torch_is_not_begun_without_room(tmp_path: Path, monkeypatch) -> None:
+def test_torch_comes_along_where_there_is_room(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     venv = tmp_path / ".venv"
-    for extra in bootstrap.WITH_TORCH:
-        with pytest.raises(bootstrap.BootstrapError, match="9 GB of disk, of which 4.0 GB"):
-            bootstrap.check_room(SmallHost(4.0), venv, tmp_path, [extra])
-    bootstrap.check_room(SmallHost(9.5), venv, tmp_path, ["dev"])
-    bootstrap.check_room(SmallHost(0.1), venv, tmp_path, [])  # `make demo`
-    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", bootstrap.CPU_INDEX)
-    bootstrap.check_room(SmallHost(4.0), venv, tmp_path, ["dev"])
+
+    def wanted(free: float, *extras: str) -> list:
+        return bootstrap.with_torch(SmallHost(free), venv, tmp_path, extras)
+
+    assert wanted(9.5, "dev") == ["dev", "torch"]
+    assert wanted(0.1) == []  # `make demo`
+    assert wanted(4.0, "dev") == ["dev"]
+    assert "9 GB of disk, of which 4.0 GB" in capsys.readouterr().err
+    with pytest.raises(bootstrap.BootstrapError, match="9 GB of disk, of which 4.0 GB"):
+        wanted(4.0, "torch")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "somewhere/whl/cpu")
+    assert wanted(4.0, "dev") == ["dev", "torch"]
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL")
     (venv / "lib/python3.10/site-packages/torch").mkdir(parents=True)
-    bootstrap.check_room(SmallHost(0.1), venv, tmp_path, ["dev"])
+    assert wanted(0.1, "dev") == ["dev", "torch"]
 
 
-def test_the_extras_with_torch_are_those_of_the_project() -> None:
+def test_torch_is_no_core_dependency() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     extras = text.partition("[project.optional-dependencies]")[2].partition("[project.scripts]")[0]
     assert "torch" not in extras.partition("\ntest = [")[2].partition("]\n")[0]
-    assert "ciphercohort[test,torch]" in extras
     assert "torch" not in text.partition("\ndependencies = [")[2].partition("]\n")[0]
