@@ -7,6 +7,7 @@ parameter set from a throwaway key pair, whose residues are all overwritten befo
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
 
 # OpenFHE's pseudo-random generator is static: a forked child would repeat its parent's keys.
+_NUMBERS = itertools.count()
 # Sessions whose evaluation keys stand in OpenFHE's static maps.
 _LOADED: set[str] = set()
 _OWNER = {"pid": os.getpid(), "forked": False}
@@ -65,7 +67,8 @@ class CkksContext:
     def __init__(self, params: CkksParameters, tag: str) -> None:
         refuse_forked_child()
         self.params = params
-        self.tag = tag
+        # A session that is resumed in the same process gets keys of its own.
+        self.tag = f"{tag}#{next(_NUMBERS)}"
         self.cc = _open(params)
         self._frames = _frames(params)
         self.primes = self._frames.primes

@@ -64,7 +64,8 @@ def agent(folder: Path) -> None:
 
     def counted(self: KeyShare, *arguments: Any) -> Any:
         with open(folder / SHARES, "a") as file:
-            file.write(f"{self.context.tag}\n")
+            session = self.context.tag.partition("#")[0]
+            file.write(f"{session}\n")
             file.flush()
             os.fsync(file.fileno())
         return make(self, *arguments)
