@@ -62,7 +62,7 @@ def no_stray_process(home: Path) -> bool:
 
 @pytest.mark.skipif(
     not os.environ.get("COHORT_SLOW"),
-    reason="minutes of restarts under a real SuperLink: set COHORT_SLOW=1; tests/faults has the rest",
+    reason="minutes of restarts under a real SuperLink: set COHORT_SLOW=1",
 )
 def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
     example = load_example("--fast-insecure", "--rows", "150", "--iterations", "2", "--epsilon=3")

@@ -210,11 +210,7 @@ def audit(
             epsilon=budget.epsilon,
         )
     spent_delta = (
-        budget.delta_mechanism
-        + norm_failure
-        + grid_delta
-        + budget.other_delta
-        + budget.spent_delta
+        budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta + budget.spent_delta
     )
     conditions = (
         Condition(
@@ -267,14 +263,10 @@ def audit(
         )
         for k in range(budget.split.parties)
     )
-    return Audit(
-        conditions=conditions, figures=figures, by_coalition=coalitions, events=events
-    )
+    return Audit(conditions=conditions, figures=figures, by_coalition=coalitions, events=events)
 
 
-def _both_sigmas(
-    budget: Budget, *, rounds: int, sensitivity: float, rows: int
-) -> dict[str, float]:
+def _both_sigmas(budget: Budget, *, rounds: int, sensitivity: float, rows: int) -> dict[str, float]:
     """sigma by either accounting, each with its own part of delta; left out where it has none."""
     found = {}
     for accounting, share in MECHANISM_SHARE.items():
