@@ -199,6 +199,15 @@ REFUSALS: dict[str, tuple[pd.DataFrame | None, tuple[str, ...], str]] = {
 }
 
 
+def text_in_a_number(arguments: tuple[Any, ...], words: str, out: Path) -> None:
+    """In a process of its own: how cells are read must not depend on what else was loaded."""
+    command = [sys.executable, "-m", "sims.cli", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 2 and done.stdout == "" and not out.exists()
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("case", REFUSALS)
 def test_bad_input_is_refused_before_any_key(case: str, tmp_path: Path) -> None:
     frame, options, words = REFUSALS[case]
@@ -206,9 +215,11 @@ def test_bad_input_is_refused_before_any_key(case: str, tmp_path: Path) -> None:
     if frame is not None:
         path = tmp_path / "table.csv"
         frame.to_csv(path, index=False)
-    result = cohort(
-        "simulate", "--data", path, "--label", "y", *TOY, "--out", out, *options, "--json"
-    )
+    words_of = ("simulate", "--data", path, "--label", "y", *TOY, "--out", out, *options, "--json")
+    if case == "text in a number":
+        text_in_a_number(words_of, words, out)
+        return
+    result = cohort(*words_of)
     assert result.exit_code == 2
     message = " ".join(result.stderr.split())
     assert words in message and "cohort: " in message
