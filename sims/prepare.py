@@ -54,8 +54,10 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     """
     notes: list[str] = []
     frame, predicted = _table(config)
-    train, test = _train_and_test(config, frame, predicted[0], rng)
     split_column = config.split.partition(":")[2] if config.split.startswith("by:") else None
+    # A bad cell is refused wherever the hold-out happens to put its row.
+    _schema(config, frame, predicted, split_column, [])
+    train, test = _train_and_test(config, frame, predicted[0], rng)
     schema = _schema(config, train, predicted, split_column, notes)
     if schema.label_names != predicted:
         what = "target" if config.is_regression else "label"
