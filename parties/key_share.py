@@ -132,8 +132,8 @@ class KeyShare:
         """
         self._only_once(label, c1)
         context = self._context
-        second = context.ciphertext([c1])
-        random = context.ciphertext([context.refresh_element(self._seed, label, c1)])
+        element = context.refresh_element(self._seed, label, c1)
+        second, random = context.ciphertexts([[c1], [element]])
         masked, reencrypted = context.cc.IntMPBootDecrypt(self._key, second, random)
         return context.residues_of(masked), context.residues_of(reencrypted)
 

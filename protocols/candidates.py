@@ -1,8 +1,8 @@
 """Which parameters would be cheapest: every candidate of a plan, and why it is out.
 
 A candidate changes the ring, the digits of the key switch, the scale, or how many iterations pass
-between two refreshes. Everything else of the plan (rule, polynomial, rows, noise) stays. Features
-per ciphertext follow from the ring: `packing.Layout` gives every feature one block.
+between two refreshes, and takes the layout that needs least work there. Everything else of the plan
+(rule, polynomial, rows, noise) stays.
 
 Unit times are measured at one set of parameters and carried over to the others by operation counts:
 number-theoretic transforms (n log2 n each) and residue products (n each), see `Work`. That is good
@@ -20,8 +20,10 @@ from protocols.ckks.circuit import gradient_levels
 from protocols.ckks.parameters import MAX_LOG_QP_128, REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import OPERATIONS
 from protocols.ckks.timing import UnitTimes
+from protocols.ckks.work import work
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError
+from protocols.layouts import cheapest_layout
 from protocols.rows import RowsPlan
 
 RINGS = tuple(1 << k for k in range(13, 18))
@@ -80,14 +82,17 @@ def remeasured(candidate: Candidate, plan: RowsPlan, times: UnitTimes) -> Candid
     """The candidate with seconds from its own unit times."""
     if candidate.params is None:
         return candidate
-    other = replace(plan, ckks=candidate.params)
+    other = replace(plan, ckks=candidate.params, features_per_ciphertext=candidate.features or None)
     lasts = planner.seconds(other, times, candidate.per_refresh)
     return replace(candidate, seconds=lasts.total, iteration=_iteration(other, lasts))
 
 
 def is_choice(candidate: Candidate, plan: RowsPlan) -> bool:
     """Whether a candidate is what the plan does already."""
-    return candidate.params == plan.ckks and candidate.per_refresh == 1
+    return (candidate.params, candidate.features) == (
+        plan.ckks,
+        plan.layout.num_blocks,
+    ) and candidate.per_refresh == 1
 
 
 def _grid() -> Iterator[tuple[int, int, int, int]]:
@@ -110,7 +115,7 @@ def _judge(
         params = CkksParameters(
             ring_dim=ring, depth=depth, scale_bits=scale, num_digits=digits, security_bits=128
         )
-        other = replace(plan, ckks=params, profile="secure")
+        other = cheapest_layout(replace(plan, ckks=params, profile="secure"))
     except ParameterError as error:
         return replace(tried, why_out=_short(ring, depth, scale, digits, error))
     why_out = _why_out(other, per_refresh)
@@ -181,38 +186,6 @@ def _iteration(plan: RowsPlan, lasts: planner.Seconds) -> float:
 
 
 # -- unit times at other parameters ---------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
-    """What an operation does: transforms [n log2 n] and residue products [n]."""
-
-    transforms: float
-    products: float
-
-    def units(self, ring_dim: int) -> float:
-        """One scale for both: a butterfly is a residue product and two additions."""
-        return ring_dim * (self.transforms * math.log2(ring_dim) / 2 + self.products)
-
-
-def work(operation: str, params: CkksParameters, level: int) -> Work:
-    """Of one operation on a ciphertext of this level.
-
-    A key switch raises D digits of l primes to l + k, multiplies them with the key, and divides two
-    polynomials by P: (D + 2)(l + k) transforms (Han and Ki, CT-RSA 2020).
-    """
-    towers, special = params.num_towers - level, params.num_special_towers
-    if operation in ("rotate", "relinearise"):
-        size = math.ceil(params.num_towers / params.num_digits)
-        digits, wide = math.ceil(towers / size), towers + special
-        products = towers * (wide - min(size, towers)) + 2 * digits * wide + 2 * special * towers
-        return Work(transforms=(digits + 2) * wide, products=products)
-    if operation == "rescale":
-        return Work(transforms=2 * towers, products=2 * towers)
-    if operation == "mask":
-        # Encoding is a complex transform of half the slots' size; then one transform per prime.
-        return Work(transforms=towers + 4, products=2 * towers)
-    return Work(transforms=0, products=4 * towers if operation == "tensor" else 2 * towers)
 
 
 def scaled(times: UnitTimes, measured: CkksParameters, wanted: CkksParameters) -> UnitTimes:

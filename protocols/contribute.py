@@ -10,7 +10,7 @@ preconditioner, column 0 holds the party's `Curvature.share` and round t column 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -95,7 +95,7 @@ def answer_contribute(
 def collect(
     evaluator: Evaluator, plan: PackedPlan, public_b: Residues
 ) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
-    """Summed data ciphertexts and summed side ciphertexts of all parties."""
+    """Rows of all parties, group by group, and their summed side ciphertexts."""
     context = evaluator.context
     request = Body(blobs=(rns.pack(public_b, context.primes),))
     replies = yield Ask(STEP, dict.fromkeys(plan.names, request))
@@ -117,7 +117,13 @@ def collect(
                 (data, held[position]) if position < len(held) else (side, position - len(held))
             )
             sums[index] = rns.add(sums[index], part, both) if index in sums else part
-    return _vectors(evaluator, data), _vectors(evaluator, side)
+    return grouped(evaluator, _vectors(evaluator, data)), _vectors(evaluator, side)
+
+
+def grouped(evaluator: Evaluator, data: Sequence[EncryptedVector]) -> list[EncryptedVector]:
+    """The data ciphertexts of a group of rows as the parts of one vector."""
+    parts = evaluator.layout.num_parts
+    return [evaluator.join(data[k : k + parts]) for k in range(0, len(data), parts)]
 
 
 def _vectors(evaluator: Evaluator, sums: Mapping[int, Residues]) -> list[EncryptedVector]:

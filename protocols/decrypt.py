@@ -92,7 +92,7 @@ def release(
 ) -> Exchange[NDArray[np.float64]]:
     """Weights w, shape (num_features,), from an encrypted w / unit; one level for the mask."""
     level = evaluator.context.params.num_towers - DECRYPTION_TOWERS
-    heads = evaluator.drop_to(evaluator.mask_heads(weights), level)
+    heads = evaluator.drop_to(evaluator.mask_and_gather(weights), level)
     return evaluator.layout.read_heads((yield from decrypt(evaluator.context, plan, heads)))
 
 

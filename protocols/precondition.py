@@ -1,6 +1,6 @@
 """The encrypted inverse of the diagonal bound, between `contribute` and the first iteration.
 
-Column 0 of the first side ciphertext holds the sum over parties of `Curvature.share`, that is
+The first side vector, a column for each part, is the sum over parties of `Curvature.share`, that is
 LIFT (b - offset) / high. Nobody learns b, nor its inverse: both stay encrypted.
 
 | level | what |
@@ -37,7 +37,12 @@ def precondition(
     """
     plan = curvature.inverse
     pauses = plan.pauses(evaluator.context.params.num_towers - REFRESH_TOWERS)
-    beta = evaluator.mask_heads(side, -1 / LIFT) + (-curvature.offset / curvature.high)
+    columns = [side]
+    for _ in range(evaluator.layout.num_parts - 1):
+        columns.append(evaluator.rotate(columns[-1], 1))
+    beta = evaluator.mask_heads(evaluator.join(columns), -1 / LIFT) + (
+        -curvature.offset / curvature.high
+    )
     y: Any = None
     u, last = beta, len(plan.steps) - 1
     for k in range(last):

@@ -14,6 +14,7 @@ Error: P fresh key errors, 3.19 sqrt(P n / 2) / scale per slot: 2^-49 at ring 2^
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from protocols.circuit_plan import CircuitPlan
@@ -63,10 +64,10 @@ def refresh(
     public_key: Any,
     vectors: Sequence[EncryptedVector],
 ) -> Exchange[tuple[EncryptedVector, ...]]:
-    """The same values at level 0."""
+    """The same values at level 0; every part of a vector is a ciphertext of its own."""
     context, names = evaluator.context, plan.names
     low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
-    shallow = [context.cc.IntMPBootAdjustScale(vector.ct) for vector in vectors]
+    shallow = [context.cc.IntMPBootAdjustScale(ct) for vector in vectors for ct in vector.cts]
     polynomials = [context.polynomials_of(ct) for ct in shallow]
     request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in polynomials))
     replies = yield Ask(f"refresh/{step}", dict.fromkeys(names, request))
@@ -75,8 +76,7 @@ def refresh(
         h0 = sum_blobs(replies, names, 2 * position, low, n)
         h1 = sum_blobs(replies, names, 2 * position + 1, context.primes, n)
         element = context.refresh_element(seed, label(step, position), polynomials[position][1])
-        pair = [context.ciphertext([h0]), context.ciphertext([h1])]
-        fresh.append(
-            context.cc.IntMPBootEncrypt(public_key, pair, context.ciphertext([element]), ct)
-        )
-    return tuple(evaluator.wrap(ct) for ct in fresh)
+        *pair, random = context.ciphertexts([[h0], [h1], [element]])
+        fresh.append(context.cc.IntMPBootEncrypt(public_key, pair, random, ct))
+    parts = iter(fresh)
+    return tuple(evaluator.wrap(*islice(parts, len(vector.cts))) for vector in vectors)

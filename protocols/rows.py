@@ -39,7 +39,8 @@ class RowsPlan(CircuitPlan):
     """Gradient training of a generalised linear model on encrypted rows.
 
     link: polynomial stand-in for the sigmoid; update: fields of the update rule; start: the session
-    before, that released the gradient at zero for the barrier's d; None: d = 1/2.
+    before, that released the gradient at zero for the barrier's d; None: d = 1/2;
+    features_per_ciphertext: see `Layout`.
 
     Raises:
         ParameterError: fields that do not go together (depth too small, too many features …).
@@ -50,6 +51,7 @@ class RowsPlan(CircuitPlan):
     link: Polynomial
     update: Mapping[str, Any]
     start: StartGradient | None = None
+    features_per_ciphertext: int | None = None
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
@@ -78,6 +80,7 @@ class RowsPlan(CircuitPlan):
             rows_by_party=tuple(m.rows for m in self.members),
             rounds=self.rounds,
             curvature=self.curvature is not None,
+            features_per_ciphertext=self.features_per_ciphertext,
         )
 
     @property
@@ -99,11 +102,11 @@ class RowsPlan(CircuitPlan):
     @property
     def refreshes(self) -> tuple[int, ...]:
         """Those of the inversion, then the rule's state after every iteration but the last."""
-        state = (len(self.rule.start(0.0)),) * (self.rounds - 1)
-        if self.curvature is None:
-            return state
-        budget = self.ckks.num_towers - REFRESH_TOWERS
-        return (*self.curvature.inverse.refreshes(budget), *state)
+        vectors: tuple[int, ...] = (len(self.rule.start(0.0)),) * (self.rounds - 1)
+        if self.curvature is not None:
+            budget = self.ckks.num_towers - REFRESH_TOWERS
+            vectors = (*self.curvature.inverse.refreshes(budget), *vectors)
+        return tuple(self.layout.num_parts * count for count in vectors)
 
     @property
     def unit(self) -> float:
@@ -154,7 +157,11 @@ class RowsPlan(CircuitPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        own = {"link": self.link.to_dict(), "update": dict(self.update)}
+        own = {
+            "link": self.link.to_dict(),
+            "update": dict(self.update),
+            "features_per_ciphertext": self.features_per_ciphertext,
+        }
         before = {"start": self.start.to_dict()} if self.start else {}
         return {**CircuitPlan.to_dict(self), **own, **before}
 

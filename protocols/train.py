@@ -51,7 +51,8 @@ def train_encrypted(
     gradient = EncryptedGradient(evaluator, plan.link, rows, side, preconditioner)
     # The start is public: an encryption of zero without randomness adds no noise.
     blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
-    state = rule.start(evaluator.wrap(context.ciphertext([blank, blank])))
+    zero = context.ciphertext([blank, blank])
+    state = rule.start(evaluator.wrap(*[zero] * plan.layout.num_parts))
     for t in range(plan.rounds):
         state = rule.step(t, state, gradient)
         if t + 1 < plan.rounds:

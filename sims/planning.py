@@ -11,6 +11,7 @@ from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.ckks.timing import UnitTimes, unit_times
 from protocols.decrypt import flooding_of, release_error_std
 from protocols.errors import ParameterError, PrivacyError
+from protocols.layouts import cheapest_layout
 from protocols.plan import Member
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.start_gradient import WORST
@@ -113,6 +114,7 @@ class Forecast:
                 "log_qp": params.log_qp,
                 "max_log_qp": params.max_log_qp,
                 "rotation_keys": len(layout.rotations),
+                "features_per_ciphertext": layout.num_blocks,
                 "data_ciphertexts": layout.num_data_ciphertexts,
                 "side_ciphertexts": layout.num_side_ciphertexts,
             },
@@ -226,7 +228,7 @@ def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSe
         for name, rows in zip(names, shape.rows_by_party, strict=True)
     )
     columns = [f"column_{k:03d}" for k in range(shape.num_features - 1)]
-    return RowsPlan(
+    plan = RowsPlan(
         session="0" * 32,
         members=members,
         schema={"digest": "0" * 64, "features": columns},
@@ -237,6 +239,7 @@ def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSe
         privacy=setting.privacy,
         profile=config.profile,
     )
+    return cheapest_layout(plan)
 
 
 def operations_by_level(plan: RowsPlan) -> dict[str, dict[int, int]]:

@@ -13,6 +13,7 @@ from protocols.ckks.circuit import gradient_levels
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.errors import ParameterError
+from protocols.layouts import cheapest_layout
 from protocols.plan import Member, RunPlan
 from protocols.privacy.start_gradient import WORST, StartRelease
 from protocols.rows import RowsPlan
@@ -132,8 +133,8 @@ def rows_plan(
     params: CkksParameters,
     members: tuple[Member, ...],
 ) -> RowsPlan:
-    """The plan of a setting."""
-    return RowsPlan(
+    """The plan of a setting, in the cheapest layout."""
+    plan = RowsPlan(
         session=session,
         members=members,
         schema={"digest": schema.digest(), "features": list(schema.feature_names)},
@@ -144,3 +145,4 @@ def rows_plan(
         privacy=setting.privacy,
         profile=config.profile,
     )
+    return cheapest_layout(plan)

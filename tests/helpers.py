@@ -201,6 +201,7 @@ def make_session(
     security: int = 0,
     rng_seed: int = 1,
     party: Callable[..., Party] = Party,
+    **changes: Any,
 ) -> Session:
     """Coordinator and parties, ready to run. rows: per party; security: 0 (INSECURE) or 128."""
     counts = [rows] * parties if isinstance(rows, int) else list(rows)
@@ -236,6 +237,7 @@ def make_session(
             members=members,
             session=session,
             schema={"digest": schema.digest()},
+            **changes,
         )
         if security:
             ckks = choose_parameters(result.plan.ckks.depth - 2, ring_dim=ring_dim)

@@ -67,8 +67,8 @@ class Preconditioner:
 class EncryptedGradient:
     """Evaluates step * grad(w) / R for round t on the summed ciphertexts of all parties.
 
-    rows: data ciphertexts; side: side ciphertexts, the column of round t (after the row sums, if
-    the layout has them) the sum over parties of (X^T (1/2 - y) + N noise_t) / side_scale;
+    rows: groups of rows; side: side ciphertexts, the vector of round t (after the row sums, if the
+    layout has them) the sum over parties of (X^T (1/2 - y) + N noise_t) / side_scale;
     preconditioner: multiplies the gradient and its noise.
     """
 
@@ -93,8 +93,10 @@ class EncryptedGradient:
             side_level -= 1
             self._diagonal = evaluator.drop_to(preconditioner.vector, side_level)
         self._side = [evaluator.drop_to(part, side_level) for part in side]
-        # Row sums stand in column 0.
-        self._column = int(evaluator.layout.curvature)
+        # Row sums stand in the first columns.
+        self._column = 0
+        if evaluator.layout.curvature:
+            self._next_side()
 
     def __call__(self, weights: EncryptedVector, step: float) -> EncryptedVector:
         """step * gradient / R at replicated weights / R, replicated; consumes this round's noise.
@@ -105,7 +107,8 @@ class EncryptedGradient:
         data = zip(self._rows, self._weighted, strict=True)
         pairs = (self._last_product(rows, weighted, weights) for rows, weighted in data)
         total = evaluator.sum_columns(evaluator.sum_of_products(pairs))
-        total = total + self._next_side()
+        side = self._next_side()
+        total = total + (side if self._diagonal is None else side * self._diagonal)
         last = self._column == evaluator.layout.side_columns
         finish = evaluator.mask_heads if last else evaluator.mask_and_replicate
         return finish(total, step * self._scale)
@@ -118,9 +121,13 @@ class EncryptedGradient:
         return left, right
 
     def _next_side(self) -> EncryptedVector:
+        """The next side vector, one column for each part."""
+        evaluator = self._evaluator
+        return evaluator.join(self._next_column() for _ in range(evaluator.layout.num_parts))
+
+    def _next_column(self) -> EncryptedVector:
         index, column = divmod(self._column, self._evaluator.layout.block_size)
         if column:
             self._side[index] = self._evaluator.rotate(self._side[index], 1)
         self._column += 1
-        part = self._side[index]
-        return part if self._diagonal is None else part * self._diagonal
+        return self._side[index]

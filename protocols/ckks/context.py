@@ -134,16 +134,32 @@ class CkksContext:
         Raises:
             MessageError: not one or two polynomials, or their residues do not fit.
         """
-        if len(polynomials) not in (1, 2):
-            raise MessageError(f"{len(polynomials)} polynomials in a ciphertext, expected 1 or 2")
-        level = self.params.num_towers - len(polynomials[0])
-        if not 0 <= level <= self.params.depth:
-            raise MessageError(f"{len(polynomials[0])} towers in a ciphertext")
-        frame = _ciphertext_frame(self.params, len(polynomials), level)
-        blob = self._implant(frame, polynomials)
-        ciphertext = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
-        ciphertext.SetKeyTag(self.tag)
-        return ciphertext
+        return self.ciphertexts([polynomials])[0]
+
+    def ciphertexts(self, each: Sequence[Sequence[Residues]]) -> list[Any]:
+        """`ciphertext` of each, at the price of one: OpenFHE rebuilds its context per object read.
+
+        Raises:
+            MessageError: see `ciphertext`.
+        """
+        for polynomials in each:
+            if len(polynomials) not in (1, 2):
+                count = len(polynomials)
+                raise MessageError(f"{count} polynomials in a ciphertext, expected 1 or 2")
+            towers = {len(polynomial) for polynomial in polynomials}
+            if len(towers) > 1 or not 1 <= min(towers) <= self.params.num_towers:
+                raise MessageError(f"polynomials of {sorted(towers)} towers in a ciphertext")
+        flat = [polynomial for polynomials in each for polynomial in polynomials]
+        frame = _ciphertext_frame(self.params, tuple(len(polynomial) for polynomial in flat))
+        whole = openfhe.DeserializeCiphertextString(self._implant(frame, flat), openfhe.BINARY)
+        elements, found = iter(whole.GetElements()), []
+        for polynomials in each:
+            ciphertext = whole.CloneEmpty()
+            ciphertext.SetElements(list(itertools.islice(elements, len(polynomials))))
+            ciphertext.SetLevel(self.params.num_towers - len(polynomials[0]))
+            ciphertext.SetKeyTag(self.tag)
+            found.append(ciphertext)
+        return found
 
     def polynomials_of(self, ciphertext: Any) -> list[Residues]:
         """The polynomials of a ciphertext, each of shape (towers, n)."""
@@ -255,14 +271,13 @@ def _primes(blob: bytes, ring_dim: int, known: tuple[int, ...] = ()) -> tuple[in
 
 
 @lru_cache(maxsize=64)
-def _ciphertext_frame(params: CkksParameters, num_polynomials: int, level: int) -> bytes:
+def _ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
+    """One serialised object with a polynomial for each number of towers."""
     cc = _open(params)
     key = openfhe.DeserializePublicKeyString(_frames(params).public_key, openfhe.BINARY)
     frame = cc.Encrypt(key, cc.MakeCKKSPackedPlaintext([0.0]))
-    if level:
-        frame = cc.Compress(frame, params.num_towers - level)
-    if num_polynomials == 1:
-        frame.RemoveElement(0)
+    part = {count: cc.Compress(frame, count).GetElements()[0] for count in set(towers)}
+    frame.SetElements([part[count] for count in towers])
     return bytes(openfhe.Serialize(frame, openfhe.BINARY))
 
 

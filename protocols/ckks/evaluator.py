@@ -1,8 +1,8 @@
 """Arithmetic on encrypted vectors, in the notation of ordinary arrays.
 
 An update rule written with +, - and * runs unchanged on NumPy arrays (the plaintext twin) and on
-`EncryptedVector`. An encrypted vector of d weights is replicated: value j fills the columns of
-block j, so that it multiplies rows of data directly.
+`EncryptedVector`. An encrypted vector of d weights is replicated: a value fills the columns of its
+block, part by part, so that it multiplies rows of data directly.
 
 Levels: a product, by a vector or by a public number, costs one; sums cost none. Operands at
 different levels are brought to the deeper one, which under a constant scale only drops primes.
@@ -10,7 +10,8 @@ different levels are brought to the deeper one, which under a constant scale onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -21,50 +22,59 @@ from protocols.ckks.packing import Layout
 
 
 class EncryptedVector:
-    """A ciphertext with array operators; immutable."""
+    """A vector of features in one ciphertext per part, with array operators; immutable.
 
-    __slots__ = ("ct", "evaluator")
+    cts: the parts, all at one level. What has one part, such as an inner product, combines with
+    every part of the other operand.
+    """
+
+    __slots__ = ("cts", "evaluator")
     # NumPy must leave array-scalar operators to this class.
     __array_ufunc__ = None
 
-    def __init__(self, evaluator: Evaluator, ct: Any) -> None:
+    def __init__(self, evaluator: Evaluator, *cts: Any) -> None:
         self.evaluator = evaluator
-        self.ct = ct
+        self.cts = cts
+
+    @property
+    def ct(self) -> Any:
+        """The ciphertext of a vector that has one part."""
+        (ct,) = self.cts
+        return ct
 
     @property
     def level(self) -> int:
         """Levels consumed since the last encryption or refresh."""
-        return int(self.ct.GetLevel())
+        return int(self.cts[0].GetLevel())
 
     def __add__(self, other: EncryptedVector | float) -> EncryptedVector:
-        cc = self.evaluator.cc
-        if isinstance(other, EncryptedVector):
-            left, right = self.evaluator.align(self, other)
-            return EncryptedVector(self.evaluator, cc.EvalAdd(left, right))
-        return EncryptedVector(self.evaluator, cc.EvalAdd(self.ct, float(other)))
+        return self._combined(self.evaluator.cc.EvalAdd, other)
 
     def __sub__(self, other: EncryptedVector | float) -> EncryptedVector:
-        cc = self.evaluator.cc
-        if isinstance(other, EncryptedVector):
-            left, right = self.evaluator.align(self, other)
-            return EncryptedVector(self.evaluator, cc.EvalSub(left, right))
-        return EncryptedVector(self.evaluator, cc.EvalSub(self.ct, float(other)))
+        return self._combined(self.evaluator.cc.EvalSub, other)
 
     def __mul__(self, other: EncryptedVector | float) -> EncryptedVector:
-        cc = self.evaluator.cc
-        if isinstance(other, EncryptedVector):
-            left, right = self.evaluator.align(self, other)
-            square = left is right
-            product = cc.EvalSquare(left) if square else cc.EvalMult(left, right)
-        else:
-            product = cc.EvalMult(self.ct, float(other))
-        return EncryptedVector(self.evaluator, cc.Rescale(product))
+        evaluator, cc = self.evaluator, self.evaluator.cc
+        if self is other:
+            return evaluator.each(lambda ct: cc.Rescale(cc.EvalSquare(ct)), self)
+        return evaluator.each(cc.Rescale, self._combined(cc.EvalMult, other))
 
     __rmul__ = __mul__
 
     def __matmul__(self, other: EncryptedVector) -> EncryptedVector:
-        """Inner product over features, in every used slot; one level."""
-        return self.evaluator.sum_features(self * other)
+        """Inner product over features, one part, in every used slot; one level."""
+        evaluator = self.evaluator
+        parts = zip(evaluator.parts(self), evaluator.parts(other), strict=True)
+        product = self * other if len(self.cts) == 1 else evaluator.sum_of_products(parts)
+        return evaluator.sum_features(product)
+
+    def _combined(
+        self, operation: Callable[[Any, Any], Any], other: EncryptedVector | float
+    ) -> EncryptedVector:
+        if isinstance(other, EncryptedVector):
+            pairs = self.evaluator.align(self, other)
+            return EncryptedVector(self.evaluator, *starmap(operation, pairs))
+        return self.evaluator.each(lambda ct: operation(ct, float(other)), self)
 
 
 class Evaluator:
@@ -77,35 +87,49 @@ class Evaluator:
         self.context = context
         self.layout = layout
         self.cc = context.cc
-        # The last mask, by value and level: encoding it costs seven multiplications with it.
-        self._last_mask: tuple[tuple[float, int], Any] | None = None
+        # The last masks, by value and level: encoding one costs seven multiplications with it.
+        self._last_masks: tuple[tuple[float, int], list[Any]] | None = None
 
-    def wrap(self, ct: Any) -> EncryptedVector:
-        """Operators for a ciphertext."""
-        return EncryptedVector(self, ct)
+    def wrap(self, *cts: Any) -> EncryptedVector:
+        """Operators for ciphertexts, the parts of a vector."""
+        return EncryptedVector(self, *cts)
 
-    def align(self, left: EncryptedVector, right: EncryptedVector) -> tuple[Any, Any]:
-        """Both ciphertexts at the deeper level of the two."""
+    def join(self, vectors: Iterable[EncryptedVector]) -> EncryptedVector:
+        """The vector of all their parts."""
+        return self.wrap(*(ct for vector in vectors for ct in vector.cts))
+
+    def parts(self, vector: EncryptedVector) -> list[EncryptedVector]:
+        """Every part by itself."""
+        return [self.wrap(ct) for ct in vector.cts]
+
+    def each(self, operation: Callable[[Any], Any], vector: EncryptedVector) -> EncryptedVector:
+        """The operation on every part's ciphertext."""
+        return self.wrap(*map(operation, vector.cts))
+
+    def align(self, left: EncryptedVector, right: EncryptedVector) -> Iterable[tuple[Any, Any]]:
+        """Pairs of parts at the deeper level of the two; a single part pairs with all."""
         level = max(left.level, right.level)
-        first = self.drop_to(left, level).ct
-        return first, (first if right is left else self.drop_to(right, level).ct)
+        first, second = self.drop_to(left, level).cts, self.drop_to(right, level).cts
+        count = max(len(first), len(second))
+        wide = [cts * count if len(cts) == 1 else cts for cts in (first, second)]
+        return zip(*wide, strict=True)
 
     def drop_to(self, vector: EncryptedVector, level: int) -> EncryptedVector:
         """The same value at a deeper level: primes are dropped, the scale stays."""
         if vector.level == level:
             return vector
-        return self.wrap(self.cc.Compress(vector.ct, self.context.params.num_towers - level))
+        towers = self.context.params.num_towers - level
+        return self.each(lambda ct: self.cc.Compress(ct, towers), vector)
 
     def rotate(self, vector: EncryptedVector, index: int) -> EncryptedVector:
         """Left rotation of the slots."""
-        return self.wrap(self.cc.EvalRotate(vector.ct, index))
+        return self.each(lambda ct: self.cc.EvalRotate(ct, index), vector)
 
     def rotate_and_add(self, vector: EncryptedVector, indices: Sequence[int]) -> EncryptedVector:
-        """v <- v + rot(v, k) for each k: len(indices) key switches, no level."""
-        ct = vector.ct
+        """v <- v + rot(v, k) for each k: len(indices) key switches per part, no level."""
         for index in indices:
-            ct = self.cc.EvalAdd(ct, self.cc.EvalRotate(ct, index))
-        return self.wrap(ct)
+            vector = vector + self.rotate(vector, index)
+        return vector
 
     def sum_features(self, vector: EncryptedVector) -> EncryptedVector:
         """Sum over blocks, in every block: the slots are a cyclic group, so no mask is needed."""
@@ -125,7 +149,7 @@ class Evaluator:
         self, vector: EncryptedVector, values: NDArray[np.float64] | float = 1.0
     ) -> EncryptedVector:
         """Column 0 times public values, zero elsewhere; one level."""
-        return self._rescaled(self._masked(vector, values))
+        return self.each(self.cc.Rescale, self._masked(vector, values))
 
     def mask_and_replicate(
         self, vector: EncryptedVector, values: NDArray[np.float64] | float
@@ -135,30 +159,45 @@ class Evaluator:
         Replicating doubles the key-switching noise log2(C) times. It runs before the rescaling,
         which divides that noise by the scale.
         """
-        return self._rescaled(self.replicate(self._masked(vector, values)))
+        return self.each(self.cc.Rescale, self.replicate(self._masked(vector, values)))
+
+    def mask_and_gather(self, vector: EncryptedVector) -> EncryptedVector:
+        """Column 0 of all parts in one, as in `Layout.heads`; one level."""
+        first, *others = self.parts(self._masked(vector, 1.0))
+        total = first
+        for part in others:
+            total = self.rotate(total, 1) + part
+        return self.each(self.cc.Rescale, total)
 
     def _masked(
         self, vector: EncryptedVector, values: NDArray[np.float64] | float
     ) -> EncryptedVector:
-        return self.wrap(self.cc.EvalMult(vector.ct, self._mask(values, vector.level)))
+        masks = self._masks(values, vector.level)
+        return self.wrap(*map(self.cc.EvalMult, vector.cts, masks))
 
-    def _mask(self, values: NDArray[np.float64] | float, level: int) -> Any:
+    def _masks(self, values: NDArray[np.float64] | float, level: int) -> list[Any]:
         if not isinstance(values, float):
-            return self.context.encode(self.layout.heads(values), level)
+            return self._encoded(values, level)
         key = (values, level)
-        if self._last_mask is None or self._last_mask[0] != key:
-            self._last_mask = key, self.context.encode(self.layout.heads(values), level)
-        return self._last_mask[1]
+        if self._last_masks is None or self._last_masks[0] != key:
+            self._last_masks = key, self._encoded(values, level)
+        return self._last_masks[1]
 
-    def _rescaled(self, vector: EncryptedVector) -> EncryptedVector:
-        return self.wrap(self.cc.Rescale(vector.ct))
+    def _encoded(self, values: NDArray[np.float64] | float, level: int) -> list[Any]:
+        return [self.context.encode(slots, level) for slots in self.layout.masks(values)]
 
     def sum_of_products(
         self, pairs: Iterable[tuple[EncryptedVector, EncryptedVector]]
     ) -> EncryptedVector:
-        """sum_k left_k * right_k with one relinearisation; one level."""
-        total: Any = None
+        """sum_k left_k * right_k with one relinearisation per part; one level."""
+        total: EncryptedVector | None = None
         for left, right in pairs:
-            product = self.cc.EvalMultNoRelin(*self.align(left, right))
-            total = product if total is None else self.cc.EvalAdd(total, product)
-        return self.wrap(self.cc.Rescale(self.cc.Relinearize(total)))
+            aligned = self.align(left, right)
+            product = self.wrap(*starmap(self.cc.EvalMultNoRelin, aligned))
+            total = product if total is None else self._summed(total, product)
+        if total is None:
+            raise AssertionError("a sum of no products")
+        return self.each(lambda ct: self.cc.Rescale(self.cc.Relinearize(ct)), total)
+
+    def _summed(self, left: EncryptedVector, right: EncryptedVector) -> EncryptedVector:
+        return self.wrap(*map(self.cc.EvalAdd, left.cts, right.cts))

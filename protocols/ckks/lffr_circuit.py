@@ -137,18 +137,10 @@ class OutputLayout(Layout):
         """Slots of the side vectors, shape (side_columns, d, c)."""
         return Layout.pack_side(self, self.pairs(columns))
 
-    def heads(self, values: Array | float) -> Array:
-        """Slots with values (scalar or shape (d, c)) in column 0, zero elsewhere."""
-        return Layout.heads(self, self.pairs(np.broadcast_to(values, self._shape)))
-
     def read_heads(self, slots: Array) -> Array:
         """Column 0 of the used blocks, shape (d, c)."""
         pairs = Layout.read_heads(self, slots).reshape(self.features, self.depth)
         return pairs[:, : self.outputs].copy()
-
-    def replicated(self, values: Array) -> Array:
-        """Slots with value (j, o), shape (d, c), in all columns of its block."""
-        return Layout.replicated(self, self.pairs(values))
 
     def pairs(self, values: Array) -> Array:
         """Shape (..., d, c) to (..., d c'), zero for the outputs beyond c.
@@ -161,6 +153,11 @@ class OutputLayout(Layout):
         padded = np.zeros((*values.shape[:-1], self.depth))
         padded[..., : self.outputs] = values
         return padded.reshape(*values.shape[:-2], self.num_features)
+
+    def _spread(self, values: Array | float, columns: int) -> list[Array]:
+        """values: scalar or shape (d, c)."""
+        each = np.asarray(values) if np.ndim(values) else np.full(self._shape, values)
+        return Layout._spread(self, self.pairs(each), columns)
 
     @property
     def _shape(self) -> tuple[int, int]:

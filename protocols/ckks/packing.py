@@ -1,9 +1,13 @@
 """Feature-major packing: where row i of feature j stands, and what that layout costs in rotations.
 
-A ciphertext of S slots holds d' blocks of B = S / d' slots, d' the power of two >= d. Block j
-belongs to feature j. Row g of all parties' rows stands in ciphertext g // C, column g % C of every
-block, C = min(B, power of two >= rows). Parties fill disjoint columns and the coordinator adds, so
+A ciphertext of S slots holds k blocks of B = S / k slots, k a power of two, one block per feature.
+The d features fill m = ceil(d / k) ciphertexts, the parts of a row: feature p k + j is block j of
+part p. Row g of all parties' rows stands in column g % C of every block of the parts m (g // C) …,
+C = min(B, power of two >= rows). Parties fill disjoint columns and the coordinator adds, so
 training costs what the rows cost, not what the parties cost.
+
+Fewer features per ciphertext: fewer groups of rows, and shorter sums over features; but sums over
+columns and the weights' copies are made part by part, and every part is refreshed.
 
 Everything is rotated right by an offset o. Key switching rounds with a small bias, the same in all
 coefficients, and sum_k X^k at slot i is 2 / (1 - zeta^(5^i)): 2^14 at slot 0 of a ring 2^15. The
@@ -36,11 +40,15 @@ class Layout:
     num_slots: slots per ciphertext, a power of two.
     num_features: columns of a row, bias included.
     rows_by_party: row capacity of each party, in the order of the plan.
-    rounds: iterations, each with one side column (label term + noise).
-    curvature: whether a column of row sums stands before those of the rounds.
+    rounds: iterations, each with one side vector (label term + noise).
+    curvature: whether a vector of row sums stands before those of the rounds.
+    features_per_ciphertext: k, a power of two; None: the one >= num_features.
+
+    A side vector takes m columns, one per part, in ciphertexts of k blocks like those of the rows.
 
     Raises:
-        ParameterError: too many features, no rows, or more rounds than the side ciphertexts hold.
+        ParameterError: too many features, no rows, no such k, or more rounds than the side
+            ciphertexts hold.
     """
 
     num_slots: int
@@ -48,6 +56,7 @@ class Layout:
     rows_by_party: tuple[int, ...]
     rounds: int
     curvature: bool = False
+    features_per_ciphertext: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_features <= self.num_slots:
@@ -55,9 +64,15 @@ class Layout:
                 f"num_features={self.num_features} (bias included) is outside 1..{self.num_slots}, "
                 "the slots of a ciphertext; take a larger ring or fewer columns"
             )
+        k, most = self.num_blocks, next_power_of_two(self.num_features)
+        if not 1 <= k <= most or k & (k - 1):
+            raise ParameterError(
+                f"features_per_ciphertext={k} is not a power of two in 1..{most}, at "
+                f"{self.num_features} features"
+            )
         if not self.rows_by_party or min(self.rows_by_party) < 1:
             raise ParameterError("every party needs at least one row")
-        limit = MAX_SIDE_CIPHERTEXTS * self.block_size - self.curvature
+        limit = MAX_SIDE_CIPHERTEXTS * self.block_size // self.num_parts - self.curvature
         if not 1 <= self.rounds <= limit:
             raise ParameterError(
                 f"iterations={self.rounds} is outside 1..{limit}: the noise ciphertexts hold "
@@ -67,8 +82,15 @@ class Layout:
 
     @property
     def num_blocks(self) -> int:
-        """d': feature blocks per ciphertext."""
-        return next_power_of_two(self.num_features)
+        """k: feature blocks per ciphertext."""
+        if self.features_per_ciphertext is None:
+            return next_power_of_two(self.num_features)
+        return self.features_per_ciphertext
+
+    @property
+    def num_parts(self) -> int:
+        """m: ciphertexts of a vector of features, and of a group of rows."""
+        return -(-self.num_features // self.num_blocks)
 
     @property
     def block_size(self) -> int:
@@ -88,12 +110,17 @@ class Layout:
     @property
     def num_data_ciphertexts(self) -> int:
         """Ciphertexts that hold all rows."""
-        return -(-self.num_rows // self.columns)
+        return self.num_parts * -(-self.num_rows // self.columns)
+
+    @property
+    def side_vectors(self) -> int:
+        """Side vectors: the row sums, if any, then one for each round."""
+        return self.curvature + self.rounds
 
     @property
     def side_columns(self) -> int:
-        """Side columns: the row sums, if any, then one for each round."""
-        return self.curvature + self.rounds
+        """Columns of all side vectors."""
+        return self.side_vectors * self.num_parts
 
     @property
     def num_side_ciphertexts(self) -> int:
@@ -106,6 +133,10 @@ class Layout:
 
     def ciphertexts_of(self, party: int) -> range:
         """Data ciphertexts in which a party has rows."""
+        groups, parts = self._groups_of(party), self.num_parts
+        return range(parts * groups.start, parts * groups.stop)
+
+    def _groups_of(self, party: int) -> range:
         first = self.first_row(party)
         last = first + self.rows_by_party[party] - 1
         return range(first // self.columns, last // self.columns + 1)
@@ -147,49 +178,76 @@ class Layout:
         if rows.shape != expected:
             raise ParameterError(f"rows have shape {rows.shape}, the plan says {expected}")
         packed: dict[int, NDArray[np.float64]] = {}
-        first = self.first_row(party)
-        for index in self.ciphertexts_of(party):
-            start = max(first, index * self.columns)
-            stop = min(first + len(rows), (index + 1) * self.columns)
-            grid = np.zeros((self.num_blocks, self.block_size))
-            at = slice(start - index * self.columns, stop - index * self.columns)
-            grid[: self.num_features, at] = rows[start - first : stop - first].T
-            packed[index] = self._to_slots(grid)
+        first, parts = self.first_row(party), self._in_parts(rows)
+        for group in self._groups_of(party):
+            start = max(first, group * self.columns)
+            stop = min(first + len(rows), (group + 1) * self.columns)
+            at = slice(start - group * self.columns, stop - group * self.columns)
+            for part in range(self.num_parts):
+                grid = np.zeros((self.num_blocks, self.block_size))
+                grid[:, at] = parts[start - first : stop - first, part].T
+                packed[group * self.num_parts + part] = self._to_slots(grid)
         return packed
 
-    def pack_side(self, columns: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Slots of the side vectors, shape (side_columns, num_features), the k-th in column k % B.
+    def pack_side(self, vectors: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Slots of the side vectors, shape (side_vectors, num_features).
+
+        Part p of the i-th stands in column c % B of ciphertext c // B, c = i m + p.
 
         Raises:
             ParameterError: another shape.
         """
-        expected = (self.side_columns, self.num_features)
-        if columns.shape != expected:
-            raise ParameterError(f"side columns have shape {columns.shape}, expected {expected}")
+        expected = (self.side_vectors, self.num_features)
+        if vectors.shape != expected:
+            raise ParameterError(f"side vectors have shape {vectors.shape}, expected {expected}")
+        columns = self._in_parts(vectors).reshape(self.side_columns, self.num_blocks)
         packed = []
         for start in range(0, self.side_columns, self.block_size):
-            part = columns[start : start + self.block_size]
+            some = columns[start : start + self.block_size]
             grid = np.zeros((self.num_blocks, self.block_size))
-            grid[: self.num_features, : len(part)] = part.T
+            grid[:, : len(some)] = some.T
             packed.append(self._to_slots(grid))
         return packed
 
+    def masks(self, values: NDArray[np.float64] | float) -> list[NDArray[np.float64]]:
+        """Slots of every part with values (scalar or shape (num_features,)) in column 0 alone."""
+        return self._spread(values, 1)
+
+    def replicated(self, values: NDArray[np.float64], part: int = 0) -> NDArray[np.float64]:
+        """Slots of one part with the values, shape (num_features,), in all C columns."""
+        return self._spread(values, self.columns)[part]
+
     def heads(self, values: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        """Slots with values (scalar or shape (num_features,)) in column 0, zero elsewhere."""
-        grid = np.zeros((self.num_blocks, self.block_size))
-        grid[: self.num_features, 0] = values
-        return self._to_slots(grid)
+        """Slots of a released vector: column 0 of part p, moved p - (m - 1) columns to the right.
+
+        All other slots are zero. values: scalar or shape (num_features,).
+        """
+        parts = reversed(self.masks(values))
+        found: NDArray[np.float64] = np.sum([np.roll(p, -k) for k, p in enumerate(parts)], axis=0)
+        return found
 
     def read_heads(self, slots: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Column 0 of the used blocks, shape (num_features,)."""
-        grid = np.roll(slots, -self.offset).reshape(self.num_blocks, self.block_size)
-        return grid[: self.num_features, 0].copy()
+        """Inverse of `heads`, shape (num_features,)."""
+        last = self.num_parts - 1
+        grid = np.roll(slots, last - self.offset).reshape(self.num_blocks, self.block_size)
+        return grid[:, : last + 1].T.reshape(-1)[: self.num_features].copy()
 
-    def replicated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Slots with value j in all C columns of block j."""
-        grid = np.zeros((self.num_blocks, self.block_size))
-        grid[: self.num_features, : self.columns] = values[:, None]
-        return self._to_slots(grid)
+    def _in_parts(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Shape (…, num_features) to (…, m, k), zero beyond the features."""
+        padded = np.zeros((*vectors.shape[:-1], self.num_parts * self.num_blocks))
+        padded[..., : self.num_features] = vectors
+        return padded.reshape(*vectors.shape[:-1], self.num_parts, self.num_blocks)
+
+    def _spread(
+        self, values: NDArray[np.float64] | float, columns: int
+    ) -> list[NDArray[np.float64]]:
+        """Slots of every part with the values in the first columns of its blocks."""
+        found = []
+        for part in self._in_parts(np.broadcast_to(values, self.num_features)):
+            grid = np.zeros((self.num_blocks, self.block_size))
+            grid[:, :columns] = part[:, None]
+            found.append(self._to_slots(grid))
+        return found
 
     @property
     def offset(self) -> int:

@@ -154,21 +154,24 @@ def _tally(
     context: Any = CountingContext(params)
     evaluator = Evaluator(context, layout)
 
-    def ghosts(count: int) -> list[EncryptedVector]:
-        return [evaluator.wrap(Ghost(0)) for _ in range(count)]
+    parts = layout.num_parts
 
-    rows, side = ghosts(layout.num_data_ciphertexts), ghosts(layout.num_side_ciphertexts)
-    inverse = Preconditioner(ghosts(1)[0], 1.0) if layout.curvature else None
+    def ghost(parts: int = parts) -> EncryptedVector:
+        return evaluator.wrap(*[Ghost(0)] * parts)
+
+    rows = [ghost() for _ in range(layout.num_data_ciphertexts // parts)]
+    side = [ghost(1) for _ in range(layout.num_side_ciphertexts)]
+    inverse = Preconditioner(ghost(), 1.0) if layout.curvature else None
     gradient = EncryptedGradient(evaluator, link, rows, side, inverse)
     scaled = rule.in_units(link.radius)
-    state = scaled.start(ghosts(1)[0])
+    state = scaled.start(ghost())
     tallies = []
     for t in range(layout.rounds):
         state = scaled.step(t, state, gradient)
         if t + 1 == layout.rounds or (t + 1) % per_refresh:
             tallies.append(IterationTally(context.take(), 0))
             continue
-        fresh = {id(vector): evaluator.wrap(Ghost(0)) for vector in state}
-        tallies.append(IterationTally(context.take(), len(fresh)))
+        fresh = {id(vector): ghost() for vector in state}
+        tallies.append(IterationTally(context.take(), parts * len(fresh)))
         state = tuple(fresh[id(vector)] for vector in state)
     return tallies

@@ -28,7 +28,7 @@ from protocols.ckks.tally import OPERATIONS
 from protocols.messages import Body, Envelope, decode, encode, new_signing_key, public_bytes
 from protocols.privacy.randomness import SystemRandomness
 
-VERSION = 4
+VERSION = 5
 REPETITIONS = 4
 # A run takes another key for every rotation, which is then not in the processor's cache.
 _INDICES = tuple(1 << k for k in range(REPETITIONS))
@@ -256,15 +256,16 @@ def _refresh_times(context: CkksContext, keys: Any) -> dict[str, float]:
     shallow, c1 = adjust()
 
     def share() -> None:
-        element = context.ciphertext([context.refresh_element(seed, "timing", c1)])
-        pair = cc.IntMPBootDecrypt(keys.secretKey, context.ciphertext([c1]), element)
+        element = context.refresh_element(seed, "timing", c1)
+        second, random = context.ciphertexts([[c1], [element]])
+        pair = cc.IntMPBootDecrypt(keys.secretKey, second, random)
         shares[:] = [context.residues_of(part) for part in pair]
 
     def join() -> None:
         adjust()
-        element = context.ciphertext([context.refresh_element(seed, "timing", c1)])
-        pair = [context.ciphertext([part]) for part in shares]
-        cc.IntMPBootEncrypt(keys.publicKey, pair, element, shallow)
+        element = context.refresh_element(seed, "timing", c1)
+        *pair, random = context.ciphertexts([[part] for part in (*shares, element)])
+        cc.IntMPBootEncrypt(keys.publicKey, pair, random, shallow)
 
     return {"refresh_share": _seconds(share), "refresh_join": _seconds(join)}
 

@@ -12,6 +12,7 @@ from protocols import planner
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS
 from protocols.ckks.timing import UnitTimes
+from protocols.layouts import cheapest_layout
 from protocols.rows import RowsPlan
 from tests.helpers import make_plan
 
@@ -71,7 +72,7 @@ def test_the_plans_own_is_found(found: list[search.Candidate]) -> None:
     assert not own[0].why_out
     course = planner.seconds(plan_of(), model_times(PARAMS))
     assert own[0].seconds == course.total
-    assert own[0].num_bytes == sum(planner.bytes_per_party(plan_of()).values())
+    assert own[0].num_bytes == sum(planner.bytes_per_party(cheapest_layout(plan_of())).values())
 
 
 def test_one_special_prime_less_is_cheaper(found: list[search.Candidate]) -> None:

@@ -148,6 +148,28 @@ def test_many_features() -> None:
     check(plan, seed=1)
 
 
+@pytest.mark.parametrize("width", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    ("update", "degree"), [("barrier-1", 7), ("barrier-3", 3), ("nag", 5), ("ridge", 15)]
+)
+def test_rows_in_several_ciphertexts(update: str, degree: int, width: int) -> None:
+    """d = 9 in 9, 5, 3 or 2 parts of several groups of rows: the twin, and no more rotations."""
+    plan = make_plan(
+        rows=[300, 1, 299],
+        features=9,
+        rounds=3,
+        degree=degree,
+        update=update,
+        privacy=NOISE,
+        ring_dim=1024,
+        features_per_ciphertext=width,
+    )
+    parts = -(-9 // width)
+    assert plan.layout.num_parts == parts
+    assert plan.layout.num_data_ciphertexts == parts * -(-600 // (512 // width))
+    check(plan, seed=3)
+
+
 @pytest.mark.parametrize("update", ["barrier-1", "nag"])
 def test_many_iterations(update: str) -> None:
     """T = 50, whose noise fills 13 side ciphertexts."""

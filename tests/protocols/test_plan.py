@@ -54,7 +54,7 @@ def test_the_digest_is_stable() -> None:
         ckks=CkksParameters(ring_dim=2048, depth=6, scale_bits=50, security_bits=0),
         privacy=None,
     )
-    assert plan.digest() == "6afdecf42f46dcd4af662f691df6c11307d0d86ccb6ff1cb591ec282852b54fd"
+    assert plan.digest() == "a9dc8365d43da7288a5d8a396eaf96d3812aa7e49c23465a74e3770a94e4a033"
 
 
 def test_the_digest_ignores_the_order_of_keys() -> None:
@@ -73,6 +73,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "order of members": lambda f: f["members"].reverse(),
     "schema": lambda f: f["schema"].update(digest="55" * 32),
     "features": lambda f: f.update(num_features=4),
+    "features per ciphertext": lambda f: f.update(features_per_ciphertext=2),
     "a coefficient's last bit": lambda f: f["link"]["coefficients"].__setitem__(
         1, float(np.nextafter(f["link"]["coefficients"][1], 9))
     ),
@@ -294,6 +295,7 @@ def test_missing_and_unknown_fields(change: str) -> None:
             node["unknown"] = 1
         elif (
             path[-1] in ("ridge", "accounting", "version", "model", "keys_per_message")
+            or path[-1] == "features_per_ciphertext"
             or (path[0] == "ckks" and path[-1] not in ("ring_dim", "depth"))
             or path[-1] in ("profile", "unit")
         ):

@@ -23,19 +23,27 @@ def test_phases_are_those_of_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parties", "rows", "features", "rounds", "degree", "update"),
+    ("parties", "rows", "features", "rounds", "degree", "update", "width"),
     [
-        (2, 20, 3, 1, 3, "gd"),
-        (3, [5, 600, 40], 5, 3, 5, "nag"),
-        (5, 40, 17, 2, 7, "barrier-2"),
-        (2, 300, 30, 6, 5, "ridge"),
+        (2, 20, 3, 1, 3, "gd", None),
+        (3, [5, 600, 40], 5, 3, 5, "nag", 2),
+        (5, 40, 17, 2, 7, "barrier-2", None),
+        (2, 300, 30, 6, 5, "ridge", 8),
     ],
 )
 def test_bytes_are_those_of_a_run(
-    parties: int, rows: Any, features: int, rounds: int, degree: int, update: str
+    parties: int, rows: Any, features: int, rounds: int, degree: int, update: str, width: int | None
 ) -> None:
     session = make_session(
-        parties, rows, features, rounds, degree, update, privacy=NOISE, ring_dim=1024
+        parties,
+        rows,
+        features,
+        rounds,
+        degree,
+        update,
+        privacy=NOISE,
+        ring_dim=1024,
+        features_per_ciphertext=width,
     )
     session.run()
     assert session.plan is not None
@@ -85,10 +93,11 @@ class Spy:
         return counted
 
 
+@pytest.mark.parametrize("width", [1, 4])
 @pytest.mark.parametrize("update", ["gd", "nag", "barrier-2"])
 @pytest.mark.parametrize("degree", [3, 7])
 def test_operations_are_those_of_a_run(
-    update: str, degree: int, monkeypatch: pytest.MonkeyPatch
+    update: str, degree: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from protocols.ckks import evaluator
 
@@ -102,7 +111,9 @@ def test_operations_are_those_of_a_run(
             spies.append(self.cc)
 
     monkeypatch.setattr(evaluator.Evaluator, "__init__", spied)
-    session = make_session(2, 150, 4, 6, degree, update, ring_dim=1024)
+    session = make_session(
+        2, 150, 4, 6, degree, update, ring_dim=1024, features_per_ciphertext=width
+    )
     session.run()
     plan = session.plan
     assert plan is not None
@@ -111,8 +122,9 @@ def test_operations_are_those_of_a_run(
         total.update(iteration.operations)
     counted = spies[0].counts
     assert counted.total() > 100
-    # The decryption's mask is no part of an iteration; the spy cannot tell masks from scalars.
-    total["rescale", max(level for _, level in counted)] += 1
+    # The released vector is no part of an iteration; the spy cannot tell masks from scalars.
+    last, parts = max(level for _, level in counted), plan.layout.num_parts
+    total.update({("rescale", last): 1, ("rotate", last): parts - 1, ("add", last): parts - 1})
     compared = {key for key in {*total, *counted} if key[0] not in ("mask", "scalar")}
     assert {key: counted[key] for key in compared} == {key: total[key] for key in compared}
 

@@ -192,17 +192,20 @@ class _Seen:
         """
         plan, layout = self._plan, self._plan.layout
         states = twin_states(plan, self._clients.specs.values())
-        at = np.flatnonzero(layout.heads(1.0))
-        numbers = np.arange(1.0, plan.num_features + 1, dtype=np.float64)
-        order = layout.heads(numbers)[at].astype(int) - 1
+        masks = layout.masks(np.arange(1.0, plan.num_features + 1, dtype=np.float64))
+        slots = [np.flatnonzero(mask) for mask in masks]
+        order = np.concatenate([m[at].astype(int) - 1 for m, at in zip(masks, slots, strict=True)])
         # Refreshes of a preconditioner's inversion come first.
         for t, vectors in enumerate(spy.refreshed[len(spy.refreshed) - plan.rounds + 1 :]):
             if len(vectors) != len(states[t]):
                 return
             weights = states[t][0] / plan.unit
-            message = residues_of_slots(self.context, layout.replicated(weights))
-            noise = self.secret.noise(self.context.polynomials_of(vectors[0].ct), message)
-            self._iterate(t, at_slots(noise, at.tolist()), weights[order])
+            errors = []
+            for part, (ct, at) in enumerate(zip(vectors[0].cts, slots, strict=True)):
+                message = residues_of_slots(self.context, layout.replicated(weights, part))
+                noise = self.secret.noise(self.context.polynomials_of(ct), message)
+                errors.append(at_slots(noise, at.tolist()))
+            self._iterate(t, np.concatenate(errors), weights[order])
 
     def _iterate(self, t: int, error: Floats, weights: Floats) -> None:
         drift = float(error @ weights / (weights @ weights))

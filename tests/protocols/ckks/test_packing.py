@@ -20,13 +20,22 @@ def layouts(draw: Any) -> Layout:
     """Any layout of up to 256 slots."""
     slots = draw(st.sampled_from([8, 64, 256]))
     features = draw(st.integers(1, slots))
-    block = slots // next_power_of_two(features)
+    width = 1 << draw(st.integers(0, next_power_of_two(features).bit_length() - 1))
+    block, parts = slots // width, -(-features // width)
     return Layout(
         num_slots=slots,
         num_features=features,
         rows_by_party=tuple(draw(st.lists(st.integers(1, 40), min_size=1, max_size=6))),
-        rounds=draw(st.integers(1, min(60, MAX_SIDE_CIPHERTEXTS * block))),
+        rounds=draw(st.integers(1, min(60, MAX_SIDE_CIPHERTEXTS * block // parts))),
+        features_per_ciphertext=width,
     )
+
+
+def parts_of(layout: Layout, vectors: np.ndarray) -> np.ndarray:
+    """The last axis as parts x blocks, zero beyond the features."""
+    room = layout.num_parts * layout.num_blocks - layout.num_features
+    padded = np.pad(vectors, [(0, 0)] * (vectors.ndim - 1) + [(0, room)])
+    return padded.reshape(*vectors.shape[:-1], layout.num_parts, layout.num_blocks)
 
 
 def row_values(layout: Layout) -> np.ndarray:
@@ -65,16 +74,16 @@ def test_every_value_stands_once(layout: Layout) -> None:
 
 @given(layouts())
 def test_a_row_stands_where_the_layout_says(layout: Layout) -> None:
-    """Row g: ciphertext g // C, column g % C of every block; feature j in block j; offset o."""
+    """Row g: group g // C, column g % C of every block; feature p k + j in part p, block j."""
     sums = np.zeros((layout.num_data_ciphertexts, layout.num_slots))
     for packed in pack_all(layout):
         for index, slots in packed.items():
             sums[index] += slots
     grid = np.stack([grid_of(layout, slots) for slots in sums])
-    for g, row in enumerate(row_values(layout)):
-        found = grid[g // layout.columns, : layout.num_features, g % layout.columns]
+    groups = grid.reshape(-1, layout.num_parts, layout.num_blocks, layout.block_size)
+    for g, row in enumerate(parts_of(layout, row_values(layout))):
+        found = groups[g // layout.columns, :, :, g % layout.columns]
         assert (found == row).all()
-    assert not grid[:, layout.num_features :].any()
     assert not grid[:, :, layout.columns :].any()
 
 
@@ -95,6 +104,7 @@ def test_a_party_sends_only_ciphertexts_that_it_fills(layout: Layout) -> None:
     for party, packed in enumerate(pack_all(layout)):
         assert list(packed) == list(layout.ciphertexts_of(party))
         assert all(slots.any() for slots in packed.values())
+        assert len(packed) % layout.num_parts == 0
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (5, 2), (4, 1), (4, 3), (4,), (0, 2)])
@@ -110,24 +120,30 @@ def test_rows_of_another_shape(shape: tuple[int, ...]) -> None:
 
 @given(layouts())
 def test_side_columns_come_to_the_front_one_by_one(layout: Layout) -> None:
-    """t rotations by 1 bring round t's vector to the heads of ciphertext t // B."""
+    """c = t m + p rotations by 1 bring part p of vector t to column 0 of ciphertext c // B."""
     values = np.arange(1.0, 1 + layout.rounds * layout.num_features)
-    columns = values.reshape(layout.rounds, layout.num_features)
-    packed = layout.pack_side(columns)
+    vectors = values.reshape(layout.rounds, layout.num_features)
+    packed = layout.pack_side(vectors)
     assert len(packed) == layout.num_side_ciphertexts
-    for t in range(layout.rounds):
-        index, turns = divmod(t, layout.block_size)
-        assert (layout.read_heads(left(packed[index], turns)) == columns[t]).all()
+    columns = parts_of(layout, vectors).reshape(-1, layout.num_blocks)
+    assert len(columns) == layout.side_columns
+    for c, column in enumerate(columns):
+        index, turns = divmod(c, layout.block_size)
+        assert (grid_of(layout, left(packed[index], turns))[:, 0] == column).all()
     assert sorted(np.concatenate(packed)[np.concatenate(packed) != 0]) == values.tolist()
 
 
 @given(layouts(), st.integers(0, 2**32))
 def test_heads_are_read_back(layout: Layout, seed: int) -> None:
-    """read_heads inverts heads, and heads leaves all else zero."""
+    """read_heads inverts heads: Horner's rule on the masked parts; all else is zero."""
     values = np.random.default_rng(seed).uniform(1, 2, layout.num_features)
     slots = layout.heads(values)
     assert (layout.read_heads(slots) == values).all()
     assert np.count_nonzero(slots) == layout.num_features
+    total = np.zeros(layout.num_slots)
+    for part in layout.masks(values):
+        total = left(total, 1) + part
+    assert (slots == total).all()
     assert (layout.read_heads(layout.heads(0.5)) == 0.5).all()
 
 
@@ -135,10 +151,12 @@ def test_heads_are_read_back(layout: Layout, seed: int) -> None:
 def test_replicated_is_what_the_rotations_make(layout: Layout, seed: int) -> None:
     """spread, then the column rotations: heads become C equal columns, and nothing else."""
     values = np.random.default_rng(seed).integers(1, 9, layout.num_features).astype(float)
-    slots = left(layout.heads(values), layout.spread_rotation)
-    for index in layout.column_rotations:
-        slots = slots + left(slots, index)
-    assert (slots == layout.replicated(values)).all()
+    masks = layout.masks(values)
+    for part in {0, len(masks) - 1}:
+        slots = left(masks[part], layout.spread_rotation)
+        for index in layout.column_rotations:
+            slots = slots + left(slots, index)
+        assert (slots == layout.replicated(values, part)).all()
 
 
 @given(layouts(), st.integers(0, 2**32))
@@ -159,7 +177,7 @@ def test_rotations_sum_features_and_columns(layout: Layout, seed: int) -> None:
 
 @given(layouts())
 def test_no_rotation_too_many(layout: Layout) -> None:
-    """Each key costs megabytes: log2 d' + log2 C, one to spread, one for the side columns."""
+    """Each key costs megabytes: log2 k + log2 C, one to spread, one for the side columns."""
     features = layout.num_blocks.bit_length() - 1
     columns = layout.columns.bit_length() - 1
     assert len(layout.feature_rotations) == features
@@ -170,7 +188,7 @@ def test_no_rotation_too_many(layout: Layout) -> None:
     assert all(0 < index < layout.num_slots for index in layout.rotations)
     used = {*layout.feature_rotations, *layout.column_rotations}
     used |= {layout.spread_rotation} - {0}
-    if layout.rounds > 1 and layout.block_size > 1:
+    if layout.rounds * layout.num_parts > 1 and layout.block_size > 1:
         used.add(1)
     assert set(layout.rotations) == used
 
@@ -181,7 +199,7 @@ def test_heads_stay_away_from_the_rounding_bias(layout: Layout) -> None:
     n = 2 * layout.num_slots
     heads = np.flatnonzero(layout.heads(1.0))
     zeta = np.array([np.exp(1j * np.pi * pow(5, int(slot), 2 * n) / n) for slot in heads])
-    if layout.block_size >= 8 and layout.num_blocks == 1:
+    if layout.block_size >= 8 and layout.num_blocks == layout.num_parts == 1:
         assert np.abs(2 / (1 - zeta)).max() < 4
     assert 0 <= layout.offset < layout.block_size
 
@@ -200,6 +218,19 @@ def test_features_out_of_range(features: int) -> None:
     """At least one feature, at most one per slot."""
     with pytest.raises(ParameterError, match=f"num_features={features}"):
         Layout(num_slots=SLOTS, num_features=features, rows_by_party=(1,), rounds=1)
+
+
+@pytest.mark.parametrize("width", [-1, 0, 3, 16, 64])
+def test_features_per_ciphertext_out_of_range(width: int) -> None:
+    """A power of two, at most the one above the features."""
+    with pytest.raises(ParameterError, match=f"features_per_ciphertext={width} is not a power"):
+        Layout(
+            num_slots=SLOTS,
+            num_features=5,
+            rows_by_party=(1,),
+            rounds=1,
+            features_per_ciphertext=width,
+        )
 
 
 @pytest.mark.parametrize("rows", [(), (0,), (3, 0), (3, -1)])

@@ -34,7 +34,9 @@ RING, TOWERS = 1024, 2
 class Run:
     """Keys, packing and data of one case: negative entries, and a zero column if d > 2."""
 
-    def __init__(self, rule: Any, rows: list[int], features: int, degree: int) -> None:
+    def __init__(
+        self, rule: Any, rows: list[int], features: int, degree: int, width: int | None = None
+    ) -> None:
         levels = gradient_levels(make_link(degree))
         self.keys: JointKeys = joint_keys(len(rows), levels + 2, RING)
         self.keys.forget()
@@ -55,6 +57,7 @@ class Run:
             rows_by_party=tuple(rows),
             rounds=rule.rounds,
             curvature=isinstance(rule, QuadraticNesterov),
+            features_per_ciphertext=width,
         )
         self.plan: Any = SimpleNamespace(
             names=names,
@@ -94,7 +97,7 @@ class Run:
         exchange = train_encrypted(
             self.evaluator, self.plan, keys.seed, keys.public_key, rows, side
         )
-        weights = self.slots(self.evaluator.mask_heads(drive(exchange, self.answer)))
+        weights = self.slots(self.evaluator.mask_and_gather(drive(exchange, self.answer)))
         return self.plan.layout.read_heads(weights) * self.plan.link.radius
 
     def twin(self) -> np.ndarray:
@@ -156,6 +159,17 @@ def test_encrypted_equals_plain(case: str) -> None:
     assert error <= -30, f"log2 error {error:.1f}"
     announced = rule.curvature.inverse.refreshes(gradient_levels(run.plan.link))
     assert tuple(run.sizes) == (*announced, *(2,) * (rule.rounds - 1))
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_rows_in_several_ciphertexts(width: int) -> None:
+    """d = 6 in 6, 3 or 2 parts: row sums, inverse and gradients part by part, the same model."""
+    run = Run(quadratic(6), [300, 250], 6, 7, width)
+    parts = run.plan.layout.num_parts
+    assert parts == -(-6 // width)
+    assert log2_error(run.train(), run.twin()) <= -28
+    announced = run.rule.curvature.inverse.refreshes(gradient_levels(run.plan.link))
+    assert run.sizes == [parts * count for count in (*announced, 2, 2, 2)]
 
 
 def test_without_a_preconditioner_nothing_changes() -> None:
@@ -220,5 +234,5 @@ def test_side_columns_of_another_count_are_refused() -> None:
     for flag, count in ((False, 4), (True, 3)):
         layout = Layout(num_slots=64, num_features=3, rows_by_party=(5,), rounds=3, curvature=flag)
         assert layout.side_columns == 3 + flag
-        with pytest.raises(ParameterError, match="side columns have shape"):
+        with pytest.raises(ParameterError, match="side vectors have shape"):
             layout.pack_side(np.zeros((count, 3)))

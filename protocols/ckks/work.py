@@ -1,0 +1,40 @@
+"""What an operation costs in transforms and residue products, on any machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from protocols.ckks.parameters import CkksParameters
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What an operation does: transforms [n log2 n] and residue products [n]."""
+
+    transforms: float
+    products: float
+
+    def units(self, ring_dim: int) -> float:
+        """One scale for both: a butterfly is a residue product and two additions."""
+        return ring_dim * (self.transforms * math.log2(ring_dim) / 2 + self.products)
+
+
+def work(operation: str, params: CkksParameters, level: int) -> Work:
+    """Of one operation on a ciphertext of this level.
+
+    A key switch raises D digits of l primes to l + k, multiplies them with the key, and divides two
+    polynomials by P: (D + 2)(l + k) transforms (Han and Ki, CT-RSA 2020).
+    """
+    towers, special = params.num_towers - level, params.num_special_towers
+    if operation in ("rotate", "relinearise"):
+        size = math.ceil(params.num_towers / params.num_digits)
+        digits, wide = math.ceil(towers / size), towers + special
+        products = towers * (wide - min(size, towers)) + 2 * digits * wide + 2 * special * towers
+        return Work(transforms=(digits + 2) * wide, products=products)
+    if operation == "rescale":
+        return Work(transforms=2 * towers, products=2 * towers)
+    if operation == "mask":
+        # Encoding is a complex transform of half the slots' size; then one transform per prime.
+        return Work(transforms=towers + 4, products=2 * towers)
+    return Work(transforms=0, products=4 * towers if operation == "tensor" else 2 * towers)
