@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.cases import Array, Case
 from protocols.ckks.circuit import gradient_levels, link_factors
 from protocols.ckks.context import CkksContext
+from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.parameters import choose_parameters
 from protocols.rows import RowsPlan
 
@@ -109,7 +110,7 @@ def per_sample(plan: RowsPlan, x: Array) -> Baseline:
     z is summed over the d' features cyclically, which takes no mask; the samples' products are
     relinearised once in all.
     """
-    factors, blocks = link_factors(plan.link), plan.layout.num_blocks
+    factors, blocks = link_factors(plan.link), next_power_of_two(plan.num_features)
     steps = [1 << k for k in range(blocks.bit_length() - 1)]
     key = SingleKey(gradient_levels(plan.link), steps, bool(plan.security_bits))
     slots, radius = key.params.num_slots, plan.link.radius
@@ -144,7 +145,7 @@ def row_major(plan: RowsPlan, x: Array) -> Baseline:
     homomorphic encryption", and the iDASH entries after it: one level and log2(d') rotations more
     per ciphertext, no rotation to spread the weights.
     """
-    factors, blocks = link_factors(plan.link), plan.layout.num_blocks
+    factors, blocks = link_factors(plan.link), next_power_of_two(plan.num_features)
     steps = [1 << k for k in range(blocks.bit_length() - 1)]
     levels = gradient_levels(plan.link) + 1
     slots = choose_parameters(levels, secure=bool(plan.security_bits)).num_slots

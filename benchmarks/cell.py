@@ -44,6 +44,7 @@ class Cell:
     case: dict[str, Any]
     params: dict[str, Any]
     data_ciphertexts: int
+    features_per_ciphertext: int
     rotation_keys: int
     iteration: float
     laps: tuple[float, ...]
@@ -92,6 +93,7 @@ def run(case: Case) -> Cell:
         case=case.to_dict(),
         params=plan.ckks.to_dict(),
         data_ciphertexts=plan.layout.num_data_ciphertexts,
+        features_per_ciphertext=plan.layout.num_blocks,
         rotation_keys=len(plan.rotations),
         iteration=statistics.median(laps),
         laps=laps,

@@ -19,6 +19,7 @@ from protocols.ckks.timing import processor
 COLUMNS = (
     "data",
     "update",
+    "ciphertexts",
     "s / iteration",
     "predicted",
     "efficiency",
@@ -98,6 +99,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     return [
         f"{case['name']} {case['rows']:,} x {case['features']}",
         case["update"],
+        f"{row['data_ciphertexts']} (k = {row['features_per_ciphertext']})",
         f"{_seconds(own)}{mark}",
         f"{_seconds(row['predicted'])} ({row['ratio']:.2f})",
         f"{row['efficiency']:.2f}",

@@ -50,7 +50,8 @@ class Settings:
     the agent may restart. insecure_noise_seed: NOT PRIVATE, for tests. consent: {mode: "ask" a
     person or leave it to the "policy", wait_seconds}. policy: fields of `Policy`. budget:
     {epsilon, delta} for all runs on `dataset`; empty keeps no ledger. limits: of `agent.Limits`.
-    peers: verification keys of the other parties by name; empty accepts any.
+    peers: verification keys of the other parties by name; empty accepts any. keyring: entry of the
+    operating system's keyring that has the passphrase; empty: it is asked for.
 
     Raises:
         ParameterError: a field is out of range.
@@ -68,6 +69,7 @@ class Settings:
     keep_key_share: bool = True
     dataset: str = ""
     insecure_noise_seed: int | None = None
+    keyring: str = ""
     consent: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     budget: Mapping[str, float] = field(default_factory=dict)

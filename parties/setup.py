@@ -36,6 +36,7 @@ _COMMENTS = {
     "budget": "for all runs on this data set together",
     "limits": "after either, the key share is erased and the session is over",
     "peers": 'name = "verification key" of every other party; empty accepts any',
+    "keyring": "entry with the passphrase in the operating system's keyring; empty: asked for",
     "insecure_noise_seed": "NOT PRIVATE: for tests only",
 }
 
@@ -54,6 +55,7 @@ class Household:
     relay_uid: int | None = None
     keep_key_share: bool = True
     insecure_noise_seed: int | None = None
+    keyring: str = ""
     consent: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     budget: Mapping[str, float] = field(default_factory=dict)
@@ -110,6 +112,7 @@ def _fields(household: Household, invitation: dict[str, Any], socket: Path) -> d
         "relay_uid": household.relay_uid,
         "keep_key_share": household.keep_key_share,
         "insecure_noise_seed": household.insecure_noise_seed,
+        "keyring": household.keyring,
         "consent": household.consent or {"mode": "ask", "wait_seconds": 3600.0},
         "policy": household.policy or {"max_epsilon": 1.0, "max_delta": 1e-5, "min_colluders": 0},
         "budget": dict(household.budget),

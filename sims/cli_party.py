@@ -63,6 +63,9 @@ def init(
         int | None, typer.Option(help="NOT PRIVATE: seeded noise, for tests only.")
     ] = None,
     passphrase_file: PassphraseFile = None,
+    keyring: Annotated[
+        bool, typer.Option("--keyring", help="A random passphrase, in the system's keyring.")
+    ] = False,
     debug: options.Debug = False,
 ) -> None:
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
@@ -75,13 +78,15 @@ def init(
             "min_colluders": min_colluders,
             "allow_insecure": allow_insecure,
         }
+        entry, passphrase = _new_passphrase(passphrase_file, keyring)
         card = init_party(
             Household(
                 folder=folder,
                 invitation=invitation,
                 name=name or folder.name,
                 data=data,
-                passphrase=_passphrase(passphrase_file, confirm=True),
+                passphrase=passphrase,
+                keyring=entry,
                 clientappio=address,
                 socket=socket,
                 relay_uid=relay_uid,
@@ -119,7 +124,8 @@ def start(
         logging.getLogger("parties").setLevel(logging.INFO)
         with ExitStack() as stack:
             if only != "node":
-                stack.enter_context(_agent(settings, _passphrase(passphrase_file)))
+                passphrase = _passphrase(passphrase_file, settings.keyring)
+                stack.enter_context(_agent(settings, passphrase))
                 say(console, f"agent of {settings.name}: {settings.socket}")
             if only != "agent":
                 stack.enter_context(_node(settings))
@@ -228,7 +234,22 @@ def _control(folder: Path, kind: bytes, request: dict[str, Any]) -> dict[str, An
     return AgentClient(Path(Settings.load(folder).socket), patience=2.0).control(kind, request)
 
 
-def _passphrase(path: Path | None, confirm: bool = False) -> str:
+def _new_passphrase(path: Path | None, keyring: bool) -> tuple[str, str]:
+    """(entry of the keyring or nothing, passphrase)."""
+    if not keyring:
+        return "", _passphrase(path, confirm=True)
+    if path is not None:
+        raise ParameterError("--keyring makes a passphrase of its own: leave --passphrase-file out")
+    from parties.os_keyring import new_entry
+
+    return new_entry()
+
+
+def _passphrase(path: Path | None, entry: str = "", confirm: bool = False) -> str:
+    if path is None and entry:
+        from parties.os_keyring import read_entry
+
+        return read_entry(entry)
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
         path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
     if path is not None:

@@ -24,6 +24,18 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 SECONDS = 60.0
+_CUT_OFF = """selector => {
+  const width = document.documentElement.clientWidth, found = [];
+  for (const element of document.querySelectorAll(selector)) {
+    let box = element.parentElement;
+    while (box && getComputedStyle(box).overflowX === 'visible') box = box.parentElement;
+    const scrolled = box && box !== document.documentElement && box !== document.body;
+    const {left, right} = element.getBoundingClientRect();
+    if (!scrolled && (left < -0.5 || right > width + 0.5))
+      found.push(element.tagName + ' ' + element.textContent.slice(0, 60));
+  }
+  return found;
+}"""
 
 
 def find_browser() -> str | None:
@@ -96,6 +108,38 @@ class Page:
             if time.monotonic() > until:
                 raise TimeoutError(expression)
             time.sleep(0.1)
+
+    def overflow(self) -> float:
+        """How far the page itself scrolls sideways [pixels]."""
+        root = "document.documentElement"
+        return float(self.evaluate(f"{root}.scrollWidth - {root}.clientWidth"))
+
+    def cut_off(self, selector: str) -> list[str]:
+        """What selected elements reach out of the window, no box of theirs being scrolled."""
+        found = self.evaluate(f"({_CUT_OFF})({json.dumps(selector)})")
+        assert isinstance(found, list), found
+        return found
+
+    def print_to_pdf(self) -> bytes:
+        """The page on A4."""
+        size = {"paperWidth": 8.27, "paperHeight": 11.69}
+        answer = self.send("Page.printToPDF", printBackground=True, **size)
+        return base64.b64decode(answer["data"])
+
+    def on_paper(self, width: int = 718) -> None:
+        """Lay the page out as for A4 without its margins [pixels]."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=1000,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.send("Emulation.setEmulatedMedia", media="print")
+
+    def on_screen(self) -> None:
+        """Undo `on_paper`, for the next page."""
+        self.send("Emulation.setEmulatedMedia", media="")
 
     def screenshot(self, path: Path) -> None:
         """PNG of the whole page."""

@@ -13,14 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keyring
 import pandas as pd
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.errors import KeyringLocked
 from typer.testing import CliRunner
 
 from coordinator.settings import Settings as CentreSettings
 from parties.agent_server import AgentServer
+from parties.os_keyring import new_entry, read_entry
 from parties.settings import Settings, build_agent
-from protocols.errors import PolicyError
+from protocols.errors import ParameterError, PolicyError
 from protocols.toml import load_toml, to_toml
 from sims import flower_commands
 from sims.cli import app
@@ -84,6 +89,62 @@ def init(home: Path, name: str, **changes: str) -> tuple[object, ...]:
         "--allow-insecure",
         "--accept-no-privacy",
     )
+
+
+class MemoryKeyring(KeyringBackend):
+    """Keeps entries in a dictionary; forgets or refuses them when told."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[tuple[str, str], str] = {}
+        self.locked = False
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        if self.locked:
+            raise KeyringLocked("locked")
+        self.entries[service, username] = password
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if self.locked:
+            raise KeyringLocked("locked")
+        return self.entries.get((service, username))
+
+
+def test_the_passphrase_may_stand_in_the_systems_keyring(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = MemoryKeyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: backend)
+    words = [word for word in init(home, "k") if word not in ("--passphrase-file",)]
+    words.remove(home / "passphrase")
+    words[2] = tmp_path / "k"
+    both = cohort(*words, "--keyring", "--passphrase-file", home / "passphrase")
+    assert both.exit_code == 2 and "leave --passphrase-file out" in both.output
+    backend.locked = True
+    locked = cohort(*words, "--keyring")
+    assert locked.exit_code == 2 and "unlock it" in locked.output
+    assert not (tmp_path / "k").exists()
+    backend.locked = False
+    done = cohort(*words, "--keyring")
+    assert done.exit_code == 0, done.output
+    settings, ((_, passphrase),) = Settings.load(tmp_path / "k"), backend.entries.items()
+    assert settings.keyring and len(passphrase) >= 32
+    assert passphrase not in (tmp_path / "k/party.toml").read_text() + done.output
+    assert read_entry(settings.keyring) == passphrase
+    settings.open_vault(passphrase)
+    with pytest.raises(PolicyError, match="no entry 'another'"):
+        read_entry("another")
+
+
+@pytest.mark.parametrize("backend", [fail.Keyring(), null.Keyring()])
+def test_a_keyring_that_keeps_nothing_is_refused(
+    backend: KeyringBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyring, "get_keyring", lambda: backend)
+    with pytest.raises(ParameterError, match="no keyring that keeps secrets"):
+        new_entry()
 
 
 def test_a_plan_from_cards_alone(home: Path) -> None:

@@ -10,8 +10,8 @@ class Component:
     """One measured quantity.
 
     title: for axes and tables; unit: of the value; formula: what is predicted, empty for none;
-    relation: "=" (the formula is the value), "<=" (it is a bound) or ""; order: slope of log2
-    value against log2 P for large P, in words.
+    relation: "=" (the formula is the value), "<=" (it is a bound) or "" (nothing is tested);
+    order: slope of log2 value against log2 P for large P, in words.
     """
 
     title: str
@@ -23,7 +23,7 @@ class Component:
 
 _COEFFICIENT = "integer units per coefficient"
 # Of the slots that hold weights; divided by sqrt(n / 2), so that white noise has the same value.
-_SLOT = "integer units per coefficient"
+_SLOT = "integer units per weight's slot"
 COMPONENTS: dict[str, Component] = {
     # -- privacy ------------------------------------------------------------------------------
     "privacy_ratio": Component(
@@ -34,22 +34,22 @@ COMPONENTS: dict[str, Component] = {
         "0 (t = 0, half), 1/2 (t = P - 1)",
     ),
     "privacy_noise": Component(
-        "total privacy noise on the mean gradient",
+        "privacy noise on the mean gradient",
         "gradient units",
         "sqrt(P / (P - t)) sigma",
         "=",
     ),
     "left_ratio": Component(
-        "noise that the coalition cannot subtract",
+        "noise that t colluders leave",
         "multiples of sigma",
         "1; with everyone adding all sqrt(P - t)",
         "=",
         "0",
     ),
-    "sigma": Component("noise that the promise needs", "gradient units"),
-    "model_noise": Component(
-        "deviation of the model from the noiseless run", "scaled weight units, rms"
+    "sigma": Component(
+        "noise that the promise needs, sigma", "gradient units", "sqrt(T) S / (N mu)"
     ),
+    "model_noise": Component("deviation from the noiseless model", "scaled weight units, rms"),
     "largest_iterate": Component(
         "largest iterate |w|", "scaled weight units", "R of the certificate", "<="
     ),
@@ -116,7 +116,7 @@ COMPONENTS: dict[str, Component] = {
     "seconds_party": Component("work of the busiest party", "seconds"),
     "seconds_coordinator": Component("work of the coordinator", "seconds"),
     "bytes_party": Component(
-        "traffic of the busiest party, both ways", "bytes", "sizes of all residues sent", "="
+        "traffic of busiest party, both ways", "bytes", "sizes of all residues sent", "="
     ),
     "bytes_coordinator": Component(
         "traffic of the coordinator, both ways", "bytes", "sum over parties", "="

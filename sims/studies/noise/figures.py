@@ -14,34 +14,36 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from sims.plots import STYLE
+from sims.studies.noise import ticks
 from sims.studies.noise.components import COMPONENTS
 from sims.studies.noise.measurement import Measurement
 
-PALETTE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#8C6D00",
-    "#777777",
-)
-MARKERS = "osD^vPX*h"
+# Where dark dashes on the line would not show, black, comes last.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777", "#000000")
+MARKERS = "osD^vPX*"
 SIZE = (4.6, 3.6)  # inches
 BAND = (0.05, 0.95)
+# Steps of the abscissa between lines that would hide each other [octaves].
+_STEP = 0.1
+# Dashes of a formula, dots of a bound: on, off [points].
+_DASHES = {"=": (0, (4, 2.5)), "<=": (0, (1.2, 1.6)), "": (0, (4, 2.5))}
+_WORDS = {"=": "formula", "<=": "bound"}
 Number = Callable[[Measurement], float]
 Label = Callable[[Measurement], str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """label; x with middle, low and high of the seeds; formula: (x, y) of the prediction."""
+    """label; x with middle, low and high of the seeds; formula: (x, y) of the prediction.
+
+    relation: of the formula, as in `Component`.
+    """
 
     label: str
     x: list[float] = field(default_factory=list)
@@ -49,11 +51,16 @@ class Line:
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     formula: list[tuple[float, float]] = field(default_factory=list)
+    relation: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """One figure: name of its files, caption, what is on the axes."""
+    """One figure: name of its files, caption, what is on the axes.
+
+    part: heading that it stands under; apart: lines are moved sideways a little, so that none
+    hides another.
+    """
 
     name: str
     caption: str
@@ -62,6 +69,13 @@ class Plot:
     lines: Sequence[Line]
     log_x: bool = True
     log_y: bool = True
+    part: str = ""
+    apart: bool = False
+
+    @property
+    def unit(self) -> str:
+        """What the label of the ordinate has in brackets."""
+        return " ".join(self.y_label.rpartition("[")[2].rstrip("]").split())
 
 
 def parties_of(m: Measurement) -> float:
@@ -90,7 +104,7 @@ def lines_of(
             formulas[name or label(m)][x(m)].append(factor * m.predicted[component])
     found = []
     for key in dict.fromkeys([*values, *formulas]):
-        line = Line(label=key)
+        line = Line(label=key, relation=COMPONENTS[component].relation)
         for at, group in sorted(values[key].items()):
             low, high = np.quantile(group, BAND)
             line.x.append(at)
@@ -103,9 +117,11 @@ def lines_of(
 
 
 def axis_label(component: str) -> str:
-    """Title and unit, on two lines where it is long."""
-    words = f"{COMPONENTS[component].title} [{_shown(component)[1]}]"
-    return "\n".join(textwrap.wrap(words, 38))
+    """Title and unit, which has a line of its own where they are long."""
+    title, unit = COMPONENTS[component].title, f"[{_shown(component)[1]}]"
+    if len(title) + len(unit) < 36:
+        return f"{title} {unit}"
+    return "\n".join([*textwrap.wrap(title, 36), unit])
 
 
 def _shown(component: str) -> tuple[float, str]:
@@ -119,74 +135,74 @@ def draw(plot: Plot) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=SIZE, layout="constrained")
         axes = figure.add_subplot()
+        middle = (len(plot.lines) - 1) / 2
         for k, line in enumerate(plot.lines):
-            color, marker = PALETTE[k % len(PALETTE)], MARKERS[k % len(MARKERS)]
-            if line.x:
-                axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.18, lw=0)
-                axes.plot(
-                    line.x, line.middle, color=color, marker=marker, ms=5, lw=1.6, label=line.label
-                )
-            if line.formula:
-                name = "_" if line.x else f"{line.label} (predicted)"
-                x, y = zip(*line.formula, strict=True)
-                axes.plot(x, y, color=color, ls="--", lw=1.1, label=name)
+            _line(axes, line, k, 2 ** (_STEP * (k - middle)) if plot.apart else 1.0)
         axes.set_xlabel(plot.x_label)
         axes.set_ylabel(plot.y_label)
-        if plot.log_y and all(v > 0 for line in plot.lines for v in line.low):
-            _logarithmic(axes, plot)
-        if "[B]" in plot.y_label:
-            axes.yaxis.set_major_formatter(FuncFormatter(_bytes))
+        values = [v for line in plot.lines for v in (*line.low, *line.high)]
+        values += [v for line in plot.lines for _, v in line.formula]
+        if plot.log_y and min(values) > 0:
+            ticks.logarithmic(axes, values, plot.unit)
+        else:
+            ticks.linear(axes, plot.unit)
         if plot.log_x:
             axes.set_xscale("log")
-            _ticks(axes, plot)
+            at = {x for line in plot.lines for x in (*line.x, *(f for f, _ in line.formula))}
+            ticks.abscissas(axes, sorted(at))
         else:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        # Above the axes: no line is hidden, whatever its slope.
-        longest = max((len(line.label) for line in plot.lines), default=0)
-        figure.legend(
-            loc="outside upper center",
-            ncols=2 if longest < 24 else 1,
-            fontsize=9,
-            handlelength=1.6,
-            columnspacing=1.2,
-        )
+        _legend(figure, axes, plot)
     return figure
 
 
-def _logarithmic(axes: mpl.axes.Axes, plot: Plot) -> None:
-    """Powers of two on the ordinate, and steps between them where there are few."""
-    values = [v for line in plot.lines for v in (*line.low, *line.high)]
-    values += [v for line in plot.lines for _, v in line.formula]
-    span = max(values) / min(values)
-    axes.set_yscale("log", base=2)
-    steps = (1.0, 1.25, 1.5, 1.75) if span < 4 else (1.0, 1.5) if span < 12 else (1.0,)
-    axes.yaxis.set_major_locator(LogLocator(base=2, subs=steps, numticks=9))
-    axes.yaxis.set_minor_locator(NullLocator())
-    plain = min(values) > 1e-3 and max(values) < 1e5
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain if plain or span < 12 else _power))
+def _line(axes: mpl.axes.Axes, line: Line, k: int, move: float) -> None:
+    """Measured: a line with markers and its band. Predicted: dark dashes on top of it."""
+    color, marker = PALETTE[k % len(PALETTE)], MARKERS[k % len(MARKERS)]
+    label, dashes = line.label, _DASHES[line.relation]
+    if line.x:
+        x = [move * at for at in line.x]
+        axes.fill_between(x, line.low, line.high, color=color, alpha=0.16, lw=0)
+        every = (k, 4) if len(x) > 12 else None  # long courses: a few markers
+        axes.plot(
+            x, line.middle, color=color, marker=marker, ms=5, lw=2.0, label=label, markevery=every
+        )
+    if line.formula:
+        x, y = [move * at for at, _ in line.formula], [v for _, v in line.formula]
+        if line.x:
+            axes.plot(x, y, color=_dark(color), ls=dashes, lw=1.2, zorder=3)
+        else:
+            axes.plot(x, y, color=color, ls=dashes, lw=1.4, marker=marker, mfc="none", label=label)
 
 
-def _plain(value: float, _: int | None = None) -> str:
-    return f"{value:.3g}" if value < 1e3 else f"{value:,.0f}"
+def _dark(color: str) -> tuple[float, ...]:
+    return tuple(0.45 * part for part in to_rgb(color))
 
 
-def _bytes(value: float, _: int | None = None) -> str:
-    step = min(int(np.log10(max(value, 1.0)) // 3), 4)
-    return f"{value / 1000**step:.4g} {('B', 'kB', 'MB', 'GB', 'TB')[step]}"
+def _legend(figure: Figure, axes: mpl.axes.Axes, plot: Plot) -> None:
+    """Above the axes: no line is hidden, whatever its slope."""
+    handles, labels = axes.get_legend_handles_labels()
+    drawn = {line.relation for line in plot.lines if line.formula and line.x}
+    for relation, words in _WORDS.items():
+        if relation in drawn:
+            handles.append(Line2D([], [], color="#333", ls=_DASHES[relation], lw=1.2))
+            labels.append(words)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper center",
+        ncols=_columns(len(labels), max(map(len, labels), default=0)),
+        fontsize=9,
+        handlelength=2.0,
+        columnspacing=1.2,
+    )
 
 
-def _power(value: float, _: int | None = None) -> str:
-    return f"$2^{{{np.log2(value):.0f}}}$"
-
-
-def _ticks(axes: mpl.axes.Axes, plot: Plot) -> None:
-    """A tick at every abscissa, as long as they keep apart."""
-    at = sorted({x for line in plot.lines for x in (*line.x, *(f for f, _ in line.formula))})
-    if not 1 <= len(at) <= 9:
-        return
-    axes.xaxis.set_major_locator(FixedLocator(at))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+def _columns(labels: int, longest: int) -> int:
+    """Of a legend: as many as the width has room for."""
+    if longest < 10 and labels == 4:
+        return 4
+    return 3 if longest < 12 else 2 if longest < 25 else 1
 
 
 def svg_of(figure: Figure) -> str:

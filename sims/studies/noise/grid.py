@@ -35,6 +35,11 @@ def colluders_of(coalition: str, parties: int) -> int | None:
     return t if t < parties else None
 
 
+def coalition_words(coalition: str) -> str:
+    """For legends and tables: t = 0, t = P / 2, t = P - 1."""
+    return "t = " + {"half": "P / 2", "all-but-one": "P - 1"}.get(coalition, coalition)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One point of the grid; every seed of it is one measurement.

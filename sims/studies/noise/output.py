@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sims.studies.noise import figures
+from sims.studies.noise.findings import findings
 from sims.studies.noise.grid import Grid
 from sims.studies.noise.measurement import Measurement
-from sims.studies.noise.page import report, summary_lines
+from sims.studies.noise.page import report
 from sims.studies.noise.plots_of_study import plots_of
 from sims.studies.noise.slopes import fit_slopes
 from sims.studies.noise.tables import write_tables
@@ -25,8 +26,8 @@ def write_all(
     slopes, plots = fit_slopes(measurements), plots_of(measurements, grids)
     write_tables(out, measurements, slopes)
     pictures = figures.save(plots, out / "figures")
-    text = report(title, command, measurements, slopes, plots, pictures)
+    lines = list(findings(measurements, slopes, grids))
+    text = report(title, command, measurements, slopes, lines, plots, pictures)
     (out / "report.html").write_text(text, encoding="utf-8")
-    lines = list(summary_lines(measurements, slopes))
     (out / "summary.txt").write_text("\n".join([title, *lines]) + "\n", encoding="utf-8")
     return lines

@@ -32,6 +32,7 @@ COLUMNS = {
     "row_norm": "rows are divided by it and clipped to 1; empty: as the schema says",
     "seed": "number of the repetition",
     "rows": "N, training rows of all clients",
+    "T_asked": "iterations that were asked for; empty: as certified",
     "rounds": "T, iterations that were run",
     "component": "what was measured",
     "step": "iteration, of components that are measured along a run; empty otherwise",
@@ -42,7 +43,18 @@ COLUMNS = {
     "refusal": "why the cell was not run; empty otherwise",
 }
 SLOPE_COLUMNS = (
-    *("series", "component", "parties", "points", "slope", "low", "high", "predicted"),
+    *(
+        "series",
+        "setting",
+        "coalition",
+        "component",
+        "parties",
+        "points",
+        "slope",
+        "low",
+        "high",
+        "predicted",
+    ),
     *("offset_bits", "margin_bits", "relation", "agrees", "explanation"),
 )
 SUMMARY_COLUMNS = (
@@ -77,7 +89,7 @@ def tidy_rows(measurements: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
 def _head(m: Measurement) -> dict[str, Any]:
     c = m.cell
     fields = {name: getattr(c, name) for name in COLUMNS if hasattr(c, name)}
-    fields |= {"row_norm": c.norm, "seed": m.seed}
+    fields |= {"row_norm": c.norm, "seed": m.seed, "T_asked": c.rounds}
     fields |= {"rows": m.facts.get("rows", ""), "rounds": m.facts.get("T", "")}
     return {name: "" if value is None else value for name, value in fields.items()}
 
@@ -93,7 +105,7 @@ def summary_rows(measurements: Iterable[Measurement]) -> Iterator[dict[str, Any]
         if not m.refusal:
             cells[m.cell.key].append(m)
     for group in cells.values():
-        head = _head(group[0]) | {"T_asked": group[0].cell.rounds or ""}
+        head = _head(group[0])
         for name, component in COMPONENTS.items():
             values = [m.values[name] for m in group if name in m.values]
             if not values:
@@ -138,7 +150,7 @@ def write_tables(out: Path, measurements: Sequence[Measurement], slopes: Sequenc
     lines += [f"{name:<12} {words}" for name, words in COLUMNS.items()]
     lines += ["", "Components", ""]
     for name, c in COMPONENTS.items():
-        formula = f"; {c.relation} {c.formula}" if c.formula else ""
+        formula = f"; {c.relation or '='} {c.formula}" if c.formula else ""
         lines.append(f"{name:<32} {c.title} [{c.unit}]{formula}")
     (out / "columns.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

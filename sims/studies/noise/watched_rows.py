@@ -51,10 +51,10 @@ def watch_rows(clients: Clients, plan: RowsPlan) -> tuple[Floats, Stages]:
         return encrypt(context, key, slots)
 
     class Watched(Evaluator):
-        def wrap(self, ct: Any) -> EncryptedVector:
-            vector = super().wrap(ct)
+        def wrap(self, *cts: Any) -> EncryptedVector:
+            vector = super().wrap(*cts)
             if spy.expected:
-                spy.expected -= 1
+                spy.expected -= len(cts)
                 spy.refreshed[-1].append(vector)
             return vector
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from protocols.privacy.shares import NoiseSplit
-from sims.studies.noise.grid import Cell
+from sims.studies.noise.findings import findings
+from sims.studies.noise.grid import Cell, Grid
 from sims.studies.noise.measurement import Measurement
-from sims.studies.noise.slopes import Slope, fit_slopes, least_squares
+from sims.studies.noise.slopes import Slope, fit_slopes, least_squares, random_ones
 from sims.studies.noise.source import Source
 from sims.studies.noise.twins import measure_twin
 
@@ -87,6 +88,56 @@ def test_a_miss_by_chance_is_called_so() -> None:
     wrong = only(fit_slopes(made_up("refresh", 0.9, 0.01, 3, rng)))
     assert wrong.agrees is False
     assert "chance" not in wrong.explanation
+    assert "unexplained" in wrong.explanation
+
+
+def test_only_what_may_miss_by_chance_is_counted() -> None:
+    """Not bytes, which are the formula; not what t = 0 colluders leave: that is the total again."""
+    rng = np.random.default_rng(6)
+    bytes_ = fit_slopes(made_up("bytes_party", 0.5, 0.0, 3, rng))
+    assert only(bytes_).agrees is True
+    assert only(bytes_).exact
+    assert random_ones(bytes_) == []
+    left = fit_slopes(made_up("left_ratio", 0.5, 0.1, 3, rng))
+    assert only(left).agrees is None
+    assert random_ones(left) == []
+    total = fit_slopes(made_up("privacy_ratio", 0.5, 0.1, 3, rng))
+    assert random_ones(total) == total
+
+
+def test_findings_say_what_was_missed() -> None:
+    """A wrong slope is named with its numbers; a wide interval is not sold as agreement."""
+    rng = np.random.default_rng(7)
+    grid = Grid(parties=PARTIES, colluders=("0",))
+    wrong = made_up("privacy_ratio", 0.9, 0.01, 3, rng)
+    text = "\n".join(findings(wrong, fit_slopes(wrong), [grid]))
+    assert "0 of 1 fitted slopes" in text
+    assert "Missed: total privacy noise" in text
+    assert "predicted 0.500" in text
+    assert "unexplained" in text
+    assert "(t = 0)" in text
+    wide = made_up("release", 0.5, 1.0, 1, rng)
+    assert "Too wide to say much" in "\n".join(findings(wide, fit_slopes(wide), [grid]))
+    above = made_up("circuit", 0.6, 0.0, 1, rng)
+    assert "Passed: encrypted model" in "\n".join(findings(above, fit_slopes(above), [grid]))
+
+
+def test_steps_of_t_are_told() -> None:
+    """sigma = sqrt(T) S / (N mu): with T chosen by a search, its slope is not one of P alone."""
+    found = [
+        Measurement(
+            cell=Cell(parties=p),
+            seed=0,
+            values={"sigma": math.sqrt(t) / 1000 * (1.0 if p < 10 else 2**0.25)},
+            facts={"T": t, "rows": 1000},
+        )
+        for p, t in zip(PARTIES, (400, 400, 200, 100, 50), strict=True)
+    ]
+    text = "\n".join(findings(found, fit_slopes(found), [Grid(parties=PARTIES)]))
+    assert "between 50 and 400" in text
+    assert "varies by only 0.25 bits" in text
+    same = [m for m in found if m.facts["T"] == 400]
+    assert "searched" not in "\n".join(findings(same, fit_slopes(same), [Grid(parties=PARTIES)]))
 
 
 # -- the noise split, measured ------------------------------------------------------------------

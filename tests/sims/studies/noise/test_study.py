@@ -24,7 +24,7 @@ from sims.studies.noise.runner import Progress, measure, run_study, units_of
 from sims.studies.noise.settings import open_setting
 from sims.studies.noise.source import Source, open_pool
 from sims.studies.noise.store import NAME, Store
-from sims.studies.noise.tables import COLUMNS
+from sims.studies.noise.tables import COLUMNS, tidy_rows
 from sims.studies.noise.twins import measure_twin
 
 GRID = Grid(
@@ -224,6 +224,17 @@ def test_files(tmp_path: Path) -> None:
     figures = {path.stem for path in (tmp_path / "figures").glob("*.svg")}
     assert {"privacy_ratio_fixed", "accuracy_fixed", "privacy_noise_by_noise"} <= figures
     assert figures == {path.stem for path in (tmp_path / "figures").glob("*.png")}
+
+
+def test_rows_tell_what_was_asked_from_what_was_run() -> None:
+    """T as certified may be the T that another cell asks for."""
+    found = [
+        Measurement(cell=Cell(rounds=rounds), seed=0, values={"sigma": 1.0}, facts={"T": 100})
+        for rounds in (None, 100)
+    ]
+    certified, asked = tidy_rows(found)
+    assert (certified["rounds"], asked["rounds"]) == (100, 100)
+    assert (certified["T_asked"], asked["T_asked"]) == ("", 100)
 
 
 def test_accuracy_against_epsilon(tmp_path: Path) -> None:

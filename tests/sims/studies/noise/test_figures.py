@@ -1,0 +1,129 @@
+"""Plots: nothing is clipped, every axis has a unit, no line hides another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from sims.studies.noise.components import COMPONENTS
+from sims.studies.noise.figures import MARKERS, PALETTE, Line, Plot, axis_label, draw
+from sims.studies.noise.grid import Grid, cells_of
+from sims.studies.noise.plots_of_study import plots_of
+from tests.sims.studies.noise.test_report_browser import GRID, made_up
+
+X = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0]
+
+
+def plot(values: list[float], component: str = "privacy_noise", **changes: object) -> Plot:
+    line = Line(label="t = P - 1", x=X, middle=values, low=values, high=values)
+    made = Plot(
+        name="p",
+        caption="",
+        x_label="number of clients P",
+        y_label=axis_label(component),
+        lines=[line],
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def clipped(figure: Figure) -> list[str]:
+    """Texts that are drawn outside of the figure, after layout [pixels]."""
+    FigureCanvasAgg(figure).draw()
+    axes = figure.axes[0]
+    texts: list[Text] = [axes.xaxis.label, axes.yaxis.label]
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    texts += [text for legend in figure.legends for text in legend.get_texts()]
+    shown = [text for text in texts if text.get_visible() and text.get_text()]
+    whole = figure.bbox.padded(0.5)
+    return [
+        text.get_text()
+        for text in shown
+        if not (
+            whole.x0 <= (box := text.get_window_extent()).x0
+            and whole.y0 <= box.y0
+            and box.x1 <= whole.x1
+            and box.y1 <= whole.y1
+        )
+    ]
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_no_label_is_clipped(component: str) -> None:
+    """Of whatever may stand beside an axis."""
+    figure = draw(plot([0.1 * x for x in X], component))
+    assert clipped(figure) == []
+    assert "[" in figure.axes[0].get_ylabel(), "no unit"
+
+
+def test_a_clipped_label_is_noticed() -> None:
+    assert clipped(draw(plot(X, y_label="far too long a label " * 4))) != []
+
+
+def test_no_plot_of_a_study_is_clipped_or_crowded() -> None:
+    plots = plots_of(made_up(), [GRID])
+    names = {p.name for p in plots}
+    assert {"privacy_ratio_fixed", "accuracy_by_rounds", "noise_of_keys"} <= names
+    for each in plots:
+        assert clipped(draw(each)) == [], each.name
+        assert each.unit and len(each.lines) <= 6, each.name
+
+
+def test_ticks_are_round() -> None:
+    """1, 2, 5 in decimal units, powers of two for integer units, decimal prefixes for bytes."""
+
+    def labels(values: list[float], component: str) -> list[str]:
+        figure = draw(plot(values, component))
+        FigureCanvasAgg(figure).draw()
+        low, high = figure.axes[0].get_ylim()
+        ticks = zip(figure.axes[0].get_yticks(), figure.axes[0].get_yticklabels(), strict=True)
+        return [label.get_text() for at, label in ticks if low <= at <= high]
+
+    assert labels([0.005 * x for x in X], "privacy_noise") == [
+        *("0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1")
+    ]
+    assert labels([2**18.5 * x for x in X], "flooding")[:2] == ["$2^{19}$", "$2^{20}$"]
+    assert "500 MB" in labels([1e8 * x for x in X], "bytes_coordinator")
+
+
+def test_scatter_is_not_magnified() -> None:
+    """A percent of noise, or a tenth of a percentage point, does not fill a plot."""
+    for component, values in (("privacy_noise", [1.0, 1.01] * 4), ("accuracy", [83.0, 83.1] * 4)):
+        low, high = draw(plot(values, component, log_y=component != "accuracy")).axes[0].get_ylim()
+        drawn = max(values) - min(values)
+        assert drawn < 0.2 * (high - low)
+
+
+def test_equal_lines_are_apart_and_formulas_show() -> None:
+    twice = plot(X, apart=True)
+    line = replace(twice.lines[0], formula=list(zip(X, X, strict=True)), relation="=")
+    figure = draw(replace(twice, lines=[line, line]))
+    first, dashes, second, _ = figure.axes[0].get_lines()
+    assert all(a < b for a, b in zip(first.get_xdata(), second.get_xdata(), strict=True))
+    assert dashes.get_linestyle() == "--"
+    assert sum(to_rgb(dashes.get_color())) < 0.5 * sum(to_rgb(first.get_color()))
+    assert [t.get_text() for t in figure.legends[0].get_texts()][-1] == "formula"
+
+
+def test_colours_and_markers_differ() -> None:
+    """Without colour: luminance or marker tells two lines apart; no two share a marker."""
+    assert len(set(PALETTE)) == len(PALETTE) == len(set(MARKERS)) == len(MARKERS)
+
+
+def test_coalitions_keep_their_order() -> None:
+    ratio = next(p for p in plots_of(made_up(), [GRID]) if p.name == "privacy_ratio_fixed")
+    assert [line.label for line in ratio.lines] == ["t = 0", "t = 1", "t = P / 2", "t = P - 1"]
+
+
+def test_grids_of_one_protocol_are_kept_apart() -> None:
+    other = Grid(parties=(2, 5), colluders=("0",))
+    assert set(cells_of([other], 32_000)) <= set(cells_of([GRID], 32_000))
+    plots = plots_of(made_up(), [GRID, other])
+    second = next(p for p in plots if p.name == "2_privacy_ratio_fixed")
+    assert all(line.x == [2.0, 5.0] for line in second.lines)

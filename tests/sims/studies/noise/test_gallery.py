@@ -1,0 +1,118 @@
+"""The gallery: shows what is there, keeps it small, and is brought up to date by one command."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sims.studies.noise.grid import Grid
+from sims.studies.noise.grid_file import read_grids
+from sims.studies.noise.output import write_all
+from sims.studies.noise.slopes import fit_slopes
+from tests.sims.studies.noise.test_report_browser import made_up
+
+DOCS = Path(__file__).parents[4] / "docs"
+LARGEST = 60_000  # bytes of a picture
+PAGE = """# Page
+![ratio](gallery/adult-shards-privacy_ratio_fixed.svg)
+<!-- slopes adult-shards privacy_ratio largest_iterate -->
+old table
+<!-- end -->
+text
+"""
+
+
+@pytest.fixture(scope="module")
+def assembler() -> Any:
+    spec = importlib.util.spec_from_file_location("assemble", DOCS / "gallery" / "assemble.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One finished study, and an empty one whose name begins alike."""
+    folder = tmp_path_factory.mktemp("studies")
+    found = [m for m in made_up() if m.cell.kind == "twin" and m.cell.rounds is None]
+    for name in ("adult-shards", "adult"):
+        (folder / name).mkdir()
+    write_all(folder / "adult-shards", "t", "c", found, [Grid(modes=("fixed", "growing"))])
+    return folder
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    (tmp_path / "gallery").mkdir()
+    (tmp_path / "gallery" / "adult-shards-forgotten.svg").write_text("<svg/>")
+    path = tmp_path / "gallery.md"
+    path.write_text(PAGE)
+    return path
+
+
+def test_the_page_shows_what_is_there(assembler: Any) -> None:
+    text = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    shown = set(assembler.PICTURE.findall(text))
+    assert shown == {path.stem for path in (DOCS / "gallery").glob("*.svg")}
+    assert len(shown) > 20
+    for name in shown:
+        assert (DOCS / "gallery" / f"{name}.svg").stat().st_size < LARGEST, name
+    tables = [match[0] for match in assembler.TABLE.finditer(text)]
+    assert len(tables) == text.count("<!-- slopes") == 3
+    assert all(table.count("\n|") > 5 for table in tables)
+
+
+def test_its_grid_can_be_read() -> None:
+    first, second = read_grids(DOCS / "gallery" / "gradients.yaml")
+    assert first.encrypted == (2, 5, 10, 20)
+    assert second.weights == ("equal",)
+
+
+def test_it_is_brought_up_to_date(assembler: Any, studies: Path, page: Path) -> None:
+    assembler.assemble(page, studies)
+    text = page.read_text()
+    assert text.startswith("# Page") and text.endswith("<!-- end -->\ntext\n")
+    assert "old table" not in text
+    found = fit_slopes(m for m in made_up() if m.cell.kind == "twin" and m.cell.rounds is None)
+    settings = {s.setting for s in found}
+    assert text.count("| privacy_ratio |") == len(settings)
+    assert "| t = 0 | t = 1 | t = P / 2 | t = P - 1 |" in text
+    assert "bits below the bound" in text
+    assert [path.name for path in (page.parent / "gallery").iterdir()] == [
+        "adult-shards-privacy_ratio_fixed.svg"
+    ]
+    once = text
+    assembler.assemble(page, studies)
+    assert page.read_text() == once
+
+
+def test_nothing_is_lost_where_a_study_is_missing(
+    assembler: Any, studies: Path, page: Path, tmp_path: Path
+) -> None:
+    less = tmp_path / "less"
+    shutil.copytree(studies, less)
+    (less / "adult-shards" / "figures" / "privacy_ratio_fixed.svg").unlink()
+    with pytest.raises(SystemExit, match=r"privacy_ratio_fixed\.svg"):
+        assembler.assemble(page, less)
+    shutil.rmtree(less / "adult-shards")
+    with pytest.raises(SystemExit, match="adult-shards"):
+        assembler.assemble(page, less)
+    assert page.read_text() == PAGE
+    assert len(list((page.parent / "gallery").iterdir())) == 1
+
+
+def test_a_miss_is_bold(assembler: Any) -> None:
+    row = {"slope": "0.501", "low": "0.5002", "high": "0.5018", "predicted": "0.5"}
+    row |= {"relation": "=", "agrees": "no", "margin_bits": "0.1"}
+    assert assembler.cell(row) == "**0.5010 ± 0.0008 (0.5000)**"
+    assert assembler.cell({**row, "agrees": "yes"}) == "0.5010 ± 0.0008 (0.5000)"
+    bound = {**row, "relation": "<=", "margin_bits": "-1.5"}
+    assert assembler.cell(bound).endswith("(1.50 bits below the bound)")
+    assert assembler.cell({**bound, "margin_bits": "0.5"}).endswith("(0.50 bits above the bound)")
+    few = {"slope": "0.5", "low": "", "high": "", "predicted": "", "relation": "", "agrees": ""}
+    assert assembler.cell({**few, "margin_bits": ""}) == "0.5000"
