@@ -26,6 +26,7 @@ from parties.agent_server import AgentServer
 from parties.os_keyring import new_entry, read_entry
 from parties.settings import Settings, build_agent
 from protocols.errors import ParameterError, PolicyError
+from protocols.gradients import GradientPlan
 from protocols.toml import load_toml, to_toml
 from sims import flower_commands
 from sims.cli import app
@@ -151,6 +152,20 @@ def test_a_plan_from_cards_alone(home: Path) -> None:
     plan = plan_template(CentreSettings.load(home / "centre"))
     assert [(m.name, m.rows) for m in plan.members] == [("a", 40), ("b", 40)]
     assert (plan.rounds, plan.privacy, plan.num_features) == (2, None, 2)
+
+
+def test_a_plan_of_encrypted_sums(home: Path, tmp_path: Path) -> None:
+    centre = tmp_path / "centre"
+    done = cohort(
+        *("coordinator", "init", centre, "--schema", home / "schema.json", "--iterations", 7),
+        *("--protocol", "gradients", "--update", "scd", "--batches", 4, "--schedule", "poisson"),
+    )
+    assert done.exit_code == 0, done.output
+    cards = [home / name / "card.json" for name in ("a", "b")]
+    assert cohort("coordinator", "admit", centre, *cards).exit_code == 0
+    plan = plan_template(CentreSettings.load(centre))
+    assert isinstance(plan, GradientPlan) and plan.privacy is not None
+    assert (plan.rounds, plan.update["kind"]) == (7, "scd")
 
 
 def test_init_refuses_what_would_go_wrong(home: Path, tmp_path: Path) -> None:
