@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import gradients, gram, keygen, lffr
+from protocols import cover, gradients, gram, keygen, lffr
 from protocols.aggregate.cipher import CoordinatorCipher, session_digest
 from protocols.aggregate.setup import opening_key
 from protocols.circuit_plan import CircuitPlan
@@ -29,6 +29,7 @@ from protocols.messages import Exchange
 from protocols.plan import RunPlan
 from protocols.refresh import refresh
 from protocols.rows import RowsPlan
+from protocols.standing import OnMissing, Standing
 from protocols.train import train_encrypted
 
 Weights = NDArray[np.float64]
@@ -36,7 +37,7 @@ Weights = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Called as a run goes on: on_phase(phase), on_iteration(t).
+    """Called as a run goes on: on_phase(phase), on_iteration(t), on_missing(all covered parties).
 
     Of the encrypted-gradient protocol: start: public weights to start from, zeros by default;
     on_weights(t, w): every iterate, which is public there.
@@ -46,6 +47,7 @@ class Watch:
     on_iteration: Callable[[int], None] = lambda t: None
     start: Weights | None = None
     on_weights: Callable[[int, Weights], None] = lambda t, w: None
+    on_missing: OnMissing = lambda names: None
 
     def on_iterate(self, t: int, weights: Weights) -> None:
         """Both."""
@@ -90,6 +92,7 @@ def _conduct_circuit(
     context = CkksContext(plan.ckks, plan.session)
     try:
         public_b = yield from keygen.ceremony(context, plan, seed, seeds)
+        yield from cover.share(plan, seed)
         if isinstance(plan, RowsPlan):
             return (yield from _train_rows(context, plan, seed, public_b, watch))
         if isinstance(plan, GramPlan):
@@ -106,14 +109,14 @@ def _train_rows(
 ) -> Exchange[Weights]:
     public_key: Any = keygen.public_key(context, seed, public_b)
     watch.on_phase("encrypt")
-    evaluator = Evaluator(context, plan.layout)
+    evaluator, standing = Evaluator(context, plan.layout), Standing(plan, watch.on_missing)
     rows, side = yield from collect(evaluator, plan, public_b)
     watch.on_phase("train")
     weights: EncryptedVector = yield from train_encrypted(
-        evaluator, plan, seed, public_key, rows, side, watch.on_iteration
+        evaluator, plan, seed, public_key, rows, side, watch.on_iteration, standing
     )
     watch.on_phase("decrypt")
-    return (yield from release(evaluator, plan, weights))
+    return (yield from release(evaluator, plan, weights, standing))
 
 
 def _train_gram(
@@ -122,16 +125,16 @@ def _train_gram(
     """Weights, shape (d, c)."""
     task, public_key = plan.task, keygen.public_key(context, seed, public_b)
     watch.on_phase("encrypt")
-    evaluator = GramEvaluator(context, task.layout)
+    evaluator, standing = GramEvaluator(context, task.layout), Standing(plan, watch.on_missing)
     sums = yield from gram.collect(evaluator, task, public_b)
 
     def refresh_all(step: int, vectors: Vectors) -> Exchange[Vectors]:
-        return (yield from refresh(evaluator, plan, seed, step, public_key, vectors))
+        return (yield from refresh(evaluator, plan, seed, step, public_key, vectors, standing))
 
     watch.on_phase("train")
     heads = yield from train_gram(evaluator, task, sums, refresh_all, watch.on_iteration)
     watch.on_phase("decrypt")
-    return task.layout.read((yield from decrypt(context, plan, heads)))
+    return task.layout.read((yield from decrypt(context, plan, heads, standing)))
 
 
 def _train_lffr(
@@ -140,13 +143,13 @@ def _train_lffr(
     """Weights, shape (d, c)."""
     public_key = keygen.public_key(context, seed, public_b)
     watch.on_phase("encrypt")
-    evaluator = Evaluator(context, plan.layout)
+    evaluator, standing = Evaluator(context, plan.layout), Standing(plan, watch.on_missing)
     data, side = yield from lffr.collect(evaluator, plan, public_b)
 
     def refresh_all(step: int, vectors: Vectors) -> Exchange[tuple[EncryptedVector, ...]]:
-        return (yield from refresh(evaluator, plan, seed, step, public_key, vectors))
+        return (yield from refresh(evaluator, plan, seed, step, public_key, vectors, standing))
 
     watch.on_phase("train")
     weights = yield from train_lffr(evaluator, plan, data, side, refresh_all, watch.on_iteration)
     watch.on_phase("decrypt")
-    return (yield from release(evaluator, plan, weights))
+    return (yield from release(evaluator, plan, weights, standing))

@@ -6,8 +6,9 @@ the parties is a function `ask`, given by the Flower adapter.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from coordinator.conduct import Watch, conduct
 from coordinator.costs import Costs, LapClock, phase_of
 from protocols import agree
-from protocols.errors import MessageError, ProtocolError
+from protocols.errors import LostError, MessageError, ProtocolError
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
@@ -32,19 +33,33 @@ from protocols.messages import (
     to_everyone,
 )
 from protocols.plan import Member, RunPlan
-from protocols.transcript import Transcript
+from protocols.transcript import LOST, Transcript
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-# Delivers one message to each party and returns one reply from each, by party name.
-AskParties = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
+# (party, message) as they arrive, or all of them at once.
+Replies = Iterable[tuple[str, bytes]] | Mapping[str, bytes]
+# Delivers one message to each party, and one reply from each. Nothing is delivered before the
+# replies are iterated.
+AskParties = Callable[[str, Mapping[str, bytes]], Replies]
+
+
+def arrivals(replies: Replies) -> Iterator[tuple[str, bytes]]:
+    """(party, message), one after the other."""
+    return iter(replies.items() if isinstance(replies, Mapping) else replies)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished run: the agreed plan and the released weights, shape (d,) or (d, outputs)."""
+    """A finished run: the agreed plan and the released weights, shape (d,) or (d, outputs).
+
+    missing: parties that vanished, and others stood in for.
+    """
 
     plan: RunPlan
     weights: NDArray[np.float64]
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -52,12 +67,14 @@ class Observer:
     """Called as a run goes on; all default to nothing.
 
     on_phase(phase), on_progress(phase, done, total) for progress bars; on_weights(t, w): every
-    iterate of the encrypted-gradient protocol, public there.
+    iterate of the encrypted-gradient protocol, public there; on_missing(names): all parties that
+    others stand in for, whenever one more has vanished.
     """
 
     on_phase: Callable[[str], None] = lambda phase: None
     on_progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     on_weights: Callable[[int, NDArray[np.float64]], None] = lambda t, w: None
+    on_missing: Callable[[tuple[str, ...]], None] = lambda names: None
 
 
 class Coordinator:
@@ -111,6 +128,7 @@ class Coordinator:
         observer.on_phase("agree")
         plan, seeds = yield from agree.agree(self.parties, self._party_keys, self._make_plan)
         clock: list[LapClock] = []
+        missing: tuple[str, ...] = ()
 
         def on_phase(phase: str) -> None:
             observer.on_phase(phase)
@@ -121,11 +139,18 @@ class Coordinator:
             clock[0].lap()
             observer.on_progress("train", t + 1, plan.rounds)
 
-        watch = Watch(on_phase, on_iteration, self._start, observer.on_weights)
+        def on_missing(names: tuple[str, ...]) -> None:
+            nonlocal missing
+            log.warning("others stand in for %s, who do not reply", ", ".join(names))
+            missing = names
+            observer.on_missing(names)
+
+        watch = Watch(on_phase, on_iteration, self._start, observer.on_weights, on_missing)
         released = yield from conduct(plan, agree.joint_seed(plan, seeds), seeds, watch)
         summary = {"weights": released.tolist(), "transcript": self._transcript.head}
-        yield to_everyone("finish", plan.names, Body(summary))
-        return Outcome(plan, released)
+        present = tuple(name for name in plan.names if name not in missing)
+        yield to_everyone("finish", present, Body(summary))
+        return Outcome(plan, released, missing)
 
     # -- driving it -----------------------------------------------------------------------------
 
@@ -161,17 +186,46 @@ class Coordinator:
         for name, body in request.bodies.items():
             envelope = Envelope(self.session, request.step, COORDINATOR, name, body)
             outgoing[name] = encode(envelope, self._signing_key)
-            self._log(phase, request.step, COORDINATOR, name, name, outgoing[name])
+            sent = outgoing[name]
+            self._log(phase, request.step, COORDINATOR, name, len(sent), digest(sent))
+        answers = {name: digest(data) for name, data in outgoing.items()}
+        unlogged, due = dict[str, tuple[int, str]](), list(outgoing)
+        replies: dict[str, Body] = {}
+
+        def log_arrived() -> None:
+            # In the plan's order, whatever the order of arrival.
+            while due and due[0] in unlogged:
+                first = due.pop(0)
+                self._log(phase, request.step, first, COORDINATOR, *unlogged.pop(first))
+
+        try:
+            for name, data in self._waited(lambda: ask(request.step, outgoing)):
+                if name not in answers or name in replies:
+                    continue  # not asked, or a second copy
+                body = self._read(name, request.step, answers[name], data)
+                unlogged[name] = len(data), digest(data)
+                log_arrived()
+                replies[name] = request.fold(name, body) if request.fold else body
+                del data, body  # before the next one arrives
+        except LostError as error:
+            if not request.lossy or (outgoing.keys() - replies.keys() - set(error.parties)):
+                raise
+        lost = [name for name in outgoing if name not in replies]
+        if lost and not request.lossy:
+            raise ProtocolError(f"no reply from party {lost[0]!r}", culprit=lost[0])
+        unlogged.update(dict.fromkeys(lost, LOST))
+        log_arrived()
+        return {name: replies[name] for name in outgoing if name in replies}
+
+    def _waited(self, ask: Callable[[], Replies]) -> Iterator[tuple[str, bytes]]:
+        """Replies as they arrive; counts the seconds until each."""
         asked = time.perf_counter()
-        incoming = ask(request.step, outgoing)
+        for reply in arrivals(ask()):
+            self.costs.waiting_seconds += time.perf_counter() - asked
+            yield reply
+            del reply
+            asked = time.perf_counter()
         self.costs.waiting_seconds += time.perf_counter() - asked
-        replies = {}
-        for name, data in outgoing.items():
-            if name not in incoming:
-                raise ProtocolError(f"no reply from party {name!r}", culprit=name)
-            replies[name] = self._read(name, request.step, digest(data), incoming[name])
-            self._log(phase, request.step, name, COORDINATOR, name, incoming[name])
-        return replies
 
     def _read(self, name: str, step: str, answers: str, data: bytes) -> Body:
         try:
@@ -192,9 +246,9 @@ class Coordinator:
         return reply.body
 
     def _log(
-        self, phase: str, step: str, sender: str, recipient: str, party: str, data: bytes
+        self, phase: str, step: str, sender: str, recipient: str, size: int, message: str
     ) -> None:
-        self.costs.count(phase, party, len(data))
+        self.costs.count(phase, recipient if sender == COORDINATOR else sender, size)
         self._transcript.add(
-            step=step, sender=sender, recipient=recipient, size=len(data), message=digest(data)
+            step=step, sender=sender, recipient=recipient, size=size, message=message
         )

@@ -15,10 +15,15 @@ _PHASE_OF_KIND = {
     "opening-key": "keys",
     "rotations": "keys",
     "square": "keys",
+    "cover-keys": "keys",
+    "cover-deal": "keys",
+    "cover-hold": "keys",
     "contribute": "encrypt",
     "round": "train",
     "refresh": "refresh",
+    "cover-refresh": "refresh",
     "decrypt": "decrypt",
+    "cover-decrypt": "decrypt",
     "finish": "decrypt",
 }
 

@@ -15,11 +15,11 @@ import fcntl
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from coordinator.coordinator import AskParties, Coordinator, Observer
+from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
 from coordinator.kept_messages import (
     complete_finish,
     rebuild_transcript,
@@ -79,6 +79,7 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
         deadline = fields["created"] + settings.session_seconds
         try:
             run.go_on(_until(deadline, settings, transport(run.nodes, settings.step_seconds)))
+            run.dismiss(transport(run.nodes, _ABORT_SECONDS))
         except CohortError as error:
             run.abort(error, transport(run.nodes, _ABORT_SECONDS))
             raise
@@ -129,9 +130,15 @@ class _Run:
             raise ProtocolError("the run ended without its last messages on disk")
         agreed = decode((self._messages / file_name(2 * len(names))).read_bytes(), key)
         plan = plan_from_dict(agreed.body.meta["plan"])
-        outcome = {"plan": plan.to_dict(), "digest": plan.digest(), "weights": done.weights}
+        missing = [name for name in names if name not in done.requests]
+        outcome = {
+            "plan": plan.to_dict(),
+            "digest": plan.digest(),
+            "weights": done.weights,
+            "missing": missing,
+        }
         write_private(self._folder / OUTCOME, json.dumps(outcome).encode())
-        self.status.save(state="finished", phase="finished", reason=reason)
+        self.status.save(state="finished", phase="finished", reason=reason, missing=missing)
 
     def _train(self, ask: AskParties) -> None:
         transcript = Transcript(self._folder / TRANSCRIPT)
@@ -144,6 +151,7 @@ class _Run:
             observer=Observer(
                 on_phase=lambda phase: self.status.save(state="running", phase=phase),
                 on_progress=lambda phase, done, total: self.status.save(iteration=done),
+                on_missing=lambda names: self.status.save(missing=list(names)),
             ),
         )
         try:
@@ -176,17 +184,26 @@ class _Run:
         """Note the reason and tell the parties, as far as they can be reached."""
         culprit = getattr(error, "culprit", None)
         self.status.save(state="aborted", reason=str(error), culprit=culprit)
-        body = Body({"reason": str(error)[:500]})
-        for name in self._party_keys:
+        self._end(self._party_keys, str(error), ask)
+
+    def dismiss(self, ask: AskParties) -> None:
+        """Tell the parties that others stood in for, as far as they can be reached."""
+        missing = self.status.fields.get("missing", [])
+        self._end(missing, "others stood in for this party: the run went on without it", ask)
+
+    def _end(self, names: Iterable[str], reason: str, ask: AskParties) -> None:
+        body = Body({"reason": reason[:500]})
+        for name in names:
             envelope = Envelope(self._session, ABORT, COORDINATOR, name, body)
             try:
-                ask(ABORT, {name: encode(envelope, self._key)})
+                for _ in arrivals(ask(ABORT, {name: encode(envelope, self._key)})):
+                    pass
             except CohortError:
                 continue  # its own timeout erases its key share
 
 
 def _until(deadline: float, settings: Settings, ask: AskParties) -> AskParties:
-    def asking(step: str, outgoing: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    def asking(step: str, outgoing: Mapping[str, bytes]) -> Replies:
         if time.time() > deadline:
             raise ProtocolError(f"the run is not finished within {settings.session_seconds:g} s")
         return ask(step, outgoing)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from protocols.errors import ProtocolError
+from protocols.errors import LostError, ProtocolError
 
 RECORD = "ciphercohort"
 PAYLOAD = "payload"
@@ -22,10 +22,12 @@ HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
 # lost process) are waited for until the step's end.
 RELAY_ATTEMPTS = 3
 RETRY_SECONDS = 2.0
+# Steps of which every reply is waited for though one is lost already: others may stand in.
+PATIENT = ("refresh", "decrypt")
 _RELAY_RAISED = 2
 
-# A session takes a function that delivers one step's messages and returns the replies.
-AskParties = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
+# A session takes a function that delivers one step's messages and yields (party, reply).
+AskParties = Callable[[str, Mapping[str, bytes]], Iterator[tuple[str, bytes]]]
 # Sessions of this process, by the run configuration's `session`: what to run, and the Flower node
 # of each party.
 SESSIONS: dict[str, tuple[Callable[[AskParties], None], Mapping[str, int]]] = {}
@@ -34,9 +36,10 @@ SESSIONS: dict[str, tuple[Callable[[AskParties], None], Mapping[str, int]]] = {}
 class GridTransport:
     """`ask` over a Flower grid: push all, then pull until every party replied.
 
-    nodes: Flower node id by party name. Replies are matched by the request they answer, never by
-    their source node, and late ones are not lost. relay_attempts: the same request goes out again
-    after a failure: a party answers it with the same bytes.
+    nodes: Flower node id by party name. Replies are pulled one at a time, so that one is in memory;
+    they are matched by the request they answer, never by their source node, and late ones are not
+    lost. relay_attempts: the same request goes out again after a failure: a party answers it with
+    the same bytes.
     """
 
     def __init__(
@@ -51,35 +54,45 @@ class GridTransport:
         self._timeout = timeout
         self._attempts = relay_attempts
 
-    def __call__(self, step: str, outgoing: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Deliver one step.
+    def __call__(self, step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Deliver one step; (party, reply) as they arrive.
 
         Raises:
-            ProtocolError: a party's relay failed or did not reply in time; names the party.
+            LostError: a party's relay failed or did not reply in time; names the party.
+            ProtocolError: a party sent a foreign message.
         """
         waiting = {self._push(step, name, data): name for name, data in outgoing.items()}
-        replies: dict[str, bytes] = {}
         failures = dict.fromkeys(outgoing, 0)
+        lost: dict[str, str] = {}
         deadline = time.monotonic() + self._timeout
         while waiting:
-            for reply in self._grid.pull_messages(list(waiting)):
-                name = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if name is None:
-                    continue  # a second reply to one request
-                if self._is_lost(reply, name, failures):
-                    time.sleep(RETRY_SECONDS)
-                    waiting[self._push(step, name, outgoing[name])] = name
-                else:
-                    replies[name] = _payload(name, reply)
+            for identifier in list(waiting):
+                for reply in self._grid.pull_messages([identifier]):
+                    name = waiting.pop(reply.metadata.reply_to_message_id, None)
+                    if name is None:
+                        continue  # a second reply to one request
+                    if self._is_lost(reply, name, failures):
+                        time.sleep(RETRY_SECONDS)
+                        waiting[self._push(step, name, outgoing[name])] = name
+                    elif reply.has_error():
+                        # The text of a remote exception may carry data: only its code is shown.
+                        lost[name] = (
+                            f"the relay of party {name!r} failed (Flower error "
+                            f"{reply.error.code}); see its log"
+                        )
+                        if step.partition("/")[0] not in PATIENT:
+                            raise LostError(lost[name], (name,))
+                    else:
+                        yield name, _payload(name, reply)
             if waiting and time.monotonic() > deadline:
                 late = sorted(waiting.values())
-                raise ProtocolError(
-                    f"no reply to {step!r} within {self._timeout:g} s from {', '.join(late)}",
-                    culprit=late[0] if len(late) == 1 else None,
-                )
+                words = f"no reply to {step!r} within {self._timeout:g} s from {', '.join(late)}"
+                lost.update(dict.fromkeys(late, words))
+                waiting.clear()
             if waiting:
                 time.sleep(POLL_SECONDS)
-        return replies
+        if lost:
+            raise LostError("; ".join(dict.fromkeys(lost.values())), tuple(lost))
 
     def _push(self, step: str, name: str, data: bytes) -> str:
         message = Message(_to_record(data), self._nodes[name], MessageType.QUERY, group_id=step)
@@ -100,12 +113,6 @@ def _to_record(data: bytes) -> RecordDict:
 
 
 def _payload(name: str, reply: Message) -> bytes:
-    if reply.has_error():
-        # The text of a remote exception may carry data: only its code is shown.
-        raise ProtocolError(
-            f"the relay of party {name!r} failed (Flower error {reply.error.code}); see its log",
-            culprit=name,
-        )
     try:
         data: bytes = reply.content.array_records[RECORD][PAYLOAD].data
     except KeyError:

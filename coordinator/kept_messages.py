@@ -10,20 +10,29 @@ different. So the weights count from the moment when that request is on disk, se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from coordinator.coordinator import AskParties
-from coordinator.message_log import KEY, file_name
-from protocols.errors import MessageError, ProtocolError
-from protocols.messages import COORDINATOR, Envelope, decode, digest
+from coordinator.coordinator import AskParties, arrivals
+from coordinator.message_log import KEY, Numbers, file_name
+from protocols.errors import LostError, MessageError, ProtocolError
+from protocols.messages import (
+    COORDINATOR,
+    MAX_HEADER_BYTES,
+    Envelope,
+    address_of,
+    decode,
+    digest,
+)
 from protocols.private_files import write_private
-from protocols.transcript import Transcript
+from protocols.transcript import LOST, Transcript
 
 FINISH = "finish"
+# Enough of a message to hold its header.
+HEAD_BYTES = MAX_HEADER_BYTES + 64
 
 
 def resumable(
@@ -37,11 +46,12 @@ def resumable(
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_private(folder / KEY, f"{coordinator_key}\n".encode())
-    numbers = count()
+    number = Numbers()
 
-    def asking(step: str, outgoing: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        requests = {name: folder / file_name(next(numbers)) for name in outgoing}
-        replies = {name: folder / file_name(next(numbers)) for name in outgoing}
+    def asking(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        requests, replies = (
+            {n: folder / f for n, f in each.items()} for each in number.take(outgoing)
+        )
         for name, data in outgoing.items():
             if requests[name].exists() and requests[name].read_bytes() != data:
                 raise ProtocolError(
@@ -50,14 +60,19 @@ def resumable(
                 )
             if not requests[name].exists():
                 write_private(requests[name], data)
-        held = {name: path.read_bytes() for name, path in replies.items() if path.exists()}
-        for name, data in held.items():
-            _read(replies[name], data, parties[name])
-        missing = {name: data for name, data in outgoing.items() if name not in held}
-        fresh = ask(step, missing) if missing else {}
-        for name, data in fresh.items():
-            write_private(replies[name], data)
-        return {**held, **fresh}
+        missing = {name: data for name, data in outgoing.items() if not replies[name].exists()}
+        decided = (folder / number.upcoming).exists()
+        for name in [name for name in outgoing if name not in missing]:
+            held = replies[name].read_bytes()
+            _read(replies[name], held, parties[name])
+            yield name, held
+        if missing and decided:
+            # The run went on without them: that is settled.
+            raise LostError(f"no reply to {step!r} from {', '.join(missing)}", tuple(missing))
+        for name, data in arrivals(ask(step, missing) if missing else {}):
+            if name in missing and not replies[name].exists():
+                write_private(replies[name], data)
+            yield name, data
 
     return asking
 
@@ -84,24 +99,47 @@ class Finish:
     weights: list[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A recorded message, unread but for its address."""
+
+    path: Path
+    number: int
+    step: str
+    sender: str
+    recipient: str
+
+
+def _kept(folder: Path) -> list[_Kept]:
+    """All of them, in the transcript's order."""
+    found = []
+    for path in sorted(folder.glob("*.msg")):
+        with path.open("rb") as file:
+            step, sender, recipient = address_of(file.read(HEAD_BYTES))
+        found.append(_Kept(path, int(path.stem), step, sender, recipient))
+    return found
+
+
 def recorded_finish(folder: Path, parties: tuple[str, ...], coordinator_key: str) -> Finish | None:
     """The requests `finish`, if all of them are on disk: then the run has its weights."""
-    size, number = len(parties), 0
-    while (folder / file_name(number)).exists():
-        paths = [folder / file_name(number + k) for k in range(2 * size)]
-        envelope = _read(paths[0], paths[0].read_bytes(), coordinator_key)
-        if envelope.step == FINISH:
-            if not all(path.exists() for path in paths[:size]):
-                return None
-            held = dict(zip(parties, paths[size:], strict=True))
-            return Finish(
-                {name: path.read_bytes() for name, path in zip(parties, paths, strict=False)},
-                {name: path.read_bytes() for name, path in held.items() if path.exists()},
-                number,
-                list(envelope.body.meta["weights"]),
-            )
-        number += 2 * size
-    return None
+    kept = _kept(folder)
+    asked = {m.recipient: m for m in kept if (m.step, m.sender) == (FINISH, COORDINATOR)}
+    if not asked:
+        return None
+    before = [m for m in kept if m.step != FINISH][-1].step
+    # Whoever was asked before is still there.
+    present = [m.recipient for m in kept if (m.step, m.sender) == (before, COORDINATOR)]
+    if set(asked) != set(present):
+        return None
+    requests = {name: asked[name].path.read_bytes() for name in parties if name in asked}
+    first = min(asked.values(), key=lambda message: message.number)
+    envelope = _read(first.path, requests[first.recipient], coordinator_key)
+    return Finish(
+        requests,
+        {m.sender: m.path.read_bytes() for m in kept if m.step == FINISH and m.sender in asked},
+        first.number,
+        list(envelope.body.meta["weights"]),
+    )
 
 
 def complete_finish(
@@ -113,36 +151,33 @@ def complete_finish(
         ProtocolError: a party refuses.
     """
     missing = {n: data for n, data in finish.requests.items() if n not in finish.replies}
-    fresh = ask(FINISH, missing) if missing else {}
-    for position, name in enumerate(finish.requests):
-        if name not in fresh:
+    positions = {name: k for k, name in enumerate(finish.requests)}
+    for name, data in arrivals(ask(FINISH, missing) if missing else {}):
+        if name not in missing:
             continue
-        reply = decode(fresh[name], parties[name])
+        reply = decode(data, parties[name])
         if reply.answers != digest(finish.requests[name]) or "error" in reply.body.meta:
             raise ProtocolError(f"party {name!r} refuses {FINISH!r}", culprit=name)
-        number = finish.first + len(finish.requests) + position
-        write_private(folder / file_name(number), fresh[name])
+        number = finish.first + len(finish.requests) + positions[name]
+        write_private(folder / file_name(number), data)
 
 
 def rebuild_transcript(
     folder: Path, path: Path, parties: Mapping[str, str], coordinator_key: str
 ) -> None:
     """Write the hash chain of the recorded messages again; parties: verification keys by name."""
-    transcript = Transcript(path)
-    names, number = tuple(parties), 0
-    while (file := folder / file_name(number)).exists():
-        name = names[number % len(names)]
-        asked = number // len(names) % 2 == 0
-        data = file.read_bytes()
-        envelope = _read(file, data, coordinator_key if asked else parties[name])
-        if COORDINATOR not in (envelope.sender, envelope.recipient):
-            raise ProtocolError(f"{file.name} is no message of the coordinator's")
-        transcript.add(
-            step=envelope.step,
-            sender=envelope.sender,
-            recipient=envelope.recipient,
-            size=len(data),
-            message=digest(data),
-        )
-        number += 1
+    transcript, kept = Transcript(path), _kept(folder)
+    for step, group in groupby(kept, key=lambda message: message.step):
+        messages = {(message.sender, message.recipient): message for message in group}
+        asked = [recipient for sender, recipient in messages if sender == COORDINATOR]
+        for pair in (*((COORDINATOR, n) for n in asked), *((n, COORDINATOR) for n in asked)):
+            found, (size, message) = messages.get(pair), LOST
+            if found is not None:
+                data = found.path.read_bytes()
+                key = coordinator_key if pair[0] == COORDINATOR else parties[pair[0]]
+                _read(found.path, data, key)
+                size, message = len(data), digest(data)
+            elif step == kept[-1].step:
+                break  # not answered yet
+            transcript.add(step=step, sender=pair[0], recipient=pair[1], size=size, message=message)
     transcript.close()

@@ -13,16 +13,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from coordinator.coordinator import AskParties
+from coordinator.coordinator import AskParties, arrivals
 from protocols.errors import MessageError, ParameterError
 from protocols.messages import COORDINATOR, Envelope, decode, digest
-from protocols.transcript import verify
+from protocols.transcript import LOST, verify
 
 FOLDER, TRANSCRIPT, KEY = "messages", "transcript.jsonl", "coordinator.key"
 
@@ -45,18 +45,39 @@ def keep_messages(ask: AskParties, folder: Path | None, coordinator_key: str) ->
         return ask
     folder.mkdir(parents=True)
     _write(folder / KEY, f"{coordinator_key}\n".encode())
-    paths = (folder / file_name(index) for index in count())
+    number = Numbers()
 
-    def keeping(step: str, outgoing: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        for request in outgoing.values():
-            _write(next(paths), request)
-        incoming = ask(step, outgoing)
-        for name in outgoing:
-            if name in incoming:
-                _write(next(paths), incoming[name])
-        return incoming
+    def keeping(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        requests, replies = number.take(outgoing)
+        for name, request in outgoing.items():
+            _write(folder / requests[name], request)
+        for name, reply in arrivals(ask(step, outgoing)):
+            if name in replies:
+                _write(folder / replies.pop(name), reply)
+            yield name, reply
 
     return keeping
+
+
+class Numbers:
+    """File names of one step after the other, as the transcript counts: requests, then replies."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    @property
+    def upcoming(self) -> str:
+        """The first one of the next step."""
+        return file_name(self._next)
+
+    def take(self, names: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Of one step's requests and replies, by party; names: in the plan's order."""
+        count = len(names)
+        files = [file_name(self._next + k) for k in range(2 * count)]
+        self._next += 2 * count
+        return dict(zip(names, files[:count], strict=True)), dict(
+            zip(names, files[count:], strict=True)
+        )
 
 
 def require_messages(folder: Path) -> None:
@@ -103,6 +124,11 @@ class Entry:
         return self.sender == COORDINATOR
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it is a reply that never came."""
+        return not self.is_request and (self.bytes, self.message) == LOST
+
+    @property
     def party(self) -> str:
         """The other end."""
         return self.recipient if self.is_request else self.sender
@@ -119,7 +145,7 @@ class Step:
     entries: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        if len(self.requests) + len(self.replies) != len(self.entries):
+        if len(self.requests) + len(self.replies) + len(self.lost) != len(self.entries):
             raise MessageError(f"step {self.name!r}: somebody sent or received two messages")
 
     @property
@@ -130,7 +156,12 @@ class Step:
     @property
     def replies(self) -> dict[str, Entry]:
         """What was answered."""
-        return {entry.party: entry for entry in self.entries if not entry.is_request}
+        return {e.party: e for e in self.entries if not e.is_request and not e.is_lost}
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Parties that did not answer, and were covered for."""
+        return tuple(entry.party for entry in self.entries if entry.is_lost)
 
 
 class MessageLog:
@@ -202,6 +233,8 @@ class MessageLog:
             for entry in step.entries:
                 if entry.party not in keys or entry.party not in requests:
                     raise MessageError(f"{entry}: the plan has no such party, or nobody asked it")
+                if entry.is_lost:
+                    continue
                 key = self.coordinator_key if entry.is_request else keys[entry.party]
                 answers = "" if entry.is_request else requests[entry.party].message
                 envelope = self.read(entry, key)
@@ -210,7 +243,7 @@ class MessageLog:
 
     def check_strays(self) -> None:
         """Raise MessageError if there is a file that is in no line of the transcript."""
-        known = {KEY, *(file_name(entry.index) for entry in self.entries)}
+        known = {KEY, *(file_name(e.index) for e in self.entries if not e.is_lost)}
         for name in sorted({path.name for path in self._messages.iterdir()} - known):
             raise MessageError(f"{FOLDER}/{name} is in no line of {TRANSCRIPT}")
 

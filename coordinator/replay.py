@@ -31,7 +31,7 @@ import numpy as np
 
 from coordinator.conduct import Watch, conduct
 from coordinator.message_log import MessageLog, Step, require_messages
-from protocols import agree
+from protocols import agree, cover
 from protocols.circuit_plan import CircuitPlan
 from protocols.decrypt import release_error_std
 from protocols.errors import CohortError, MessageError, ProtocolError
@@ -135,8 +135,12 @@ def _check_seeds(log: MessageLog, plan: RunPlan) -> str:
 
 def _check_steps(log: MessageLog, plan: RunPlan) -> str:
     """As many refreshes and decryptions as the plan has, every step once and in its order."""
-    expected = ("enrol", "agree", "reveal", *plan.steps, FINISH)
     found = [step.name for step in log.steps]
+    short = {step.name for step in log.steps if step.lost}
+    expected = list[str]()
+    for name in ("enrol", "agree", "reveal", *plan.steps, FINISH):
+        again = cover.repetition(plan, name)
+        expected += [name, again] if again and name in short else [name]
     for number, (name, wanted) in enumerate(zip_longest(found, expected), start=1):
         if name is None:
             break  # An aborted run: the re-execution says so, and who deviated before.
@@ -164,9 +168,12 @@ def _protocol(plan: RunPlan, transcript: Transcript) -> Exchange[None]:
     )
     # OpenFHE's key maps are static and go by session: the run's own keys may still be there.
     apart = replace(agreed, session=uuid.uuid4().hex)
-    weights = yield from conduct(apart, agree.joint_seed(agreed, seeds), seeds, Watch())
+    missing = list[str]()
+    watch = Watch(on_missing=lambda names: missing.extend(set(names) - set(missing)))
+    weights = yield from conduct(apart, agree.joint_seed(agreed, seeds), seeds, watch)
     summary = {"weights": weights.tolist(), "transcript": transcript.head}
-    yield to_everyone(FINISH, plan.names, Body(summary))
+    present = tuple(name for name in plan.names if name not in missing)
+    yield to_everyone(FINISH, present, Body(summary))
 
 
 def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
@@ -182,7 +189,7 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
         asked = next(exchange)
         for done, step in enumerate(log.steps):
             on_step(step.name, done, len(log.steps))
-            _compare(log, plan, asked, step)
+            _compare(log, asked, step)
             for entry in step.entries:
                 transcript.add(
                     step=entry.step,
@@ -191,25 +198,38 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
                     size=entry.bytes,
                     message=entry.message,
                 )
-            replies = _replies(log, plan, step)
-            for name in plan.names:
-                if name not in replies:
-                    raise ProtocolError(
-                        f"the log ends at step {step.name!r}, without an answer of {name!r}; "
-                        "what was asked so far is right"
-                    )
+            replies = _folded(asked, log, plan, step)
             if step.name == FINISH:
-                return asked.bodies[plan.names[0]].meta["weights"]
+                return next(iter(asked.bodies.values())).meta["weights"]
             asked = exchange.send(replies)
     finally:
         exchange.close()
     raise ProtocolError(f"the log ends before step {asked.step!r}; what was asked so far is right")
 
 
-def _compare(log: MessageLog, plan: RunPlan, asked: Ask, step: Step) -> None:
+def _folded(asked: Ask, log: MessageLog, plan: RunPlan, step: Step) -> dict[str, Body]:
+    """Replies of one step as `Coordinator` hands them back, read one after the other."""
+    replies = {}
+    for member in plan.members:
+        name = member.name
+        if name not in asked.bodies or (asked.lossy and name in step.lost):
+            continue
+        if name not in step.replies:
+            raise ProtocolError(
+                f"the log ends at step {step.name!r}, without an answer of {name!r}; "
+                "what was asked so far is right"
+            )
+        body = log.read(step.replies[name], member.verify_key).body
+        replies[name] = asked.fold(name, body) if asked.fold else body
+    return replies
+
+
+def _compare(log: MessageLog, asked: Ask, step: Step) -> None:
     if asked.step != step.name:
         raise ProtocolError(f"step {step.name!r} was asked where {asked.step!r} is due")
-    for name in plan.names:
+    for name in step.requests.keys() - asked.bodies.keys():
+        raise ProtocolError(f"step {step.name!r}: party {name!r} was asked, and was covered for")
+    for name in asked.bodies:
         if name not in step.requests:
             raise ProtocolError(f"step {step.name!r}: nothing was sent to party {name!r}")
         sent = log.read(step.requests[name], log.coordinator_key).body

@@ -1,8 +1,8 @@
 """A run's status.json: progress, phases, parties and bytes; nothing of any data.
 
 Fields: session, state (waiting, running, finished, aborted), phase, step (the one that parties are
-asked), iteration, rounds, reason, culprit, attempts, updated (UTC), seconds and bytes_per_party by
-phase, parties: by name {rows, bytes}.
+asked), iteration, rounds, reason, culprit, missing (parties that others stand in for), attempts,
+updated (UTC), seconds and bytes_per_party by phase, parties: by name {rows, bytes}.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from coordinator.coordinator import AskParties
+from coordinator.coordinator import AskParties, Replies
 from coordinator.costs import Costs
 from coordinator.settings import Card
 from protocols.private_files import write_private
@@ -35,6 +35,7 @@ class Status:
             "rounds": 0,
             "reason": "",
             "culprit": None,
+            "missing": [],
             "attempts": 0,
             "parties": {name: {"rows": card.rows, "bytes": 0} for name, card in cards.items()},
         }
@@ -47,7 +48,7 @@ class Status:
     def watching(self, ask: AskParties) -> AskParties:
         """The same `ask`, noting each step."""
 
-        def asking(step: str, outgoing: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        def asking(step: str, outgoing: Mapping[str, bytes]) -> Replies:
             self.save(step=step)
             return ask(step, outgoing)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.cover_share import CoverShare
 from parties.key_share import KeyShare
 from parties.shard import Shard
-from protocols import agree, contribute, decrypt, gram, keygen, lffr, refresh
+from protocols import agree, contribute, cover, decrypt, gram, keygen, lffr, refresh
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.context import CkksContext
 from protocols.errors import MessageError, PolicyError
@@ -19,10 +22,15 @@ from protocols.rows import RowsPlan
 
 
 class CircuitDuties:
-    """Holds the key share from `keys` to `decrypt`."""
+    """Holds the key share from `keys` to `decrypt`, and what covers for others."""
 
     def __init__(
-        self, plan: CircuitPlan, name: str, shard: Shard, randomness: RandomSource
+        self,
+        plan: CircuitPlan,
+        name: str,
+        shard: Shard,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
     ) -> None:
         outputs = (plan.outputs,) if isinstance(plan, (GramPlan, LffrPlan)) else ()
         if shard.y.shape[1:] != outputs:
@@ -34,9 +42,11 @@ class CircuitDuties:
         self._name = name
         self._shard = shard
         self._randomness = randomness
+        self._signing_key = signing_key
         self._seed = b""
         self._context: CkksContext | None = None
         self._secret: KeyShare | None = None
+        self._cover: CoverShare | None = None
 
     def answer(self, kind: str, index: int, request: Body) -> Body:
         """Reply to one step."""
@@ -52,16 +62,26 @@ class CircuitDuties:
             return keygen.answer_square(context, secret, request)
         if kind == "contribute":
             return self._contribute(context, request)
-        if kind == "refresh":
+        if self._cover is not None and kind not in cover.REPEATED:
+            if kind == cover.KEYS:
+                return cover.answer_keys(self._cover)
+            if kind == cover.DEAL:
+                return cover.answer_deal(self._cover, request)
+            if kind == cover.HOLD:
+                return cover.answer_hold(self._cover, request)
+            self._cover.stand_in(request)
+        if cover.repeated(kind) == refresh.STEP:
             if len(request.blobs) > plan.refreshes[index]:
                 raise PolicyError("more ciphertexts to refresh than the update rule has")
-            return refresh.answer_refresh(context, secret, index, request)
-        return decrypt.answer_decrypt(context, plan, secret, request)
+            return refresh.answer_refresh(context, secret, index, request, kind)
+        return decrypt.answer_decrypt(context, plan, secret, request, kind)
 
     def erase(self) -> None:
-        """Erase the key share."""
+        """Erase the key share, and those of others."""
         if self._secret:
             self._secret.erase()
+        if self._cover:
+            self._cover.erase()
 
     def state(self, seal: Callable[[bytes], bytes]) -> Body:
         """Joint seed, sealed secret, and which shares were given; empty without a secret."""
@@ -70,16 +90,21 @@ class CircuitDuties:
             return Body()
         secret, seed, shares = held
         given = {label: digest.hex() for label, digest in shares.items()}
-        return Body({"shares": given}, (seed, secret))
+        covering = self._cover.state(seal) if self._cover else Body()
+        meta = {"shares": given, "cover": dict(covering.meta)}
+        return Body(meta, (seed, secret, *covering.blobs))
 
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
         """Inverse of `state`."""
         if not state.blobs:
             return
-        self._seed, secret = state.blobs
+        self._seed, secret, *covering = state.blobs
         shares = {label: bytes.fromhex(given) for label, given in state.meta["shares"].items()}
         self._context = CkksContext(self._plan.ckks, self._plan.session)
         self._secret = KeyShare.unsealed(self._context, (secret, self._seed, shares), unseal)
+        self._open_cover(self._secret)
+        if self._cover:
+            self._cover.restore(Body(state.meta["cover"], tuple(covering)), unseal)
 
     def _keys(self, request: Body) -> Body:
         seeds: Any = request.meta.get("seeds")
@@ -88,7 +113,12 @@ class CircuitDuties:
         self._seed = agree.joint_seed(self._plan, seeds)
         self._context = CkksContext(self._plan.ckks, self._plan.session)
         self._secret = KeyShare(self._context, self._seed)
+        self._open_cover(self._secret)
         return keygen.answer_keys(self._context, self._secret)
+
+    def _open_cover(self, secret: KeyShare) -> None:
+        if self._plan.cover is not None:
+            self._cover = CoverShare(self._plan, self._name, self._seed, self._signing_key, secret)
 
     def _contribute(self, context: CkksContext, request: Body) -> Body:
         plan, shard = self._plan, self._shard

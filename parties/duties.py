@@ -59,5 +59,5 @@ def open_duties(
         contributor = open_contributor(plan, name, shard, randomness)
         return GradientDuties(plan, name, contributor, signing_key, randomness)
     if isinstance(plan, CircuitPlan) and isinstance(shard, Shard):
-        return CircuitDuties(plan, name, shard, randomness)
+        return CircuitDuties(plan, name, shard, randomness, signing_key)
     raise PolicyError(f"protocol={plan.protocol!r} does not fit this party's rows")

@@ -8,15 +8,18 @@ this file only sealed (`KeyShare.sealed`), for an agent that goes on after a res
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 import openfhe
 
+from protocols.ckks import residues as rns
+from protocols.ckks import shamir
 from protocols.ckks.context import CkksContext, refuse_forked_child
 from protocols.ckks.flooding import gaussian_polynomial
 from protocols.ckks.residues import Residues, add
+from protocols.cover import repeated
 from protocols.errors import PolicyError
 from protocols.privacy.randomness import SystemRandomness
 
@@ -25,8 +28,9 @@ class KeyShare:
     """One party's secret s_p and what it computes with it.
 
     Security: a refresh or decryption share is made at most once per label; a second request
-    raises PolicyError (regenerated shares leak the key, eprint 2024/194). All uniform elements
-    come from the joint seed, which no party and no coordinator chose alone.
+    raises PolicyError (regenerated shares leak the key, eprint 2024/194). A label that repeats
+    another (`protocols.cover`) is answered for the same ciphertext only. All uniform elements come
+    from the joint seed, which no party and no coordinator chose alone.
 
     context: CKKS context; joint_seed: 32 bytes, from all parties' revealed seeds.
     """
@@ -42,6 +46,7 @@ class KeyShare:
         # b_p = -a s_p + e_p with the common a.
         pair = context.cc.MultipartyKeyGen(reference, False, True)
         self._secret: Any = pair.secretKey
+        self._standing_in: Any = None
         self._public_b: Residues | None = context.residues_of(pair.publicKey)[:towers]
 
     def __repr__(self) -> str:
@@ -52,7 +57,7 @@ class KeyShare:
 
     def erase(self) -> None:
         """Forget the secret; every later operation raises PolicyError."""
-        self._secret = None
+        self._secret = self._standing_in = None
 
     @property
     def context(self) -> CkksContext:
@@ -81,7 +86,7 @@ class KeyShare:
         share._context = context
         sealed, share._seed, shared = state or (b"", b"", {})
         share._shared = dict(shared)
-        share._public_b = None
+        share._public_b = share._standing_in = None
         share._secret = (
             openfhe.DeserializePrivateKeyString(unseal(sealed), openfhe.BINARY) if state else None
         )
@@ -121,6 +126,27 @@ class KeyShare:
         share = self._context.cc.MultiEvalAtIndexKeyGen(self._key, reference, [index])
         return self._halves(share)[1]
 
+    # -- cover for missing parties ------------------------------------------------------------
+
+    def deal(self, threshold: int, points: Collection[int]) -> dict[int, Residues]:
+        """Shamir shares of s_p for the parties at these points, each of shape (towers, n).
+
+        Uniform coefficients from the operating system's generator; the caller seals them.
+        """
+        rows, primes = self._residues(), self._context.primes
+        return shamir.deal(rows, primes, threshold, points, SystemRandomness())
+
+    def stand_in(self, extra: Residues) -> None:
+        """Use s_p + extra in place of s_p from now on; extra: shape (towers, n)."""
+        primes = self._context.primes
+        frame = openfhe.Serialize(self._key, openfhe.BINARY)
+        whole = rns.implant(frame, add(self._residues(), extra, primes), primes)
+        self._standing_in = openfhe.DeserializePrivateKeyString(whole, openfhe.BINARY)
+
+    def _residues(self) -> Residues:
+        blob = openfhe.Serialize(self._key, openfhe.BINARY)
+        return rns.read(blob, self._context.params.ring_dim, self._context.primes)[0]
+
     # -- shares of ciphertexts ----------------------------------------------------------------
 
     def refresh_share(self, c1: Residues, label: str) -> tuple[Residues, Residues]:
@@ -134,7 +160,7 @@ class KeyShare:
         context = self._context
         element = context.refresh_element(self._seed, label, c1)
         second, random = context.ciphertexts([[c1], [element]])
-        masked, reencrypted = context.cc.IntMPBootDecrypt(self._key, second, random)
+        masked, reencrypted = context.cc.IntMPBootDecrypt(self._present_key, second, random)
         return context.residues_of(masked), context.residues_of(reencrypted)
 
     def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
@@ -146,18 +172,27 @@ class KeyShare:
         self._only_once(label, c1)
         context = self._context
         ciphertext = context.ciphertext([np.zeros_like(c1), c1])
-        share = context.residues_of(context.cc.MultipartyDecryptMain([ciphertext], self._key)[0])
+        (partial,) = context.cc.MultipartyDecryptMain([ciphertext], self._present_key)
+        share = context.residues_of(partial)
         flood = gaussian_polynomial(context, flooding_std, len(c1), SystemRandomness())
         return add(share, flood, context.primes_at(context.params.num_towers - len(c1)))
 
     # -- helpers ------------------------------------------------------------------------------
+
+    @property
+    def _present_key(self) -> Any:
+        """s_p, or what stands in for others as well."""
+        return self._key if self._standing_in is None else self._standing_in
 
     def _only_once(self, label: str, c1: Residues) -> None:
         if label in self._shared:
             raise PolicyError(
                 f"a share for {label!r} was already given; resend the first one, never a new one"
             )
-        self._shared[label] = hashlib.sha256(c1.tobytes()).digest()
+        digest, first = hashlib.sha256(c1.tobytes()).digest(), repeated(label)
+        if first != label and self._shared.get(first) != digest:
+            raise PolicyError(f"{label!r} is not for the ciphertext that {first!r} was given for")
+        self._shared[label] = digest
 
     def _reference_key(self, label: str) -> Any:
         a = self._context.uniform_key_half(self._seed, label)

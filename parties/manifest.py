@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from parties.budget import recompute
+from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
 from protocols.privacy.accounting import epsilon_for
@@ -17,6 +18,9 @@ _LEAVES = {
     "contribute": "your rows with noise, encrypted under the joint key",
     "refresh": "a masked share of a ciphertext (no one learns a value from it)",
     "decrypt": "a noisy share of one decryption",
+    "cover-keys": "a public key, for shares that others encrypt for you",
+    "cover-deal": "shares of your key share, each encrypted for one other party",
+    "cover-hold": "nothing: you receive the others' shares",
 }
 
 
@@ -37,6 +41,7 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
         yield f"  {member.name}{you}: {member.rows:,} rows, key {member.verify_key[:16]}…"
     security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
     yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
+    yield from _cover(plan)
     yield "What is released to everyone: the trained coefficients, nothing else"
     yield from _privacy(plan, norm_bound)
     kinds = Counter(step.partition("/")[0] for step in plan.steps)
@@ -45,6 +50,15 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     yield "  your number of rows, your name and your verification key, in the clear"
     for kind, count in kinds.items():
         yield f"  {count} x {_LEAVES.get(kind, kind)} ({kind})"
+
+
+def _cover(plan: RunPlan) -> Iterator[str]:
+    if isinstance(plan, CircuitPlan) and plan.cover is not None:
+        yield (
+            f"If parties vanish: any {plan.cover} of the others can stand in for them, so any "
+            f"{plan.cover} parties that collude can read everybody's rows; without cover it takes "
+            f"all {len(plan.members)}"
+        )
 
 
 def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:

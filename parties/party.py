@@ -19,7 +19,7 @@ from parties.duties import Duties, Seal, open_duties
 from parties.objectives import OpenContributor, open_contributor
 from parties.policy import BEFORE_PLAN, Policy, step_sequence
 from parties.shard import Shard
-from protocols import agree
+from protocols import agree, cover
 from protocols.errors import CohortError, MessageError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.messages import (
@@ -99,6 +99,7 @@ class Party:
         self._session: str | None = None
         self._sequence: tuple[str, ...] = BEFORE_PLAN
         self._answered = 0
+        self._repeated: list[str] = []
         self._last: tuple[str, str, bytes] | None = None  # step, request digest, reply
         self._plan: RunPlan | None = None
         self._duties: Duties | None = None
@@ -163,6 +164,7 @@ class Party:
             "session": self._session,
             "answered": self._answered,
             "last": [step, request],
+            "repeated": self._repeated,
             "plan": self._plan.to_dict() if self._plan else None,
             "finished": asdict(self.finished) if self.finished else None,
             "account": self._account.state(),
@@ -182,6 +184,8 @@ class Party:
         if meta["plan"]:
             self._plan = plan_from_dict(meta["plan"])
             self._sequence = step_sequence(self._plan)
+            for again in meta["repeated"]:
+                self._insert(again, self._sequence.index(cover.repeated(again)) + 1)
             self._duties = self._open_duties(self._plan)
             self._duties.restore(Body(meta["duties"], tuple(blobs)), unseal)
         self._account.restore(meta["account"])
@@ -198,14 +202,28 @@ class Party:
         if self._answered >= len(self._sequence):
             raise PolicyError(f"step {request.step!r}: this party's run is over")
         expected = self._sequence[self._answered]
-        if request.step != expected:
+        again = self._repetition()
+        if request.step not in (expected, again):
             raise PolicyError(f"step {request.step!r} is out of order; next is {expected!r}")
         if self._plan and request.step == self._plan.first_data_step:
             self._account.spend()
         body = self._body(request)
+        if request.step == again:
+            self._insert(again, self._answered)
         self._session = request.session
         self._answered += 1
         return body
+
+    def _repetition(self) -> str | None:
+        """What may be asked in place of the next step: the last one, without missing parties."""
+        if self._plan is None or not self._answered:
+            return None
+        return cover.repetition(self._plan, self._sequence[self._answered - 1])
+
+    def _insert(self, again: str, position: int) -> None:
+        """From now on the sequence has this repeated step."""
+        self._sequence = (*self._sequence[:position], again, *self._sequence[position:])
+        self._repeated.append(again)
 
     def _body(self, request: Envelope) -> Body:
         if request.step in self._handlers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocols.circuit_plan import CircuitPlan
 from protocols.errors import PolicyError
 from protocols.plan import RunPlan
 
@@ -20,8 +21,9 @@ class Policy:
     """A data owner's terms.
 
     max_epsilon, max_delta: largest privacy loss per run; None for max_epsilon accepts a run
-    without privacy. min_colluders: coalition size that the noise must withstand. allow_insecure:
-    accept toy rings (the profile fast-insecure). min_security_bits: of the RLWE parameters.
+    without privacy. min_colluders: coalition size that the noise, and the keys, must withstand.
+    allow_insecure: accept toy rings (the profile fast-insecure). min_security_bits: of the RLWE
+    parameters.
     """
 
     max_epsilon: float | None = None
@@ -41,6 +43,12 @@ class Policy:
         if plan.profile == "secure" and plan.security_bits < self.min_security_bits:
             raise PolicyError(
                 f"security_bits={plan.security_bits} is below {self.min_security_bits}"
+            )
+        cover = plan.cover if isinstance(plan, CircuitPlan) else None
+        if cover is not None and cover - 1 < self.min_colluders:
+            raise PolicyError(
+                f"cover={cover} gives {cover} colluding parties every key: this party fears "
+                f"{self.min_colluders}"
             )
         if self.max_epsilon is None:
             return

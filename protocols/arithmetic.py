@@ -12,8 +12,9 @@ The arithmetic's error depends on the data, so none of it counts as noise:
 - **Decryption.** What the decrypted polynomial holds beside the model is flooded by each party with
   std sqrt(12) 2^20 sigma_e. The error's norm is at most sqrt(n) sigma_e (`flooding.MARGIN` is above
   its standard deviation), so neighbours differ by twice that: a Gaussian release of
-  mu = 2 sqrt(n) / (sqrt(12) 2^20), which is added to mu^2. It is no statistical distance of 2^-40:
-  that of two Gaussians is about mu / 2.5, and delta could not pay for it.
+  mu = 2 sqrt(n) / (sqrt(12) 2^20), which is added to mu^2. With cover the model may be seen under
+  two floodings, each of sqrt(2) times that std: together the same mu. It is no statistical distance
+  of 2^-40: that of two Gaussians is about mu / 2.5, and delta could not pay for it.
 
 Settings are chosen before the ring, so certificates count the fixed allowances below; `check`
 refuses a plan that exceeds one of them. Both sides of a run use this file.
@@ -70,7 +71,13 @@ def error_of(plan: RowsPlan) -> float:
 def delta_of(plan: RowsPlan) -> float:
     """Tails of all slots, and masks of all refreshes."""
     tails = plan.rounds * plan.num_features * math.erfc(TAIL / math.sqrt(2))
-    masks = sum(plan.refreshes) * plan.ckks.ring_dim * 2.0 ** (plan.ckks.scale_bits + 1 - MASK_BITS)
+    # With cover, a refresh may be seen under two independent masks.
+    masks = (
+        plan.decryptions
+        * sum(plan.refreshes)
+        * plan.ckks.ring_dim
+        * 2.0 ** (plan.ckks.scale_bits + 1 - MASK_BITS)
+    )
     return tails + masks
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
-from protocols.plan import RunPlan
+from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy.randomness import RandomSource
 
 
@@ -20,7 +20,8 @@ from protocols.privacy.randomness import RandomSource
 class CircuitPlan(RunPlan):
     """A run in which the coordinator evaluates a circuit on ciphertexts.
 
-    ckks: parameters; keys_per_message: rotation keys in one message.
+    ckks: parameters; keys_per_message: rotation keys in one message; cover: any so many parties can
+    stand in for others that vanish after they have contributed, None: nobody can (see `cover`).
 
     Raises:
         ParameterError: fields that do not go together (depth too small …).
@@ -28,11 +29,24 @@ class CircuitPlan(RunPlan):
 
     ckks: CkksParameters
     keys_per_message: int = 4
+    cover: int | None = None
 
     def __post_init__(self) -> None:
         RunPlan.__post_init__(self)
         if self.keys_per_message < 1:
             raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
+        if self.cover is not None:
+            _check_cover(self.cover, len(self.members), self.privacy)
+
+    @property
+    def decryptions(self) -> int:
+        """Independent floodings of the model that a coordinator may see."""
+        return 1 if self.cover is None else 2
+
+    @property
+    def key_colluders(self) -> int:
+        """Colluding parties that the other parties' keys withstand."""
+        return (len(self.members) if self.cover is None else self.cover) - 1
 
     @property
     def security_bits(self) -> int:
@@ -59,11 +73,12 @@ class CircuitPlan(RunPlan):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Key ceremony, contribution, refreshes, decryption."""
+        """Key ceremony, shares for cover, contribution, refreshes, decryption."""
         return (
             "keys",
             *(f"rotations/{k}" for k in range(len(self.rotation_chunks))),
             "square",
+            *(() if self.cover is None else ("cover-keys", "cover-deal", "cover-hold")),
             "contribute",
             *(f"refresh/{k}" for k in range(len(self.refreshes))),
             "decrypt",
@@ -92,8 +107,25 @@ class CircuitPlan(RunPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        own = {"ckks": self.ckks.to_dict(), "keys_per_message": self.keys_per_message}
+        own = {
+            "ckks": self.ckks.to_dict(),
+            "keys_per_message": self.keys_per_message,
+            "cover": self.cover,
+        }
         return {**RunPlan.to_dict(self), **own}
+
+
+def _check_cover(cover: int, parties: int, privacy: PrivacyPlan | None) -> None:
+    if type(cover) is not int or not 2 <= cover < parties:
+        raise ParameterError(
+            f"cover={cover} is outside 2 … {parties - 1}: so many of {parties} parties stand in "
+            "for those that vanish"
+        )
+    if privacy and cover - 1 < privacy.colluders:
+        raise ParameterError(
+            f"cover={cover} gives {cover} colluding parties every key, which is not above "
+            f"colluders={privacy.colluders}: take cover={privacy.colluders + 1} or more"
+        )
 
 
 def check_depth(plan: CircuitPlan, needed: Mapping[str, int]) -> None:

@@ -23,7 +23,7 @@ from protocols.ckks.packing import Layout
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ProtocolError
 from protocols.keygen import public_key
-from protocols.messages import Ask, Body, Exchange
+from protocols.messages import Body, Exchange, to_everyone
 from protocols.rows import RowsPlan
 from protocols.wire import unpack_from
 
@@ -98,26 +98,46 @@ def collect(
     """Rows of all parties, group by group, and their summed side ciphertexts."""
     context = evaluator.context
     request = Body(blobs=(rns.pack(public_b, context.primes),))
-    replies = yield Ask(STEP, dict.fromkeys(plan.names, request))
-    layout, both = plan.layout, context.primes * 2
-    data: dict[int, Residues] = {}
-    side: dict[int, Residues] = {}
-    for k, name in enumerate(plan.names):
-        body = _reply_of(replies, name)
-        held = list(layout.ciphertexts_of(k))
+    sums = _Contributions(plan, context)
+    data, side = sums.of((yield to_everyone(STEP, plan.names, request, sums.fold)))
+    return grouped(evaluator, _vectors(evaluator, data)), _vectors(evaluator, side)
+
+
+class _Contributions:
+    """Running sums of data and side ciphertexts by index: parties fill columns of their own."""
+
+    def __init__(self, plan: PackedPlan, context: CkksContext) -> None:
+        self._names, self._layout = plan.names, plan.layout
+        self._primes, self._ring_dim = context.primes * 2, context.params.ring_dim
+        self._waiting = dict.fromkeys(plan.names)
+        self._data: dict[int, Residues] = {}
+        self._side: dict[int, Residues] = {}
+
+    def fold(self, name: str, body: Body) -> Body:
+        """Add one party's ciphertexts; returns the reply without them."""
+        held = list(self._layout.ciphertexts_of(self._names.index(name)))
         if body.meta.get("ciphertexts") != held or len(body.blobs) != (
-            len(held) + layout.num_side_ciphertexts
+            len(held) + self._layout.num_side_ciphertexts
         ):
             raise ProtocolError(
                 f"party {name!r} sent other ciphertexts than its rows need", culprit=name
             )
+        del self._waiting[name]
         for position in range(len(body.blobs)):
-            part = unpack_from(body, position, both, context.params.ring_dim, name)
+            part = unpack_from(body, position, self._primes, self._ring_dim, name)
             sums, index = (
-                (data, held[position]) if position < len(held) else (side, position - len(held))
+                (self._data, held[position])
+                if position < len(held)
+                else (self._side, position - len(held))
             )
-            sums[index] = rns.add(sums[index], part, both) if index in sums else part
-    return grouped(evaluator, _vectors(evaluator, data)), _vectors(evaluator, side)
+            sums[index] = rns.add(sums[index], part, self._primes) if index in sums else part
+        return Body(body.meta)
+
+    def of(self, replies: Mapping[str, Body]) -> tuple[dict[int, Residues], dict[int, Residues]]:
+        """Both sums, once all replies are there; folds those that the driver did not."""
+        for name in tuple(self._waiting):
+            self.fold(name, _reply_of(replies, name))
+        return self._data, self._side
 
 
 def grouped(evaluator: Evaluator, data: Sequence[EncryptedVector]) -> list[EncryptedVector]:

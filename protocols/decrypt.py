@@ -22,9 +22,9 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import flooding_std, slot_std
 from protocols.errors import MessageError, ProtocolError
-from protocols.messages import Ask, Body, Exchange
+from protocols.messages import Body, Exchange
 from protocols.secret_half import SecretHalf
-from protocols.wire import sum_blobs
+from protocols.standing import Standing
 
 STEP = "decrypt"
 # One prime would bound the weights by 2^(first_mod_bits - scale_bits - 1).
@@ -32,8 +32,8 @@ DECRYPTION_TOWERS = 2
 
 
 def flooding_of(plan: CircuitPlan) -> float:
-    """Every party's flooding noise, std per coefficient."""
-    return flooding_std(plan.model_error_std())
+    """Every party's flooding noise, std per coefficient: tau = 2 with cover (see `cover`)."""
+    return flooding_std(plan.model_error_std(), decryptions=plan.decryptions)
 
 
 def release_error_std(plan: CircuitPlan) -> float:
@@ -49,9 +49,9 @@ def release_error_std(plan: CircuitPlan) -> float:
 
 
 def answer_decrypt(
-    context: CkksContext, plan: CircuitPlan, secret: SecretHalf, request: Body
+    context: CkksContext, plan: CircuitPlan, secret: SecretHalf, request: Body, label: str = STEP
 ) -> Body:
-    """Reply to `decrypt`.
+    """Reply to `decrypt`; label: of the step, where it repeats another (see `cover`).
 
     Raises:
         MessageError: malformed residues. PolicyError: a share was already given.
@@ -60,7 +60,7 @@ def answer_decrypt(
         raise MessageError("the step `decrypt` carries exactly one blob")
     low = context.primes[:DECRYPTION_TOWERS]
     c1 = rns.unpack(request.blobs[0], low, context.params.ring_dim)
-    share = secret.decryption_share(c1, STEP, flooding_of(plan))
+    share = secret.decryption_share(c1, label, flooding_of(plan))
     return Body(blobs=(rns.pack(share, low),))
 
 
@@ -68,11 +68,15 @@ def answer_decrypt(
 
 
 def decrypt(
-    context: CkksContext, plan: CircuitPlan, heads: EncryptedVector
+    context: CkksContext,
+    plan: CircuitPlan,
+    heads: EncryptedVector,
+    standing: Standing | None = None,
 ) -> Exchange[NDArray[np.float64]]:
     """Slots of a ciphertext that is zero wherever nothing is released, times the plan's unit.
 
-    heads: at DECRYPTION_TOWERS towers, see `Evaluator.drop_to`.
+    heads: at DECRYPTION_TOWERS towers, see `Evaluator.drop_to`; standing: who of the plan's parties
+    is still there, all by default.
 
     Raises:
         ProtocolError: the ciphertext is not rescaled, or the shares do not fit together.
@@ -82,18 +86,23 @@ def decrypt(
     c0, c1 = context.polynomials_of(heads.ct)
     low = context.primes[:DECRYPTION_TOWERS]
     request = Body(blobs=(rns.pack(c1, low),))
-    replies = yield Ask(STEP, dict.fromkeys(plan.names, request))
-    shares = sum_blobs(replies, plan.names, 0, low, context.params.ring_dim)
+    standing = standing or Standing(plan)
+    _, (shares,) = yield from standing.ask(STEP, request, [low], context.params.ring_dim)
     return fuse(context, rns.add(c0, shares, low)) * plan.unit
 
 
 def release(
-    evaluator: Evaluator, plan: CircuitPlan, weights: EncryptedVector
+    evaluator: Evaluator,
+    plan: CircuitPlan,
+    weights: EncryptedVector,
+    standing: Standing | None = None,
 ) -> Exchange[NDArray[np.float64]]:
     """Weights w, shape (num_features,), from an encrypted w / unit; one level for the mask."""
     level = evaluator.context.params.num_towers - DECRYPTION_TOWERS
     heads = evaluator.drop_to(evaluator.mask_and_gather(weights), level)
-    return evaluator.layout.read_heads((yield from decrypt(evaluator.context, plan, heads)))
+    return evaluator.layout.read_heads(
+        (yield from decrypt(evaluator.context, plan, heads, standing))
+    )
 
 
 def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:

@@ -33,12 +33,12 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
-from protocols.errors import MessageError, ParameterError, ProtocolError
+from protocols.errors import MessageError, ParameterError
 from protocols.fields import check_fields, from_fields
 from protocols.inverse import InversePlan, plan_inverse
 from protocols.keygen import public_key
-from protocols.messages import Ask, Body, Exchange
-from protocols.wire import sum_blobs
+from protocols.messages import Body, Exchange, to_everyone
+from protocols.wire import RunningSums
 
 Array = NDArray[np.float64]
 STEP = "contribute"
@@ -247,16 +247,6 @@ def collect(
     """
     context, both = evaluator.context, evaluator.context.primes * 2
     request = Body(blobs=(rns.pack(public_b, context.primes),))
-    replies = yield Ask(STEP, dict.fromkeys(task.names, request))
-    for name, body in replies.items():
-        if len(body.blobs) != task.num_ciphertexts:
-            raise ProtocolError(
-                f"party {name!r} sent {len(body.blobs)} ciphertexts, the task has "
-                f"{task.num_ciphertexts}",
-                culprit=name,
-            )
-    sums = [
-        sum_blobs(replies, task.names, k, both, context.params.ring_dim)
-        for k in range(task.num_ciphertexts)
-    ]
-    return [evaluator.wrap(context.ciphertext(np.split(part, 2))) for part in sums]
+    sums = RunningSums(task.names, [both] * task.num_ciphertexts, context.params.ring_dim)
+    replies = yield to_everyone(STEP, task.names, request, sums.fold)
+    return [evaluator.wrap(context.ciphertext(np.split(part, 2))) for part in sums.of(replies)]

@@ -18,9 +18,9 @@ from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError
-from protocols.messages import Ask, Body, Exchange, to_everyone
+from protocols.messages import Body, Exchange, to_everyone
 from protocols.secret_half import SecretHalf
-from protocols.wire import sum_blobs
+from protocols.wire import RunningSums
 
 PUBLIC_KEY = "public-key"
 RELINEARISATION = "relinearisation"
@@ -77,19 +77,21 @@ def ceremony(
     """Run the ceremony, load the joint evaluation keys, return the summed b of the public key."""
     names, n = plan.names, context.params.ring_dim
     primes = context.key_primes
-    replies = yield to_everyone("keys", names, Body({"seeds": dict(seeds)}))
-    public_b = sum_blobs(replies, names, 0, context.primes, n)
-    first = sum_blobs(replies, names, 1, primes, n)
+    sums = RunningSums(names, [context.primes, primes], n)
+    replies = yield to_everyone("keys", names, Body({"seeds": dict(seeds)}), sums.fold)
+    public_b, first = sums.of(replies)
 
     rotations = []
     for k, indices in enumerate(plan.rotation_chunks):
-        replies = yield to_everyone(f"rotations/{k}", names, Body({"indices": list(indices)}))
-        for position, index in enumerate(indices):
-            b = sum_blobs(replies, names, position, primes, n)
+        sums = RunningSums(names, [primes] * len(indices), n)
+        request = Body({"indices": list(indices)})
+        replies = yield to_everyone(f"rotations/{k}", names, request, sums.fold)
+        for index, b in zip(indices, sums.of(replies), strict=True):
             a = context.uniform_key_half(seed, rotation_label(index))
             rotations.append(context.rotation_key_map(index, a, b))
 
-    replies = yield Ask("square", dict.fromkeys(names, Body(blobs=(rns.pack(first, primes),))))
-    a, b = (sum_blobs(replies, names, k, primes, n) for k in (0, 1))
+    sums = RunningSums(names, [primes, primes], n)
+    replies = yield to_everyone("square", names, Body(blobs=(rns.pack(first, primes),)), sums.fold)
+    a, b = sums.of(replies)
     context.load_evaluation_keys(context.evaluation_key(a, b), rotations)
     return public_b

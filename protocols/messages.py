@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -54,12 +54,23 @@ class Body:
         return tuple(hashlib.sha256(blob).hexdigest() for blob in self.blobs)
 
 
+# Takes one party's reply, in whatever order they arrive; returns what is kept until all are there.
+Fold = Callable[[str, Body], Body]
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a coordinator step yields: one step, one body for each party that it needs."""
+    """What a coordinator step yields: one step, one body for each party that it needs.
+
+    fold: takes each reply as it arrives, so that a driver need not hold them all; one that does not
+    call it sends the replies back whole (see `wire.RunningSums`). lossy: where parties are lost,
+    the driver sends back the replies that it has; otherwise it raises.
+    """
 
     step: str
     bodies: Mapping[str, Body]
+    fold: Fold | None = None
+    lossy: bool = False
 
 
 # A coordinator step: yields requests, receives the replies by party, returns its result.
@@ -82,9 +93,9 @@ class Envelope:
     answers: str = ""
 
 
-def to_everyone(step: str, parties: tuple[str, ...], body: Body) -> Ask:
-    """The same body for every party."""
-    return Ask(step, dict.fromkeys(parties, body))
+def to_everyone(step: str, parties: tuple[str, ...], body: Body, fold: Fold | None = None) -> Ask:
+    """The same body for every party; fold: see `Ask`."""
+    return Ask(step, dict.fromkeys(parties, body), fold)
 
 
 def new_signing_key() -> Ed25519PrivateKey:
@@ -147,6 +158,15 @@ def digest(data: bytes) -> str:
     Only of messages that `decode` accepted or `encode` made.
     """
     return hashlib.sha256(data[: _header_end(data)]).hexdigest()
+
+
+def address_of(head: bytes) -> tuple[str, str, str]:
+    """Step, sender and recipient of a message, unverified: of one that was accepted or made here.
+
+    head: its first _PREFIX + MAX_HEADER_BYTES bytes, or all.
+    """
+    fields = json.loads(head[_PREFIX : _header_end(head)])
+    return fields["step"], fields["sender"], fields["recipient"]
 
 
 def _header_end(data: bytes) -> int:

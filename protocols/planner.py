@@ -17,6 +17,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import IterationTally, tally_iterations
 from protocols.ckks.timing import UnitTimes
+from protocols.cover import SEAL_BYTES
 from protocols.decrypt import DECRYPTION_TOWERS
 from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
 from protocols.rows import RowsPlan
@@ -85,6 +86,7 @@ def exchanges(plan: RowsPlan, party: str, per_refresh: int = 1) -> Iterator[Exch
         request = Part({"indices": list(indices)})
         yield Exchanged("keys", f"rotations/{k}", request, Part({}, (half,) * len(indices)))
     yield Exchanged("keys", "square", Part({}, (half,)), Part({}, (half, half)))
+    yield from _cover(plan, top)
     held = list(layout.ciphertexts_of(plan.party_index(party)))
     contributed = (2 * top,) * (len(held) + layout.num_side_ciphertexts)
     reply = Part({"ciphertexts": held}, contributed)
@@ -96,6 +98,18 @@ def exchanges(plan: RowsPlan, party: str, per_refresh: int = 1) -> Iterator[Exch
     yield Exchanged("decrypt", "decrypt", last, last)
     summary = {"weights": [_WEIGHT] * plan.num_features, "transcript": _DIGEST}
     yield Exchanged("decrypt", "finish", Part(summary), Part())
+
+
+def _cover(plan: RowsPlan, polynomial: int) -> Iterator[Exchanged]:
+    """Shares of every secret, where others can stand in; a repeated step is not foreseen."""
+    if plan.cover is None:
+        return
+    key = {"key": _DIGEST, "signature": 2 * _DIGEST}
+    shares = Part({}, (polynomial + SEAL_BYTES,) * (len(plan.members) - 1))
+    yield Exchanged("keys", "cover-keys", Part(), Part(key))
+    everyone = Part({"keys": dict.fromkeys(plan.names, key)})
+    yield Exchanged("keys", "cover-deal", everyone, shares)
+    yield Exchanged("keys", "cover-hold", shares, Part())
 
 
 def _size(params: CkksParameters, rows: int) -> int:
@@ -182,9 +196,7 @@ def seconds(plan: RowsPlan, times: UnitTimes, per_refresh: int = 1) -> Seconds:
             sending = asked * times.sign * share + replied * times.check
             reading = replied * (times.unpack + times.add + times.reduce * share)
             party = _party_work(each, times)
-            found[each.phase] += sending + party
-            # A run charges the reading of contributions and refreshes to what follows.
-            found["train" if each.phase in ("encrypt", "refresh") else each.phase] += reading
+            found[each.phase] += sending + party + reading
             if each.phase == "refresh":
                 own, waiting = own + sending + reading, waiting + party
     # Random elements are expanded once for all roles of a process.
@@ -232,23 +244,24 @@ def memory(plan: RowsPlan) -> dict[str, int]:
     """Estimated peak resident set of each role [bytes].
 
     Libraries, plus what stays (evaluation keys, ciphertexts, frames: 8 bytes per residue; rows),
-    plus the largest set of messages in flight, `_COPIES` of each. A simulation in one process has
-    the libraries once and the rest of all parties.
+    plus the messages in flight, `_COPIES` of each: a step's requests, one reply, the sum so far. A
+    simulation in one process has the libraries once and the rest of all parties.
     """
     params, layout = plan.ckks, plan.layout
     polynomial = 8 * params.ring_dim
     key, ciphertext = 2 * key_rows(params) * polynomial, 2 * params.num_towers * polynomial
     frames = 2 * key + 2 * ciphertext
-    flights: Counter[str] = Counter()
+    flights, replies = Counter[str](), Counter[str]()
     alone = 0
     for name in plan.names:
         for each in exchanges(plan, name):
-            flights[each.step] += each.blob_bytes
+            flights[each.step] += sum(each.request.blobs)
+            replies[each.step] = max(replies[each.step], sum(each.reply.blobs))
             alone = max(alone, each.blob_bytes)
     kept = (len(layout.rotations) + 1) * key
     kept += (layout.num_data_ciphertexts + layout.num_side_ciphertexts) * ciphertext
     rows = 8 * max(member.rows for member in plan.members) * plan.num_features
     return {
-        "coordinator": BASE_MEMORY + frames + kept + _COPIES * max(flights.values()),
+        "coordinator": BASE_MEMORY + frames + kept + _COPIES * max((flights + replies).values()),
         "party": BASE_MEMORY + frames + rows + _COPIES * alone,
     }

@@ -23,21 +23,25 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError
-from protocols.messages import Ask, Body, Exchange
+from protocols.messages import Body, Exchange
 from protocols.secret_half import SecretHalf
-from protocols.wire import sum_blobs
+from protocols.standing import Standing
+
+STEP = "refresh"
 
 
-def label(step: int, position: int) -> str:
-    """Label of one ciphertext's refresh."""
-    return f"refresh/{step}/{position}"
+def label(step: str, position: int) -> str:
+    """Label of one ciphertext's refresh; step: "refresh/k", or the step that repeats it."""
+    return f"{step}/{position}"
 
 
 # -- party half -----------------------------------------------------------------------------------
 
 
-def answer_refresh(context: CkksContext, secret: SecretHalf, step: int, request: Body) -> Body:
-    """Reply to `refresh/step`.
+def answer_refresh(
+    context: CkksContext, secret: SecretHalf, index: int, request: Body, kind: str = STEP
+) -> Body:
+    """Reply to `refresh/index`; kind: of the step, where it repeats another (see `cover`).
 
     Raises:
         MessageError: malformed residues. PolicyError: a share was already given.
@@ -48,7 +52,7 @@ def answer_refresh(context: CkksContext, secret: SecretHalf, step: int, request:
     blobs = []
     for position, blob in enumerate(request.blobs):
         c1 = rns.unpack(blob, low, context.params.ring_dim)
-        h0, h1 = secret.refresh_share(c1, label(step, position))
+        h0, h1 = secret.refresh_share(c1, label(f"{kind}/{index}", position))
         blobs += [rns.pack(h0, low), rns.pack(h1, context.primes)]
     return Body(blobs=tuple(blobs))
 
@@ -63,19 +67,22 @@ def refresh(
     step: int,
     public_key: Any,
     vectors: Sequence[EncryptedVector],
+    standing: Standing | None = None,
 ) -> Exchange[tuple[EncryptedVector, ...]]:
-    """The same values at level 0; every part of a vector is a ciphertext of its own."""
-    context, names = evaluator.context, plan.names
+    """The same values at level 0; every part of a vector is a ciphertext of its own.
+
+    standing: who of the plan's parties is still there, all by default.
+    """
+    context, standing = evaluator.context, standing or Standing(plan)
     low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
     shallow = [context.cc.IntMPBootAdjustScale(ct) for vector in vectors for ct in vector.cts]
     polynomials = [context.polynomials_of(ct) for ct in shallow]
     request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in polynomials))
-    replies = yield Ask(f"refresh/{step}", dict.fromkeys(names, request))
-    fresh = []
-    for position, ct in enumerate(shallow):
-        h0 = sum_blobs(replies, names, 2 * position, low, n)
-        h1 = sum_blobs(replies, names, 2 * position + 1, context.primes, n)
-        element = context.refresh_element(seed, label(step, position), polynomials[position][1])
+    shapes = [low, context.primes] * len(shallow)
+    answered, sums = yield from standing.ask(f"{STEP}/{step}", request, shapes, n)
+    fresh, halves = [], iter(sums)
+    for position, (ct, h0, h1) in enumerate(zip(shallow, halves, halves, strict=True)):
+        element = context.refresh_element(seed, label(answered, position), polynomials[position][1])
         *pair, random = context.ciphertexts([[h0], [h1], [element]])
         fresh.append(context.cc.IntMPBootEncrypt(public_key, pair, random, ct))
     parts = iter(fresh)

@@ -21,6 +21,7 @@ from protocols.messages import Exchange
 from protocols.precondition import Refresh, precondition
 from protocols.refresh import refresh
 from protocols.rows import RowsPlan
+from protocols.standing import Standing
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule, iterate
 
@@ -37,13 +38,18 @@ def train_encrypted(
     rows: Sequence[EncryptedVector],
     side: Sequence[EncryptedVector],
     on_iteration: Progress = lambda t: None,
+    standing: Standing | None = None,
 ) -> Exchange[EncryptedVector]:
-    """Encrypted w / R after the plan's last iteration, R the link's radius, not refreshed."""
+    """Encrypted w / R after the plan's last iteration, R the link's radius, not refreshed.
+
+    standing: who of the plan's parties is still there, all by default.
+    """
+    standing = standing or Standing(plan)
     rule = plan.rule.in_units(plan.link.radius)
     context, steps = evaluator.context, count()
 
     def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
-        return refresh(evaluator, plan, seed, next(steps), public_key, vectors)
+        return refresh(evaluator, plan, seed, next(steps), public_key, vectors, standing)
 
     preconditioner: Preconditioner | None = None
     if isinstance(rule, QuadraticNesterov):

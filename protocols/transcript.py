@@ -2,7 +2,8 @@
 
 Line k of transcript.jsonl: {"index", "step", "sender", "recipient", "bytes", "message", "chain"}
 with chain_k = SHA-256(chain_{k-1} | canonical JSON of the other fields) and chain_{-1} 32 zero
-bytes.
+bytes. A reply that never came, of a party that others stood in for (see `cover`), is a line of 0
+bytes without a message.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, TextIO
 from protocols.errors import ProtocolError
 
 GENESIS = "00" * 32
+# Size and message of a reply that never came.
+LOST = (0, "")
 
 
 def chain(previous: str, fields: dict[str, Any]) -> str:

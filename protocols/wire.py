@@ -28,6 +28,58 @@ def unpack_from(
         raise ProtocolError(f"party {sender!r}: {error}", culprit=sender) from None
 
 
+class RunningSums:
+    """Sums over parties of the blobs of their replies; each reply is folded in, then let go.
+
+    senders: parties, each counted once; primes: of every blob, in order. Sums are exact modulo each
+    prime, so they do not depend on the order of arrival.
+    """
+
+    def __init__(
+        self, senders: Sequence[str], primes: Sequence[Sequence[int]], ring_dim: int
+    ) -> None:
+        self._waiting = dict.fromkeys(senders)
+        self._primes, self._ring_dim, self._folded = primes, ring_dim, 0
+        self._totals: list[Residues] = [
+            np.zeros((len(each), ring_dim), np.uint64) for each in primes
+        ]
+
+    def fold(self, name: str, body: Body) -> Body:
+        """Add one party's blobs; returns the reply without them.
+
+        Raises:
+            ProtocolError: too few or too many blobs, a malformed one, or this party is not waited
+                for; names the sender.
+        """
+        if name not in self._waiting:
+            raise ProtocolError(f"party {name!r} was not asked, or has replied", culprit=name)
+        if len(body.blobs) != len(self._primes):
+            sent = f"party {name!r} sent {len(body.blobs)} blobs"
+            raise ProtocolError(f"{sent}, {len(self._primes)} are due", culprit=name)
+        del self._waiting[name]
+        self._folded += 1
+        for position, (total, primes) in enumerate(zip(self._totals, self._primes, strict=True)):
+            total += unpack_from(body, position, primes, self._ring_dim, name)
+            # Residues are below 2^61: seven and a reduced sum stay below 2^64.
+            if self._folded % 7 == 0:
+                total %= np.array(primes, dtype=np.uint64)[:, None]
+        return Body(body.meta)
+
+    def of(self, replies: Mapping[str, Body]) -> list[Residues]:
+        """The sums, once all replies are there; folds those that the driver did not.
+
+        Raises:
+            ProtocolError: a reply is missing or malformed; names the party.
+        """
+        for name in tuple(self._waiting):
+            if name not in replies:
+                raise ProtocolError(f"no reply from party {name!r}", culprit=name)
+            self.fold(name, replies[name])
+        for total, primes in zip(self._totals, self._primes, strict=True):
+            total %= np.array(primes, dtype=np.uint64)[:, None]
+        return self._totals
+
+
 def sum_blobs(
     replies: Mapping[str, Body],
     senders: Sequence[str],
@@ -35,19 +87,10 @@ def sum_blobs(
     primes: Sequence[int],
     ring_dim: int,
 ) -> Residues:
-    """Sum over parties of one blob of their replies.
+    """Sum over parties of one blob of their replies, all of which are there.
 
     Raises:
         ProtocolError: a reply is missing or malformed; names the party.
     """
-    total = np.zeros((len(primes), ring_dim), np.uint64)
-    modulus = np.array(primes, dtype=np.uint64)[:, None]
-    for count, name in enumerate(senders, start=1):
-        if name not in replies:
-            raise ProtocolError(f"no reply from party {name!r}", culprit=name)
-        total += unpack_from(replies[name], position, primes, ring_dim, name)
-        # Residues are below 2^61: seven and a reduced sum stay below 2^64.
-        if count % 7 == 0:
-            total %= modulus
-    total %= modulus
-    return total
+    only = {name: Body(blobs=body.blobs[position : position + 1]) for name, body in replies.items()}
+    return RunningSums(senders, [primes], ring_dim).of(only)[0]

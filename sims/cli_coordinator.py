@@ -47,6 +47,7 @@ def init(
     delta: options.Delta = None,
     colluders: options.Colluders = None,
     no_privacy: options.NoPrivacy = False,
+    cover: options.Cover = None,
     profile: options.Profile = "secure",
     ring_dim: options.RingDim = None,
     step_seconds: Annotated[float, typer.Option(help="Longest wait for one step.")] = 3600.0,
@@ -74,6 +75,7 @@ def init(
             "learning_rate": learning_rate,
             "radius": interval,
             **privacy_fields(no_privacy, epsilon, delta, colluders),
+            "cover": cover,
             "profile": profile,
             "ring_dim": ring_dim,
         }

@@ -133,6 +133,14 @@ NoPrivacy = Annotated[
     bool, _option(PRIVACY, "Add no noise; rows still stay encrypted.", "--no-privacy")
 ]
 
+Cover = Annotated[
+    int | None,
+    _option(
+        ENCRYPTION,
+        "Parties that can stand in for others who vanish during training; so many that collude "
+        "have every key. Default: nobody can, and all must stay.",
+    ),
+]
 Profile = Annotated[
     str, _option(ENCRYPTION, "secure (128 bits), or fast-insecure: a toy ring for tests.")
 ]

@@ -57,8 +57,9 @@ class SimulationConfig:
     values outside the schema. optimum: also fit the non-private optimum. out: run folder, or
     None. keep_messages: keep every message there, for an audit. accounting: "exact" or "paper" (the
     closed form of arXiv:2605.27782). release_start: share of the budget's mu^2 for a release of the
-    gradient at zero before the run, for the barrier; None: none. ledger: folder with one ledger
-    per party, None: none is kept.
+    gradient at zero before the run, for the barrier; None: none. cover: so many parties can stand
+    in for others that vanish, None: nobody can. ledger: folder with one ledger per party, None:
+    none is kept.
 
     Raises:
         ParameterError: a field is out of range; the message names field, value, bound and cure.
@@ -96,6 +97,7 @@ class SimulationConfig:
     release_start: float | None = None
     ledger: Path | None = None
     seed: int | None = None
+    cover: int | None = None
     profile: str = "secure"
     ring_dim: int | None = None
     processes: bool = False
@@ -141,6 +143,27 @@ class SimulationConfig:
             raise ParameterError("keep_messages needs a run folder: add --out FOLDER")
         self._check_outcome()
         self._check_spending()
+        self._check_cover()
+
+    def _check_cover(self) -> None:
+        """The plan checks the rest, once the parties are known."""
+        if self.cover is None:
+            return
+        if self.protocol != "shards":
+            raise ParameterError(
+                f"cover={self.cover} is an option of --protocol shards: with sums, start again "
+                "without the party that vanished"
+            )
+        if self.cover < 2 or (self.parties is not None and self.cover >= self.parties):
+            raise ParameterError(
+                f"cover={self.cover} is outside 2 … parties - 1: so many parties stand in for "
+                "those that vanish"
+            )
+        if self.epsilon is not None and self.cover - 1 < self.colluders:
+            raise ParameterError(
+                f"cover={self.cover} gives {self.cover} colluding parties every key, which is not "
+                f"above colluders={self.colluders}: take --cover {self.colluders + 1} or more"
+            )
 
     def _check_spending(self) -> None:
         """Ledger, accounting and release."""

@@ -3,9 +3,13 @@
 | | 1.30 | 1.41 |
 |---|---|---|
 | SuperLink | three gRPC ports: fleet, control, serverappio | one HTTP port: --host, --port |
+| who may start runs there | whoever reaches the port control | `OwnMachineOnly` |
 | SuperNode, for its own processes | --clientappio-api-address | --host, --port |
+| SuperNode that gives up | ends | lives on and does nothing: `end_with_main_thread` |
 | packages at run time | off unless asked for | on unless --disable-runtime-… (SuperLink) |
+| sender of a message | filled in by the grid | read from the process's TaskIdentity |
 
+1.41's SuperLink and SuperNode therefore start through this file: `python -m sims.flower_commands`.
 Everything is bound explicitly; telemetry and the look for updates are off.
 """
 
@@ -15,17 +19,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator import settings as coordinator_files
 from coordinator.certificates import CA, SERVER, SERVER_KEY
 from coordinator.settings import Settings as CoordinatorSettings
-from parties import settings as party_files
-from parties.settings import Settings as PartySettings
 from protocols.errors import ProtocolError
+
+if TYPE_CHECKING:  # it loads what Flower's processes need not
+    from parties.settings import Settings as PartySettings
 
 HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
 CONNECTION = "cohort"
@@ -45,11 +51,17 @@ def program(name: str) -> str:
     return str(path)
 
 
+def _start(name: str) -> list[str]:
+    # -P (3.11): nothing is loaded from the current folder.
+    started = [sys.executable, "-P", "-m", "sims.flower_commands", name]
+    return started if has_one_port() else [program(name)]
+
+
 def superlink(settings: CoordinatorSettings) -> list[str]:
     """Command of the coordinator's SuperLink."""
     folder = settings.folder
     return [
-        program("flower-superlink"),
+        *_start("flower-superlink"),
         *("--ssl-ca-certfile", str(folder / CA)),
         *("--ssl-certfile", str(folder / SERVER)),
         *("--ssl-keyfile", str(folder / SERVER_KEY)),
@@ -71,10 +83,12 @@ def _superlink_addresses(settings: CoordinatorSettings) -> list[str]:
 
 def supernode(settings: PartySettings) -> list[str]:
     """Command of a party's SuperNode, whose relay talks to the agent's socket."""
+    from parties import settings as party_files
+
     folder, own = settings.folder, settings.clientappio
     address = _host_and_port(own) if has_one_port() else ["--clientappio-api-address", own]
     return [
-        program("flower-supernode"),
+        *_start("flower-supernode"),
         *("--root-certificates", str(folder / party_files.CA)),
         *("--superlink", settings.superlink),
         *("--auth-supernode-private-key", str(folder / party_files.NODE_KEY)),
@@ -92,6 +106,9 @@ def environment(folder: Path) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        # 1.41 would open its old gRPC ports on every address.
+        "FLWR_INTERNAL_GRPC_FLEET_API": "0",
+        "FLWR_INTERNAL_GRPC_CONTROL_API": "0",
         HOME_VARIABLE: str(folder),
         "PYTHONUNBUFFERED": "1",
         "NO_COLOR": "1",
@@ -103,7 +120,7 @@ def write_connection(settings: CoordinatorSettings) -> None:
     folder = settings.folder / coordinator_files.FLOWER
     folder.mkdir(exist_ok=True)
     root = json.dumps(str(settings.folder / CA))
-    address = settings.fleet if has_one_port() else settings.control
+    address = _dialled(settings.fleet) if has_one_port() else settings.control
     (folder / "config.toml").write_text(
         f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
         f"address = {json.dumps(address)}\nroot-certificates = {root}\n",
@@ -160,6 +177,12 @@ def _flwr(settings: CoordinatorSettings, arguments: Sequence[str]) -> Mapping[st
     return answer
 
 
+def _dialled(address: str) -> str:
+    """What this machine dials to reach a bound address."""
+    host, _, port = address.rpartition(":")
+    return f"127.0.0.1:{port}" if host == "0.0.0.0" else address  # noqa: S104 - not bound here
+
+
 def _host_and_port(address: str) -> list[str]:
     host, _, port = address.rpartition(":")
     return ["--host", host.strip("[]"), "--port", port]
@@ -176,3 +199,87 @@ def has_one_port() -> bool:
         timeout=COMMAND_SECONDS,
     )
     return "--serverappio-api-address" not in done.stdout
+
+
+# --- what 1.41 needs inside its processes ------------------------------------------------------
+
+FLEET = "/v1/fleet/"
+# An ASGI application, in the words of its specification.
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class OwnMachineOnly:
+    """Lets other machines reach the SuperLink's fleet API, and this machine the rest as well.
+
+    Security: the one port of 1.41 also takes commands (`flwr run`: code of the sender's choice, on
+    the coordinator and on every party's relay) and hands out the tasks of the SuperLink's own
+    processes, both without authentication. A connection from this machine comes from the address
+    that it goes to; no connection from elsewhere does.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or refuse it with 403."""
+        if scope["type"] == "lifespan" or self._is_allowed(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 403, "headers": []})
+            await send({"type": "http.response.body", "body": b"this machine only\n"})
+        else:
+            await send({"type": "websocket.close"})
+
+    @staticmethod
+    def _is_allowed(scope: Any) -> bool:
+        client, server = scope.get("client"), scope.get("server")
+        if client and server and client[0] == server[0]:
+            return True
+        return scope["type"] == "http" and str(scope["path"]).startswith(FLEET)
+
+
+def serve_guarded() -> None:
+    """`flower-superlink` of 1.41 behind `OwnMachineOnly`; options: of sys.argv."""
+    import uvicorn
+    from flwr.superlink.cli.flower_superlink import flower_superlink
+
+    load = uvicorn.Config.load
+
+    def load_guarded(config: Any) -> None:
+        load(config)
+        config.loaded_app = OwnMachineOnly(config.loaded_app)
+
+    uvicorn.Config.load = load_guarded
+    flower_superlink()
+
+
+def end_with_main_thread() -> None:
+    """`flower-supernode` of 1.41; options: of sys.argv.
+
+    Its main thread, which asks the SuperLink for messages, gives up for good where a TLS handshake
+    is cut short (by a SuperLink that dies, or a load balancer in front of it that lives on), while
+    another thread keeps the process: nobody would start it again.
+    """
+    from flwr.supernode.cli.flower_supernode import flower_supernode
+
+    try:
+        flower_supernode()
+    except Exception:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def take_identity(run_id: int, node_id: int) -> None:
+    """Make this process the sender of the messages that it creates, as Flower's own grids do."""
+    try:
+        from flwr.supercore.task_identity import TaskIdentity
+    except ImportError:  # 1.30: a message is addressed when it is sent
+        return
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, run_id, node_id
+
+
+if __name__ == "__main__":
+    _PROGRAMS = {"flower-superlink": serve_guarded, "flower-supernode": end_with_main_thread}
+    _PROGRAMS[sys.argv.pop(1)]()

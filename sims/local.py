@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from protocols.errors import ProtocolError
+from sims.flower_commands import take_identity
 
 SERVER_NODE = 1
 
@@ -33,6 +34,7 @@ class LocalGrid(Grid):
 
     def __init__(self, addresses: Mapping[int, str], run_id: int = 1) -> None:
         self._run_id = run_id
+        take_identity(run_id, SERVER_NODE)
         self._contexts = {
             node: Context(
                 run_id=run_id,
@@ -79,22 +81,21 @@ class LocalGrid(Grid):
         return identifiers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Deliver, collect the replies, serialise them as well."""
-        replies = []
+        """Deliver one after the other; each reply is serialised as well, and yielded."""
         for identifier in message_ids:
             request = _parse(self._sent.pop(identifier))
             context = self._contexts[request.metadata.dst_node_id]
             try:
                 reply = party_app.app(request, context)
-            except ProtocolError:
-                raise  # names its culprit
             except Exception as error:
+                patient = request.metadata.group_id.partition("/")[0] in coordinator_app.PATIENT
+                if isinstance(error, ProtocolError) and not patient:
+                    raise  # names its culprit
                 # As Flower's nodes do. The text may carry data: it stays where it arose.
                 log.debug("node %d failed", context.node_id, exc_info=True)
                 code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
                 reply = Message(Error(code, type(error).__name__), reply_to=request)
-            replies.append(_parse(message_to_proto(reply).SerializeToString()))
-        return replies
+            yield _parse(message_to_proto(reply).SerializeToString())
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -133,7 +134,7 @@ def run_session(
 
 
 def _address(message: Message, run_id: int, identifier: str) -> None:
-    # Flower fills these private fields in its own grids; 1.41 keeps them in a TaskIdentity.
+    # Private fields that Flower's own grids fill in.
     fields = message.metadata.__dict__
     fields["_run_id"] = run_id
     fields["_src_node_id"] = SERVER_NODE

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties.party import Finished, Party
 from parties.policy import Policy
 from parties.shard import Shard
-from protocols.errors import MessageError, ProtocolError
+from protocols.errors import LostError, MessageError
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness
 
@@ -74,13 +74,13 @@ class PartyProcess:
         """Answer one message.
 
         Raises:
-            ProtocolError: the process died. MessageError: the message was not authentic.
+            LostError: the process died. MessageError: the message was not authentic.
         """
         try:
             self._pipe.send_bytes(data)
             kind, reply, self.peak_memory_mb, self.finished = self._pipe.recv()
         except (EOFError, OSError):
-            raise ProtocolError(f"the process of party {self.name!r} died", self.name) from None
+            raise LostError(f"the process of party {self.name!r} died", (self.name,)) from None
         if kind == "error":
             raise MessageError(str(reply))
         answer: bytes = reply

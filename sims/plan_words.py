@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sims.console import INSECURE
+from sims.cover_words import cover_lines
 
 
 def update_line(body: dict[str, Any]) -> str:
@@ -60,6 +61,7 @@ def encryption_lines(body: dict[str, Any]) -> list[str]:
         f"{ckks['rotation_keys']} rotation keys, {ckks['data_ciphertexts']} data ciphertexts",
         f"decryption: flooded to {released['flooding_bits']} bits; the released weights are off "
         f"by {released['release_error_std']:.2g} (standard deviation)",
+        *cover_lines(body),
     ]
 
 

@@ -98,6 +98,7 @@ class Forecast:
             "columns_with_bias": self.shape.num_features,
             "norm_bound": self.shape.norm_bound,
             "parties": len(plan.members),
+            "cover": plan.cover,
             "update": dict(plan.update),
             "iterations": plan.rounds,
             "degree": plan.link.degree,
@@ -236,6 +237,7 @@ def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSe
         link=setting.link.polynomial,
         update=setting.rule.to_dict(),
         ckks=choose_ckks(config, setting),
+        cover=config.cover,
         privacy=setting.privacy,
         profile=config.profile,
     )

@@ -101,6 +101,7 @@ class GramRecipe:
             profile=self.config.profile,
             model=self.config.model,
             ckks=self.params,
+            cover=self.config.cover,
             outputs=targets.outputs,
             iterations=self.rounds,
             ridge=self.ridge,

@@ -101,6 +101,7 @@ class LffrRecipe:
             privacy=self._privacy(len(members)),
             profile=self.config.profile,
             ckks=self.params,
+            cover=self.config.cover,
             outputs=targets.outputs,
             iterations=self.rounds,
             link=PAPER_LINK,

@@ -142,6 +142,7 @@ def rows_plan(
         link=setting.link.polynomial,
         update=setting.rule.to_dict(),
         ckks=params,
+        cover=config.cover,
         privacy=setting.privacy,
         profile=config.profile,
     )

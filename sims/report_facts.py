@@ -86,6 +86,13 @@ def _circuit_facts(plan: CircuitPlan) -> Iterator[Fact]:
         f"numbers are stored as multiples of 2^-{ckks.scale_bits}, some {digits} decimal places",
     )
     yield "log₂ QP", f"{ckks.log_qp} bits", f"size of the largest modulus; {modulus}"
+    colluders = plan.key_colluders
+    covered = "" if plan.cover is None else f"; any {plan.cover} could stand in for the others"
+    yield (
+        "Keys withstand",
+        count(colluders, "colluding party"),
+        f"more of them, with the coordinator, could read everybody's rows{covered}",
+    )
 
 
 def _rows_facts(plan: RowsPlan) -> Iterator[Fact]:

@@ -73,7 +73,8 @@ class FinishedRun(Generic[Q, M]):
     the same noise and polynomial; optimum_weights: what plain training on the same rows gives;
     scores, twin, optimum: on the test rows; iterations: the twin's course; test_x, test_y:
     encoded test rows (for plots); clamped: rows and values clamped, by party; warnings: sentences
-    for the reader; noise: "none", "system" or "seeded (NOT PRIVATE)".
+    for the reader; noise: "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others
+    stood in for.
     """
 
     plan: RunPlan
@@ -96,6 +97,7 @@ class FinishedRun(Generic[Q, M]):
     total_seconds: float
     transcript_head: str
     certificate: dict[str, Any] | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def max_abs_diff_to_twin(self) -> float:
@@ -121,6 +123,7 @@ class FinishedRun(Generic[Q, M]):
             "peak_memory_mb": round(self.peak_memory_mb, 1),
             "total_seconds": round(self.total_seconds, 3),
             "noise": self.noise,
+            "missing": list(self.missing),
             "warnings": list(self.warnings),
         }
         if self.insecure:

@@ -26,6 +26,7 @@ from protocols.models.regression_models import regression_model
 from protocols.plan import RunPlan
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
+from sims.cover_words import missing_words, with_cover
 from sims.ledgers import dataset_of, open_ledger
 from sims.local import run_session
 from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
@@ -224,12 +225,13 @@ def compare(
         costs=coordinator.costs,
         rows_by_party={name: shard.rows for name, shard in data.shards.items()},
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
-        warnings=(*data.notes, *recipe.notes, *twin.warnings),
+        warnings=(*data.notes, *recipe.notes, *twin.warnings, *missing_words(outcome.missing)),
         noise=noise,
         peak_memory_mb=peak_memory,
         total_seconds=total_seconds,
         transcript_head=transcript_head,
-        certificate=recipe.certificate,
+        certificate=with_cover(recipe.certificate, plan),
+        missing=outcome.missing,
     )
 
 

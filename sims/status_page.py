@@ -16,7 +16,7 @@ from typing import Any
 
 from coordinator.costs import PHASES
 from coordinator.status import sessions
-from sims.status_words import megabytes
+from sims.status_words import megabytes, party_words
 
 REFRESH_SECONDS = 2
 _HOSTS = ("127.0.0.1", "localhost")
@@ -60,7 +60,8 @@ def _latest(run: dict[str, Any]) -> Iterator[str]:
     yield '<h2>Parties</h2><table><tr><th>Party</th><th class="n">Rows</th>'
     yield '<th class="n">Traffic</th></tr>'
     for name, party in run["parties"].items():
-        yield f'<tr><td class="w">{_text(name)}</td><td class="n">{int(party["rows"]):,}</td>'
+        yield f'<tr><td class="w">{_text(party_words(run, name))}</td>'
+        yield f'<td class="n">{int(party["rows"]):,}</td>'
         yield f'<td class="n">{megabytes(int(party["bytes"]))}</td></tr>'
     yield "</table>"
     if "seconds" in run:

@@ -27,6 +27,11 @@ def megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
 
 
+def party_words(run: dict[str, Any], name: str) -> str:
+    """A party's name, and whether others stand in for it."""
+    return f"{name} (missing: others stand in)" if name in run.get("missing", ()) else name
+
+
 def _runs(sessions: Sequence[dict[str, Any]]) -> Table:
     table = _table("Runs", "Session", "State", "Phase", "Iteration", "Updated", "Reason")
     for run in sessions:
@@ -41,7 +46,7 @@ def _runs(sessions: Sequence[dict[str, Any]]) -> Table:
 def _parties(run: dict[str, Any]) -> Table:
     table = _table(f"Parties of {run['session']}", "Party", "Rows", "Traffic")
     for name, party in run["parties"].items():
-        table.add_row(Text(name), f"{party['rows']:,}", megabytes(party["bytes"]))
+        table.add_row(Text(party_words(run, name)), f"{party['rows']:,}", megabytes(party["bytes"]))
     return table
 
 

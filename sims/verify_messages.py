@@ -9,10 +9,11 @@ from typing import Any
 
 from coordinator.costs import PHASES, phase_of
 from parties.policy import step_sequence
+from protocols.cover import repetition
 from protocols.errors import ProtocolError
 from protocols.messages import COORDINATOR
 from protocols.plan import RunPlan
-from protocols.transcript import verify
+from protocols.transcript import LOST, verify
 
 Line = Mapping[str, Any]
 FILE = "transcript.jsonl"
@@ -31,15 +32,22 @@ def chain_problems(lines: Sequence[dict[str, Any]], heads: Mapping[str, str]) ->
 
 
 def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
-    """Each step of the plan once and in order, one request to and one reply from every party."""
-    pairs = Counter(
-        pair for name in plan.names for pair in ((COORDINATOR, name), (name, COORDINATOR))
-    )
-    found = [
-        (step, Counter((line["sender"], line["recipient"]) for line in group))
-        for step, group in groupby(lines, key=lambda line: line["step"])
-    ]
-    wanted = step_sequence(plan)
+    """Each step of the plan once and in order, one request to and one reply from every party.
+
+    After a reply that never came the step is repeated, and goes on, without that party.
+    """
+    found, lost = [], dict[str, set[str]]()
+    for step, group in groupby(lines, key=lambda line: line["step"]):
+        held = list(group)
+        found.append((step, Counter((line["sender"], line["recipient"]) for line in held)))
+        lost[step] = {x["sender"] for x in held if (x["bytes"], x["message"]) == LOST}
+    wanted = list[str]()
+    for step in step_sequence(plan):
+        again = repetition(plan, step)
+        if lost.get(step) and again is None:
+            yield f"{FILE}, step {step}: no message from {', '.join(sorted(lost[step]))}"
+        wanted += [step, again] if again and lost.get(step) else [step]
+    present = list(plan.names)
     kinds = Counter(step.partition("/")[0] for step in wanted)
     for kind, number in kinds.items():
         seen = sum(step.partition("/")[0] == kind for step, _ in found)
@@ -52,6 +60,8 @@ def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
         if step != expected:
             yield f"{FILE}, field step: found {step!r}, expected {expected!r} (step {k + 1})"
             return
+        pairs = Counter(p for n in present for p in ((COORDINATOR, n), (n, COORDINATOR)))
+        present = [name for name in present if name not in lost[expected or ""]]
         for sender, recipient in pairs - seen_pairs:
             yield f"{FILE}, step {step}: no message from {sender!r} to {recipient!r}"
         for sender, recipient in seen_pairs - pairs:

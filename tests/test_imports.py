@@ -21,13 +21,15 @@ ALLOWED = {
     "flwr": (
         "coordinator.flower_app",
         "parties.flower_app",
+        "sims.flower_commands",
         "sims.local",
         "sims.studies.flower_secagg",
     ),
     "torch": ("parties.torch_step", "sims.baselines_torch"),
     "opacus": ("parties.torch_step", "sims.baselines_torch"),
 }
-#: What Flower keeps stable. The in-process grid may need more; it is the only such file.
+#: What Flower keeps stable. The in-process grid and the file that tells its releases apart may
+#: need more; they are the only such files.
 PUBLIC_FLOWER = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
 #: Modules that run on an unfit interpreter, or before anything is installed.
 STANDARD_LIBRARY_ONLY = (

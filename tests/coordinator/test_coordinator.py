@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,12 @@ import pytest
 
 from coordinator.coordinator import Observer, Outcome
 from coordinator.costs import PHASES
+from coordinator.message_log import FOLDER, TRANSCRIPT, keep_messages
+from coordinator.replay import replay
 from parties.policy import step_sequence
 from protocols.errors import ParameterError, ProtocolError
-from protocols.messages import decode, digest, public_bytes
-from protocols.transcript import verify
+from protocols.messages import Body, decode, digest, public_bytes
+from protocols.transcript import Transcript, verify
 from tests.helpers import NOISE, Session, header_of, log2_error, make_session, seal
 
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "gd", "rows": 4, "rounds": 3}
@@ -227,3 +231,53 @@ def test_evaluation_keys_are_freed() -> None:
     command = [sys.executable, "-c", FREED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.split() == ["freed"], done.stderr
+
+
+# -- replies as they arrive ------------------------------------------------------------------------
+
+FOLDED = ("keys", "rotations", "square", "contribute", "refresh", "decrypt")
+
+
+def test_a_reply_is_let_go_before_the_next_one_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the steps that are summed, the coordinator holds one body at a time."""
+    session, alive = small(parties=4), list[tuple[str, weakref.ref[Body]]]()
+    read = session.coordinator._read
+
+    def noting(name: str, step: str, answers: str, data: bytes) -> Body:
+        body = read(name, step, answers, data)
+        alive.append((step, weakref.ref(body)))
+        return body
+
+    monkeypatch.setattr(session.coordinator, "_read", noting)
+    held: dict[str, int] = {}
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        for name, data in outgoing.items():
+            yield name, session.ask(step, {name: data})[name]
+            count = sum(body() is not None for at, body in alive if at == step)
+            held[step] = max(held.get(step, 0), count)
+
+    session.run(ask)
+    folded = {step: n for step, n in held.items() if step.partition("/")[0] in FOLDED}
+    assert len(folded) >= 7 and set(folded.values()) == {0}
+    assert held["agree"] == 4  # the count sees what is held
+
+
+def test_the_order_of_arrival_changes_nothing(tmp_path: Path) -> None:
+    """Transcript and kept messages are in the plan's order; second copies are ignored."""
+    session = small(parties=3)
+    key = public_bytes(session.coordinator_key)
+    session.transcript = session.coordinator._transcript = Transcript(tmp_path / TRANSCRIPT)
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        for name in reversed(list(outgoing)):
+            reply = session.ask(step, {name: outgoing[name]})[name]
+            yield from ((name, reply), (name, reply[:-1]), ("stranger", reply))
+
+    outcome = session.run(keep_messages(ask, tmp_path / FOLDER, key))
+    session.transcript.close()
+    assert log2_error(outcome.weights, session.twin()) < -17
+    senders = [line["sender"] for line in session.transcript.lines]
+    assert senders == (["coordinator"] * 3 + list(session.parties)) * (len(senders) // 6)
+    found = replay(tmp_path)
+    assert found.passed, found.checks[-1]

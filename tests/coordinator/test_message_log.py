@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.coordinator import arrivals
 from coordinator.message_log import FOLDER, KEY, TRANSCRIPT, MessageLog, file_name, keep_messages
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import public_bytes
@@ -69,11 +70,10 @@ def test_a_request_is_kept_before_it_is_sent(tmp_path: Path) -> None:
         assert (folder / file_name(1)).read_bytes() == b"ask b"
         return {"b": b"answer b", "c": b"not asked"}
 
-    assert keep_messages(ask, folder, "00" * 32)("enrol", {"a": b"ask a", "b": b"ask b"}) == {
-        "b": b"answer b",
-        "c": b"not asked",
-    }
-    assert (folder / file_name(2)).read_bytes() == b"answer b"
+    keeping = keep_messages(ask, folder, "00" * 32)
+    arrived = list(arrivals(keeping("enrol", {"a": b"ask a", "b": b"ask b"})))
+    assert arrived == [("b", b"answer b"), ("c", b"not asked")]
+    assert (folder / file_name(3)).read_bytes() == b"answer b"
     assert len(list(folder.iterdir())) == 4
 
 

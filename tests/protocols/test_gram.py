@@ -185,7 +185,7 @@ def test_a_party_with_too_few_ciphertexts_is_named() -> None:
     keys = gram_keys(2, task.ckks, task.layout.rotations)
     x, y = make_rows(task, seed=8)
     evaluator_of_keys = type("E", (), {"context": keys.context})()
-    with pytest.raises(ProtocolError, match="sent 0 ciphertexts, the task has 5") as caught:
+    with pytest.raises(ProtocolError, match="sent 0 blobs, 5 are due") as caught:
         drive(collect(evaluator_of_keys, task, keys.public_b), lambda *_: Body())
     assert caught.value.culprit == "hospital-1"
     with pytest.raises(ParameterError, match="sums have shapes"):

@@ -1,0 +1,210 @@
+"""What a party holds to stand in for others: their shares, and whom it stands in for.
+
+A share of a secret is half a secret: it leaves this file only sealed (`CoverShare.state`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from parties.key_share import KeyShare
+from protocols import cover
+from protocols.circuit_plan import CircuitPlan
+from protocols.ckks import residues as rns
+from protocols.ckks import shamir
+from protocols.ckks.residues import Residues
+from protocols.cover import CoverKey, StandIn
+from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.messages import Body
+
+NONCE_BYTES = 12
+
+
+class CoverShare:
+    """One party's half of `protocols.cover`.
+
+    Security: its polynomial is dealt once, and the ephemeral key is forgotten with the last use;
+    whom it stands in for, and with whom, follows the rules of `protocols.cover`.
+
+    plan: with cover; name: this party; seed: the joint seed; signing_key: this party's identity.
+    """
+
+    def __init__(
+        self,
+        plan: CircuitPlan,
+        name: str,
+        seed: bytes,
+        signing_key: Ed25519PrivateKey,
+        secret: KeyShare,
+    ) -> None:
+        self._plan, self._name, self._secret = plan, name, secret
+        self._bound, self._signing_key = cover.binding(seed), signing_key
+        self._primes = secret.context.primes
+        self._points = {other: k + 1 for k, other in enumerate(plan.names)}
+        self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
+        self._keys: dict[str, CoverKey] = {}
+        self._held: dict[str, Residues] = {}
+        self._standing: StandIn | None = None
+
+    def __repr__(self) -> str:
+        return "CoverShare(<secret>)"
+
+    def erase(self) -> None:
+        """Forget everything."""
+        self._ephemeral, self._held = None, {}
+
+    # -- set-up -----------------------------------------------------------------------------------
+
+    def key(self) -> CoverKey:
+        """This party's ephemeral X25519 key, signed with its identity."""
+        public = self._own().public_key().public_bytes_raw().hex()
+        text = cover.key_text(self._bound, self._name, public)
+        return CoverKey(public, self._signing_key.sign(text).hex())
+
+    def deal(self, keys: Mapping[str, CoverKey]) -> tuple[bytes, ...]:
+        """Sealed shares for all others, in the plan's order.
+
+        Raises:
+            ProtocolError: a key is not its owner's. PolicyError: already dealt.
+        """
+        if self._keys:
+            raise PolicyError("shares were already dealt; resend the first ones, never new ones")
+        cover.check_keys(self._bound, self._plan, keys)
+        if keys[self._name] != self.key():
+            raise ProtocolError(f"the cover key of {self._name!r} is not the one that it sent")
+        self._keys = dict(keys)
+        receivers = cover.others(self._plan, self._name)
+        points = [self._points[receiver] for receiver in receivers]
+        shares = self._secret.deal(self._plan.cover or 0, points)
+        return tuple(
+            self._seal(receiver, rns.pack(shares[self._points[receiver]], self._primes))
+            for receiver in receivers
+        )
+
+    def _seal(self, receiver: str, plain: bytes) -> bytes:
+        where, nonce = cover.address(self._bound, self._name, receiver), os.urandom(NONCE_BYTES)
+        sealed = nonce + self._cipher(receiver, where).encrypt(nonce, plain, where)
+        return cover.sign_share(self._signing_key, where, sealed)
+
+    def hold(self, sealed: Sequence[bytes]) -> None:
+        """Open the others' shares, in the plan's order, and keep them.
+
+        Raises:
+            ProtocolError: one is not as its dealer signed it, or is no share; names who is at
+                fault.
+        """
+        dealers = cover.others(self._plan, self._name)
+        if not self._keys or len(sealed) != len(dealers):
+            raise MessageError(f"{len(sealed)} shares to hold, expected {len(dealers)} once dealt")
+        held = {
+            dealer: self._open(dealer, data) for dealer, data in zip(dealers, sealed, strict=True)
+        }
+        self._held, self._ephemeral = held, None
+
+    def _open(self, dealer: str, data: bytes) -> Residues:
+        where = cover.address(self._bound, dealer, self._name)
+        member = self._plan.members[self._plan.party_index(dealer)]
+        sealed = cover.signed_share(member.verify_key, where, data)
+        if sealed is None:
+            raise ProtocolError(
+                f"the share that party {dealer!r} dealt was changed on the way, or is for another "
+                "party or session: do not go on with this coordinator"
+            )
+        nonce, rest = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        try:
+            plain = self._cipher(dealer, where).decrypt(nonce, rest, where)
+            return rns.unpack(plain, self._primes, self._secret.context.params.ring_dim)
+        except (InvalidTag, ValueError, MessageError):
+            raise ProtocolError(
+                f"party {dealer!r} sealed something that is no share", culprit=dealer
+            ) from None
+
+    def _cipher(self, other: str, where: bytes) -> ChaCha20Poly1305:
+        """Of one share; where: its address, which holds both names in their order."""
+        try:
+            public = X25519PublicKey.from_public_bytes(bytes.fromhex(self._keys[other].key))
+            shared = self._own().exchange(public)
+        except ValueError:
+            raise ProtocolError(f"unusable cover key of party {other!r}", culprit=other) from None
+        ends = b"".join(bytes.fromhex(self._keys[n].key) for n in self._plan.names)
+        salt = hashlib.sha256(ends).digest()
+        return ChaCha20Poly1305(HKDF(hashes.SHA256(), 32, salt=salt, info=where).derive(shared))
+
+    def _own(self) -> X25519PrivateKey:
+        if self._ephemeral is None:
+            raise PolicyError("the cover key was forgotten once the shares were held")
+        return self._ephemeral
+
+    # -- standing in ------------------------------------------------------------------------------
+
+    def stand_in(self, request: Body) -> None:
+        """From now on this party's share of the secret covers for the missing ones.
+
+        Raises:
+            PolicyError: against the rules of `protocols.cover`. MessageError: malformed.
+        """
+        asked, before = StandIn.of(self._plan, request), self._standing
+        if self._name in asked.missing:
+            raise PolicyError(f"party {self._name!r} is here: it cannot be covered for")
+        if before and asked.stand_ins != before.stand_ins:
+            raise PolicyError(
+                f"the stand-ins are {', '.join(before.stand_ins)} for the rest of this run"
+            )
+        if before and not set(before.missing) < set(asked.missing):
+            raise PolicyError(f"{', '.join(before.missing)} were covered for: no way back")
+        if not self._held:
+            raise PolicyError("no shares are held: nobody can be covered for yet")
+        self._standing = asked
+        self._apply()
+
+    def _apply(self) -> None:
+        standing = self._standing
+        if standing is None or self._name not in standing.stand_ins:
+            return
+        points = [self._points[name] for name in standing.stand_ins]
+        factors = shamir.weights(self._points[self._name], points, self._primes)
+        total = np.zeros_like(self._held[standing.missing[0]])
+        for name in standing.missing:
+            total = rns.add(total, self._held[name], self._primes)
+        self._secret.stand_in(rns.scale(total, factors, self._primes))
+
+    # -- going on in another process --------------------------------------------------------------
+
+    def state(self, seal: Callable[[bytes], bytes]) -> Body:
+        """For `restore`; the ephemeral key and the shares are sealed."""
+        standing, own = self._standing, self._ephemeral
+        meta = {
+            "keys": {name: [key.key, key.signature] for name, key in self._keys.items()},
+            "standing": [standing.missing, standing.stand_ins] if standing else None,
+            "held": list(self._held),
+        }
+        ephemeral = seal(own.private_bytes_raw()) if own else b""
+        shares = (seal(rns.pack(held, self._primes)) for held in self._held.values())
+        return Body(meta, (ephemeral, *shares))
+
+    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+        """Inverse of `state`."""
+        meta, (ephemeral, *shares) = state.meta, state.blobs
+        self._keys = {name: CoverKey(*fields) for name, fields in meta["keys"].items()}
+        self._ephemeral = (
+            X25519PrivateKey.from_private_bytes(unseal(ephemeral)) if ephemeral else None
+        )
+        n = self._secret.context.params.ring_dim
+        self._held = {
+            name: rns.unpack(unseal(sealed), self._primes, n)
+            for name, sealed in zip(meta["held"], shares, strict=True)
+        }
+        if meta["standing"]:
+            missing, stand_ins = meta["standing"]
+            self._standing = StandIn(tuple(missing), tuple(stand_ins))
+            self._apply()

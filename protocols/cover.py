@@ -1,0 +1,268 @@
+"""Steps `cover-…`: optional cover for parties that vanish once they have contributed.
+
+    cover-keys       -> {}                      <- {key, signature}   ephemeral X25519 keys
+    cover-deal       -> {keys of everyone}      <- f_p(x_j) for every other party j, sealed for j
+    cover-hold       -> what the others sealed  <- {}
+    cover-refresh/k  -> {missing, stand_ins}, c1 of each   <- as `refresh/k`
+    cover-decrypt    -> {missing, stand_ins}, c1           <- as `decrypt`   (both: `standing`)
+
+f_p is Shamir's polynomial of degree t - 1 with f_p(0) = s_p over R_Q (`ckks.shamir`), x_j = 1 … P
+in the plan's order. When the parties M do not answer a step, t survivors S stand in for them: j in
+S repeats the step, and goes on, with
+
+    s_j + sum_(p in M) lambda_j f_p(x_j)   mod Q,      which add up to the joint secret s
+
+over the survivors. Nobody rebuilds an s_p, and masks, errors and flooding are added after the
+multiplication, at their usual sizes: lambda blows up nothing.
+
+Security
+- Fewer than t parties and the coordinator learn nothing about another s_p from the shares. So the
+  keys withstand t - 1 colluding parties in place of P - 1, and a plan with privacy has t - 1 >= its
+  colluders. Where t collude, they have every key.
+- A share is sealed by ChaCha20-Poly1305 under HKDF(X25519) of keys that are signed by their
+  parties for this session, bound to dealer and receiver; the dealer signs what it sealed, so that
+  a changed share names the coordinator and an ill-formed one its dealer.
+- S is fixed by the first loss; M may grow. A party repeats a step once, for the same c1 and under a
+  label of its own (so with another random element, see `refresh`). It refuses another S, an M that
+  is less than before, that holds S or itself.
+- A coordinator that has both answers to a refresh (of a party whose reply came late, or that it
+  declared missing against the truth) sees ring-LWE samples with different random elements, and the
+  message under two independent masks. One that has both answers to the decryption sees one
+  polynomial under two independent floodings: `decrypt.flooding_of` charges tau = 2. Late
+  replies of a covered party are ignored, and it is asked nothing more.
+- NOT prevented, as all deviations: a coordinator that tells honest parties different M and S, with
+  t - 1 parties on its side, gets up to h + 1 / h floodings' worth, h the honest parties. Its signed
+  requests show it.
+- A dealer that deals another polynomial spoils the model of a run in which it goes missing, and the
+  decryption is refused (`decrypt.fuse`): what is fused is no message.
+
+Size: 8 (P - 1) n towers bytes of shares up and down per party; the coordinator holds P times that
+between `cover-deal` and `cover-hold`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from protocols.circuit_plan import CircuitPlan
+from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.fields import from_fields
+from protocols.messages import SIGNATURE_BYTES, Ask, Body, Exchange, to_everyone
+from protocols.plan import RunPlan
+
+KEYS, DEAL, HOLD = "cover-keys", "cover-deal", "cover-hold"
+REPEATED = ("refresh", "decrypt")
+# A sealed share beyond its residues: signature, nonce, authentication tag.
+SEAL_BYTES = SIGNATURE_BYTES + 12 + 16
+_PREFIX = "cover-"
+
+
+@dataclass(frozen=True, slots=True)
+class CoverKey:
+    """key: ephemeral X25519 public key; signature: of its party, Ed25519; both hexadecimal."""
+
+    key: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Who is missing, and which t parties stand in for them; both in the plan's order."""
+
+    missing: tuple[str, ...]
+    stand_ins: tuple[str, ...]
+
+    def to_body(self, blobs: tuple[bytes, ...]) -> Body:
+        """The request of a repeated step."""
+        return Body({"missing": list(self.missing), "stand_ins": list(self.stand_ins)}, blobs)
+
+    @classmethod
+    def of(cls, plan: CircuitPlan, request: Body) -> StandIn:
+        """Inverse of `to_body`.
+
+        Raises:
+            MessageError: no lists of members in the plan's order. PolicyError: not t stand-ins, or
+                one of them is missing.
+        """
+        found = []
+        for name in ("missing", "stand_ins"):
+            listed = request.meta.get(name)
+            if not isinstance(listed, list) or listed != [n for n in plan.names if n in listed]:
+                raise MessageError(f"{name}={listed!r} is no list of members in the plan's order")
+            found.append(tuple(listed))
+        missing, stand_ins = found
+        if not missing or len(stand_ins) != plan.cover or set(missing) & set(stand_ins):
+            raise PolicyError(
+                f"{len(stand_ins)} parties stand in for {len(missing)}: the plan has cover="
+                f"{plan.cover}, and nobody stands in for itself"
+            )
+        return cls(missing, stand_ins)
+
+
+class CoverHalf(Protocol):
+    """What these steps need of a party; see `parties.cover_share.CoverShare`."""
+
+    def key(self) -> CoverKey:
+        """This party's signed ephemeral key."""
+        ...
+
+    def deal(self, keys: Mapping[str, CoverKey]) -> tuple[bytes, ...]:
+        """Sealed shares of its secret for all others, in the plan's order; once."""
+        ...
+
+    def hold(self, sealed: Sequence[bytes]) -> None:
+        """Open and keep the others' shares, in the plan's order."""
+        ...
+
+
+def repetition(plan: RunPlan, step: str) -> str | None:
+    """Name of the step that repeats `step` without the missing parties; None where none may."""
+    covered = isinstance(plan, CircuitPlan) and plan.cover is not None
+    return _PREFIX + step if covered and step.partition("/")[0] in REPEATED else None
+
+
+def repeated(step: str) -> str:
+    """The step that `step` repeats, itself if it repeats none."""
+    return step.removeprefix(_PREFIX)
+
+
+def binding(seed: bytes) -> bytes:
+    """What keys and shares are bound to: the joint seed, which holds the plan, 32 bytes."""
+    return hashlib.sha256(b"ciphercohort/cover/1\0" + seed).digest()
+
+
+def others(plan: CircuitPlan, name: str) -> tuple[str, ...]:
+    """All parties but one, in the plan's order."""
+    return tuple(other for other in plan.names if other != name)
+
+
+# -- what is signed -------------------------------------------------------------------------------
+
+
+def key_text(bound: bytes, name: str, key: str) -> bytes:
+    """What a party signs of its ephemeral key."""
+    return b"ciphercohort/cover-key/1\0" + bound + bytes.fromhex(key) + name.encode()
+
+
+def address(bound: bytes, dealer: str, receiver: str) -> bytes:
+    """What a sealed share is bound to: session, dealer, receiver."""
+    return b"ciphercohort/cover-share/1\0" + bound + repr((dealer, receiver)).encode()
+
+
+def sign_share(key: Ed25519PrivateKey, where: bytes, sealed: bytes) -> bytes:
+    """A sealed share with its dealer's signature before it."""
+    return key.sign(where + hashlib.sha256(sealed).digest()) + sealed
+
+
+def signed_share(verify_key: str, where: bytes, data: bytes) -> bytes | None:
+    """The sealed share, None if its dealer did not sign it for this address."""
+    signature, sealed = data[:SIGNATURE_BYTES], data[SIGNATURE_BYTES:]
+    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(verify_key))
+    try:
+        key.verify(signature, where + hashlib.sha256(sealed).digest())
+    except InvalidSignature:
+        return None
+    return sealed
+
+
+def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, CoverKey]) -> None:
+    """Refuse keys that are not one of each member, signed for this session.
+
+    Raises:
+        ProtocolError: names the party whose key was exchanged.
+    """
+    if keys.keys() != set(plan.names):
+        raise ProtocolError("cover keys: not exactly one for each party of the plan")
+    for member in plan.members:
+        entry = keys[member.name]
+        try:
+            if len(bytes.fromhex(entry.key)) != 32:
+                raise ValueError(entry.key)
+            identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(member.verify_key))
+            text = key_text(bound, member.name, entry.key)
+            identity.verify(bytes.fromhex(entry.signature), text)
+        except (InvalidSignature, ValueError):
+            raise ProtocolError(
+                f"the cover key of party {member.name!r} is not signed by its identity key for "
+                "this session: it was exchanged on the way; do not go on with this coordinator",
+                culprit=member.name,
+            ) from None
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def answer_keys(half: CoverHalf) -> Body:
+    """Reply to `cover-keys`."""
+    return Body(asdict(half.key()))
+
+
+def answer_deal(half: CoverHalf, request: Body) -> Body:
+    """Reply to `cover-deal`.
+
+    Raises:
+        MessageError: malformed keys. ProtocolError: see `check_keys`.
+    """
+    listed = request.meta.get("keys")
+    if not isinstance(listed, dict):
+        raise MessageError("the step `cover-deal` carries no keys")
+    keys = {str(name): from_fields(CoverKey, entry) for name, entry in listed.items()}
+    return Body(blobs=half.deal(keys))
+
+
+def answer_hold(half: CoverHalf, request: Body) -> Body:
+    """Reply to `cover-hold`.
+
+    Raises:
+        ProtocolError: a share is not as its dealer sealed it; names the culprit.
+    """
+    half.hold(request.blobs)
+    return Body()
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
+    """Have every party deal shares of its secret to all others; nothing without cover.
+
+    Raises:
+        ProtocolError: a key or a share is not signed by its party; names it.
+    """
+    if plan.cover is None:
+        return
+    names, bound = plan.names, binding(seed)
+    replies = yield to_everyone(KEYS, names, Body())
+    keys = {}
+    for name in names:
+        try:
+            keys[name] = from_fields(CoverKey, dict(replies[name].meta))
+        except MessageError as error:
+            raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
+    check_keys(bound, plan, keys)
+    listed = {name: asdict(key) for name, key in keys.items()}
+    replies = yield to_everyone(DEAL, names, Body({"keys": listed}))
+    dealt: dict[str, dict[str, bytes]] = {}
+    for member in plan.members:
+        name, receivers = member.name, others(plan, member.name)
+        blobs = replies[name].blobs
+        dealt[name] = dict(zip(receivers, blobs, strict=False))
+        if len(blobs) != len(receivers) or not all(
+            signed_share(member.verify_key, address(bound, name, receiver), blob) is not None
+            for receiver, blob in dealt[name].items()
+        ):
+            raise ProtocolError(f"party {name!r} sealed its shares for others", culprit=name)
+    held = {
+        name: Body(blobs=tuple(dealt[dealer][name] for dealer in others(plan, name)))
+        for name in names
+    }
+    yield Ask(HOLD, held)

@@ -1,0 +1,39 @@
+"""What cover for parties that vanish means, in words: for plans, certificates and results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from protocols.plan import RunPlan
+
+
+def cover_lines(body: dict[str, Any]) -> list[str]:
+    """Who can stand in for whom, and what that costs in confidentiality."""
+    cover, parties = body["cover"], body["parties"]
+    if cover is None:
+        return []
+    return [
+        f"cover: up to {parties - cover} parties may vanish once all have contributed; any {cover} "
+        f"that collude have every key (without cover: all {parties})"
+    ]
+
+
+def with_cover(certificate: dict[str, Any] | None, plan: RunPlan) -> dict[str, Any] | None:
+    """A certificate takes for granted that nobody has the keys: with cover, t parties have."""
+    from protocols.circuit_plan import CircuitPlan
+
+    if certificate is None or not isinstance(plan, CircuitPlan) or plan.cover is None:
+        return certificate
+    words = (
+        f"fewer than {plan.cover} parties collude: any {plan.cover} of them could stand in for "
+        "all others, and so decrypt"
+    )
+    return {**certificate, "assumptions": [*certificate.get("assumptions", ()), words]}
+
+
+def missing_words(missing: tuple[str, ...]) -> tuple[str, ...]:
+    """A warning, where somebody vanished."""
+    if not missing:
+        return ()
+    return (f"others stood in for {', '.join(missing)}, who vanished after contributing",)

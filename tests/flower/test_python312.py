@@ -1,0 +1,162 @@
+"""`python -m tests.flower` where it is asked for, and how it finds what it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from protocols.platform import SUPPORTED, gather
+from tests.flower.__main__ import SKIPPED
+from tests.flower.deployment import _address, listening
+from tests.flower.environment import (
+    PYTHON312,
+    ROOT,
+    SERIES,
+    MissingError,
+    find_interpreter,
+    pins,
+    quiet,
+)
+from tests.flower.standin import build
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.skipif(
+    not os.environ.get(PYTHON312),
+    reason=f"minutes of installing and training: set {PYTHON312} to a CPython 3.12, or run "
+    "`python -m tests.flower`",
+)
+def test_flower_on_python_3_12() -> None:
+    command = [sys.executable, "-m", "tests.flower", "--python", os.environ[PYTHON312]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1400)
+    if done.returncode == SKIPPED:
+        pytest.skip(done.stdout.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+# -- interpreters ---------------------------------------------------------------------------------
+
+
+def host(**answers: list[str]) -> Any:
+    """A machine on which paths are named after what lies there."""
+
+    def probe(path: str) -> Any:
+        version = re.search(r"(\d)\.(\d+)", path)
+        if version is None:
+            return None
+        facts = SimpleNamespace(version=(int(version[1]), int(version[2]), 1))
+        return SimpleNamespace(facts=facts, has_venv="bare" not in path)
+
+    sources = {"on_path": [], "pyenv": [], "uv_find": []} | answers
+    finders = {name: (lambda _, found=found: found) for name, found in sources.items()}
+    return SimpleNamespace(probe=probe, **finders)
+
+
+@pytest.mark.parametrize("source", ["on_path", "pyenv", "uv_find"])
+def test_an_interpreter_is_found(source: str) -> None:
+    found = host(**{source: ["dead shim", "/bare/3.12", "/3.11", "/here/3.12"]})
+    assert find_interpreter(found)[0] == "/here/3.12"
+
+
+def test_the_interpreter_that_is_asked_for_is_the_only_one() -> None:
+    assert find_interpreter(host(pyenv=["/3.12"]), "/mine/3.12")[0] == "/mine/3.12"
+    with pytest.raises(MissingError, match=r"/mine/3.13 is none"):
+        find_interpreter(host(pyenv=["/3.12"]), "/mine/3.13")
+
+
+def test_none_is_said_so() -> None:
+    with pytest.raises(MissingError, match=f"no CPython 3.12 with venv.*{PYTHON312}"):
+        find_interpreter(host(on_path=["/3.10", "/bare/3.12"]))
+
+
+def test_skipped_has_a_code_and_a_sentence() -> None:
+    command = [sys.executable, "-m", "tests.flower", "--python", "/nothing/there"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(quiet()))
+    assert (done.returncode, done.stderr) == (SKIPPED, "")
+    assert done.stdout.startswith("skipped: no CPython 3.12 with venv: /nothing/there is none")
+
+
+# -- pins and the stand-in ------------------------------------------------------------------------
+
+
+def test_each_series_has_its_flower() -> None:
+    """1.41 needs CPython 3.11; 1.30 is the last one for 3.10."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found = [line for line in lines if line.startswith("flwr==")]
+    assert found == [
+        'flwr==1.30.0; python_version < "3.11"',
+        'flwr==1.41.0; python_version >= "3.12"',
+    ]
+    assert pins()["flwr"] == "1.41.0" and pins()["openfhe"].endswith(".24.4")
+
+
+@pytest.mark.parametrize("series", ["3.10", "3.12"])
+def test_no_package_has_two_pins_for_one_series(series: str) -> None:
+    held: Counter[str] = Counter()
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            pin = Requirement(line)
+            held[pin.name] += not pin.marker or pin.marker.evaluate({"python_version": series})
+    assert held["flwr"] == held["openfhe"] == held["cryptography"] == 1
+    assert max(held.values()) == 1
+
+
+def test_the_stand_in_imports_and_raises(tmp_path: Path) -> None:
+    """And answers with the glibc that the series needs."""
+    with zipfile.ZipFile(build(tmp_path, SERIES, "1.2.3")) as wheel:
+        wheel.extractall(tmp_path)
+    line = (tmp_path / "openfhe_standin.pth").read_text()
+    code = f"""{line}
+import os, sys
+sys.path.insert(0, {str(tmp_path)!r})
+import openfhe
+assert openfhe.__file__.startswith({str(tmp_path)!r})
+assert os.confstr("CS_GNU_LIBC_VERSION") == "glibc 2.38" and os.confstr("CS_PATH")
+one = openfhe.CryptoContext.ClearEvalAutomorphismKeys
+try:
+    one()
+except RuntimeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == (
+        "openfhe.CryptoContext.ClearEvalAutomorphismKeys was called, "
+        "and this openfhe is a stand-in\n"
+    ), done.stderr
+    assert SUPPORTED[SERIES] == (2, 38) and gather().has_libgomp
+
+
+def test_listening_sockets_are_seen(tmp_path: Path) -> None:
+    """IPv4, and IPv4 in IPv6 (as gRPC binds), of the processes of one folder alone."""
+    code = """
+import socket, sys
+held = [socket.create_server(
+    (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, dualstack_ipv6=":" in host
+) for host in ("127.0.0.1", "::ffff:127.0.0.1", "127.0.0.3", "::ffff:127.0.0.4")]
+print(flush=True)
+sys.stdin.read()
+"""
+    environment = {**quiet(), "FLWR_HOME": f"{tmp_path}/centre/flwr"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        found = listening(tmp_path)
+        process.communicate()
+    assert sorted(found) == ["127.0.0.1", "127.0.0.1", "127.0.0.3", "127.0.0.4"]
+    assert listening(tmp_path) == []
+    assert _address("00000000000000000000000000000000") == "::"
