@@ -56,8 +56,8 @@ class EncryptedVector:
     def __mul__(self, other: EncryptedVector | float) -> EncryptedVector:
         evaluator, cc = self.evaluator, self.evaluator.cc
         if self is other:
-            return evaluator.each(lambda ct: cc.Rescale(cc.EvalSquare(ct)), self)
-        return evaluator.each(cc.Rescale, self._combined(cc.EvalMult, other))
+            return evaluator.rescaled(evaluator.each(cc.EvalSquare, self))
+        return evaluator.rescaled(self._combined(cc.EvalMult, other))
 
     __rmul__ = __mul__
 
@@ -128,8 +128,21 @@ class Evaluator:
     def rotate_and_add(self, vector: EncryptedVector, indices: Sequence[int]) -> EncryptedVector:
         """v <- v + rot(v, k) for each k: len(indices) key switches per part, no level."""
         for index in indices:
-            vector = vector + self.rotate(vector, index)
+            rotated = self.rotate(vector, index)
+            self._add_to(rotated, vector)
+            vector = rotated
         return vector
+
+    def rescaled(self, product: EncryptedVector) -> EncryptedVector:
+        """One level down, in place: a product that nobody else holds."""
+        for ct in product.cts:
+            self.cc.RescaleInPlace(ct)
+        return product
+
+    def _add_to(self, total: EncryptedVector, other: EncryptedVector) -> None:
+        """total += other, in place: a sum that nobody else holds."""
+        for ct, part in zip(total.cts, other.cts, strict=True):
+            self.cc.EvalAddInPlace(ct, part)
 
     def sum_features(self, vector: EncryptedVector) -> EncryptedVector:
         """Sum over blocks, in every block: the slots are a cyclic group, so no mask is needed."""
@@ -149,7 +162,7 @@ class Evaluator:
         self, vector: EncryptedVector, values: NDArray[np.float64] | float = 1.0
     ) -> EncryptedVector:
         """Column 0 times public values, zero elsewhere; one level."""
-        return self.each(self.cc.Rescale, self._masked(vector, values))
+        return self.rescaled(self._masked(vector, values))
 
     def mask_and_replicate(
         self, vector: EncryptedVector, values: NDArray[np.float64] | float
@@ -159,15 +172,15 @@ class Evaluator:
         Replicating doubles the key-switching noise log2(C) times. It runs before the rescaling,
         which divides that noise by the scale.
         """
-        return self.each(self.cc.Rescale, self.replicate(self._masked(vector, values)))
+        return self.rescaled(self.replicate(self._masked(vector, values)))
 
     def mask_and_gather(self, vector: EncryptedVector) -> EncryptedVector:
         """Column 0 of all parts in one, as in `Layout.heads`; one level."""
-        first, *others = self.parts(self._masked(vector, 1.0))
-        total = first
+        total, *others = self.parts(self._masked(vector, 1.0))
         for part in others:
-            total = self.rotate(total, 1) + part
-        return self.each(self.cc.Rescale, total)
+            total = self.rotate(total, 1)
+            self._add_to(total, part)
+        return self.rescaled(total)
 
     def _masked(
         self, vector: EncryptedVector, values: NDArray[np.float64] | float
@@ -194,10 +207,10 @@ class Evaluator:
         for left, right in pairs:
             aligned = self.align(left, right)
             product = self.wrap(*starmap(self.cc.EvalMultNoRelin, aligned))
-            total = product if total is None else self._summed(total, product)
+            if total is None:
+                total = product
+            else:
+                self._add_to(total, product)
         if total is None:
             raise AssertionError("a sum of no products")
-        return self.each(lambda ct: self.cc.Rescale(self.cc.Relinearize(ct)), total)
-
-    def _summed(self, left: EncryptedVector, right: EncryptedVector) -> EncryptedVector:
-        return self.wrap(*map(self.cc.EvalAdd, left.cts, right.cts))
+        return self.rescaled(self.each(self.cc.Relinearize, total))

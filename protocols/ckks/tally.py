@@ -35,7 +35,7 @@ Tally = Mapping[tuple[str, int], int]
 """(operation, level of its operand) -> how many. Dropped primes cost next to none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ghost:
     """Stands in for a ciphertext: its level only."""
 
@@ -66,8 +66,9 @@ class CountingContext:
         return counts
 
     def _count(self, operation: str, ct: Ghost) -> Ghost:
+        """A new one: what works in place must not reach the operand."""
         self.counts[operation, ct.level] += 1
-        return ct
+        return Ghost(ct.level)
 
     # OpenFHE's names, as `Evaluator` calls them.
 
@@ -101,9 +102,18 @@ class CountingContext:
         """One key switch."""
         return self._count("rotate", ct)
 
+    def EvalAddInPlace(self, total: Ghost, other: Ghost) -> None:  # noqa: N802
+        """As `EvalAdd`."""
+        self._count("add", total)
+
     def Rescale(self, ct: Ghost) -> Ghost:  # noqa: N802
         """One level down."""
         return Ghost(self._count("rescale", ct).level + 1)
+
+    def RescaleInPlace(self, ct: Ghost) -> None:  # noqa: N802
+        """As `Rescale`."""
+        self._count("rescale", ct)
+        ct.level += 1
 
     def Compress(self, ct: Ghost, towers: int) -> Ghost:  # noqa: N802
         """Drop primes."""

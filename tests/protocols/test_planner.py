@@ -68,7 +68,9 @@ NAMES = {
     "Rescale": "rescale",
     "Relinearize": "relinearise",
     "EvalMultNoRelin": "tensor",
+    "RescaleInPlace": "rescale",
     "EvalAdd": "add",
+    "EvalAddInPlace": "add",
     "EvalSub": "add",
 }
 
