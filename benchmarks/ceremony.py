@@ -1,7 +1,7 @@
 """The key ceremony: what one party uploads and computes, what the coordinator must hold at once.
 
 Question: at most 200 MB and 3 s per party at ring 2^15? And does the coordinator's memory grow with
-the parties? It holds one message of every party at a time, hence parties x keys_per_message keys.
+the parties? It adds a reply up as it arrives and holds one at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.cases import Case
 from parties.key_share import KeyShare
 from protocols import keygen
 from protocols.ckks.context import CkksContext
-from protocols.messages import Body
+from protocols.messages import Ask, Body
 from protocols.rows import RowsPlan
 
 SHAPE = Case(name="edin", rows=1253, features=9)
@@ -71,9 +71,14 @@ def _drive(context: CkksContext, plan: RowsPlan, answer: Any) -> None:
     try:
         while True:
             ask = exchange.send(replies)  # type: ignore[arg-type]
-            replies = {name: answer(name, ask.step, body) for name, body in ask.bodies.items()}
+            replies = {name: _folded(ask, name, answer) for name in ask.bodies}
     except StopIteration:
         context.unload_evaluation_keys()
+
+
+def _folded(ask: Ask, name: str, answer: Any) -> Body:
+    reply: Body = answer(name, ask.step, ask.bodies[name])
+    return ask.fold(name, reply) if ask.fold else reply
 
 
 def _peak() -> int:
