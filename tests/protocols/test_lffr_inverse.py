@@ -79,7 +79,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
     relative = (values / wanted - 1)[np.argsort(order)].reshape(5, 2)
     # The primes are not quite 2^45, which errs both outputs of a feature alike, by less than 1e-8.
     assert np.abs(relative).max() < 1e-8
-    # The largest of five is 4.2 deviations in the median of 60 key sets; 390 roundings would be 100.
+    # The largest of five was 4.2 deviations in the median of 60 key sets, once 6.3.
     limit = 9 * np.sqrt(2) * relative_error(numbers) * rounding
     assert np.abs(relative[:, 0] - relative[:, 1]).max() < limit
     assert numbers.high / numbers.bound(x).min() > 39
