@@ -63,7 +63,7 @@ def save(found: dict[str, Any], folder: Path) -> None:
 
 
 def draw(axis: str, points: Sequence[dict[str, Any]]) -> Any:
-    """Seconds per iteration, measured and predicted, both axes logarithmic."""
+    """Seconds per iteration, measured and predicted; against parties, from 0."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -80,6 +80,14 @@ def draw(axis: str, points: Sequence[dict[str, Any]]) -> Any:
         if axis == "parties":
             flat = [arithmetic(point) for point in points]
             axes.plot(where, flat, color=GREEN, ls=":", marker="^", label="without shares' reading")
-        axes.set(xscale="log", yscale="log", xlabel=LABELS[axis], ylabel="seconds per iteration")
+        axes.set(xscale="log", xlabel=LABELS[axis], ylabel="seconds per iteration")
+        axes.set_xticks(where, [f"{each:,}" for each in where])
+        axes.set_xticks([], minor=True)
+        if axis == "parties":
+            axes.set_ylim(0, 1.3 * max(measured))
+        else:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
         axes.legend()
         return figure
