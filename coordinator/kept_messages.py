@@ -11,6 +11,7 @@ different. So the weights count from the moment when that request is on disk, se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -111,12 +112,13 @@ class _Kept:
 
 
 def _kept(folder: Path) -> list[_Kept]:
-    """All of them, in the transcript's order."""
+    """All of them, in the transcript's order; a reply that was refused may be unreadable."""
     found = []
     for path in sorted(folder.glob("*.msg")):
         with path.open("rb") as file:
-            step, sender, recipient = address_of(file.read(HEAD_BYTES))
-        found.append(_Kept(path, int(path.stem), step, sender, recipient))
+            head = file.read(HEAD_BYTES)
+        with suppress(MessageError):
+            found.append(_Kept(path, int(path.stem), *address_of(head)))
     return found
 
 

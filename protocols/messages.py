@@ -161,12 +161,18 @@ def digest(data: bytes) -> str:
 
 
 def address_of(head: bytes) -> tuple[str, str, str]:
-    """Step, sender and recipient of a message, unverified: of one that was accepted or made here.
+    """Step, sender and recipient that a message names, unverified.
 
     head: its first _PREFIX + MAX_HEADER_BYTES bytes, or all.
+
+    Raises:
+        MessageError: it names none.
     """
-    fields = json.loads(head[_PREFIX : _header_end(head)])
-    return fields["step"], fields["sender"], fields["recipient"]
+    try:
+        fields = json.loads(head[_PREFIX : _header_end(head)])
+        return str(fields["step"]), str(fields["sender"]), str(fields["recipient"])
+    except (LookupError, TypeError, ValueError, RecursionError):
+        raise MessageError("the message has no readable header") from None
 
 
 def _header_end(data: bytes) -> int:

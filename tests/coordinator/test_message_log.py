@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from coordinator.coordinator import arrivals
+from coordinator.kept_messages import recorded_finish
 from coordinator.message_log import FOLDER, KEY, TRANSCRIPT, MessageLog, file_name, keep_messages
 from protocols.errors import MessageError, ProtocolError
-from protocols.messages import public_bytes
+from protocols.messages import MAGIC, address_of, public_bytes
 from protocols.transcript import Transcript
 from sims.run_folder import RunFolder
 from tests.coordinator.recorded import messages, record
@@ -156,3 +157,20 @@ def test_the_coordinators_key_is_as_it_was_written(log: Path, key: str) -> None:
     (log / FOLDER / KEY).write_bytes(key.encode())
     with pytest.raises(MessageError, match="64 hexadecimal digits"):
         MessageLog(log)
+
+
+@pytest.mark.parametrize(
+    "header", [b"", b"{", b"[]", b"3", b'{"step": "keys"}', b"\xff\xfe", b"[" * 50_000]
+)
+def test_a_message_without_a_readable_header_has_no_address(header: bytes) -> None:
+    """A refused reply lies among the recorded messages: whoever reads them gets a MessageError."""
+    head = MAGIC + len(header).to_bytes(4, "little") + header
+    with pytest.raises(MessageError, match="no readable header"):
+        address_of(head)
+
+
+@pytest.mark.parametrize("kept", [b"", b"noise" * 20])
+def test_an_unreadable_record_is_passed_over(kept: bytes, tmp_path: Path) -> None:
+    """The run is then simply not finished."""
+    (tmp_path / file_name(0)).write_bytes(kept)
+    assert recorded_finish(tmp_path, ("a", "b"), "00" * 32) is None

@@ -25,6 +25,7 @@ CASES = (
     Case(FIRST, "duplicate request", "decrypt"),
     Case(SECOND, "replayed reply", "contribute"),
     Case(FIRST, "corrupted reply", "square"),
+    Case(SECOND, "corrupted reply", "agree"),  # its header cannot be read
     Case(SECOND, "corrupted request", "agree"),
     Case(FIRST, "truncated request", "contribute"),
     Case(SECOND, "truncated reply", "finish"),
