@@ -25,9 +25,10 @@ from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD
-from protocols.aggregate.setup import Masked, MaskKey
+from protocols.aggregate.setup import Masked
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.privacy.randomness import RandomSource
+from protocols.signed_keys import SignedKey
 
 
 class AggregateShare:
@@ -73,7 +74,7 @@ class AggregateShare:
         self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
         key = self._ephemeral.public_key().public_bytes_raw().hex()
         signature = signing_key.sign(setup.signed_text(self._digest, name, key)).hex()
-        self._mask_key = MaskKey(key, signature)
+        self._mask_key = SignedKey(key, signature)
 
     def __repr__(self) -> str:
         return "AggregateShare(<secret>)"
@@ -90,11 +91,11 @@ class AggregateShare:
 
     # -- set-up of the opening key ------------------------------------------------------------
 
-    def mask_key(self) -> MaskKey:
+    def mask_key(self) -> SignedKey:
         """This party's ephemeral X25519 key, signed with its identity."""
         return self._mask_key
 
-    def masked_secret(self, keys: Mapping[str, MaskKey]) -> Masked:
+    def masked_secret(self, keys: Mapping[str, SignedKey]) -> Masked:
         """s_p + sum_(q > p) M_pq - sum_(q < p) M_pq mod 2^16, shape (n,), once.
 
         keys: of all parties, as the coordinator relayed them.

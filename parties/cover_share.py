@@ -23,9 +23,10 @@ from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.ckks.residues import Residues
-from protocols.cover import CoverKey, StandIn
+from protocols.cover import StandIn
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.messages import Body
+from protocols.signed_keys import SignedKey
 
 NONCE_BYTES = 12
 
@@ -52,7 +53,7 @@ class CoverShare:
         self._primes = secret.context.primes
         self._points = {other: k + 1 for k, other in enumerate(plan.names)}
         self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
-        self._keys: dict[str, CoverKey] = {}
+        self._keys: dict[str, SignedKey] = {}
         self._held: dict[str, Residues] = {}
         self._standing: StandIn | None = None
 
@@ -65,13 +66,13 @@ class CoverShare:
 
     # -- set-up -----------------------------------------------------------------------------------
 
-    def key(self) -> CoverKey:
+    def key(self) -> SignedKey:
         """This party's ephemeral X25519 key, signed with its identity."""
         public = self._own().public_key().public_bytes_raw().hex()
         text = cover.key_text(self._bound, self._name, public)
-        return CoverKey(public, self._signing_key.sign(text).hex())
+        return SignedKey(public, self._signing_key.sign(text).hex())
 
-    def deal(self, keys: Mapping[str, CoverKey]) -> tuple[bytes, ...]:
+    def deal(self, keys: Mapping[str, SignedKey]) -> tuple[bytes, ...]:
         """Sealed shares for all others, in the plan's order.
 
         Raises:
@@ -195,7 +196,7 @@ class CoverShare:
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
         """Inverse of `state`."""
         meta, (ephemeral, *shares) = state.meta, state.blobs
-        self._keys = {name: CoverKey(*fields) for name, fields in meta["keys"].items()}
+        self._keys = {name: SignedKey(*fields) for name, fields in meta["keys"].items()}
         self._ephemeral = (
             X25519PrivateKey.from_private_bytes(unseal(ephemeral)) if ephemeral else None
         )

@@ -44,7 +44,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature
@@ -53,25 +54,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
+from protocols import signed_keys
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.fields import from_fields
 from protocols.messages import SIGNATURE_BYTES, Ask, Body, Exchange, to_everyone
 from protocols.plan import RunPlan
+from protocols.signed_keys import SignedKey
 
 KEYS, DEAL, HOLD = "cover-keys", "cover-deal", "cover-hold"
 REPEATED = ("refresh", "decrypt")
 # A sealed share beyond its residues: signature, nonce, authentication tag.
 SEAL_BYTES = SIGNATURE_BYTES + 12 + 16
 _PREFIX = "cover-"
-
-
-@dataclass(frozen=True, slots=True)
-class CoverKey:
-    """key: ephemeral X25519 public key; signature: of its party, Ed25519; both hexadecimal."""
-
-    key: str
-    signature: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +105,11 @@ class StandIn:
 class CoverHalf(Protocol):
     """What these steps need of a party; see `parties.cover_share.CoverShare`."""
 
-    def key(self) -> CoverKey:
+    def key(self) -> SignedKey:
         """This party's signed ephemeral key."""
         ...
 
-    def deal(self, keys: Mapping[str, CoverKey]) -> tuple[bytes, ...]:
+    def deal(self, keys: Mapping[str, SignedKey]) -> tuple[bytes, ...]:
         """Sealed shares of its secret for all others, in the plan's order; once."""
         ...
 
@@ -174,28 +168,14 @@ def signed_share(verify_key: str, where: bytes, data: bytes) -> bytes | None:
     return sealed
 
 
-def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, CoverKey]) -> None:
+def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, SignedKey]) -> None:
     """Refuse keys that are not one of each member, signed for this session.
 
     Raises:
         ProtocolError: names the party whose key was exchanged.
     """
-    if keys.keys() != set(plan.names):
-        raise ProtocolError("cover keys: not exactly one for each party of the plan")
-    for member in plan.members:
-        entry = keys[member.name]
-        try:
-            if len(bytes.fromhex(entry.key)) != 32:
-                raise ValueError(entry.key)
-            identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(member.verify_key))
-            text = key_text(bound, member.name, entry.key)
-            identity.verify(bytes.fromhex(entry.signature), text)
-        except (InvalidSignature, ValueError):
-            raise ProtocolError(
-                f"the cover key of party {member.name!r} is not signed by its identity key for "
-                "this session: it was exchanged on the way; do not go on with this coordinator",
-                culprit=member.name,
-            ) from None
+    roster = {member.name: member.verify_key for member in plan.members}
+    signed_keys.check("cover", partial(key_text, bound), roster, keys)
 
 
 # -- party half -----------------------------------------------------------------------------------
@@ -203,7 +183,7 @@ def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, CoverKey]) ->
 
 def answer_keys(half: CoverHalf) -> Body:
     """Reply to `cover-keys`."""
-    return Body(asdict(half.key()))
+    return half.key().to_body()
 
 
 def answer_deal(half: CoverHalf, request: Body) -> Body:
@@ -212,11 +192,7 @@ def answer_deal(half: CoverHalf, request: Body) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: see `check_keys`.
     """
-    listed = request.meta.get("keys")
-    if not isinstance(listed, dict):
-        raise MessageError("the step `cover-deal` carries no keys")
-    keys = {str(name): from_fields(CoverKey, entry) for name, entry in listed.items()}
-    return Body(blobs=half.deal(keys))
+    return Body(blobs=half.deal(signed_keys.of_request(request)))
 
 
 def answer_hold(half: CoverHalf, request: Body) -> Body:
@@ -242,15 +218,9 @@ def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
         return
     names, bound = plan.names, binding(seed)
     replies = yield to_everyone(KEYS, names, Body())
-    keys = {}
-    for name in names:
-        try:
-            keys[name] = from_fields(CoverKey, dict(replies[name].meta))
-        except MessageError as error:
-            raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
+    keys = signed_keys.replied(replies)
     check_keys(bound, plan, keys)
-    listed = {name: asdict(key) for name, key in keys.items()}
-    replies = yield to_everyone(DEAL, names, Body({"keys": listed}))
+    replies = yield to_everyone(DEAL, names, signed_keys.to_request(keys))
     dealt: dict[str, dict[str, bytes]] = {}
     for member in plan.members:
         name, receivers = member.name, others(plan, member.name)

@@ -166,7 +166,8 @@ class LffrPlan(CircuitPlan):
         weight = 1.0
         if self.curvature:
             low = self.curvature.low
-            rounding += 2 * path * relative_error(self.curvature) / self.unit
+            relative = relative_error(self.curvature, self.ckks, len(self.members))
+            rounding += 2 * path * relative / self.unit
             weight = 1 / (2 * math.sqrt(CURVATURE * low))
         lifted = self.largest_step / (2 * LIFT * self.unit * self.learning_rate)
         return error_std(

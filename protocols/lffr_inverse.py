@@ -17,11 +17,13 @@ is, rounded once, and divides the product with y by LIFT, for one level more:
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from protocols.ckks.circuit import Preconditioner
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.flooding import fresh_std, rounding_std
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.curvature import LIFT, Curvature
 from protocols.messages import Exchange
 from protocols.precondition import Refresh
@@ -29,13 +31,16 @@ from protocols.precondition import Refresh
 _FIRST, _LAST = 2, 4
 
 
-def relative_error(curvature: Curvature) -> float:
+def relative_error(curvature: Curvature, params: CkksParameters, parties: int) -> float:
     """Of the encrypted inverse, beside that of its polynomial [roundings of one rescaling].
 
     The last step rounds twice, the product and the mask once each, which count fully where
-    high / b = 1; the rounding of LIFT beta counts high / (b LIFT).
+    high / b = 1; the rounding of LIFT beta counts high / (b LIFT), and so does the noise of its
+    encryption by all parties, about 16 sqrt(P) roundings.
     """
-    return 4 + curvature.high / (curvature.low * LIFT)
+    lifted = curvature.high / (curvature.low * LIFT)
+    noise = fresh_std(params, parties) / rounding_std(params, parties)
+    return math.hypot(4 + lifted, lifted * noise)
 
 
 def inverse_refreshes(steps: int, budget: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import math
 import numbers
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,7 +51,7 @@ INFERRED = (
 )
 
 
-class FederatedEstimator(BaseEstimator):
+class FederatedEstimator(BaseEstimator, ABC):
     """Fits on the rows of several owners, or splits all rows among simulated ones.
 
     A subclass says which columns are predicted (`_choose_columns`), how owners' rows become tables
@@ -74,19 +75,19 @@ class FederatedEstimator(BaseEstimator):
     verbose: int
     out: str | os.PathLike[str] | None
 
-    def _choose_columns(self, given: Schema | None) -> Columns:
-        raise NotImplementedError
+    @abstractmethod
+    def _choose_columns(self, given: Schema | None) -> Columns: ...
 
+    @abstractmethod
     def _tables(
         self, owners: Mapping[str, Rows], given: Schema | None, notes: list[str]
-    ) -> tuple[dict[str, pd.DataFrame], Schema]:
-        raise NotImplementedError
+    ) -> tuple[dict[str, pd.DataFrame], Schema]: ...
 
-    def _options(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _options(self) -> dict[str, Any]: ...
 
-    def _keep(self, result: AnyRun) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _keep(self, result: AnyRun) -> None: ...
 
     # -- fit --------------------------------------------------------------------------------------
 

@@ -15,40 +15,31 @@ key, or an old one, is detected by every party before any masked secret is sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from numpy.typing import NDArray
 
+from protocols import signed_keys
 from protocols.aggregate.parameters import AggregateParameters
-from protocols.errors import MessageError, ProtocolError
-from protocols.fields import from_fields
+from protocols.errors import ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
+from protocols.signed_keys import SignedKey
 
 MASK_KEYS = "mask-keys"
 OPENING_KEY = "opening-key"
 Masked = NDArray[np.uint16]
 
 
-@dataclass(frozen=True, slots=True)
-class MaskKey:
-    """key: ephemeral X25519 public key; signature: of its party, Ed25519; both hexadecimal."""
-
-    key: str
-    signature: str
-
-
 class OpeningHalf(Protocol):
     """What these steps need of a party's secret; see `parties.aggregate_share.AggregateShare`."""
 
-    def mask_key(self) -> MaskKey:
+    def mask_key(self) -> SignedKey:
         """This party's signed ephemeral key."""
         ...
 
-    def masked_secret(self, keys: Mapping[str, MaskKey]) -> Masked:
+    def masked_secret(self, keys: Mapping[str, SignedKey]) -> Masked:
         """s_p under the masks that it shares with all others, shape (n,); once."""
         ...
 
@@ -58,7 +49,7 @@ def signed_text(digest: bytes, name: str, key: str) -> bytes:
     return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()
 
 
-def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, MaskKey]) -> None:
+def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, SignedKey]) -> None:
     """Refuse keys that are not those of exactly this roster.
 
     digest: of the session; roster: Ed25519 verification keys (hex) by party name, from the plan.
@@ -67,21 +58,7 @@ def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, Mask
         ProtocolError: a key is missing, left over or not signed by its owner's identity
             key for this session.
     """
-    if keys.keys() != roster.keys():
-        raise ProtocolError("mask keys: not exactly one for each party of the plan")
-    for name, entry in keys.items():
-        try:
-            if len(bytes.fromhex(entry.key)) != 32:
-                raise ValueError(entry.key)
-            identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(roster[name]))
-            text = signed_text(digest, name, entry.key)
-            identity.verify(bytes.fromhex(entry.signature), text)
-        except (InvalidSignature, ValueError):
-            raise ProtocolError(
-                f"the mask key of party {name!r} is not signed by its identity key for this "
-                "session: it was exchanged on the way; do not go on with this coordinator",
-                culprit=name,
-            ) from None
+    signed_keys.check("mask", partial(signed_text, digest), roster, keys)
 
 
 # -- party half -----------------------------------------------------------------------------------
@@ -89,7 +66,7 @@ def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, Mask
 
 def answer_mask_keys(secret: OpeningHalf) -> Body:
     """Reply to `mask-keys`."""
-    return Body(asdict(secret.mask_key()))
+    return secret.mask_key().to_body()
 
 
 def answer_opening_key(secret: OpeningHalf, request: Body) -> Body:
@@ -98,10 +75,7 @@ def answer_opening_key(secret: OpeningHalf, request: Body) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: see `check_keys`.
     """
-    listed = request.meta.get("keys")
-    if not isinstance(listed, dict):
-        raise MessageError("the step `opening-key` carries no keys")
-    keys = {str(name): from_fields(MaskKey, entry) for name, entry in listed.items()}
+    keys = signed_keys.of_request(request)
     return Body(blobs=(secret.masked_secret(keys).astype("<u2").tobytes(),))
 
 
@@ -123,18 +97,10 @@ def opening_key(
     """
     names = tuple(roster)
     replies = yield to_everyone(MASK_KEYS, names, Body({"seeds": dict(seeds)}))
-    keys = {name: _mask_key(name, replies[name]) for name in names}
+    keys = signed_keys.replied(replies)
     check_keys(digest, roster, keys)
-    listed = {name: asdict(key) for name, key in keys.items()}
-    replies = yield to_everyone(OPENING_KEY, names, Body({"keys": listed}))
+    replies = yield to_everyone(OPENING_KEY, names, signed_keys.to_request(keys))
     return _unmask(params, {name: replies[name] for name in names})
-
-
-def _mask_key(name: str, reply: Body) -> MaskKey:
-    try:
-        return from_fields(MaskKey, dict(reply.meta))
-    except MessageError as error:
-        raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
 
 
 def _unmask(params: AggregateParameters, replies: Mapping[str, Body]) -> NDArray[np.int64]:

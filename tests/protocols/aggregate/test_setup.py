@@ -11,6 +11,7 @@ from protocols.aggregate import setup
 from protocols.aggregate.parameters import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key
+from protocols.signed_keys import SignedKey
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
 
 
@@ -108,7 +109,7 @@ def test_the_own_key_must_come_back() -> None:
     share = cohort.shares["party-0"]
     key = X25519PrivateKey.generate().public_key().public_bytes_raw().hex()
     text = setup.signed_text(cohort.digest, "party-0", key)
-    forged = setup.MaskKey(key, cohort.signing_keys["party-0"].sign(text).hex())
+    forged = SignedKey(key, cohort.signing_keys["party-0"].sign(text).hex())
     keys = {"party-0": forged, "party-1": cohort.shares["party-1"].mask_key()}
     with pytest.raises(ProtocolError, match="not the one"):
         share.masked_secret(keys)
@@ -129,7 +130,7 @@ def test_keys_are_those_of_the_roster(change: str) -> None:
 def test_a_key_of_low_order_names_its_owner() -> None:
     cohort = cohort_of(2)
     text = setup.signed_text(cohort.digest, "party-1", "00" * 32)
-    low = setup.MaskKey("00" * 32, cohort.signing_keys["party-1"].sign(text).hex())
+    low = SignedKey("00" * 32, cohort.signing_keys["party-1"].sign(text).hex())
     keys = {"party-0": cohort.shares["party-0"].mask_key(), "party-1": low}
     with pytest.raises(ProtocolError, match="unusable") as caught:
         cohort.shares["party-0"].masked_secret(keys)
