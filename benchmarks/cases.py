@@ -14,7 +14,7 @@ from protocols.errors import ParameterError
 
 Array = NDArray[np.float64]
 UPDATES = ("barrier", "quadratic-nag")
-# Iterations of a measured run: the first also reads the contributions, the last replicates nothing.
+# Iterations of a measured run: the first also reads the contributions, the last releases heads.
 ROUNDS = 4
 DATA_FOLDER = Path(
     os.environ.get("COHORT_DATA", str(Path(__file__).resolve().parents[2] / "shared" / "data"))

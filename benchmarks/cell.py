@@ -36,9 +36,10 @@ class Cell:
     """Measured and predicted, of one case.
 
     iteration: median of the inner ones; predicted: by the planner; primitives: operations times
-    unit times, the refresh's arithmetic included; beside: of the predicted, what is no gradient
-    (update rule, refresh), which any layout of the rows would need; keys: the ceremony, all roles
-    in turn; load: one-minute load average over processors, before and after [seconds, bytes].
+    unit times, those of the refresh's joining included; beside: predicted for weights in one
+    ciphertext, what is no gradient (update rule; refresh, which makes its last sum), and any layout
+    of the rows would need; keys: the ceremony, all roles in turn; load: one-minute load average
+    over processors, before and after [seconds, bytes].
     """
 
     case: dict[str, Any]
@@ -99,7 +100,7 @@ def run(case: Case) -> Cell:
         laps=laps,
         predicted=predicted.iteration,
         primitives=_primitives(found.plan, times),
-        beside=predicted.iteration - _gradient(found.plan, times),
+        beside=_beside(found.plan, times),
         keys=found.costs.seconds["keys"],
         predicted_keys=predicted.by_phase["keys"],
         bytes_per_party=sum(found.costs.bytes_per_party.values()),
@@ -139,16 +140,17 @@ def from_dict(fields: dict[str, Any]) -> Cell:
 
 
 def _primitives(plan: RowsPlan, times: UnitTimes) -> float:
-    middle = planner.iterations(plan)[plan.rounds // 2]
-    return planner.circuit_seconds(middle, times) + middle.refreshed * times.refresh_join
+    return planner.iteration_seconds(plan, plan.rounds // 2, times)
 
 
-def _gradient(plan: RowsPlan, times: UnitTimes) -> float:
-    """Gradient descent's circuit: the gradient and one subtraction."""
-    bare = replace(plan.layout, curvature=False)
+def _beside(plan: RowsPlan, times: UnitTimes) -> float:
+    """Less gradient descent's circuit, that is the gradient and one subtraction."""
+    whole = replace(plan, features_per_ciphertext=None)
+    bare = replace(whole.layout, curvature=False)
     rule = GradientDescent(rounds=plan.rounds, learning_rate=1.0)
     course = tally_iterations(plan.ckks, bare, plan.link, rule)
-    return planner.circuit_seconds(course[plan.rounds // 2], times)
+    gradient = planner.circuit_seconds(course[plan.rounds // 2].operations, times)
+    return planner.seconds(whole, times).iteration - gradient
 
 
 def _uploads(found: session.Measured) -> dict[str, int]:

@@ -112,11 +112,11 @@ def _train_rows(
     evaluator, standing = Evaluator(context, plan.layout), Standing(plan, watch.on_missing)
     rows, side = yield from collect(evaluator, plan, public_b)
     watch.on_phase("train")
-    weights: EncryptedVector = yield from train_encrypted(
+    heads: EncryptedVector = yield from train_encrypted(
         evaluator, plan, seed, public_key, rows, side, watch.on_iteration, standing
     )
     watch.on_phase("decrypt")
-    return (yield from release(evaluator, plan, weights, standing))
+    return (yield from release(evaluator, plan, heads, standing))
 
 
 def _train_gram(
@@ -150,6 +150,6 @@ def _train_lffr(
         return (yield from refresh(evaluator, plan, seed, step, public_key, vectors, standing))
 
     watch.on_phase("train")
-    weights = yield from train_lffr(evaluator, plan, data, side, refresh_all, watch.on_iteration)
+    heads = yield from train_lffr(evaluator, plan, data, side, refresh_all, watch.on_iteration)
     watch.on_phase("decrypt")
-    return (yield from release(evaluator, plan, weights, standing))
+    return (yield from release(evaluator, plan, heads, standing))

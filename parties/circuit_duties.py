@@ -71,9 +71,8 @@ class CircuitDuties:
                 return cover.answer_hold(self._cover, request)
             self._cover.stand_in(request)
         if cover.repeated(kind) == refresh.STEP:
-            if len(request.blobs) > plan.refreshes[index]:
-                raise PolicyError("more ciphertexts to refresh than the update rule has")
-            return refresh.answer_refresh(context, secret, index, request, kind)
+            maps = plan.column_maps(index)
+            return refresh.answer_refresh(context, secret, maps, index, request, kind)
         return decrypt.answer_decrypt(context, plan, secret, request, kind)
 
     def erase(self) -> None:

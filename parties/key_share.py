@@ -16,6 +16,7 @@ import openfhe
 
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext, refuse_forked_child
 from protocols.ckks.flooding import gaussian_polynomial
 from protocols.ckks.residues import Residues, add
@@ -149,19 +150,32 @@ class KeyShare:
 
     # -- shares of ciphertexts ----------------------------------------------------------------
 
-    def refresh_share(self, c1: Residues, label: str) -> tuple[Residues, Residues]:
+    def refresh_share(
+        self, c1: Residues, label: str, column_map: ColumnMap | None = None
+    ) -> tuple[Residues, Residues]:
         """Masked decryption and re-encryption share of one ciphertext.
 
         c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh; both
-        fix the random element a'. Returns (h0, h1): h0 = c1 s_p - M_p at c1's towers,
-        h1 = -a' s_p + M_p + e at level 0, M_p uniform below the two mask primes.
+        fix the random element a'; column_map: T, applied on the way. Returns (h0, h1):
+        h0 = c1 s_p - M_p at c1's towers, h1 = -a' s_p + T(M_p) + e at level 0, M_p uniform below
+        the two mask primes. With a map, e is OpenFHE's smudging noise, std 2^20, and M_p in h1 has
+        an error of std 3.19.
         """
         self._only_once(label, c1)
         context = self._context
         element = context.refresh_element(self._seed, label, c1)
-        second, random = context.ciphertexts([[c1], [element]])
-        masked, reencrypted = context.cc.IntMPBootDecrypt(self._present_key, second, random)
-        return context.residues_of(masked), context.residues_of(reencrypted)
+        if column_map is None:
+            second, random = context.ciphertexts([[c1], [element]])
+            masked, reencrypted = context.cc.IntMPBootDecrypt(self._present_key, second, random)
+            return context.residues_of(masked), context.residues_of(reencrypted)
+        # With 0 in place of a', the second half is the mask itself.
+        blank, negative = np.zeros_like(element), rns.negate(element, context.primes)
+        second, random = context.ciphertexts([[c1], [blank, negative]])
+        masked, mask = context.cc.IntMPBootDecrypt(self._present_key, second, context.nothing)
+        (hidden,) = context.cc.MultipartyDecryptMain([random], self._present_key)
+        mapped = context.mapped(column_map, context.residues_of(mask))
+        sent = add(context.residues_of(hidden), mapped, context.primes)
+        return context.residues_of(masked), sent
 
     def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
         """d = c1 s_p + e_flood, shape of c1.

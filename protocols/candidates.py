@@ -1,8 +1,8 @@
 """Which parameters would be cheapest: every candidate of a plan, and why it is out.
 
-A candidate changes the ring, the digits of the key switch, the scale, or how many iterations pass
-between two refreshes, and takes the layout that needs least work there. Everything else of the plan
-(rule, polynomial, rows, noise) stays.
+A candidate changes the ring, the digits of the key switch or the scale, and takes the layout that
+needs least work there. Everything else of the plan (rule, polynomial, rows, noise) stays. The depth
+is that of one iteration: it ends in a refresh, which makes its sum over columns.
 
 Unit times are measured at one set of parameters and carried over to the others by operation counts:
 number-theoretic transforms (n log2 n each) and residue products (n each), see `Work`. That is good
@@ -12,11 +12,11 @@ to 20 % or so, enough to rank; whoever prints the best measures those again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from protocols import planner
-from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.parameters import MAX_LOG_QP_128, REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import OPERATIONS
 from protocols.ckks.timing import UnitTimes
@@ -29,7 +29,6 @@ from protocols.rows import RowsPlan
 RINGS = tuple(1 << k for k in range(13, 18))
 DIGITS = (1, 2, 3, 4, 5)
 SCALES = (59, 58, 57, 56, 54, 52, 50)
-PER_REFRESH = (1, 2, 3)
 # Weights are trusted to about this much [log-odds]: the joint decryption's noise, one deviation.
 MAX_RELEASE_ERROR = 1e-3
 # Statistical distance of all masked refreshes from uniform, log2.
@@ -40,7 +39,7 @@ MAX_MASK_LEAK_BITS = -30
 class Candidate:
     """One way to run the plan.
 
-    params: parameters, None if they cannot even be written down; ring_dim … per_refresh: what was
+    params: parameters, None if they cannot even be written down; ring_dim … scale_bits: what was
     tried; why_out: empty for one that can be run; seconds: of the whole run and of an iteration;
     num_bytes: largest party's, both directions, 0 for one that is out; release_error: std of a
     released weight; features: per ciphertext.
@@ -49,7 +48,6 @@ class Candidate:
     ring_dim: int
     num_digits: int
     scale_bits: int
-    per_refresh: int
     why_out: str = ""
     params: CkksParameters | None = None
     seconds: float = math.inf
@@ -73,7 +71,7 @@ class Candidate:
 
 def candidates(plan: RowsPlan, times: UnitTimes) -> list[Candidate]:
     """Every candidate, those that can be run first, cheapest first; times: at the plan's own."""
-    found = [_judge(plan, times, *tried) for tried in _grid()]
+    found = [_judge(plan, times, *tried) for tried in product(RINGS, DIGITS, SCALES)]
     found = [_dominated(each, found) for each in found]
     return sorted(found, key=lambda c: (bool(c.why_out), c.seconds, c.num_bytes, -c.scale_bits))
 
@@ -83,32 +81,18 @@ def remeasured(candidate: Candidate, plan: RowsPlan, times: UnitTimes) -> Candid
     if candidate.params is None:
         return candidate
     other = replace(plan, ckks=candidate.params, features_per_ciphertext=candidate.features or None)
-    lasts = planner.seconds(other, times, candidate.per_refresh)
+    lasts = planner.seconds(other, times)
     return replace(candidate, seconds=lasts.total, iteration=_iteration(other, lasts))
 
 
 def is_choice(candidate: Candidate, plan: RowsPlan) -> bool:
     """Whether a candidate is what the plan does already."""
-    return (candidate.params, candidate.features) == (
-        plan.ckks,
-        plan.layout.num_blocks,
-    ) and candidate.per_refresh == 1
+    return (candidate.params, candidate.features) == (plan.ckks, plan.layout.num_blocks)
 
 
-def _grid() -> Iterator[tuple[int, int, int, int]]:
-    for ring in RINGS:
-        for per_refresh in PER_REFRESH:
-            for digits in DIGITS:
-                for scale in SCALES:
-                    yield ring, digits, scale, per_refresh
-
-
-def _judge(
-    plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int, per_refresh: int
-) -> Candidate:
-    tried = Candidate(ring_dim=ring, num_digits=digits, scale_bits=scale, per_refresh=per_refresh)
-    levels = max(gradient_levels(plan.link), plan.rule.levels())
-    depth = per_refresh * levels + REFRESH_TOWERS - 1
+def _judge(plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int) -> Candidate:
+    tried = Candidate(ring_dim=ring, num_digits=digits, scale_bits=scale)
+    depth = iteration_levels(plan.link, plan.rule) + REFRESH_TOWERS - 1
     if math.ceil((depth + 1) / digits) * (digits - 1) >= depth + 1:
         return replace(tried, why_out=f"{digits} digits leave one without a prime")
     try:
@@ -118,10 +102,10 @@ def _judge(
         other = cheapest_layout(replace(plan, ckks=params, profile="secure"))
     except ParameterError as error:
         return replace(tried, why_out=_short(ring, depth, scale, digits, error))
-    why_out = _why_out(other, per_refresh)
+    why_out = _why_out(other)
     # Bytes take the frames of every message: only for those that stay.
-    traffic = {} if why_out else planner.bytes_per_party(other, per_refresh)
-    lasts = planner.seconds(other, scaled(times, plan.ckks, params), per_refresh)
+    traffic = {} if why_out else planner.bytes_per_party(other)
+    lasts = planner.seconds(other, scaled(times, plan.ckks, params))
     return replace(
         tried,
         params=params,
@@ -158,15 +142,13 @@ def _short(ring: int, depth: int, scale: int, digits: int, error: ParameterError
     return str(error)
 
 
-def _why_out(plan: RowsPlan, per_refresh: int) -> str:
+def _why_out(plan: RowsPlan) -> str:
     error = release_error_std(plan)
     if error > MAX_RELEASE_ERROR:
         return f"released weights off by {error:.1g}, above {MAX_RELEASE_ERROR:g}"
     leak = mask_leak_bits(plan)
     if leak > MAX_MASK_LEAK_BITS:
         return f"refresh masks leak 2^{leak:.0f}, above 2^{MAX_MASK_LEAK_BITS}"
-    if per_refresh > 1:
-        return "training refreshes after every iteration"
     return ""
 
 
@@ -181,7 +163,7 @@ def mask_leak_bits(plan: RowsPlan) -> float:
 
 
 def _iteration(plan: RowsPlan, lasts: planner.Seconds) -> float:
-    """Mean over the run: iterations between two refreshes differ."""
+    """Mean over the run, all roles in turn: the first and the last differ."""
     return (lasts.by_phase["train"] + lasts.by_phase["refresh"]) / plan.rounds
 
 
@@ -211,6 +193,9 @@ def scaled(times: UnitTimes, measured: CkksParameters, wanted: CkksParameters) -
         key_join=times.key_join * keys,
         refresh_share=times.refresh_share * towers,
         refresh_join=times.refresh_join * towers,
+        map_share=times.map_share * towers,
+        map_join=times.map_join * towers,
+        read=times.read * towers,
         expand=times.expand * n,
         decryption_share=times.decryption_share * n,
     )

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy.randomness import RandomSource
+
+# One for each ciphertext of a refresh, None for one that is only refreshed.
+ColumnMaps = tuple[ColumnMap | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +74,10 @@ class CircuitPlan(RunPlan):
     def refreshes(self) -> tuple[int, ...]:
         """Most ciphertexts that each refresh step carries, in order."""
         ...
+
+    def column_maps(self, step: int) -> ColumnMaps:
+        """What refresh `step` applies to each ciphertext on its way."""
+        return (None,) * self.refreshes[step]
 
     @property
     def steps(self) -> tuple[str, ...]:

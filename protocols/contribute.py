@@ -77,10 +77,11 @@ def answer_contribute(
     b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
     key = public_key(context, seed, b)
     layout = plan.layout
-    data = layout.pack_rows(rows, plan.party_index(party))
+    units = plan.units
+    data = layout.pack_rows(units.row_scale * rows, plan.party_index(party))
     linear = label_term(rows, labels) + layout.num_rows * noise
     first = np.zeros((0, layout.num_features)) if curvature is None else curvature[None, :]
-    side = layout.pack_side(np.concatenate([first, linear / plan.side_scale]))
+    side = layout.pack_side(np.concatenate([first, linear / units.side_scale]))
     both = context.primes * 2
     blobs = [
         rns.pack(context.residues_of(context.encrypt(key, slots)), both)

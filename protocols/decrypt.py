@@ -94,15 +94,14 @@ def decrypt(
 def release(
     evaluator: Evaluator,
     plan: CircuitPlan,
-    weights: EncryptedVector,
+    heads: EncryptedVector,
     standing: Standing | None = None,
 ) -> Exchange[NDArray[np.float64]]:
-    """Weights w, shape (num_features,), from an encrypted w / unit; one level for the mask."""
+    """Weights w, shape (num_features,), from an encrypted w / unit as in `Layout.heads`."""
     level = evaluator.context.params.num_towers - DECRYPTION_TOWERS
-    heads = evaluator.drop_to(evaluator.mask_and_gather(weights), level)
-    return evaluator.layout.read_heads(
-        (yield from decrypt(evaluator.context, plan, heads, standing))
-    )
+    low = evaluator.drop_to(heads, level)
+    slots = yield from decrypt(evaluator.context, plan, low, standing)
+    return evaluator.layout.read_heads(slots)
 
 
 def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:

@@ -93,7 +93,7 @@ class InversePlan:
         return (1 + self.relative_error) / self.low
 
     def refreshes(self, budget: int) -> tuple[int, ...]:
-        """Ciphertexts that each refresh carries; the last one brings the result to level 0."""
+        """Ciphertexts that each refresh carries; the last one copies the result."""
         last = len(self.steps) - 1
         return (*(2 if k < last else 1 for k in self.pauses(budget)), 1)
 
@@ -101,7 +101,7 @@ class InversePlan:
         """Steps before which levels have run out: y and u are refreshed, y alone for the last.
 
         budget: deepest level from which a refresh is possible, at least 4. The mask that isolates b
-        takes the first level, every step but the last one, the last two and the final mask one.
+        takes the first level, every step but the last one, the last two.
         """
         if budget < 4:
             raise ParameterError(f"levels={budget} between refreshes are below 4: take more depth")
@@ -111,7 +111,7 @@ class InversePlan:
                 found.append(k)
                 level = 0
             level += 1
-        return (*found, last) if level + 3 > budget else tuple(found)
+        return (*found, last) if level + 2 > budget else tuple(found)
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@
     refresh/k           those of the inverse, then after every iteration          `refresh`
     decrypt             the final weights, once                                   `decrypt`
 
-Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, see
+Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, in the units of
 `ckks/lffr_circuit.py`, and
 
 - without privacy, its `Curvature.share`: W <- W - B^-1 (grad(W) + 2 ridge W), the simplified fixed
@@ -25,12 +25,14 @@ from numpy.typing import NDArray
 
 from protocols import contribute
 from protocols.approximation import Polynomial
-from protocols.circuit_plan import CircuitPlan, check_depth
+from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks import residues as rns
+from protocols.ckks.circuit import MASK_VALUE
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import error_std
-from protocols.ckks.lffr_circuit import LFFR_LEVELS, OutputLayout, cubic, side_unit
+from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.curvature import LIFT, Curvature
@@ -131,18 +133,40 @@ class LffrPlan(CircuitPlan):
         )
 
     @property
+    def units(self) -> LffrUnits:
+        """Of encrypted rows, label terms and noise."""
+        step = self.learning_rate / self.num_rows
+        return LffrUnits.of(self.link, step / self.curvature.high if self.curvature else step)
+
+    @property
     def rotations(self) -> tuple[int, ...]:
         """The layout's."""
         return self.layout.rotations
 
     @property
     def refreshes(self) -> tuple[int, ...]:
-        """Those of the inversion, then W after every iteration but the last."""
-        state = (1,) * (self.iterations - 1)
+        """Those of the inversion, then W after every iteration."""
+        return (*self._inversion, *(1,) * self.iterations)
+
+    @property
+    def _inversion(self) -> tuple[int, ...]:
         if self.curvature is None:
-            return state
+            return ()
         budget = self.ckks.num_towers - REFRESH_TOWERS
-        return (*inverse_refreshes(len(self.curvature.inverse.steps), budget), *state)
+        return inverse_refreshes(len(self.curvature.inverse.steps), budget)
+
+    def column_maps(self, step: int) -> ColumnMaps:
+        """The inverse's copies; sums over columns; after the last iteration, the weights' heads."""
+        layout, before = self.layout, len(self._inversion)
+        if self.curvature is not None and step == before - 1:
+            inverse = self.curvature.inverse
+            return (ColumnMap.of(layout, inverse.factor * inverse.high, column=0),)
+        if step < before:
+            return (None,) * self.refreshes[step]
+        # W - step * gradient, where the gradient has -2 A^3.
+        value = math.copysign(MASK_VALUE, cubic(self.link)[0])
+        last = step - before == self.iterations - 1
+        return (ColumnMap.of(layout, value, head=0 if last else None),)
 
     @property
     def unit(self) -> float:
@@ -152,29 +176,39 @@ class LffrPlan(CircuitPlan):
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient.
 
-        As in `rows`, but the last mask, which adds one rounding, keeps d c slots of what was there
-        before. Where b_k >= low + 0.155 t, t the mean |x_k|:
+        As in `rows`, but the last refresh, which adds one rounding, keeps one of B columns of what
+        was there before: k of S slots. An iteration rounds once in the refresh, and in each column
+        the product, the noise and the ridge's share, MASK_VALUE sqrt(B) each in the sum.
+        Where b_k >= low + 0.155 t, t the mean |x_k|:
 
         - 1 / b_k errs by a few roundings relative to itself (`lffr_inverse`), |grad_k| <= 8/27 t,
           so that a step errs by at most 2 of them;
-        - noise in x moves z by |w| <= R of it, a slope by 0.2 of that, and a step by at most
-          sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows;
-        - noise in the lifted x moves a step by at most (1/2) / low / LIFT of its mean.
+        - noise in c x moves z by |w| / c <= R / c of it, a slope by 0.2 of that, and a step by at
+          most sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows;
+        - noise in the lifted c x moves a step by at most (1/2) / low / LIFT / c of its mean, and in
+          the lifted label terms by |A| / c as much, A that of `units`, empty columns included;
+        - noise in a side column moves a step by MASK_VALUE of it.
         """
-        share = math.sqrt(self.num_features * self.outputs / self.ckks.num_slots)
-        path, rounding = self.learning_rate * self.iterations, math.sqrt(self.iterations)
-        weight = 1.0
+        size, units, rows = self.layout.block_size, self.units, self.num_rows
+        path, root = self.learning_rate * self.iterations, math.sqrt(self.iterations)
+        rounding = root * math.hypot(1.0, 2 * MASK_VALUE * math.sqrt(size))
+        weight, side = 1.0, MASK_VALUE * root
         if self.curvature:
             low = self.curvature.low
             relative = relative_error(self.curvature, self.ckks, len(self.members))
             rounding += 2 * path * relative / self.unit
-            weight = 1 / (2 * math.sqrt(CURVATURE * low))
+            weight, side = 1 / (2 * math.sqrt(CURVATURE * low)), 0.0
         lifted = self.largest_step / (2 * LIFT * self.unit * self.learning_rate)
+        columns = size * (self.layout.num_data_ciphertexts // KINDS)
+        terms = lifted * units.leading * math.sqrt(columns) / rows
+        moved = (
+            path / units.row_scale * math.hypot((0.2 * weight + lifted) / math.sqrt(rows), terms)
+        )
         return error_std(
             self.ckks,
             len(self.members),
-            rounding_gain=math.hypot(1.0, share * rounding),
-            row_gain=share * path * (0.2 * weight + lifted) / math.sqrt(self.num_rows),
+            rounding_gain=math.hypot(1.0, rounding / math.sqrt(size)),
+            row_gain=math.hypot(moved, side) / math.sqrt(size),
         )
 
     @property
@@ -214,13 +248,13 @@ class LffrPlan(CircuitPlan):
         return gaussian_shares(sigma, self.split, self.iterations, size, randomness).reshape(shape)
 
     def side(self, rows: Array, noise: Array) -> Array:
-        """One party's side columns, shape (side_columns, d, c): row sums, or N noise / side_unit.
+        """One party's side columns, shape (side_columns, d, c): row sums, or N noise / side_scale.
 
         Raises:
             DataError: the rows exceed the public bound of the curvature.
         """
         if self.curvature is None:
-            return self.num_rows * noise / side_unit(self.link)
+            return self.num_rows * noise / self.units.side_scale
         share = self.curvature.share(rows, self.num_rows)
         return np.broadcast_to(share[None, :, None], (1, self.num_features, self.outputs))
 
@@ -264,8 +298,9 @@ def answer_contribute(
         raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
     b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
     key, both, layout = public_key(context, seed, b), context.primes * 2, plan.layout
-    factors = (0.5 - targets) / cubic(plan.link)[0]
-    data = layout.pack_data(rows, factors, plan.party_index(party))
+    units = plan.units
+    factors = (0.5 - targets) / units.leading
+    data = layout.pack_data(units.row_scale * rows, factors, plan.party_index(party))
     side = layout.pack_side(plan.side(rows, noise))
     encrypted = (context.encrypt(key, slots) for slots in (*data.values(), *side))
     blobs = tuple(rns.pack(context.residues_of(ct), both) for ct in encrypted)

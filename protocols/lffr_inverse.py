@@ -12,7 +12,8 @@ is, rounded once, and divides the product with y by LIFT, for one level more:
 | 2 | beta |
 | +1 per step | `InversePlan`; y and u are refreshed together where levels run out |
 | +3 | the last step |
-| +1 | mask and replicate: high / b, entries in [1, high / low] |
+
+The last refresh copies column 0 into all, times factor high: high / b, entries in [1, high / low].
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from protocols.curvature import LIFT, Curvature
 from protocols.messages import Exchange
 from protocols.precondition import Refresh
 
-_FIRST, _LAST = 2, 4
+_FIRST, _LAST = 2, 3
 
 
 def relative_error(curvature: Curvature, params: CkksParameters, parties: int) -> float:
@@ -44,7 +45,7 @@ def relative_error(curvature: Curvature, params: CkksParameters, parties: int) -
 
 
 def inverse_refreshes(steps: int, budget: int) -> tuple[int, ...]:
-    """Ciphertexts that each refresh carries; the last one brings the result to level 0.
+    """Ciphertexts that each refresh carries; the last one copies the result.
 
     budget: deepest level from which a refresh is possible, at least 4.
     """
@@ -67,7 +68,7 @@ def sharp_precondition(
     The refreshes are `inverse_refreshes(steps, num_towers - REFRESH_TOWERS)`, in this order.
     """
     plan, budget = curvature.inverse, evaluator.context.params.num_towers - REFRESH_TOWERS
-    lifted = evaluator.mask_heads(side, -1.0) + (-LIFT * curvature.offset / curvature.high)
+    lifted = evaluator.column(side, 0, -1.0) + (-LIFT * curvature.offset / curvature.high)
     y: Any = None
     u = lifted * (1 / LIFT)
     for k in range(len(plan.steps) - 1):
@@ -80,5 +81,5 @@ def sharp_precondition(
         if u.level + _LAST > budget:
             (y,) = yield from refresh((y,))
         y = y * plan.multiplier(-1, (lifted * y) * (1 / LIFT))
-    (vector,) = yield from refresh((evaluator.mask_and_replicate(y, plan.factor * plan.high),))
+    (vector,) = yield from refresh((y,))
     return Preconditioner(vector=vector, unit=1 / plan.high)

@@ -1,6 +1,6 @@
 """The training loop of LFFR on ciphertexts: W <- W - eta B^-1 (grad(W) + noise + 2 ridge W).
 
-Every iteration takes LFFR_LEVELS, so W is refreshed after each but the last.
+Every iteration takes LFFR_LEVELS, and the refresh after it sums over columns.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from protocols.ckks.circuit import Preconditioner
+from protocols.ckks.circuit import REFRESH_LEVEL, Preconditioner
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LffrGradient
 from protocols.ckks.tally import CountingContext, Ghost, Tally
 from protocols.lffr import LffrPlan
 from protocols.lffr_inverse import sharp_precondition
 from protocols.messages import Exchange
+from protocols.train import refresh_sums
 
 Vectors = Sequence[EncryptedVector]
-# (refresh step, ciphertexts) -> the same at level 0; yields requests as `refresh.refresh` does.
+# (refresh step, ciphertexts) -> what the plan's `column_maps` make of them; yields requests as
+# `refresh.refresh` does.
 RefreshAll = Callable[[int, Vectors], Generator[Any, Any, tuple[EncryptedVector, ...]]]
 
 
@@ -32,7 +34,7 @@ def train_lffr(
     refresh_all: RefreshAll,
     on_iteration: Callable[[int], None] = lambda t: None,
 ) -> Exchange[EncryptedVector]:
-    """Encrypted W / R after the plan's last iteration, R the link's radius, not refreshed.
+    """Encrypted W / R after the plan's last iteration, R the link's radius: `Layout.heads`.
 
     data, side: from `lffr.collect`.
     """
@@ -45,24 +47,23 @@ def train_lffr(
     if plan.curvature:
         inverse = yield from sharp_precondition(evaluator, plan.curvature, side[0], fresh)
         side = ()
-    gradient = LffrGradient(evaluator, plan.link, data, side, inverse, plan.ridge)
-    context = evaluator.context
+    gradient = LffrGradient(evaluator, plan.units, data, side, inverse, plan.ridge)
+    context, params = evaluator.context, evaluator.context.params
     # The start is public: an encryption of zero without randomness adds no noise.
-    blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
+    blank = np.zeros((params.num_towers - REFRESH_LEVEL, params.ring_dim), np.uint64)
     weights = evaluator.wrap(context.ciphertext([blank, blank]))
     for t in range(plan.iterations):
-        weights = weights - gradient(weights, plan.learning_rate)
-        if t + 1 < plan.iterations:
-            (weights,) = yield from fresh((weights,))
+        moved = weights - gradient(weights, plan.learning_rate)
+        (weights,) = yield from refresh_sums(evaluator, fresh, (moved,))
         on_iteration(t)
     return weights
 
 
 class _Counting(CountingContext):
-    """The start is a ciphertext at level 0 too."""
+    """The start is a ciphertext too."""
 
     def ciphertext(self, polynomials: Any) -> Ghost:
-        return Ghost(0)
+        return Ghost(REFRESH_LEVEL)
 
 
 def tally_lffr(plan: LffrPlan) -> tuple[Tally, ...]:
@@ -78,7 +79,11 @@ def tally_lffr(plan: LffrPlan) -> tuple[Tally, ...]:
         return [evaluator.wrap(Ghost(0)) for _ in range(number)]
 
     def refresh_all(step: int, vectors: Vectors) -> Generator[Any, Any, tuple[Any, ...]]:
-        return tuple(ghosts(len(vectors)))
+        maps = plan.column_maps(step)
+        return tuple(
+            evaluator.wrap(Ghost(0 if column_map is None else REFRESH_LEVEL))
+            for column_map, _ in zip(maps, vectors, strict=True)
+        )
         yield  # makes this a generator
 
     layout = plan.layout

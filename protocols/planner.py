@@ -9,17 +9,19 @@ after the other on one machine, as in `cohort simulate`. Memory is an estimate: 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from protocols.ckks import residues as rns
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.ckks.tally import IterationTally, tally_iterations
+from protocols.ckks.tally import CountingContext, Ghost, IterationTally, Tally, tally_iterations
 from protocols.ckks.timing import UnitTimes
 from protocols.cover import SEAL_BYTES
 from protocols.decrypt import DECRYPTION_TOWERS
-from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
+from protocols.messages import COORDINATOR, Body, Envelope, Exchange, encode, new_signing_key
+from protocols.precondition import precondition
 from protocols.rows import RowsPlan
 
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
@@ -64,8 +66,8 @@ def key_rows(params: CkksParameters) -> int:
     return (params.num_towers + params.num_special_towers) * params.num_digits
 
 
-def exchanges(plan: RowsPlan, party: str, per_refresh: int = 1) -> Iterator[Exchanged]:
-    """Every step of a run with one party, in order; per_refresh: see `iterations`."""
+def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
+    """Every step of a run with one party, in order."""
     params, layout = plan.ckks, plan.layout
     half, top = _size(params, key_rows(params)), _size(params, params.num_towers)
     low = _size(params, REFRESH_TOWERS)
@@ -91,9 +93,9 @@ def exchanges(plan: RowsPlan, party: str, per_refresh: int = 1) -> Iterator[Exch
     contributed = (2 * top,) * (len(held) + layout.num_side_ciphertexts)
     reply = Part({"ciphertexts": held}, contributed)
     yield Exchanged("encrypt", "contribute", Part({}, (top,)), reply)
-    for t, count in enumerate(refreshed(plan, per_refresh)):
+    for k, count in enumerate(plan.refreshes):
         request, reply = Part({}, (low,) * count), Part({}, (low, top) * count)
-        yield Exchanged("refresh", f"refresh/{t}", request, reply)
+        yield Exchanged("refresh", f"refresh/{k}", request, reply)
     last = Part({}, (_size(params, DECRYPTION_TOWERS),))
     yield Exchanged("decrypt", "decrypt", last, last)
     summary = {"weights": [_WEIGHT] * plan.num_features, "transcript": _DIGEST}
@@ -116,19 +118,36 @@ def _size(params: CkksParameters, rows: int) -> int:
     return rns.packed_size((0,) * rows, params.ring_dim)
 
 
-def iterations(plan: RowsPlan, per_refresh: int = 1) -> tuple[IterationTally, ...]:
-    """Operations of every iteration; per_refresh: iterations between two refreshes."""
-    return tally_iterations(plan.ckks, plan.layout, plan.link, plan.rule, per_refresh)
+def iterations(plan: RowsPlan) -> tuple[IterationTally, ...]:
+    """Operations of every iteration."""
+    return tally_iterations(plan.ckks, plan.layout, plan.link, plan.rule)
 
 
-def refreshed(plan: RowsPlan, per_refresh: int = 1) -> list[int]:
-    """Ciphertexts that each refresh step really carries: the inversion's, then the states."""
-    states = [iteration.refreshed for iteration in iterations(plan, per_refresh)[:-1]]
-    inversion = plan.refreshes[: len(plan.refreshes) - len(states)]
-    return [*inversion, *(count for count in states if count)]
+def inversion(plan: RowsPlan) -> Tally:
+    """Operations of the curvature's inversion, before the first iteration."""
+    if plan.curvature is None:
+        return {}
+    context: Any = CountingContext(plan.ckks)
+    evaluator = Evaluator(context, plan.layout)
+
+    def refresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
+        yield from ()
+        return tuple(evaluator.wrap(*[Ghost(0)] * len(vector.cts)) for vector in vectors)
+
+    list(precondition(evaluator, plan.curvature, evaluator.wrap(Ghost(0)), refresh))
+    counts: Tally = context.take()
+    return counts
 
 
-def bytes_by_party(plan: RowsPlan, per_refresh: int = 1) -> dict[str, dict[str, int]]:
+def refresh_after(plan: RowsPlan, iteration: int) -> int:
+    """The refresh that ends an iteration, in the numbering of `plan.refreshes`.
+
+    From -1 on they go through a map: -1 is the last one of the curvature's inversion.
+    """
+    return len(plan.refreshes) - plan.rounds + iteration
+
+
+def bytes_by_party(plan: RowsPlan) -> dict[str, dict[str, int]]:
     """Wire bytes of each party in both directions, by party and phase."""
     key = new_signing_key()
 
@@ -140,16 +159,16 @@ def bytes_by_party(plan: RowsPlan, per_refresh: int = 1) -> dict[str, dict[str, 
     traffic = {}
     for name in plan.names:
         by_phase = dict.fromkeys(PHASES, 0)
-        for each in exchanges(plan, name, per_refresh):
+        for each in exchanges(plan, name):
             by_phase[each.phase] += framed(each.step, COORDINATOR, name, each.request, "")
             by_phase[each.phase] += framed(each.step, name, COORDINATOR, each.reply, _DIGEST)
         traffic[name] = by_phase
     return traffic
 
 
-def bytes_per_party(plan: RowsPlan, per_refresh: int = 1) -> dict[str, int]:
+def bytes_per_party(plan: RowsPlan) -> dict[str, int]:
     """Largest party's wire bytes in both directions, by phase; as a run's costs state them."""
-    traffic = bytes_by_party(plan, per_refresh).values()
+    traffic = bytes_by_party(plan).values()
     return {phase: max(by_phase[phase] for by_phase in traffic) for phase in PHASES}
 
 
@@ -175,63 +194,76 @@ class Seconds:
         return sum(self.by_phase.values())
 
 
-def circuit_seconds(iteration: IterationTally, times: UnitTimes) -> float:
-    """The coordinator's arithmetic in one iteration."""
+def circuit_seconds(operations: Tally, times: UnitTimes) -> float:
+    """The coordinator's arithmetic."""
     return sum(
-        count * times.of(operation, level)
-        for (operation, level), count in iteration.operations.items()
+        count * times.of(operation, level) for (operation, level), count in operations.items()
     )
 
 
-def seconds(plan: RowsPlan, times: UnitTimes, per_refresh: int = 1) -> Seconds:
+def seconds(plan: RowsPlan, times: UnitTimes) -> Seconds:
     """Wall clock of a run on one machine that all roles share."""
-    params, course = plan.ckks, iterations(plan, per_refresh)
+    params, course, middle = plan.ckks, iterations(plan), plan.rounds // 2
     found = dict.fromkeys(PHASES, 0.0)
     own = waiting = 0.0
     share = 1 / len(plan.members)
     for name in plan.names:
-        for each in exchanges(plan, name, per_refresh):
+        for each in exchanges(plan, name):
             asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
             # Requests are signed, and sums reduced, once for all parties.
             sending = asked * times.sign * share + replied * times.check
             reading = replied * (times.unpack + times.add + times.reduce * share)
-            party = _party_work(each, times)
+            party = _party_work(plan, each, times)
             found[each.phase] += sending + party + reading
-            if each.phase == "refresh":
+            if each.step == f"refresh/{refresh_after(plan, middle)}":
                 own, waiting = own + sending + reading, waiting + party
     # Random elements are expanded once for all roles of a process.
-    keys, renewed = len(plan.rotations) + 1, sum(refreshed(plan, per_refresh))
+    keys, element = len(plan.rotations) + 1, times.expand * params.num_towers
     found["keys"] += times.setup + keys * times.key_join
-    found["keys"] += times.expand * ((keys + 1) * key_rows(params) + params.num_towers)
-    found["refresh"] += times.expand * renewed * params.num_towers
-    found["train"] += sum(_coordinator_work(iteration, times) for iteration in course)
-    found["decrypt"] += times.of("mask", params.depth - 1) + times.of("rescale", params.depth - 1)
-    middle, steps = course[plan.rounds // 2], max(1, plan.rounds - 1)
-    waiting += times.expand * renewed * params.num_towers
+    found["keys"] += times.expand * (keys + 1) * key_rows(params) + element
+    found["refresh"] += element * sum(plan.refreshes)
+    circuits = [inversion(plan), *(iteration.operations for iteration in course)]
+    found["train"] += sum(circuit_seconds(operations, times) for operations in circuits)
+    found["train"] += sum(join_seconds(plan, k, times) for k in range(len(plan.refreshes)))
     return Seconds(
         by_phase=found,
-        iteration=_coordinator_work(middle, times) + own / steps,
-        waiting=waiting / steps,
+        iteration=iteration_seconds(plan, middle, times) + own,
+        waiting=waiting + element * course[middle].refreshed,
     )
 
 
-def _coordinator_work(iteration: IterationTally, times: UnitTimes) -> float:
-    """The circuit, and what follows the parties' refresh shares."""
-    return circuit_seconds(iteration, times) + iteration.refreshed * times.refresh_join
+def iteration_seconds(plan: RowsPlan, iteration: int, times: UnitTimes) -> float:
+    """The coordinator's circuit, and what it makes of the parties' refresh shares."""
+    circuit = circuit_seconds(iterations(plan)[iteration].operations, times)
+    return circuit + join_seconds(plan, refresh_after(plan, iteration), times)
 
 
-def _party_work(each: Exchanged, times: UnitTimes) -> float:
+def join_seconds(plan: RowsPlan, step: int, times: UnitTimes) -> float:
+    """What the coordinator does with the shares of one refresh, which it reads as one or two."""
+    count = plan.refreshes[step]
+    if _is_mapped(plan, step):
+        return 2 * times.read + count * times.map_join
+    return times.read + count * times.refresh_join
+
+
+def _is_mapped(plan: RowsPlan, step: int) -> bool:
+    return step >= refresh_after(plan, -1)
+
+
+def _party_work(plan: RowsPlan, each: Exchanged, times: UnitTimes) -> float:
     """What one party does for one step, and the transport to it."""
-    count, kind = len(each.reply.blobs), each.step.partition("/")[0]
+    count, (kind, _, number) = len(each.reply.blobs), each.step.partition("/")
     unit = {
         # The secret key beside the first round of the relinearisation key; then its two halves.
         "keys": times.key_share * 1.5,
         "rotations": times.key_share * count,
         "square": times.key_share * count,
         "contribute": times.encrypt * count,
-        "refresh": times.refresh_share * count / 2,
         "decrypt": times.decryption_share,
     }
+    if kind == "refresh":
+        mapped = _is_mapped(plan, int(number))
+        unit[kind] = (times.map_share if mapped else times.refresh_share) * count / 2
     asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
     wire = asked * (times.check + times.unpack) + replied * (times.pack + times.sign)
     return unit.get(kind, 0.0) + wire + (asked + replied) * _TRANSPORT_COPIES * times.copy

@@ -5,12 +5,12 @@ LIFT (b - offset) / high. Nobody learns b, nor its inverse: both stay encrypted.
 
 | level | what |
 |---|---|
-| 1 | mask: column 0 alone, negative; every other slot is b = offset, so no slot leaves the range |
+| 1 | mask: one column, negative; every other slot is b = offset: none leaves the range |
 | +1 per step | `InversePlan`; y and u are refreshed together where levels run out |
 | +2 | the last step, from the b of level 1 |
-| +1 | mask and replicate: high / b, entries in [1, high / low]; the gradient's mask has 1 / high |
 
-The result is refreshed to level 0, since rows are multiplied by it at once.
+The last refresh copies it into all columns, times factor high: high / b, entries in
+[1, high / low]; the gradient's mask has 1 / high.
 """
 
 from __future__ import annotations
@@ -37,12 +37,9 @@ def precondition(
     """
     plan = curvature.inverse
     pauses = plan.pauses(evaluator.context.params.num_towers - REFRESH_TOWERS)
-    columns = [side]
-    for _ in range(evaluator.layout.num_parts - 1):
-        columns.append(evaluator.rotate(columns[-1], 1))
-    beta = evaluator.mask_heads(evaluator.join(columns), -1 / LIFT) + (
-        -curvature.offset / curvature.high
-    )
+    parts = range(evaluator.layout.num_parts)
+    columns = evaluator.join(evaluator.column(side, part, -1 / LIFT) for part in parts)
+    beta = columns + (-curvature.offset / curvature.high)
     y: Any = None
     u, last = beta, len(plan.steps) - 1
     for k in range(last):
@@ -52,5 +49,5 @@ def precondition(
     if last in pauses:
         (y,) = yield from refresh((y,))
     y = plan.finish(y, beta)
-    (vector,) = yield from refresh((evaluator.mask_and_replicate(y, plan.factor * plan.high),))
+    (vector,) = yield from refresh((y,))
     return Preconditioner(vector=vector, unit=1 / plan.high)

@@ -5,10 +5,16 @@
 h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform below the two mask primes (~119
 bits); the sums give c0 + h0 = m - M and the fresh ciphertext (m - M + h1, a') of m.
 
+Where the plan names a public map T (`ckks/column_map.py`), parties send h1_p = -a' s_p + T(M_p) +
+e_p and the coordinator has (T(m - M) + h1, a') of T(m), at twice the scale: one level for its
+rescaling (Mouchet, Troncoso-Pastoriza, Bossuat, Hubaux, PETS 2021, "masked transform").
+
 Security: a' is expanded from the joint seed (see `agree`), the label and c1; the coordinator can
 choose neither a' nor a c1 that is related to it. A party answers each label once; a retry gets the
 cached bytes.
-Error: P fresh key errors, 3.19 sqrt(P n / 2) / scale per slot: 2^-49 at ring 2^15, scale 2^59.
+T plays no part in that: h1_p is T(M_p) under a one-time pad of learning with errors, whatever T is.
+Error: P fresh key errors, 3.19 sqrt(P n / 2) / scale per slot: 2^-49 at ring 2^15, scale 2^59;
+through a map, one rescaling.
 """
 
 from __future__ import annotations
@@ -17,12 +23,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from protocols.circuit_plan import CircuitPlan
+from protocols.circuit_plan import CircuitPlan, ColumnMaps
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
-from protocols.errors import MessageError
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError, PolicyError
 from protocols.messages import Body, Exchange
 from protocols.secret_half import SecretHalf
 from protocols.standing import Standing
@@ -39,20 +46,28 @@ def label(step: str, position: int) -> str:
 
 
 def answer_refresh(
-    context: CkksContext, secret: SecretHalf, index: int, request: Body, kind: str = STEP
+    context: CkksContext,
+    secret: SecretHalf,
+    maps: ColumnMaps,
+    index: int,
+    request: Body,
+    kind: str = STEP,
 ) -> Body:
-    """Reply to `refresh/index`; kind: of the step, where it repeats another (see `cover`).
+    """Reply to `refresh/index`; maps: the plan's; kind: of the step, where it repeats another.
 
     Raises:
-        MessageError: malformed residues. PolicyError: a share was already given.
+        MessageError: malformed residues. PolicyError: more ciphertexts than the plan has, or a
+            share was already given.
     """
     if not request.blobs:
         raise MessageError("the step `refresh` carries at least one blob")
+    if len(request.blobs) > len(maps):
+        raise PolicyError("more ciphertexts to refresh than the plan has")
     low = context.primes[:REFRESH_TOWERS]
     blobs = []
-    for position, blob in enumerate(request.blobs):
+    for position, (blob, column_map) in enumerate(zip(request.blobs, maps, strict=False)):
         c1 = rns.unpack(blob, low, context.params.ring_dim)
-        h0, h1 = secret.refresh_share(c1, label(f"{kind}/{index}", position))
+        h0, h1 = secret.refresh_share(c1, label(f"{kind}/{index}", position), column_map)
         blobs += [rns.pack(h0, low), rns.pack(h1, context.primes)]
     return Body(blobs=tuple(blobs))
 
@@ -69,9 +84,10 @@ def refresh(
     vectors: Sequence[EncryptedVector],
     standing: Standing | None = None,
 ) -> Exchange[tuple[EncryptedVector, ...]]:
-    """The same values at level 0; every part of a vector is a ciphertext of its own.
+    """The same values at level 0, or through the step's map at level 1, part by part.
 
-    standing: who of the plan's parties is still there, all by default.
+    vectors: what the plan's `refreshes` and `column_maps` say of this step; standing: who of the
+    plan's parties is still there, all by default.
     """
     context, standing = evaluator.context, standing or Standing(plan)
     low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
@@ -80,10 +96,39 @@ def refresh(
     request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in polynomials))
     shapes = [low, context.primes] * len(shallow)
     answered, sums = yield from standing.ask(f"{STEP}/{step}", request, shapes, n)
-    fresh, halves = [], iter(sums)
-    for position, (ct, h0, h1) in enumerate(zip(shallow, halves, halves, strict=True)):
-        element = context.refresh_element(seed, label(answered, position), polynomials[position][1])
-        *pair, random = context.ciphertexts([[h0], [h1], [element]])
-        fresh.append(context.cc.IntMPBootEncrypt(public_key, pair, random, ct))
-    parts = iter(fresh)
+    labelled = [(label(answered, k), c1) for k, (_, c1) in enumerate(polynomials)]
+    elements = [context.refresh_element(seed, name, c1) for name, c1 in labelled]
+    shares = list(zip(sums[0::2], sums[1::2], elements, strict=True))
+    parts = iter(_join(context, public_key, shallow, plan.column_maps(step), shares))
     return tuple(evaluator.wrap(*islice(parts, len(vector.cts))) for vector in vectors)
+
+
+def _join(
+    context: CkksContext,
+    public_key: Any,
+    shallow: Sequence[Any],
+    maps: ColumnMaps,
+    shares: Sequence[tuple[Residues, Residues, Residues]],
+) -> list[Any]:
+    """(m - M + h1, a'), or rescaled (T(m - M) + h1, a'), of each; shares: (h0, h1, a')."""
+    through = [column_map for column_map, _ in zip(maps, shallow, strict=False)]
+    wanted = [
+        [[part] for part in (share if column_map is None else share[:1])]
+        for column_map, share in zip(through, shares, strict=True)
+    ]
+    read = iter(context.ciphertexts([part for parts in wanted for part in parts]))
+    lifted = []
+    for ct, parts in zip(shallow, wanted, strict=True):
+        h0, *rest = islice(read, len(parts))
+        h1, random = rest or (context.nothing, context.nothing)
+        lifted.append(context.cc.IntMPBootEncrypt(public_key, [h0, h1], random, ct))
+    products = []
+    for ct, column_map, (_, h1, element) in zip(lifted, through, shares, strict=True):
+        if column_map is not None:
+            mapped = context.mapped(column_map, context.polynomials_of(ct)[0])
+            products.append([rns.add(mapped, h1, context.primes), element])
+    rescaled = iter([context.cc.Rescale(product) for product in context.products(products)])
+    return [
+        ct if column_map is None else next(rescaled)
+        for ct, column_map in zip(lifted, through, strict=True)
+    ]

@@ -13,14 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.circuit_plan import CircuitPlan, check_depth
-from protocols.ckks.circuit import gradient_levels, side_scale
+from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
+from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.flooding import error_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
@@ -31,7 +33,7 @@ from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from protocols.start import StartGradient
 from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.rule import UpdateRule, gradient_factors
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +59,7 @@ class RowsPlan(CircuitPlan):
         CircuitPlan.__post_init__(self)
         if self.start is not None:
             _check_start(self, self.start)
-        iteration = max(gradient_levels(self.link), self.rule.levels())
+        iteration = iteration_levels(self.link, self.rule)
         check_depth(self, {"one iteration": iteration + REFRESH_TOWERS - 1})
         _ = self.layout
 
@@ -90,9 +92,11 @@ class RowsPlan(CircuitPlan):
         return rule.curvature if isinstance(rule, QuadraticNesterov) else None
 
     @property
-    def side_scale(self) -> float:
-        """Divisor of the side columns."""
-        return side_scale(self.link)
+    def units(self) -> RowUnits:
+        """Of encrypted rows and side columns."""
+        curvature = self.curvature
+        scale = 1 / self.num_rows if curvature is None else 1 / (self.num_rows * curvature.high)
+        return RowUnits.of(self.link, _largest(_factors(self.rule)) * scale)
 
     @property
     def rotations(self) -> tuple[int, ...]:
@@ -101,12 +105,35 @@ class RowsPlan(CircuitPlan):
 
     @property
     def refreshes(self) -> tuple[int, ...]:
-        """Those of the inversion, then the rule's state after every iteration but the last."""
-        vectors: tuple[int, ...] = (len(self.rule.start(0.0)),) * (self.rounds - 1)
-        if self.curvature is not None:
-            budget = self.ckks.num_towers - REFRESH_TOWERS
-            vectors = (*self.curvature.inverse.refreshes(budget), *vectors)
+        """Those of the inversion, then the rule's new vectors after every iteration."""
+        factors = _factors(self.rule)
+        vectors = (*self._inversion, *(sum(f is not None for f in each) for each in factors))
         return tuple(self.layout.num_parts * count for count in vectors)
+
+    @property
+    def _inversion(self) -> tuple[int, ...]:
+        if self.curvature is None:
+            return ()
+        return self.curvature.inverse.refreshes(self.ckks.num_towers - REFRESH_TOWERS)
+
+    def column_maps(self, step: int) -> ColumnMaps:
+        """The inverse's copies; sums over columns; after the last iteration, the weights' heads."""
+        layout, before = self.layout, len(self._inversion)
+        parts = range(layout.num_parts)
+        if self.curvature is not None and step == before - 1:
+            inverse = self.curvature.inverse
+            value = inverse.factor * inverse.high
+            return tuple(ColumnMap.of(layout, value, column=part) for part in parts)
+        if step < before:
+            return (None,) * self.refreshes[step]
+        every = _factors(self.rule)
+        factors = [factor for factor in every[step - before] if factor is not None]
+        # By operations that give every machine the same last digit: all must have the same masks.
+        largest = math.copysign(_largest(every), self.units.side_scale)
+        values = [MASK_VALUE * factor / largest for factor in factors]
+        last = step - before == self.rounds - 1
+        heads = [part - layout.num_parts + 1 if last else None for part in parts]
+        return tuple(ColumnMap.of(layout, v, head=head) for v in values for head in heads)
 
     @property
     def unit(self) -> float:
@@ -122,13 +149,13 @@ class RowsPlan(CircuitPlan):
             rate = float(self.update["learning_rate"])
         # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: 1/2 and about as
         # much again. One round moves w / R by eta / (R N) times the sum over rows, in which it
-        # adds as sqrt(N).
-        per_round = rate / (self.link.radius * math.sqrt(self.num_rows))
+        # adds as sqrt(N). Noise in a side column passes the refresh's mask, once.
+        per_round = rate / (self.link.radius * math.sqrt(self.num_rows) * self.units.row_scale)
         return error_std(
             self.ckks,
             len(self.members),
             rounding_gain=rule.noise_gain() + inverse,
-            row_gain=self.rounds * per_round,
+            row_gain=math.hypot(self.rounds * per_round, MASK_VALUE * rule.noise_gain()),
         )
 
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
@@ -164,6 +191,21 @@ class RowsPlan(CircuitPlan):
         }
         before = {"start": self.start.to_dict()} if self.start else {}
         return {**CircuitPlan.to_dict(self), **own, **before}
+
+
+# Rules are frozen, hence hashable.
+@lru_cache(maxsize=32)
+def _traced(rule: Any) -> tuple[tuple[float | None, ...], ...]:
+    return gradient_factors(rule)
+
+
+def _factors(rule: UpdateRule) -> tuple[tuple[float | None, ...], ...]:
+    """Of every iteration's gradient in the next state."""
+    return _traced(cast(Any, rule))
+
+
+def _largest(factors: tuple[tuple[float | None, ...], ...]) -> float:
+    return max(abs(factor) for each in factors for factor in each if factor is not None)
 
 
 def _check_start(plan: RowsPlan, start: StartGradient) -> None:

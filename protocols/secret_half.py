@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.residues import Residues
 
 
@@ -26,8 +27,10 @@ class SecretHalf(Protocol):
         """b_p of one rotation key."""
         ...
 
-    def refresh_share(self, c1: Residues, label: str) -> tuple[Residues, Residues]:
-        """Share of a collective refresh, once per label."""
+    def refresh_share(
+        self, c1: Residues, label: str, column_map: ColumnMap | None = None
+    ) -> tuple[Residues, Residues]:
+        """Share of a collective refresh, through a map if there is one, once per label."""
         ...
 
     def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.ckks.circuit import EncryptedGradient, Preconditioner
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.circuit import REFRESH_LEVEL, EncryptedGradient, Preconditioner
+from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.messages import Exchange
 from protocols.precondition import Refresh, precondition
@@ -23,7 +23,7 @@ from protocols.refresh import refresh
 from protocols.rows import RowsPlan
 from protocols.standing import Standing
 from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule, iterate
+from protocols.updates.rule import UpdateRule, distinct, iterate
 
 Array = NDArray[np.float64]
 # Called after each iteration with its index t.
@@ -40,7 +40,7 @@ def train_encrypted(
     on_iteration: Progress = lambda t: None,
     standing: Standing | None = None,
 ) -> Exchange[EncryptedVector]:
-    """Encrypted w / R after the plan's last iteration, R the link's radius, not refreshed.
+    """Encrypted w / R after the plan's last iteration, R the link's radius: `Layout.heads`.
 
     standing: who of the plan's parties is still there, all by default.
     """
@@ -54,17 +54,19 @@ def train_encrypted(
     preconditioner: Preconditioner | None = None
     if isinstance(rule, QuadraticNesterov):
         preconditioner = yield from precondition(evaluator, rule.curvature, side[0], fresh)
-    gradient = EncryptedGradient(evaluator, plan.link, rows, side, preconditioner)
+    gradient = EncryptedGradient(evaluator, plan.units, rows, side, preconditioner)
     # The start is public: an encryption of zero without randomness adds no noise.
-    blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
+    blank = np.zeros(
+        (context.params.num_towers - REFRESH_LEVEL, context.params.ring_dim), np.uint64
+    )
     zero = context.ciphertext([blank, blank])
     state = rule.start(evaluator.wrap(*[zero] * plan.layout.num_parts))
     for t in range(plan.rounds):
-        state = rule.step(t, state, gradient)
-        if t + 1 < plan.rounds:
-            state = yield from _refresh_state(evaluator, fresh, state)
+        state = rule.step(t, state, cast(Any, gradient))
+        vectors = state if t + 1 < plan.rounds else (rule.weights(state),)
+        state = yield from refresh_sums(evaluator, fresh, vectors)
         on_iteration(t)
-    return rule.weights(state)
+    return evaluator.total(state[0])
 
 
 def train_plain(
@@ -114,13 +116,18 @@ class PlainGradient:
         return scaled
 
 
-def _refresh_state(
-    evaluator: Evaluator, refresh: Refresh, state: tuple[EncryptedVector, ...]
+def refresh_sums(
+    evaluator: Evaluator, refresh: Refresh, state: tuple[EncryptedVector | ColumnSum, ...]
 ) -> Exchange[tuple[EncryptedVector, ...]]:
-    distinct = list({id(vector): vector for vector in state}.values())
+    """The state with its column sums made; other vectors, fresh ones of before, stay."""
+    sums = [vector for vector in distinct(state) if isinstance(vector, ColumnSum)]
+    spread = [vector.spread() for vector in sums]
     deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
-    if any(vector.level > deepest for vector in distinct):
+    if any(vector.level > deepest for vector in spread):
         raise AssertionError("an update used more levels than its rule declared")
-    fresh = yield from refresh(distinct)
-    by_id = {id(old): new for old, new in zip(distinct, fresh, strict=True)}
-    return tuple(by_id[id(vector)] for vector in state)
+    fresh = yield from refresh(spread)
+    by_id = {id(old): new for old, new in zip(sums, fresh, strict=True)}
+    kept: tuple[Any, ...] = tuple(by_id.get(id(vector), vector) for vector in state)
+    if any(vector.level > REFRESH_LEVEL for vector in kept):
+        raise AssertionError("a rule keeps a vector that is neither fresh nor has a new gradient")
+    return kept

@@ -62,7 +62,6 @@ def _as_it_is(plan: RowsPlan) -> Candidate:
         ring_dim=ckks.ring_dim,
         num_digits=ckks.num_digits,
         scale_bits=ckks.scale_bits,
-        per_refresh=1,
         why_out="an INSECURE ring" if not ckks.security_bits else "not among the candidates",
         params=ckks,
     )
@@ -102,7 +101,6 @@ def _fields(each: Candidate) -> dict[str, Any]:
         "num_digits": each.num_digits,
         "special_primes": each.params.num_special_towers if each.params else None,
         "features_per_ciphertext": each.features,
-        "iterations_per_refresh": each.per_refresh,
         "seconds": each.seconds,
         "seconds_per_iteration": each.iteration,
         "bytes_per_party": each.num_bytes,

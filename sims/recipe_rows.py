@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from parties.schema import Schema
-from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.errors import ParameterError
@@ -120,7 +120,7 @@ def choose_ckks(config: SimulationConfig, setting: TrainingSetting) -> CkksParam
     Raises:
         ParameterError: no secure ring fits, or the asked ring is insecure.
     """
-    levels = max(gradient_levels(setting.link.polynomial), setting.rule.levels())
+    levels = iteration_levels(setting.link.polynomial, setting.rule)
     secure = config.profile == "secure"
     return choose_parameters(levels, secure=secure, ring_dim=config.ring_dim)
 

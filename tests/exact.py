@@ -6,6 +6,7 @@ psi^(2 bitreverse(i) + 1), psi the least primitive 2n-th root of unity modulo th
 
 from __future__ import annotations
 
+import math
 from functools import cache, lru_cache
 from typing import Any
 
@@ -56,6 +57,16 @@ def centred(values: Any, prime: int) -> Integers:
     """Representatives in (-prime/2, prime/2]."""
     reduced = np.asarray(values, dtype=object) % prime
     return np.where(reduced > prime // 2, reduced - prime, reduced)
+
+
+def whole(rows: Any, primes: Any) -> Integers:
+    """Centred coefficients modulo the product of the primes, from evaluation form."""
+    modulus = math.prod(primes)
+    total = sum(
+        coefficients(row, prime) * (modulus // prime * pow(modulus // prime, -1, prime))
+        for row, prime in zip(rows, primes, strict=True)
+    )
+    return centred(total, modulus)
 
 
 def product(left: Any, right: Any, primes: Any) -> NDArray[np.uint64]:

@@ -26,7 +26,7 @@ from parties.shard import ClampCounts, Shard
 from protocols import contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns
-from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters, choose_parameters
@@ -44,6 +44,7 @@ from protocols.rows import RowsPlan
 from protocols.train import PlainGradient, train_encrypted, train_plain
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
+from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.nesterov import Nesterov
 from protocols.updates.rule import UpdateRule
@@ -100,14 +101,18 @@ def make_plan(
     features: int = 3,
     rounds: int = 2,
     degree: int = 7,
-    update: str = "barrier-1",
+    update: str | Mapping[str, Any] = "barrier-1",
     privacy: PrivacyPlan | None = None,
     ring_dim: int = 2048,
     members: tuple[Member, ...] | None = None,
     **changes: Any,
 ) -> RowsPlan:
-    """A plan on an INSECURE ring (security_bits=0), or with `ckks` as given."""
-    link, rule = make_link(degree), make_rule(update, rounds)
+    """A plan on an INSECURE ring (security_bits=0), or with `ckks` as given.
+
+    update: a name in UPDATES, or a rule's fields, which have rounds of their own.
+    """
+    link = make_link(degree)
+    rule = make_rule(update, rounds) if isinstance(update, str) else rule_from_dict(update)
     names = party_names(len(rows))
     fields: dict[str, Any] = {
         "session": "session",
@@ -120,7 +125,7 @@ def make_plan(
         "num_features": features,
         "link": link,
         "update": rule.to_dict(),
-        "ckks": insecure(max(gradient_levels(link), rule.levels()), ring_dim),
+        "ckks": insecure(iteration_levels(link, rule), ring_dim),
         "privacy": privacy,
         "profile": "fast-insecure",
     }
@@ -343,7 +348,8 @@ def encrypted_weights(
     def answer(name: str, step: str, body: Body) -> Body:
         kind, _, index = step.partition("/")
         if kind == "refresh":
-            return refresh.answer_refresh(context, keys.shares[name], int(index), body)
+            maps = plan.column_maps(int(index))
+            return refresh.answer_refresh(context, keys.shares[name], maps, int(index), body)
         if kind == "decrypt":
             return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
         k = plan.party_index(name)

@@ -9,28 +9,41 @@ x q(z) = A * x z' * prod factors(z'^2), A the leading coefficient of r in the sc
 
 | level | degree 3 | degree 5, 7 | degree 9-15 |
 |---|---|---|---|
-| 1 | z' = sum x w' | = | = |
-| 2 | u = z'^2; x z' | = | = |
-| 3 | (x z') (u - r) | factors, first product | = |
-| 4 | mask | last product, sums | second product |
-| 5 |  | mask | last product, sums |
-| 6 |  |  | mask |
+| 1 | the refresh | = | = |
+| 2 | z' = sum x w' | = | = |
+| 3 | u = z'^2; x z' | = | = |
+| 4 | (x z') (u - r) | factors, first product | = |
+| 5 |  | last product | second product |
+| 6 |  |  | last product |
+
+The sum over columns is left to the next refresh (`ColumnSum`, `column_map`), which multiplies it by
+a public number as well. That number, the mask's value, must be neither small, or the mask's last
+digit counts, nor large, or the columns' noise does: it is MASK_VALUE at most. So parties encode
+c x instead of x, which the polynomial's coefficients make up for; c^(degree + 1) is what brings
+step A / (N R) to MASK_VALUE.
 
 A preconditioner B^-1 is multiplied into the rows that enter x z', once per run, and into the side
-column just above the mask: B^-1 grad(w) costs the levels and, but for one product, the time of
-grad(w), and a second copy of the data ciphertexts. (Multiplied into the sum instead, its rounding
-error would grow with N, not with 1 / sqrt(N).)
+column: B^-1 grad(w) costs the levels and, but for one product, the time of grad(w), and a second
+copy of the data ciphertexts. (Multiplied into the sum instead, its rounding error would grow with
+N, not with 1 / sqrt(N).)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from protocols.approximation import Polynomial
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.errors import ParameterError
+from protocols.updates.rule import UpdateRule
+
+# Largest value of the refresh's mask. Below, its rounding to 2^-scale_bits counts for more; above,
+# the noise in all columns does: both are under one rescaling's at 2^-6 and up to 4096 columns.
+MASK_VALUE = 2.0**-6
+# Of what comes out of a refresh through a map.
+REFRESH_LEVEL = 1
 
 
 def link_factors(link: Polynomial) -> FactoredPolynomial:
@@ -46,19 +59,47 @@ def link_factors(link: Polynomial) -> FactoredPolynomial:
 
 
 def gradient_levels(link: Polynomial) -> int:
-    """Levels of one gradient: 4, 5, 5 for degree 3, 5, 7; 6 for degree 9 to 15."""
-    # inner product, square beside x z', the factors, the mask.
-    return 2 + link_factors(link).depth() + 1
+    """Levels of one gradient, the refresh's included: 4, 5, 5 for degree 3, 5, 7; 6 for 9 to 15."""
+    # the refresh, inner product, square beside x z', the factors.
+    return 3 + link_factors(link).depth()
 
 
-def side_scale(link: Polynomial) -> float:
-    """What side columns are divided by before encryption: A (the mask multiplies it back)."""
-    return link_factors(link).leading
+def iteration_levels(link: Polynomial, rule: UpdateRule) -> int:
+    """Levels between two refreshes."""
+    # The rule's own path is multiplied by a public number on its way into the refresh.
+    return max(gradient_levels(link), 1 + rule.levels() + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RowUnits:
+    """In what units rows and side columns are encrypted.
+
+    link: p in t = c z' (the polynomial of radius R / c); row_scale: c; weight_unit: R.
+    """
+
+    link: Polynomial
+    row_scale: float
+    weight_unit: float
+
+    @classmethod
+    def of(cls, link: Polynomial, largest_step: float) -> RowUnits:
+        """For steps of at most `largest_step` times the sum over rows."""
+        leading = abs(link_factors(link).leading)
+        power = largest_step * leading / (link.radius * MASK_VALUE)
+        scale = power ** (1 / (link.degree + 1))
+        coefficients = tuple(c * scale**-k for k, c in enumerate(link.coefficients))
+        scaled = replace(link, coefficients=coefficients, radius=link.radius / scale)
+        return cls(scaled, scale, link.radius)
+
+    @property
+    def side_scale(self) -> float:
+        """What side columns are divided by before encryption: A of this link over c."""
+        return link_factors(self.link).leading / self.row_scale
 
 
 @dataclass(frozen=True, slots=True)
 class Preconditioner:
-    """A diagonal B^-1. vector: diagonal / unit, replicated, at level 0; unit: public."""
+    """A diagonal B^-1. vector: diagonal / unit, replicated, at level 0 or 1; unit: public."""
 
     vector: EncryptedVector
     unit: float
@@ -67,51 +108,46 @@ class Preconditioner:
 class EncryptedGradient:
     """Evaluates step * grad(w) / R for round t on the summed ciphertexts of all parties.
 
-    rows: groups of rows; side: side ciphertexts, the vector of round t (after the row sums, if the
-    layout has them) the sum over parties of (X^T (1/2 - y) + N noise_t) / side_scale;
-    preconditioner: multiplies the gradient and its noise.
+    units: of everything encrypted; rows: groups of rows; side: side ciphertexts, the vector of
+    round t (after the row sums, if the layout has them) the sum over parties of
+    (X^T (1/2 - y) + N noise_t) / side_scale; preconditioner: multiplies gradient and noise.
     """
 
     def __init__(
         self,
         evaluator: Evaluator,
-        link: Polynomial,
+        units: RowUnits,
         rows: Sequence[EncryptedVector],
         side: Sequence[EncryptedVector],
         preconditioner: Preconditioner | None = None,
     ) -> None:
         self._evaluator = evaluator
-        self._factors = link_factors(link)
+        self._factors = link_factors(units.link)
+        # Refreshed weights are at this level: so are the rows that they multiply.
+        rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in rows]
         self._rows, self._weighted = rows, rows
-        self._scale = side_scale(link) / (evaluator.layout.num_rows * link.radius)
-        # Side columns are added just above the mask: rotate them there, where primes are few.
-        side_level = gradient_levels(link) - 1
+        self._scale = units.side_scale / (evaluator.layout.num_rows * units.weight_unit)
+        # Side columns are masked where primes are few.
+        side_level = gradient_levels(units.link) - 1
         self._diagonal: EncryptedVector | None = None
         if preconditioner:
             self._weighted = [part * preconditioner.vector for part in rows]
             self._scale *= preconditioner.unit
             side_level -= 1
-            self._diagonal = evaluator.drop_to(preconditioner.vector, side_level)
+            self._diagonal = evaluator.drop_to(preconditioner.vector, side_level + 1)
         self._side = [evaluator.drop_to(part, side_level) for part in side]
         # Row sums stand in the first columns.
-        self._column = 0
-        if evaluator.layout.curvature:
-            self._next_side()
+        self._column = evaluator.layout.num_parts if evaluator.layout.curvature else 0
 
-    def __call__(self, weights: EncryptedVector, step: float) -> EncryptedVector:
-        """step * gradient / R at replicated weights / R, replicated; consumes this round's noise.
-
-        After the last round only column 0 is filled: it alone is decrypted.
-        """
+    def __call__(self, weights: EncryptedVector, step: float) -> ColumnSum:
+        """step * gradient / R at replicated weights / R; consumes this round's noise."""
         evaluator = self._evaluator
         data = zip(self._rows, self._weighted, strict=True)
         pairs = (self._last_product(rows, weighted, weights) for rows, weighted in data)
-        total = evaluator.sum_columns(evaluator.sum_of_products(pairs))
+        total = evaluator.sum_of_products(pairs)
         side = self._next_side()
         total = total + (side if self._diagonal is None else side * self._diagonal)
-        last = self._column == evaluator.layout.side_columns
-        finish = evaluator.mask_heads if last else evaluator.mask_and_replicate
-        return finish(total, step * self._scale)
+        return ColumnSum(total, step * self._scale)
 
     def _last_product(
         self, rows: EncryptedVector, weighted: EncryptedVector, weights: EncryptedVector
@@ -127,7 +163,5 @@ class EncryptedGradient:
 
     def _next_column(self) -> EncryptedVector:
         index, column = divmod(self._column, self._evaluator.layout.block_size)
-        if column:
-            self._side[index] = self._evaluator.rotate(self._side[index], 1)
         self._column += 1
-        return self._side[index]
+        return self._evaluator.column(self._side[index], column)

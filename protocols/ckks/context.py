@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import openfhe
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
@@ -165,6 +166,25 @@ class CkksContext:
         """The polynomials of a ciphertext, each of shape (towers, n)."""
         rows = self.residues_of(ciphertext)
         return np.split(rows, ciphertext.NumberCiphertextElements())
+
+    def mapped(self, column_map: ColumnMap, polynomial: Residues) -> Residues:
+        """The map of a polynomial at level 0; what it encodes comes out at twice its scale."""
+        return column_map.apply(polynomial, self.primes, self.params.scale_bits)
+
+    def products(self, each: Sequence[Sequence[Residues]]) -> list[Any]:
+        """`ciphertexts` at twice the scale, as products before their rescaling."""
+        found = self.ciphertexts(each) if each else []
+        for ciphertext in found:
+            ciphertext.SetNoiseScaleDeg(2)
+            ciphertext.SetScalingFactor(ciphertext.GetScalingFactor() ** 2)
+        return found
+
+    @cached_property
+    def nothing(self) -> Any:
+        """The polynomial 0 at level 0, as a ciphertext; never to be changed."""
+        return self.ciphertext(
+            [np.zeros((self.params.num_towers, self.params.ring_dim), np.uint64)]
+        )
 
     def _read(self, blob: bytes) -> Residues:
         return rns.read(blob, self.params.ring_dim, self.extended_primes)[0]

@@ -15,7 +15,6 @@ from itertools import starmap
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.ckks.context import CkksContext
 from protocols.ckks.packing import Layout
@@ -48,9 +47,13 @@ class EncryptedVector:
         return int(self.cts[0].GetLevel())
 
     def __add__(self, other: EncryptedVector | float) -> EncryptedVector:
+        if isinstance(other, ColumnSum):
+            return NotImplemented
         return self._combined(self.evaluator.cc.EvalAdd, other)
 
     def __sub__(self, other: EncryptedVector | float) -> EncryptedVector:
+        if isinstance(other, ColumnSum):
+            return NotImplemented
         return self._combined(self.evaluator.cc.EvalSub, other)
 
     def __mul__(self, other: EncryptedVector | float) -> EncryptedVector:
@@ -77,6 +80,45 @@ class EncryptedVector:
         return self.evaluator.each(lambda ct: operation(ct, float(other)), self)
 
 
+class ColumnSum:
+    """factor * (sum over the columns of `terms`) + rest, not summed: the next refresh does that.
+
+    terms: any values in the columns; factor: public; rest: replicated, None for zero. Adds to
+    replicated vectors, as any vector does; nothing else is possible before the refresh.
+    """
+
+    __slots__ = ("factor", "rest", "terms")
+
+    def __init__(
+        self, terms: EncryptedVector, factor: float, rest: EncryptedVector | None = None
+    ) -> None:
+        self.terms, self.factor, self.rest = terms, factor, rest
+
+    def __add__(self, other: EncryptedVector) -> ColumnSum:
+        if isinstance(other, ColumnSum):
+            return NotImplemented
+        return ColumnSum(self.terms, self.factor, other if self.rest is None else self.rest + other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: EncryptedVector) -> ColumnSum:
+        if isinstance(other, ColumnSum):
+            return NotImplemented
+        rest = other * -1.0 if self.rest is None else self.rest - other
+        return ColumnSum(self.terms, self.factor, rest)
+
+    def __rsub__(self, other: EncryptedVector) -> ColumnSum:
+        rest = other if self.rest is None else other - self.rest
+        return ColumnSum(self.terms, -self.factor, rest)
+
+    def spread(self) -> EncryptedVector:
+        """Values whose columns sum up to this over `factor`; one level above rest."""
+        if self.rest is None:
+            return self.terms
+        columns = self.terms.evaluator.layout.block_size
+        return self.terms + self.rest * (1 / (self.factor * columns))
+
+
 class Evaluator:
     """Vector operations that know the packing.
 
@@ -87,8 +129,6 @@ class Evaluator:
         self.context = context
         self.layout = layout
         self.cc = context.cc
-        # The last masks, by value and level: encoding one costs seven multiplications with it.
-        self._last_masks: tuple[tuple[float, int], list[Any]] | None = None
 
     def wrap(self, *cts: Any) -> EncryptedVector:
         """Operators for ciphertexts, the parts of a vector."""
@@ -148,56 +188,16 @@ class Evaluator:
         """Sum over blocks, in every block: the slots are a cyclic group, so no mask is needed."""
         return self.rotate_and_add(vector, self.layout.feature_rotations)
 
-    def sum_columns(self, vector: EncryptedVector) -> EncryptedVector:
-        """Sum over the columns of each block, right in column 0 and meaningless elsewhere."""
-        return self.rotate_and_add(vector, self.layout.column_rotations)
+    def total(self, vector: EncryptedVector) -> EncryptedVector:
+        """The sum of all parts, in one part."""
+        first, *others = self.parts(vector)
+        return sum(others, first)
 
-    def replicate(self, heads: EncryptedVector) -> EncryptedVector:
-        """Copy column 0 into all columns; every other slot must be zero."""
-        if self.layout.spread_rotation:
-            heads = self.rotate(heads, self.layout.spread_rotation)
-        return self.rotate_and_add(heads, self.layout.column_rotations)
-
-    def mask_heads(
-        self, vector: EncryptedVector, values: NDArray[np.float64] | float = 1.0
-    ) -> EncryptedVector:
-        """Column 0 times public values, zero elsewhere; one level."""
-        return self.rescaled(self._masked(vector, values))
-
-    def mask_and_replicate(
-        self, vector: EncryptedVector, values: NDArray[np.float64] | float
-    ) -> EncryptedVector:
-        """`replicate(mask_heads(vector, values))`; one level.
-
-        Replicating doubles the key-switching noise log2(C) times. It runs before the rescaling,
-        which divides that noise by the scale.
-        """
-        return self.rescaled(self.replicate(self._masked(vector, values)))
-
-    def mask_and_gather(self, vector: EncryptedVector) -> EncryptedVector:
-        """Column 0 of all parts in one, as in `Layout.heads`; one level."""
-        total, *others = self.parts(self._masked(vector, 1.0))
-        for part in others:
-            total = self.rotate(total, 1)
-            self._add_to(total, part)
-        return self.rescaled(total)
-
-    def _masked(
-        self, vector: EncryptedVector, values: NDArray[np.float64] | float
-    ) -> EncryptedVector:
-        masks = self._masks(values, vector.level)
-        return self.wrap(*map(self.cc.EvalMult, vector.cts, masks))
-
-    def _masks(self, values: NDArray[np.float64] | float, level: int) -> list[Any]:
-        if not isinstance(values, float):
-            return self._encoded(values, level)
-        key = (values, level)
-        if self._last_masks is None or self._last_masks[0] != key:
-            self._last_masks = key, self._encoded(values, level)
-        return self._last_masks[1]
-
-    def _encoded(self, values: NDArray[np.float64] | float, level: int) -> list[Any]:
-        return [self.context.encode(slots, level) for slots in self.layout.masks(values)]
+    def column(self, vector: EncryptedVector, index: int, value: float = 1.0) -> EncryptedVector:
+        """Column `index` of a vector of one part times a number, zero elsewhere; one level."""
+        mask = value * np.roll(self.layout.indicator, index)
+        encoded = self.context.encode(mask, vector.level)
+        return self.rescaled(self.each(lambda ct: self.cc.EvalMult(ct, encoded), vector))
 
     def sum_of_products(
         self, pairs: Iterable[tuple[EncryptedVector, EncryptedVector]]

@@ -12,14 +12,17 @@ h = 1/2 - y,
 Parties encrypt x, LIFT x and LIFT x h / A. The last saves a product; the lifted ones are what B^-1
 multiplies, and have LIFT times less encryption noise: 1 / b is large for a column near zero.
 
+All with c x instead of x, as in `circuit`: z' becomes c z', A becomes A / c^3, T becomes c^3 T, and
+the sum c^10 times as large, which brings step 2 |A|^3 / (N R) to MASK_VALUE.
+
 | level | what |
 |---|---|
-| 1 | z' = sum over features of x w' |
-| 2 | z'^2 |
-| 3 | T = z' (z'^2 - root) |
-| 4 | x T + x h / A; T^2 |
-| 5 | their product, summed over ciphertexts and columns |
-| 6 | mask, replicate |
+| 1 | the refresh |
+| 2 | z' = sum over features of x w' |
+| 3 | z'^2 |
+| 4 | T = z' (z'^2 - root) |
+| 5 | x T + x h / A; T^2 |
+| 6 | their product, summed over ciphertexts; the sum over columns is the next refresh's |
 
 A preconditioner B^-1 is multiplied into the lifted ciphertexts, once per run; see `circuit`.
 """
@@ -27,14 +30,20 @@ A preconditioner B^-1 is multiplied into the lifted ciphertexts, once per run; s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.ckks.circuit import Preconditioner, link_factors
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.circuit import (
+    MASK_VALUE,
+    REFRESH_LEVEL,
+    Preconditioner,
+    RowUnits,
+    link_factors,
+)
+from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout, next_power_of_two
 from protocols.curvature import LIFT
 from protocols.errors import ParameterError
@@ -43,8 +52,10 @@ Array = NDArray[np.float64]
 LFFR_LEVELS = 6
 # Ciphertexts for one set of rows.
 KINDS = 3
+# The sum over rows grows as this power of c.
+_POWER = 10
 # Levels at which x B^-1, and x h / A, are multiplied and added.
-_T_LEVEL, _TERM_LEVEL = 3, 4
+_T_LEVEL, _TERM_LEVEL = 4, 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +118,7 @@ class OutputLayout(Layout):
     @property
     def num_data_ciphertexts(self) -> int:
         """Of all kinds."""
-        return KINDS * -(-self.num_rows // self.columns)
+        return KINDS * -(-self.num_rows // self.block_size)
 
     def ciphertexts_of(self, party: int) -> range:
         """Data ciphertexts in which a party has rows or label terms."""
@@ -176,48 +187,70 @@ def cubic(link: Polynomial) -> tuple[float, float]:
     return factors.leading, factors.roots[0]
 
 
-def side_unit(link: Polynomial) -> float:
-    """What side columns of noise are divided by: -2 A^3, which the mask multiplies back."""
-    return -2 * cubic(link)[0] ** 3
+@dataclass(frozen=True, slots=True)
+class LffrUnits(RowUnits):
+    """In what units rows, label terms and noise are encrypted; see `RowUnits`."""
+
+    @classmethod
+    def of(cls, link: Polynomial, largest_step: float) -> LffrUnits:
+        """For steps of at most `largest_step` times the sum over rows."""
+        leading = abs(cubic(link)[0])
+        scale = (2 * largest_step * leading**3 / (link.radius * MASK_VALUE)) ** (1 / _POWER)
+        coefficients = tuple(c * scale**-k for k, c in enumerate(link.coefficients))
+        scaled = replace(link, coefficients=coefficients, radius=link.radius / scale)
+        return cls(scaled, scale, link.radius)
+
+    @property
+    def leading(self) -> float:
+        """A of this link: label terms are c x (1/2 - y) / A."""
+        return cubic(self.link)[0]
+
+    @property
+    def side_scale(self) -> float:
+        """What side columns of noise are divided by: -2 A^3 / c, A of this link."""
+        return -2 * self.leading**3 / self.row_scale
 
 
 class LffrGradient:
     """Evaluates step * (grad(w) + noise_t + 2 ridge w) / R on the summed ciphertexts.
 
-    data: as in `OutputLayout`; noise: side ciphertexts, column t the sum over parties of
-    N noise_t / side_unit; preconditioner: multiplies gradient and ridge term (no noise then).
+    units: of everything encrypted; data: as in `OutputLayout`; noise: side ciphertexts, column t
+    the sum over parties of N noise_t / side_scale; preconditioner: multiplies gradient and ridge
+    term (no noise then).
     """
 
     def __init__(
         self,
         evaluator: Evaluator,
-        link: Polynomial,
+        units: LffrUnits,
         data: Sequence[EncryptedVector],
         noise: Sequence[EncryptedVector] = (),
         preconditioner: Preconditioner | None = None,
         ridge: float = 0.0,
     ) -> None:
-        leading, self._root = cubic(link)
+        leading, self._root = cubic(units.link)
         self._offset = -1 / (2 * leading) ** 2
         self._evaluator, self._ridge, self._inverse = evaluator, ridge, preconditioner
-        self._scale = side_unit(link) / (evaluator.layout.num_rows * link.radius)
+        self._scale = units.side_scale / (evaluator.layout.num_rows * units.weight_unit)
         if preconditioner:
             self._scale *= preconditioner.unit
-        self._rows = data[0::KINDS]
+        # Refreshed weights are at this level: so are the rows that they multiply.
+        self._rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in data[0::KINDS]]
         self._weighted = self._lowered(data[1::KINDS], _T_LEVEL)
         self._terms = self._lowered(data[2::KINDS], _TERM_LEVEL)
+        # Side columns are masked where primes are few.
         self._noise = [evaluator.drop_to(part, LFFR_LEVELS - 1) for part in noise]
         self._round = 0
 
-    def __call__(self, weights: EncryptedVector, step: float) -> EncryptedVector:
-        """At replicated weights / R, replicated; consumes this round's noise."""
+    def __call__(self, weights: EncryptedVector, step: float) -> ColumnSum:
+        """At replicated weights / R; consumes this round's noise."""
         evaluator = self._evaluator
         data = zip(self._rows, self._weighted, self._terms, strict=True)
         pairs = (self._last_operands(*part, weights) for part in data)
-        total = evaluator.sum_columns(evaluator.sum_of_products(pairs))
+        total = evaluator.sum_of_products(pairs)
         if self._noise:
             total = total + self._next_noise()
-        gradient = evaluator.mask_and_replicate(total, step * self._scale)
+        gradient = ColumnSum(total, step * self._scale)
         return gradient + self._pull(weights, step) if self._ridge else gradient
 
     def _lowered(self, lifted: Sequence[EncryptedVector], level: int) -> list[EncryptedVector]:
@@ -244,7 +277,5 @@ class LffrGradient:
 
     def _next_noise(self) -> EncryptedVector:
         index, column = divmod(self._round, self._evaluator.layout.block_size)
-        if column:
-            self._noise[index] = self._evaluator.rotate(self._noise[index], 1)
         self._round += 1
-        return self._noise[index]
+        return self._evaluator.column(self._noise[index], column)

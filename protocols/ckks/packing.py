@@ -2,12 +2,13 @@
 
 A ciphertext of S slots holds k blocks of B = S / k slots, k a power of two, one block per feature.
 The d features fill m = ceil(d / k) ciphertexts, the parts of a row: feature p k + j is block j of
-part p. Row g of all parties' rows stands in column g % C of every block of the parts m (g // C) …,
-C = min(B, power of two >= rows). Parties fill disjoint columns and the coordinator adds, so
-training costs what the rows cost, not what the parties cost.
+part p. Row g of all parties' rows stands in column g % B of every block of the parts m (g // B) ….
+Parties fill disjoint columns and the coordinator adds, so training costs what the rows cost, not
+what the parties cost.
 
-Fewer features per ciphertext: fewer groups of rows, and shorter sums over features; but sums over
-columns and the weights' copies are made part by part, and every part is refreshed.
+Sums over features are rotations by multiples of B, a subgroup. Sums over columns, and copies of the
+weights in all columns, are made by refreshes (`column_map`). Fewer features per ciphertext: fewer
+groups of rows, and shorter sums over features; but every part is refreshed.
 
 Everything is rotated right by an offset o. Key switching rounds with a small bias, the same in all
 coefficients, and sum_k X^k at slot i is 2 / (1 - zeta^(5^i)): 2^14 at slot 0 of a ring 2^15. The
@@ -103,14 +104,9 @@ class Layout:
         return sum(self.rows_by_party)
 
     @property
-    def columns(self) -> int:
-        """C: columns of a block that hold rows."""
-        return min(self.block_size, next_power_of_two(self.num_rows))
-
-    @property
     def num_data_ciphertexts(self) -> int:
         """Ciphertexts that hold all rows."""
-        return self.num_parts * -(-self.num_rows // self.columns)
+        return self.num_parts * -(-self.num_rows // self.block_size)
 
     @property
     def side_vectors(self) -> int:
@@ -139,7 +135,7 @@ class Layout:
     def _groups_of(self, party: int) -> range:
         first = self.first_row(party)
         last = first + self.rows_by_party[party] - 1
-        return range(first // self.columns, last // self.columns + 1)
+        return range(first // self.block_size, last // self.block_size + 1)
 
     # -- rotations ------------------------------------------------------------------------------
 
@@ -149,22 +145,9 @@ class Layout:
         return tuple(self.block_size << k for k in range(self.num_blocks.bit_length() - 1))
 
     @property
-    def column_rotations(self) -> tuple[int, ...]:
-        """Left rotations that sum over columns into column 0, and replicate after `spread`."""
-        return tuple(1 << k for k in range(self.columns.bit_length() - 1))
-
-    @property
-    def spread_rotation(self) -> int:
-        """Left rotation that takes column 0 to column C - 1 (0: none needed)."""
-        return (self.num_slots - (self.columns - 1)) % self.num_slots
-
-    @property
     def rotations(self) -> tuple[int, ...]:
         """Every rotation key that a run needs."""
-        side_step = (1,) if self.side_columns > 1 and self.block_size > 1 else ()
-        spread = (self.spread_rotation,) if self.spread_rotation else ()
-        wanted = {*self.feature_rotations, *self.column_rotations, *spread, *side_step}
-        return tuple(sorted(wanted))
+        return self.feature_rotations
 
     # -- slots ------------------------------------------------------------------------------------
 
@@ -180,9 +163,9 @@ class Layout:
         packed: dict[int, NDArray[np.float64]] = {}
         first, parts = self.first_row(party), self._in_parts(rows)
         for group in self._groups_of(party):
-            start = max(first, group * self.columns)
-            stop = min(first + len(rows), (group + 1) * self.columns)
-            at = slice(start - group * self.columns, stop - group * self.columns)
+            start = max(first, group * self.block_size)
+            stop = min(first + len(rows), (group + 1) * self.block_size)
+            at = slice(start - group * self.block_size, stop - group * self.block_size)
             for part in range(self.num_parts):
                 grid = np.zeros((self.num_blocks, self.block_size))
                 grid[:, at] = parts[start - first : stop - first, part].T
@@ -214,8 +197,8 @@ class Layout:
         return self._spread(values, 1)
 
     def replicated(self, values: NDArray[np.float64], part: int = 0) -> NDArray[np.float64]:
-        """Slots of one part with the values, shape (num_features,), in all C columns."""
-        return self._spread(values, self.columns)[part]
+        """Slots of one part with the values, shape (num_features,), in all B columns."""
+        return self._spread(values, self.block_size)[part]
 
     def heads(self, values: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Slots of a released vector: column 0 of part p, moved p - (m - 1) columns to the right.
@@ -248,6 +231,13 @@ class Layout:
             grid[:, :columns] = part[:, None]
             found.append(self._to_slots(grid))
         return found
+
+    @property
+    def indicator(self) -> NDArray[np.float64]:
+        """1 in column 0 of every block, 0 elsewhere."""
+        grid = np.zeros((self.num_blocks, self.block_size))
+        grid[:, 0] = 1.0
+        return self._to_slots(grid)
 
     @property
     def offset(self) -> int:

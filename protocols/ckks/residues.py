@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from protocols.errors import MessageError
 
 Residues = NDArray[np.uint64]
 _WORD = 8
+_HALF = 1 << 30
 
 
 class Tower(NamedTuple):
@@ -98,6 +99,36 @@ def add(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
     total = left + right
     np.subtract(total, modulus, out=total, where=total >= modulus)
     return total
+
+
+def negate(rows: Residues, primes: Sequence[int]) -> Residues:
+    """-rows mod primes, row by row; rows below their primes."""
+    modulus = np.array(primes, dtype=np.uint64)[:, None]
+    return np.where(rows > 0, modulus - rows, rows)
+
+
+def product(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
+    """(left * right) mod primes, row by row; operands of one shape below their primes (< 2^60).
+
+    In halves of 30 bits, left * half = quotient * prime + rest: the quotient, below 2^30, is off by
+    at most one as a float, and the rest is right modulo 2^64.
+    """
+    found = np.empty_like(left)
+    for k, prime in enumerate(primes):
+        low = right[k] & np.uint64(_HALF - 1)
+        high = _half_product(left[k], right[k] >> np.uint64(30), prime)
+        total = _half_product(high, np.uint64(_HALF), prime) + _half_product(left[k], low, prime)
+        np.subtract(total, np.uint64(prime), out=total, where=total >= prime)
+        found[k] = total
+    return found
+
+
+def _half_product(rows: Residues, half: Any, prime: int) -> Residues:
+    quotient = (rows.astype(np.float64) * (half.astype(np.float64) / prime)).astype(np.uint64)
+    rest: NDArray[np.int64] = (rows * half - quotient * np.uint64(prime)).view(np.int64)
+    np.add(rest, prime, out=rest, where=rest < 0)
+    np.subtract(rest, prime, out=rest, where=rest >= prime)
+    return rest.view(np.uint64)
 
 
 def scale(rows: Residues, factors: Sequence[int], primes: Sequence[int]) -> Residues:

@@ -14,11 +14,16 @@ from functools import lru_cache
 from typing import Any, cast
 
 from protocols.approximation import Polynomial
-from protocols.ckks.circuit import EncryptedGradient, Preconditioner
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.circuit import (
+    REFRESH_LEVEL,
+    EncryptedGradient,
+    Preconditioner,
+    RowUnits,
+)
+from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
-from protocols.updates.rule import UpdateRule
+from protocols.updates.rule import UpdateRule, distinct
 
 # Operation name -> what it is; "relinearise" and "rotate" are the key switches.
 OPERATIONS = (
@@ -122,7 +127,7 @@ class CountingContext:
 
 @dataclass(frozen=True, slots=True)
 class IterationTally:
-    """One iteration: operations by level, and how many ciphertexts are refreshed after it."""
+    """One iteration: operations by level, and how many ciphertexts its refresh carries."""
 
     operations: Tally
     refreshed: int
@@ -133,55 +138,54 @@ class IterationTally:
 
 
 def tally_iterations(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule, per_refresh: int = 1
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
 ) -> tuple[IterationTally, ...]:
-    """Every iteration of a run; per_refresh: iterations between two refreshes.
+    """Every iteration of a run.
 
-    Iterations 0, 1 and the last are counted; those between are as the third of a run of four (at
-    most two rotations apart: side columns that begin a new ciphertext need none). Between two
-    refreshes levels go on falling, so with per_refresh > 1 every iteration is counted.
+    Iterations 0, 1 and the last are counted; those between are as the third of a run of four.
     """
-    return _iterations(params, layout, link, cast(Any, rule), per_refresh)
+    return _iterations(params, layout, link, cast(Any, rule))
 
 
 # A plan's cost asks for the same tally party by party. Rules are frozen, hence hashable.
 @lru_cache(maxsize=32)
 def _iterations(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: Any, per_refresh: int
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: Any
 ) -> tuple[IterationTally, ...]:
     rounds = layout.rounds
-    counted = min(rounds, _COUNTED) if per_refresh == 1 else rounds
+    counted = min(rounds, _COUNTED)
     short = replace(rule, rounds=counted)
-    tallies = _tally(params, replace(layout, rounds=counted), link, short, per_refresh)
+    tallies = _tally(params, replace(layout, rounds=counted), link, short)
     if rounds == counted:
         return tuple(tallies)
     return (*tallies[:-1], *[tallies[-2]] * (rounds - counted), tallies[-1])
 
 
 def _tally(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule, per_refresh: int
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
 ) -> list[IterationTally]:
     context: Any = CountingContext(params)
     evaluator = Evaluator(context, layout)
-
     parts = layout.num_parts
 
-    def ghost(parts: int = parts) -> EncryptedVector:
-        return evaluator.wrap(*[Ghost(0)] * parts)
+    def ghost(level: int, parts: int = parts) -> EncryptedVector:
+        return evaluator.wrap(*[Ghost(level)] * parts)
 
-    rows = [ghost() for _ in range(layout.num_data_ciphertexts // parts)]
-    side = [ghost(1) for _ in range(layout.num_side_ciphertexts)]
-    inverse = Preconditioner(ghost(), 1.0) if layout.curvature else None
-    gradient = EncryptedGradient(evaluator, link, rows, side, inverse)
+    rows = [ghost(0) for _ in range(layout.num_data_ciphertexts // parts)]
+    side = [ghost(0, 1) for _ in range(layout.num_side_ciphertexts)]
+    inverse = Preconditioner(ghost(REFRESH_LEVEL), 1.0) if layout.curvature else None
+    units = RowUnits(link, 1.0, link.radius)
+    gradient = EncryptedGradient(evaluator, units, rows, side, inverse)
     scaled = rule.in_units(link.radius)
-    state = scaled.start(ghost())
+    state: tuple[Any, ...] = scaled.start(ghost(REFRESH_LEVEL))
     tallies = []
     for t in range(layout.rounds):
         state = scaled.step(t, state, gradient)
-        if t + 1 == layout.rounds or (t + 1) % per_refresh:
-            tallies.append(IterationTally(context.take(), 0))
-            continue
-        fresh = {id(vector): ghost() for vector in state}
-        tallies.append(IterationTally(context.take(), parts * len(fresh)))
-        state = tuple(fresh[id(vector)] for vector in state)
+        if t + 1 == layout.rounds:
+            state = (scaled.weights(state),)
+        sums = [vector for vector in distinct(state) if isinstance(vector, ColumnSum)]
+        refreshed = sum(len(vector.spread().cts) for vector in sums)
+        tallies.append(IterationTally(context.take(), refreshed))
+        fresh = {id(vector): ghost(REFRESH_LEVEL) for vector in sums}
+        state = tuple(fresh.get(id(vector), vector) for vector in state)
     return tallies

@@ -11,29 +11,20 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from protocols.ckks import residues as rns
+from protocols.ckks import stopwatch
 from protocols.ckks.context import CkksContext
-from protocols.ckks.flooding import gaussian_polynomial
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.tally import OPERATIONS
-from protocols.messages import Body, Envelope, decode, encode, new_signing_key, public_bytes
-from protocols.privacy.randomness import SystemRandomness
 
-VERSION = 5
-REPETITIONS = 4
-# A run takes another key for every rotation, which is then not in the processor's cache.
-_INDICES = tuple(1 << k for k in range(REPETITIONS))
-# Bytes of the message and of the residues that serialisation is timed with.
-SAMPLE_BYTES = 1 << 23
+VERSION = 6
 # Load average per processor beyond which a measurement is not kept.
 BUSY_LOAD = 1.5
 
@@ -45,9 +36,11 @@ class UnitTimes:
     operations: by name (`protocols.ckks.tally.OPERATIONS`), one entry per level 0 … depth - 1.
     setup: context and frames. encrypt: one ciphertext, to residues. key_share: a party's half of
     one evaluation key; key_join: the coordinator's assembly of one. refresh_share, refresh_join:
-    one ciphertext, the party's and the coordinator's part. expand: one row of a public random
-    element, which the four before it leave out. decryption_share: flooding included. pack, unpack,
-    add, reduce: residues, per wire byte. sign, check, copy: messages, per byte.
+    one ciphertext, the party's and the coordinator's part; map_share, map_join: of one that goes
+    through a map. read: OpenFHE's fixed time for reading any number of ciphertexts, which the joins
+    leave out. expand: one row of a public random element, which keys and refreshes leave out.
+    decryption_share: flooding included. pack, unpack, add, reduce: residues, per wire byte. sign,
+    check, copy: messages, per byte.
     """
 
     operations: Mapping[str, tuple[float, ...]]
@@ -57,6 +50,9 @@ class UnitTimes:
     key_join: float
     refresh_share: float
     refresh_join: float
+    map_share: float
+    map_join: float
+    read: float
     expand: float
     decryption_share: float
     pack: float
@@ -176,125 +172,16 @@ def measure(params: CkksParameters) -> UnitTimes:
     setup = time.perf_counter() - started
     keys = context.cc.KeyGen()
     context.cc.EvalMultKeyGen(keys.secretKey)
-    context.cc.EvalRotateKeyGen(keys.secretKey, list(_INDICES))
+    context.cc.EvalRotateKeyGen(keys.secretKey, list(stopwatch.INDICES))
     return UnitTimes(
-        operations=_operations(context, keys),
+        operations=stopwatch.operations(context, keys),
         setup=setup,
-        encrypt=_seconds(
+        encrypt=stopwatch.seconds(
             lambda: context.residues_of(context.encrypt(keys.publicKey, np.ones(params.num_slots)))
         ),
-        decryption_share=_decryption_share(context),
-        expand=_seconds(lambda: context.uniform_polynomial(os.urandom(32), "")) / params.num_towers,
-        **_key_times(context, keys),
-        **_refresh_times(context, keys),
-        **_byte_times(context),
+        decryption_share=stopwatch.decryption_share(context),
+        expand=stopwatch.expansion(context),
+        **stopwatch.key_times(context, keys),
+        **stopwatch.refresh_times(context, keys),
+        **stopwatch.byte_times(context),
     )
-
-
-def _seconds(work: Callable[[], Any], repetitions: int = REPETITIONS) -> float:
-    """Least wall clock: whatever else the machine does only adds to it."""
-    laps = []
-    for _ in range(repetitions):
-        started = time.perf_counter()
-        work()
-        laps.append(time.perf_counter() - started)
-    return min(laps)
-
-
-def _operations(context: CkksContext, keys: Any) -> dict[str, tuple[float, ...]]:
-    cc, params = context.cc, context.params
-    values = np.full(params.num_slots, 0.5)
-    fresh = context.encrypt(keys.publicKey, values)
-    found: dict[str, list[float]] = {name: [] for name in OPERATIONS}
-    index = cycle(_INDICES)
-    for level in range(params.depth):
-        ct = cc.Compress(fresh, params.num_towers - level) if level else fresh
-        product = cc.EvalMultNoRelin(ct, ct)
-        scaled = cc.EvalMult(ct, 0.5)
-        work: dict[str, Callable[[], Any]] = {
-            "rotate": lambda ct=ct: cc.EvalRotate(ct, next(index)),  # type: ignore[misc]
-            "relinearise": lambda product=product: cc.Relinearize(product),  # type: ignore[misc]
-            "tensor": lambda ct=ct: cc.EvalMultNoRelin(ct, ct),  # type: ignore[misc]
-            "mask": lambda ct=ct, level=level: cc.EvalMult(  # type: ignore[misc]
-                ct, context.encode(values, level)
-            ),
-            "scalar": lambda ct=ct: cc.EvalMult(ct, 0.5),  # type: ignore[misc]
-            "rescale": lambda scaled=scaled: cc.Rescale(scaled),  # type: ignore[misc]
-            "add": lambda ct=ct: cc.EvalAdd(ct, ct),  # type: ignore[misc]
-        }
-        for name in OPERATIONS:
-            found[name].append(_seconds(work[name]))
-    return {name: tuple(laps) for name, laps in found.items()}
-
-
-def _key_times(context: CkksContext, keys: Any) -> dict[str, float]:
-    seed = bytes(32)
-    half = context.uniform_key_half(seed, "timing")
-
-    def share() -> Any:
-        a = context.uniform_key_half(seed, "timing")
-        reference = context.rotation_key_map(1, a, np.zeros_like(a))
-        key = context.cc.MultiEvalAtIndexKeyGen(keys.secretKey, reference, [1])
-        return context.residues_of(key)
-
-    def join() -> Any:
-        return context.rotation_key_map(1, context.uniform_key_half(seed, "timing"), half)
-
-    return {"key_share": _seconds(share), "key_join": _seconds(join)}
-
-
-def _refresh_times(context: CkksContext, keys: Any) -> dict[str, float]:
-    cc, params, seed = context.cc, context.params, bytes(32)
-    fresh = context.encrypt(keys.publicKey, np.full(params.num_slots, 0.5))
-    deep = cc.Compress(fresh, REFRESH_TOWERS)
-    shares: list[Any] = []
-
-    def adjust() -> tuple[Any, rns.Residues]:
-        ct = cc.IntMPBootAdjustScale(deep)
-        return ct, context.polynomials_of(ct)[1]
-
-    shallow, c1 = adjust()
-
-    def share() -> None:
-        element = context.refresh_element(seed, "timing", c1)
-        second, random = context.ciphertexts([[c1], [element]])
-        pair = cc.IntMPBootDecrypt(keys.secretKey, second, random)
-        shares[:] = [context.residues_of(part) for part in pair]
-
-    def join() -> None:
-        adjust()
-        element = context.refresh_element(seed, "timing", c1)
-        *pair, random = context.ciphertexts([[part] for part in (*shares, element)])
-        cc.IntMPBootEncrypt(keys.publicKey, pair, random, shallow)
-
-    return {"refresh_share": _seconds(share), "refresh_join": _seconds(join)}
-
-
-def _decryption_share(context: CkksContext) -> float:
-    return _seconds(lambda: gaussian_polynomial(context, 1e6, 2, SystemRandomness()))
-
-
-def _byte_times(context: CkksContext) -> dict[str, float]:
-    n = context.params.ring_dim
-    primes = context.key_primes * max(1, SAMPLE_BYTES // (8 * n * len(context.key_primes)))
-    residues = np.zeros((len(primes), n), np.uint64) + np.arange(n, dtype=np.uint64)
-    packed = rns.pack(residues, primes)
-    total, modulus = np.zeros_like(residues), np.array(primes, np.uint64)[:, None]
-    key = new_signing_key()
-    verify_key = public_bytes(key)
-
-    def sign() -> bytes:
-        # A new body: the old one remembers its blobs' hashes.
-        return encode(Envelope("timing", "timing", "a", "b", Body(blobs=(packed,))), key)
-
-    message = sign()
-    seconds = {
-        "pack": _seconds(lambda: rns.pack(residues, primes)),
-        "unpack": _seconds(lambda: rns.unpack(packed, primes, n)),
-        "add": _seconds(lambda: np.add(total, residues, out=total)),
-        "reduce": _seconds(lambda: np.remainder(total, modulus, out=total)),
-        "sign": _seconds(sign),
-        "check": _seconds(lambda: decode(message, verify_key)),
-        "copy": _seconds(lambda: bytearray(message)),
-    }
-    return {name: value / len(packed) for name, value in seconds.items()}

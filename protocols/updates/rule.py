@@ -59,6 +59,56 @@ class UpdateRule(Protocol):
         ...
 
 
+def gradient_factors(rule: UpdateRule) -> tuple[tuple[float | None, ...], ...]:
+    """For each iteration, what this iteration's gradient is multiplied by in the next state.
+
+    One entry for each distinct vector of the state, of the weights alone after the last iteration;
+    None: an older vector, without this gradient.
+    """
+    found: list[tuple[float | None, ...]] = []
+    state: tuple[Any, ...] = rule.start(_Traced(None))
+    for t in range(rule.rounds):
+        state = rule.step(t, state, lambda weights, step: _Traced(step))
+        vectors = state if t + 1 < rule.rounds else (rule.weights(state),)
+        found.append(tuple(each.factor for each in distinct(vectors)))
+        state = tuple(_Traced(None) for _ in state)
+    return tuple(found)
+
+
+def distinct(state: tuple[V, ...]) -> list[V]:
+    """Its vectors, each once: a rule may keep one of them twice."""
+    return list({id(vector): vector for vector in state}.values())
+
+
+class _Traced:
+    """A vector of which only this iteration's gradient is known, by its factor."""
+
+    __slots__ = ("factor",)
+
+    def __init__(self, factor: float | None) -> None:
+        self.factor = factor
+
+    def __add__(self, other: Any) -> _Traced:
+        return self._with(other, 1.0)
+
+    def __sub__(self, other: Any) -> _Traced:
+        return self._with(other, -1.0)
+
+    def __mul__(self, other: Any) -> _Traced:
+        return _Traced(None if self.factor is None else self.factor * float(other))
+
+    __rmul__ = __mul__
+
+    def __matmul__(self, other: Any) -> _Traced:
+        return _Traced(None)
+
+    def _with(self, other: Any, sign: float) -> _Traced:
+        added = other.factor if isinstance(other, _Traced) else None
+        if self.factor is not None and added is not None:
+            raise AssertionError("a rule adds up two gradients")
+        return _Traced(self.factor if added is None else sign * added)
+
+
 def iterate(rule: UpdateRule, t: int, state: tuple[V, ...]) -> V:
     """w after iteration t, for rules whose state holds a multiple of it (`scale`) in between."""
     weights: Any = rule.weights(state)

@@ -112,23 +112,26 @@ def test_costs_are_counted(finished: tuple[Session, Outcome]) -> None:
 def test_traffic_is_the_keys_and_ciphertexts(finished: tuple[Session, Outcome]) -> None:
     """No byte beyond residues but headers: below 4 kB per message."""
     session, outcome = finished
-    ckks, layout = outcome.plan.ckks, outcome.plan.layout
+    ckks, layout, rounds = outcome.plan.ckks, outcome.plan.layout, outcome.plan.rounds
     word, towers = 8 * ckks.ring_dim, ckks.num_towers
     context = session.parties["hospital-1"]._duties._context
     assert context is not None
     key = len(context.key_primes) * word
-    count = len(layout.rotations)
+    # Sums over features alone: those over columns are the refreshes'.
+    count = layout.num_blocks.bit_length() - 1
     expected = {
         # keys: b_p, r_p; rotations; square: down 1, up 2.
         "keys": towers * word + key * (1 + count + 3),
         # contribute: down b, up data and side ciphertexts.
         "encrypt": towers * word * (1 + 2 * (1 + layout.num_side_ciphertexts)),
-        # refresh: c1 and h0 at 3 towers, h1 at all, for each of T - 1.
-        "refresh": (outcome.plan.rounds - 1) * word * (3 + 3 + towers),
+        # refresh: c1 and h0 at 3 towers, h1 at all, after each of T iterations.
+        "refresh": rounds * word * (3 + 3 + towers),
     }
+    messages = {"keys": 2 * (2 + len(outcome.plan.rotation_chunks)), "encrypt": 2}
+    messages["refresh"] = 2 * rounds
     for phase, size in expected.items():
         spare = session.coordinator.costs.bytes_per_party[phase] - size
-        assert 0 < spare < 4000 * (2 * count + 10), phase
+        assert 0 < spare < 4000 * messages[phase], phase
 
 
 def test_phases_and_progress() -> None:

@@ -27,7 +27,7 @@ from tests.test_mutants import share_is_flooded
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 3}
 A, B, C, D = "hospital-1", "hospital-2", "hospital-3", "hospital-4"
 LOSSES = ((A,), (D,), (B, D), (A, C))
-STEPS = ("refresh/0", "refresh/1", "decrypt")
+STEPS = ("refresh/0", "refresh/1", "refresh/2", "decrypt")
 # When parties vanish: at this step, and for good.
 Fates = dict[str, tuple[str, ...]]
 

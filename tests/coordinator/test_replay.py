@@ -76,7 +76,7 @@ def test_an_honest_run_passes(tmp_path: Path, update: str) -> None:
     assert found.passed, found.checks
     assert [check.name for check in found.checks] == list(CHECKS)
     assert found.plan == session.plan
-    assert found.checks[4].detail == "in order, 2 refreshes, 1 decryption"
+    assert found.checks[4].detail == "in order, 3 refreshes, 1 decryption"
     steps = [step for step, name, *_ in session.recorded if name == VICTIM]
     assert announced == [(step, k, len(steps)) for k, step in enumerate(steps)]
     finish = decode(session.recorded[-1][2], public_bytes(session.coordinator_key))
@@ -131,6 +131,7 @@ def meta(**fields: Any) -> Callable[[Body], Body]:
         ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
         ("refresh/1", lambda body: Body(blobs=body.blobs[:1]), "the number of blobs, 1 for 2"),
         ("refresh/1", one_bit, "blob 1"),
+        ("refresh/2", one_bit, "blob 0"),
         ("decrypt", zeros, "blob 0"),
         ("decrypt", one_bit, "blob 0"),
         ("finish", meta(transcript="00" * 32), "field 'transcript'"),
@@ -363,7 +364,8 @@ def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Me
         (without("reveal"), "steps", "is 'keys', the plan has 'reveal'"),
         (without("rotations/0"), "steps", "the plan has 'rotations/0'"),
         (without("contribute"), "steps", "the plan has 'contribute'"),
-        (without("refresh/1"), "steps", "is 'decrypt', the plan has 'refresh/1'"),
+        (without("refresh/1"), "steps", "is 'refresh/2', the plan has 'refresh/1'"),
+        (without("refresh/2"), "steps", "is 'decrypt', the plan has 'refresh/2'"),
         (without("decrypt"), "steps", "is 'finish', the plan has 'decrypt'"),
         (without("finish"), "re-execution", "ends before step 'finish'; what was asked so far is"),
         (without("decrypt", "finish"), "re-execution", "ends before step 'decrypt'"),

@@ -15,11 +15,12 @@ from parties import budget
 from parties.account import Account
 from parties.party import Party
 from parties.policy import Policy
-from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.circuit import iteration_levels
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.rows import RowsPlan
+from protocols.updates.catalogue import rule_from_dict
 from sims.config import SimulationConfig
 from sims.setting import TrainingSetting, choose_setting
 from tests.helpers import Session, insecure, make_session
@@ -53,7 +54,7 @@ def certify(plan: RowsPlan, update: str = "barrier", accounting: str = "exact") 
         link=link,
         update=setting.rule.to_dict(),
         privacy=setting.privacy,
-        ckks=insecure(max(gradient_levels(link), setting.rule.levels()), 1024),
+        ckks=insecure(iteration_levels(link, setting.rule), 1024),
     )
 
 
@@ -396,7 +397,7 @@ def with_start(plan: RowsPlan, length: float = 0.2) -> RowsPlan:
     }
     config = SimulationConfig(parties=PARTIES, colluders=COLLUDERS, epsilon=1.0)
     privacy = _privacy(config, found, PARTIES)
-    levels = gradient_levels(link) + 4
+    levels = iteration_levels(link, rule_from_dict(rule))
     return replace(
         plan, link=link, update=rule, privacy=privacy, start=start, ckks=insecure(levels, 1024)
     )

@@ -103,7 +103,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     keys = gram_keys(len(task.names), task.ckks, task.layout.rotations)
     keys.forget()
     context, evaluator = keys.context, GramEvaluator(keys.context, task.layout)
-    plan: Any = SimpleNamespace(names=task.names, unit=UNIT)
+    plan: Any = SimpleNamespace(names=task.names, unit=UNIT, column_maps=lambda step: (None,) * 99)
     parts = dict(zip(task.names, sums, strict=True))
     refreshed: list[int] = []
 
@@ -111,7 +111,8 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
         if step == "contribute":
             return answer_contribute(context, task, keys.seed, body, parts[name])
         index = int(step.partition("/")[2])
-        return refresh.answer_refresh(context, keys.shares[name], index, body)
+        maps = (None,) * len(body.blobs)
+        return refresh.answer_refresh(context, keys.shares[name], maps, index, body)
 
     def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
         refreshed.append(len(vectors))

@@ -108,7 +108,9 @@ def run_encrypted(
                 context, plan, name, keys.seed, body, *parts[name], noise[name]
             )
         index = int(step.partition("/")[2])
-        return refresh.answer_refresh(context, keys.shares[name], index, body)
+        return refresh.answer_refresh(
+            context, keys.shares[name], plan.column_maps(index), index, body
+        )
 
     def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
         refreshed.append(len(vectors))
@@ -124,7 +126,7 @@ def run_encrypted(
     encrypted = drive(train_lffr(evaluator, plan, data, side, refresh_all), answer)
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     level = plan.ckks.num_towers - len(low)
-    heads = evaluator.drop_to(evaluator.mask_heads(encrypted), level)
+    heads = evaluator.drop_to(encrypted, level)
     slots = drive(decrypt.decrypt(context, plan, heads), share)
     message, c1 = context.polynomials_of(heads.ct)
     for secret in keys.secrets.values():

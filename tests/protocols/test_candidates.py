@@ -9,6 +9,7 @@ import pytest
 
 from protocols import candidates as search
 from protocols import planner
+from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS
 from protocols.ckks.timing import UnitTimes
@@ -45,8 +46,8 @@ def found() -> list[search.Candidate]:
 
 
 def test_every_combination_is_judged(found: list[search.Candidate]) -> None:
-    tried = {(c.ring_dim, c.num_digits, c.scale_bits, c.per_refresh) for c in found}
-    sizes = map(len, (search.RINGS, search.DIGITS, search.SCALES, search.PER_REFRESH))
+    tried = {(c.ring_dim, c.num_digits, c.scale_bits) for c in found}
+    sizes = map(len, (search.RINGS, search.DIGITS, search.SCALES))
     assert len(tried) == len(found) == math.prod(sizes)
 
 
@@ -61,7 +62,7 @@ def test_those_that_can_be_run_come_first_and_cheapest_first(
         assert each.params.log_qp <= each.params.max_log_qp
         assert each.security_bits >= 128
         assert each.release_error <= search.MAX_RELEASE_ERROR
-        assert each.per_refresh == 1
+        assert each.params.depth == iteration_levels(plan_of().link, plan_of().rule) + 2
         # The plan with these parameters is one that parties accept.
         replace(plan_of(), ckks=each.params)
 
@@ -87,20 +88,19 @@ def test_one_special_prime_less_is_cheaper(found: list[search.Candidate]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("ring", "digits", "scale", "per_refresh", "word"),
+    ("ring", "digits", "scale", "word"),
     [
-        (1 << 14, 2, 59, 1, "128 bits"),
-        (1 << 15, 1, 50, 1, "off by"),
-        (1 << 15, 5, 59, 1, "without a prime"),
-        (1 << 16, 2, 59, 2, "every iteration"),
-        (1 << 15, 2, 57, 1, "saves nothing"),
+        (1 << 14, 2, 59, "128 bits"),
+        (1 << 15, 1, 50, "off by"),
+        (1 << 15, 5, 59, "without a prime"),
+        (1 << 15, 2, 57, "saves nothing"),
     ],
 )
 def test_others_are_out_for_a_reason(
-    found: list[search.Candidate], ring: int, digits: int, scale: int, per_refresh: int, word: str
+    found: list[search.Candidate], ring: int, digits: int, scale: int, word: str
 ) -> None:
-    key = (ring, digits, scale, per_refresh)
-    (each,) = [c for c in found if (c.ring_dim, c.num_digits, c.scale_bits, c.per_refresh) == key]
+    key = (ring, digits, scale)
+    (each,) = [c for c in found if (c.ring_dim, c.num_digits, c.scale_bits) == key]
     assert word in each.why_out
 
 
@@ -111,6 +111,15 @@ def test_carried_over_times_follow_the_work() -> None:
     for name, laps in model_times(other).operations.items():
         assert carried.operations[name] == pytest.approx(laps)
     assert search.scaled(model_times(PARAMS), PARAMS, PARAMS) == model_times(PARAMS)
+
+
+def test_refreshes_are_carried_over_by_residues() -> None:
+    """Twice the ring and 12 primes for 8: three times the residues."""
+    names = ("refresh_share", "refresh_join", "map_share", "map_join", "read")
+    one = replace(model_times(PARAMS), **dict.fromkeys(names, 1.0))
+    other = CkksParameters(ring_dim=1 << 16, depth=11)
+    carried = search.scaled(one, PARAMS, other)
+    assert [getattr(carried, name) for name in names] == pytest.approx([3.0] * 5)
 
 
 def test_key_switch_counts_are_the_papers() -> None:

@@ -121,7 +121,7 @@ def test_refreshes_come_when_levels_run_out(budget: int, ratio: float) -> None:
     for k in range(last):
         assert (k in pauses) == (level == budget)
         level = 1 if k in pauses else level + 1
-    assert (last in pauses) == (level + 3 > budget)
+    assert (last in pauses) == (level + 2 > budget)
     sizes = plan.refreshes(budget)
     assert len(sizes) == len(pauses) + 1 and sizes[-1] == 1 and set(sizes) <= {1, 2}
 

@@ -39,12 +39,23 @@ def test_one_group_of_rows_takes_one_ciphertext() -> None:
     assert cheapest_layout(plan_of(900, 10)).layout.num_parts == 1
 
 
+@pytest.mark.parametrize("update", ["barrier-1", "nag"])
+def test_a_second_group_is_cheaper_than_a_second_refresh(update: str) -> None:
+    """1253 x 10 in two ciphertexts: two groups of one part rather than one group of two parts.
+
+    At ring 2^15 an iteration was measured at 0.79 s and 0.81 s, and shares come on top.
+    """
+    plan = plan_of(1253, 10, update)
+    chosen = cheapest_layout(plan).layout
+    assert (chosen.num_blocks, chosen.num_parts, chosen.num_data_ciphertexts) == (16, 1, 2)
+
+
 def test_many_groups_take_several() -> None:
     """Figures of the README's table: 12,000 x 50 and a bias column, in less than half the work."""
     plan = plan_of(12000, 51)
     chosen = cheapest_layout(plan)
     assert chosen.layout.num_parts > 1
-    assert iteration_work(chosen) < 0.55 * iteration_work(plan)
+    assert iteration_work(chosen) < 0.5 * iteration_work(plan)
 
 
 def test_what_the_layout_needs_fits_wherever_the_default_fits() -> None:

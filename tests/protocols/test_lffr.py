@@ -53,6 +53,8 @@ GRID: list[tuple[int, int, tuple[int, ...], int, dict[str, Any]]] = [
     (3, 2, (2, 2, 2, 2, 2), 8, {}),
     (5, 1, (30, 9), 3, PUBLIC_RATE | {"ridge": 0.05}),
     (3, 4, (6, 5), 20, PUBLIC_RATE),
+    # Wide blocks: 512 columns, of which 30 hold rows.
+    (2, 1, (3,) * 10, 10, PUBLIC_RATE | {"ridge": 0.05, "ring_dim": 2048}),
 ]
 
 

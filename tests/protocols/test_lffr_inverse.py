@@ -9,6 +9,7 @@ import pytest
 
 from protocols import refresh
 from protocols.ckks import residues as rns
+from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.flooding import fresh_std, rounding_std, slot_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
@@ -57,7 +58,9 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
             context, seed = keys.context, keys.seed
             return answer_contribute(context, plan, name, seed, body, *parts[name], noise)
         index = int(step.partition("/")[2])
-        return refresh.answer_refresh(keys.context, keys.shares[name], index, body)
+        return refresh.answer_refresh(
+            keys.context, keys.shares[name], plan.column_maps(index), index, body
+        )
 
     def fresh(vectors: Any) -> Any:
         return refresh.refresh(evaluator, plan, keys.seed, next(steps), keys.public_key, vectors)
@@ -65,7 +68,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
     _, side = drive(collect(evaluator, plan, keys.public_b), answer)
     found = drive(sharp_precondition(evaluator, numbers, side[0], fresh), answer)
     rounding = slot_std(plan.ckks, rounding_std(plan.ckks, 2))
-    assert found.vector.level == 0
+    assert found.vector.level == REFRESH_LEVEL
     low = keys.context.primes[:2]
     shallow = evaluator.drop_to(found.vector, plan.ckks.num_towers - 2)
     message, c1 = keys.context.polynomials_of(shallow.ct)
@@ -94,15 +97,20 @@ def test_the_announced_refreshes_are_those_of_the_circuit() -> None:
     lengths = set()
     for depth in (6, 7, 8, 9, 12):
         params = CkksParameters(ring_dim=512, depth=depth, security_bits=0)
+        budget = params.num_towers - REFRESH_TOWERS
         for ratio in (1.05, 2.0, 10.0, 100.0, 3000.0):
             numbers = Curvature(offset=1.0, low=1.0, high=ratio, error=0.05)
             counted: list[int] = []
             evaluator: Any = Evaluator(CountingContext(params), make_plan().layout)
 
             def fresh(
-                vectors: Any, evaluator: Any = evaluator, counted: list[int] = counted
+                vectors: Any,
+                evaluator: Any = evaluator,
+                counted: list[int] = counted,
+                budget: int = budget,
             ) -> Any:
                 counted.append(len(vectors))
+                assert max(vector.level for vector in vectors) <= budget
                 return tuple(evaluator.wrap(Ghost(0)) for _ in vectors)
                 yield
 
@@ -110,6 +118,9 @@ def test_the_announced_refreshes_are_those_of_the_circuit() -> None:
             assert next(exchange, None) is None
             steps = len(numbers.inverse.steps)
             lengths.add(steps)
-            assert tuple(counted) == inverse_refreshes(steps, depth + 1 - REFRESH_TOWERS)
+            assert tuple(counted) == inverse_refreshes(steps, budget)
     assert min(lengths) == 1
     assert max(lengths) > 6
+    # Levels 1 and 2, a step, and three for the last one: six suffice, five do not.
+    assert inverse_refreshes(2, 6) == (1,)
+    assert inverse_refreshes(2, 5) == (1, 1)

@@ -12,10 +12,27 @@ import pytest
 from coordinator.costs import PHASES
 from protocols import planner
 from protocols.ckks import timing
+from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS, tally_iterations
-from tests.helpers import NOISE, make_plan, make_session
+from protocols.updates.rule import UpdateRule
+from tests import helpers
+from tests.helpers import NOISE, make_plan, make_rule, make_session
+from tests.protocols.ckks.test_preconditioned import quadratic
+
+QUADRATIC = "quadratic-nag"
+RULES = ("gd", "nag", "barrier-2", "ridge", QUADRATIC)
+
+
+@pytest.fixture(autouse=True)
+def quadratic_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule with an encrypted preconditioner beside those that the helpers know."""
+
+    def rule_of(update: str, rounds: int) -> UpdateRule:
+        return quadratic(5, rounds) if update == QUADRATIC else make_rule(update, rounds)
+
+    monkeypatch.setattr(helpers, "make_rule", rule_of)
 
 
 def test_phases_are_those_of_a_run() -> None:
@@ -29,6 +46,7 @@ def test_phases_are_those_of_a_run() -> None:
         (3, [5, 600, 40], 5, 3, 5, "nag", 2),
         (5, 40, 17, 2, 7, "barrier-2", None),
         (2, 300, 30, 6, 5, "ridge", 8),
+        (2, 60, 5, 3, 5, QUADRATIC, 4),
     ],
 )
 def test_bytes_are_those_of_a_run(
@@ -96,7 +114,7 @@ class Spy:
 
 
 @pytest.mark.parametrize("width", [1, 4])
-@pytest.mark.parametrize("update", ["gd", "nag", "barrier-2"])
+@pytest.mark.parametrize("update", ["gd", "nag", "barrier-2", QUADRATIC])
 @pytest.mark.parametrize("degree", [3, 7])
 def test_operations_are_those_of_a_run(
     update: str, degree: int, width: int, monkeypatch: pytest.MonkeyPatch
@@ -119,14 +137,13 @@ def test_operations_are_those_of_a_run(
     session.run()
     plan = session.plan
     assert plan is not None
-    total: Counter[tuple[str, int]] = Counter()
+    total = Counter(planner.inversion(plan))
     for iteration in planner.iterations(plan):
         total.update(iteration.operations)
     counted = spies[0].counts
     assert counted.total() > 100
-    # The released vector is no part of an iteration; the spy cannot tell masks from scalars.
-    last, parts = max(level for _, level in counted), plan.layout.num_parts
-    total.update({("rescale", last): 1, ("rotate", last): parts - 1, ("add", last): parts - 1})
+    # The released vector's sum is no part of an iteration; the spy cannot tell masks from scalars.
+    total.update({("add", REFRESH_LEVEL): plan.layout.num_parts - 1})
     compared = {key for key in {*total, *counted} if key[0] not in ("mask", "scalar")}
     assert {key: counted[key] for key in compared} == {key: total[key] for key in compared}
 
@@ -137,12 +154,13 @@ def test_iterations_in_the_middle_are_alike() -> None:
     assert len(course) == 9
     assert course[2] == course[6]
     assert course[2].refreshed == 2
-    assert course[-1].refreshed == 0
+    # The weights' heads alone.
+    assert course[-1].refreshed == 1
 
 
 def test_rows_cost_data_ciphertexts_and_nothing_else() -> None:
     plan = make_plan(rows=(2000, 2000), features=8, degree=7, update="gd")
-    one = replace(plan.layout, rows_by_party=(plan.layout.columns,))
+    one = replace(plan.layout, rows_by_party=(plan.layout.block_size,))
     few = tally_iterations(plan.ckks, one, plan.link, plan.rule)
     many = planner.iterations(plan)
     extra = plan.layout.num_data_ciphertexts - 1
@@ -161,20 +179,56 @@ def times(params: CkksParameters) -> timing.UnitTimes:
     )
 
 
-def test_seconds_are_counts_times_unit_times() -> None:
-    plan = make_plan(rounds=5)
+@pytest.mark.parametrize("update", RULES)
+def test_seconds_are_counts_times_unit_times(update: str) -> None:
+    plan = make_plan(rounds=5, update=update)
     predicted = planner.seconds(plan, times(plan.ckks))
     course = planner.iterations(plan)
-    assert predicted.by_phase["train"] == sum(i.total(*OPERATIONS) for i in course)
+    before = sum(planner.inversion(plan).values())
+    assert (before > 0) is (update == QUADRATIC)
+    assert predicted.by_phase["train"] == before + sum(i.total(*OPERATIONS) for i in course)
     assert predicted.iteration == course[2].total(*OPERATIONS)
     assert predicted.by_phase["refresh"] == 0
+
+
+@pytest.mark.parametrize("width", [2, None])
+@pytest.mark.parametrize("update", RULES)
+def test_every_iteration_ends_in_the_refresh_that_the_plan_names(
+    update: str, width: int | None
+) -> None:
+    plan = make_plan(rows=(30, 30), rounds=6, update=update, features_per_ciphertext=width)
+    steps = [planner.refresh_after(plan, t) for t in range(plan.rounds)]
+    assert steps == [*range(len(plan.refreshes) - plan.rounds, len(plan.refreshes))]
+    counts = [iteration.refreshed for iteration in planner.iterations(plan)]
+    assert [plan.refreshes[step] for step in steps] == counts
+    assert min(counts) > 0
+
+
+@pytest.mark.parametrize("update", RULES)
+def test_refreshes_cost_what_the_plans_maps_say(update: str) -> None:
+    """A unit time of 1 for maps, 1000 for readings, 10^6 without a map; parties and coordinator."""
+    plan = make_plan(rows=(30, 30), rounds=6, update=update, features_per_ciphertext=2)
+    free = replace(times(plan.ckks), operations=dict.fromkeys(OPERATIONS, (0.0,)))
+    joining = replace(free, map_join=1.0, read=1e3, refresh_join=1e6)
+    maps = [plan.column_maps(step) for step in range(len(plan.refreshes))]
+    through = [None not in step for step in maps]
+    assert all(mapped or set(step) == {None} for step, mapped in zip(maps, through, strict=True))
+    each = sum(
+        len(step) * (1 if mapped else 1e6) for step, mapped in zip(maps, through, strict=True)
+    )
+    joins = each + 1e3 * (len(maps) + sum(through))
+    found = planner.seconds(plan, joining)
+    middle = len(maps[planner.refresh_after(plan, 3)])
+    assert (found.total, found.iteration) == (joins, middle + 2e3)
+    found = planner.seconds(plan, replace(free, map_share=1.0, refresh_share=1e6))
+    assert (found.total, found.waiting, found.iteration) == (2 * each, 2 * middle, 0)
 
 
 def test_memory_grows_with_keys_and_parties() -> None:
     small, large = make_plan(rows=(20,) * 2), make_plan(rows=(20,) * 8)
     assert planner.memory(small)["coordinator"] < planner.memory(large)["coordinator"]
     secure = replace(small, ckks=choose_parameters(5), profile="secure")
-    assert planner.memory(secure)["coordinator"] > 5e8
+    assert planner.memory(secure)["coordinator"] > 4e8
 
 
 def test_times_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,23 +269,3 @@ def test_the_lesser_of_two_measurements() -> None:
 def test_other_parameters_have_another_fingerprint() -> None:
     a, b = (CkksParameters(ring_dim=1024, depth=d, security_bits=0) for d in (6, 7))
     assert timing.fingerprint(a) != timing.fingerprint(b)
-
-
-# -- several iterations between two refreshes -------------------------------------------
-
-
-@pytest.mark.parametrize("update", ["gd", "nag", "barrier-2"])
-def test_fewer_refreshes_carry_fewer_ciphertexts(update: str) -> None:
-    plan = make_plan(rounds=7, update=update, degree=3)
-    levels = plan.ckks.depth - 2
-    deep = replace(plan, ckks=replace(plan.ckks, depth=3 * levels + 2))
-    counts = [i.refreshed for i in planner.iterations(deep, 3)]
-    state = planner.iterations(plan)[1].refreshed
-    assert counts == [0, 0, state, 0, 0, state, 0]
-    assert planner.refreshed(deep, 3) == [state, state]
-    # An iteration does the same work wherever it stands: only the levels differ.
-    one, three = planner.iterations(plan), planner.iterations(deep, 3)
-    assert [i.total("rotate") for i in three] == [i.total("rotate") for i in one]
-    assert max(level for _, level in three[2].operations) > levels
-    shares = sum(e.blob_bytes for e in planner.exchanges(deep, "hospital-1", 3))
-    assert shares < sum(e.blob_bytes for e in planner.exchanges(deep, "hospital-1"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import math
 import multiprocessing
 import pickle
 import subprocess
@@ -325,7 +326,7 @@ def test_steps_out_of_order_are_refused() -> None:
     session.run(ask)
     assert steps == list(expected)
     assert steps.count("decrypt") == 1
-    assert sum(step.startswith("refresh/") for step in steps) == 1
+    assert sum(step.startswith("refresh/") for step in steps) == 2
 
 
 @pytest.mark.parametrize("change", [{"session": "other"}, {"recipient": "x"}, {"sender": "x"}])
@@ -507,13 +508,19 @@ def test_no_request_can_bring_the_element() -> None:
     low = context.primes[:REFRESH_TOWERS]
     c1 = rns.unpack(body.blobs[0], low, N)
     a = context.refresh_element(party._duties._seed, "refresh/0/0", c1)
-    # h0 + h1 = (c1 - a') s_p + e for exactly that element.
-    s, prime = exact.secret(own), low[0]
-    total = rns.unpack(h0, low, N)[0].astype(object)
-    total = total + rns.unpack(h1, context.primes, N)[0].astype(object)
-    difference = c1[0].astype(object) - a[0].astype(object)
-    left = (total - difference * exact.evaluations(s, prime)) % prime
-    assert exact.rms(exact.coefficients(left, prime)) < 2 * exact.SIGMA
+    # M = c1 s_p - h0 and h1 + a' s_p = T(M + e) + e' for exactly that element and the plan's map.
+    s = np.array([exact.evaluations(exact.secret(own), prime) for prime in low], np.uint64)
+    unmasked = exact.product(c1, s, low)
+    mask = rns.add(unmasked, rns.negate(rns.unpack(h0, low, N), low), low)
+    (column_map,) = party._plan.column_maps(0)
+    mapped = column_map.apply(mask, low, context.params.scale_bits)
+    opened = rns.add(
+        rns.unpack(h1, context.primes, N)[: len(low)], exact.product(a[: len(low)], s, low), low
+    )
+    noise = exact.whole(rns.add(opened, rns.negate(mapped, low), low), low)
+    scale, size = 2.0**context.params.scale_bits, column_map.block_size
+    derived = exact.SIGMA * abs(column_map.value) * math.sqrt(size) * scale
+    assert derived / 2 < exact.rms(noise) < 2 * derived
 
 
 def test_a_deviating_coordinator_reads_a_share_from_a_chosen_ciphertext(share: KeyShare) -> None:

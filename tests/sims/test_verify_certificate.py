@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from protocols.arithmetic import allowances
-from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.parameters import choose_parameters
 from protocols.plan import PrivacyPlan
 from protocols.privacy.search import find_setting
@@ -63,7 +63,7 @@ def certified(method: Any, epsilon: float | None) -> tuple[Fields, RowsPlan]:
         share_std=NoiseSplit(parties=3, colluders=1).share_std(setting.sigma),
         sensitivity=certificate.figures["D2_widened"],
     )
-    levels = max(gradient_levels(link), rule.levels())
+    levels = iteration_levels(link, rule)
     plan = replace(
         make_plan(ROWS),
         update=rule.to_dict(),

@@ -75,8 +75,10 @@ COMPONENTS: dict[str, Component] = {
     "encryption_sum": Component(
         "sum of all parties' encryptions", _COEFFICIENT, "3.19 sqrt(P (1 + 4 n P / 3))", "=", "1"
     ),
-    "refresh": Component("added by a refresh", _COEFFICIENT, "3.19 sqrt(P)", "=", "1/2"),
-    "iterate": Component("encrypted iterate, last refresh, against the twin", _SLOT),
+    "refresh": Component(
+        "added by a refresh: its rescaling", _COEFFICIENT, "sqrt((1 + 2 n P / 3) / 12)", "=", "1/2"
+    ),
+    "iterate": Component("encrypted iterate, the last, against the twin", _SLOT),
     "first_iterate": Component(
         "first iterate against the twin, without drift", _SLOT, "sigma_e for one iteration", "<="
     ),

@@ -53,6 +53,12 @@ def evaluations(polynomial: Any, prime: int) -> Integers:
     return _transform(twisted % prime, root * root % prime, prime)[_bit_reversal(n)]
 
 
+def joined(rows: Any, primes: tuple[int, int]) -> Integers:
+    """Centred coefficients modulo the product of two primes, from both evaluation forms."""
+    (p, q), (one, two) = primes, map(coefficients, rows, primes)
+    return centred(one + p * ((two - one) * pow(p, -1, q) % q), p * q)
+
+
 def centred(values: Any, prime: int) -> Integers:
     """Representatives in (-prime/2, prime/2]."""
     reduced = np.asarray(values, dtype=object) % prime
@@ -107,6 +113,13 @@ class JointSecret:
         if message is not None:
             c0 = c0 - message[0].astype(object)
         return self.phase(c0, polynomials[1][0], prime)
+
+    def opened(self, polynomials: Sequence[rns.Residues], towers: int) -> rns.Residues:
+        """c0 + c1 s at the first primes, in evaluation form, shape (towers, n)."""
+        c0, c1 = (rows[:towers].astype(object) for rows in polynomials)
+        primes = self.context.primes[:towers]
+        rows = [(a + b * self.at(q)) % q for a, b, q in zip(c0, c1, primes, strict=True)]
+        return np.array(rows).astype(np.uint64)
 
 
 def at_slots(polynomial: Integers, slots: Sequence[int]) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ CIPHERTEXTS = {
     "relinearisation_key": "relinearisation key",
     "encryption_sum": "sum of encryptions",
 }
-MODEL = {"first_iterate": "first iterate, without drift", "iterate": "last refreshed iterate"}
+MODEL = {"first_iterate": "first iterate, without drift", "iterate": "last iterate"}
 RELEASE = {"circuit": "model before decryption", "flooding": "added by joint decryption"}
 SUMS = {"opened": "opened sum", "opening_key": "opening key"}
 FIELD_LABELS = {

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from protocols.rows import RowsPlan
 from protocols.train import PlainGradient
+from protocols.updates.rule import distinct, gradient_factors
 from sims.party_process import PartySpec
 
 Floats = NDArray[np.float64]
@@ -31,7 +32,7 @@ class Stages:
 
 
 def twin_states(plan: RowsPlan, specs: Collection[PartySpec]) -> list[list[Floats]]:
-    """Distinct vectors of the twin's state after every iteration, then its weights."""
+    """The twin's vectors that the refresh after every iteration makes; the weights in the last."""
     x = np.concatenate([spec.shard.x for spec in specs])
     y = np.concatenate([spec.shard.y for spec in specs])
     drawn = np.sum([plan.draw_noise(spec.noise_source()) for spec in specs], axis=0)
@@ -41,7 +42,9 @@ def twin_states(plan: RowsPlan, specs: Collection[PartySpec]) -> list[list[Float
     rule, found = plan.rule, []
     zero: Floats = np.zeros(plan.num_features)
     state = rule.start(zero)
-    for t in range(plan.rounds):
+    for t, factors in enumerate(gradient_factors(rule)):
         state = rule.step(t, state, gradient)
-        found.append(list({id(vector): vector for vector in state}.values()))
-    return [*found, [rule.weights(state)]]
+        vectors = distinct(state if t + 1 < plan.rounds else (rule.weights(state),))
+        with_factors = zip(vectors, factors, strict=True)
+        found.append([vector for vector, factor in with_factors if factor is not None])
+    return found

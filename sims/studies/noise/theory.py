@@ -59,9 +59,16 @@ def encryption_sum(parties: int, n: int) -> float:
     return math.sqrt(parties) * encryption(parties, n)
 
 
-def refresh(parties: int) -> float:
-    """sum_p e_p of the re-encryption shares."""
-    return SIGMA * math.sqrt(parties)
+def refresh(parties: int, n: int) -> float:
+    """Rounding of the one rescaling that follows the map T.
+
+    Before it the ciphertext is T(m) + e at twice the scale, exactly: T, of integer coefficients, is
+    linear modulo Q, and the masks cancel. e is the sum of P smudging errors, std 2^20 each. The
+    rescaling divides by a prime q near the scale 2^59, which leaves 2^20 sqrt(P) / q of e, nothing,
+    and rounds both polynomials: tau_0 + tau_1 s, tau_i uniform in [-1/2, 1/2], variance 1 / 12,
+    and each coefficient of tau_1 s a sum of n products of variance (1 / 12) (2 P / 3).
+    """
+    return math.sqrt((1 + 2 * n * parties / 3) / 12)
 
 
 def flooding(parties: int, sigma_e: float) -> float:

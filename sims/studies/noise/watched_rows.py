@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.evaluator import EncryptedVector
+from protocols.ckks.packing import Layout
 from protocols.decrypt import DECRYPTION_TOWERS
-from protocols.messages import Body
+from protocols.messages import Body, Exchange
+from protocols.refresh import refresh
 from protocols.rows import RowsPlan
 from protocols.wire import sum_blobs
 from sims.studies.noise import theory
-from sims.studies.noise.exact import JointSecret, at_slots, residues_of_slots, rms
+from sims.studies.noise.exact import JointSecret, at_slots, joined, residues_of_slots, rms
 from sims.studies.noise.stages import Stages, twin_states
 from sims.studies.noise.watched_keys import key_noise
 
@@ -29,16 +31,18 @@ if TYPE_CHECKING:
     from sims.studies.noise.watched import Clients
 
 Floats = NDArray[np.float64]
+Vectors = Sequence[EncryptedVector]
 
 
+@dataclass
 class _Spy:
-    """What the hooks noted, in the order in which it happened."""
+    """What the hooks noted, in the order in which it happened.
 
-    def __init__(self) -> None:
-        self.plaintexts: list[Floats] = []
-        self.refreshed: list[list[EncryptedVector]] = []
-        self.expected = 0
-        self.dropped: EncryptedVector | None = None
+    plaintexts: slots of everything encrypted; refreshes: vectors before and after each of them.
+    """
+
+    plaintexts: list[Floats] = field(default_factory=list)
+    refreshes: list[tuple[Vectors, Vectors]] = field(default_factory=list)
 
 
 def watch_rows(clients: Clients, plan: RowsPlan) -> tuple[Floats, Stages]:
@@ -46,32 +50,24 @@ def watch_rows(clients: Clients, plan: RowsPlan) -> tuple[Floats, Stages]:
     spy, seen = _Spy(), _Seen(clients, plan)
     encrypt = CkksContext.encrypt
 
-    def noted(context: CkksContext, key: Any, slots: Floats) -> Any:
+    def encrypted(context: CkksContext, key: Any, slots: Floats) -> Any:
         spy.plaintexts.append(slots)
         return encrypt(context, key, slots)
 
-    class Watched(Evaluator):
-        def wrap(self, *cts: Any) -> EncryptedVector:
-            vector = super().wrap(*cts)
-            if spy.expected:
-                spy.expected -= len(cts)
-                spy.refreshed[-1].append(vector)
-            return vector
-
-        def drop_to(self, vector: EncryptedVector, level: int) -> EncryptedVector:
-            spy.dropped = super().drop_to(vector, level)
-            return spy.dropped
+    def refreshed(*arguments: Any) -> Exchange[Vectors]:
+        after = yield from refresh(*arguments)
+        vectors, _standing = arguments[-2:]
+        spy.refreshes.append((vectors, after))
+        return after
 
     def on_step(step: str, asked: Mapping[str, Body], replies: Mapping[str, Body]) -> None:
-        if step.startswith("refresh/"):
-            spy.expected = len(asked[plan.names[0]].blobs)
-            spy.refreshed.append([])
         seen.step(step, asked, replies, spy)
 
     with ExitStack() as hooks:
-        hooks.enter_context(patch.object(CkksContext, "encrypt", noted))
-        hooks.enter_context(patch("coordinator.conduct.Evaluator", Watched))
+        hooks.enter_context(patch.object(CkksContext, "encrypt", encrypted))
+        hooks.enter_context(patch("protocols.train.refresh", refreshed))
         weights = clients.drive(on_step)
+    seen.refreshes(spy)
     seen.iterates(spy)
     return weights, seen.stages
 
@@ -109,15 +105,13 @@ class _Seen:
         self, step: str, asked: Mapping[str, Body], replies: Mapping[str, Body], spy: _Spy
     ) -> None:
         """All clients have answered a step."""
-        kind, _, index = step.partition("/")
+        kind = step.partition("/")[0]
         if kind in ("keys", "square") or step == "rotations/0":
             key_noise(self.stages, self.secret, self._plan, self._clients.seed, kind, replies)
         elif kind == "contribute":
             self._contributions(replies, spy)
-        elif kind == "refresh":
-            self._refresh(int(index), asked, replies)
         elif kind == "decrypt":
-            self._decryption(asked, replies, spy)
+            self._decryption(asked, replies)
 
     # -- ciphertexts --------------------------------------------------------------------------
 
@@ -142,49 +136,50 @@ class _Seen:
         self.stages.note("encryption_sum", rms(noise), derived)
         spy.plaintexts.clear()
 
-    def _refresh(self, step: int, asked: Mapping[str, Body], replies: Mapping[str, Body]) -> None:
-        """h0 + h1 = (c1 - a') s + e at the first prime: e is what the refresh adds."""
-        context, names, prime = self.context, self._plan.names, self.context.primes[0]
-        low = context.primes[:REFRESH_TOWERS]
-        c1 = rns.unpack(asked[names[0]].blobs[0], low, self._n)
-        h0 = sum_blobs(replies, names, 0, low, self._n)[0].astype(object)
-        h1 = sum_blobs(replies, names, 1, context.primes, self._n)[0].astype(object)
-        element = context.refresh_element(self._clients.seed, f"refresh/{step}/0", c1)[0]
-        difference = element.astype(object) - c1[0].astype(object)
-        added = rms(self.secret.phase(h0 + h1, difference, prime))
-        course = self.stages.courses.setdefault("refresh", [])
-        course.append(added)
-        mean = float(np.sqrt(np.mean(np.square(course))))
-        self.stages.note("refresh", mean, theory.refresh(self._parties))
-
-    def _decryption(
-        self, asked: Mapping[str, Body], replies: Mapping[str, Body], spy: _Spy
-    ) -> None:
-        """The flooding of all clients together; the model before it."""
-        context, plan, prime = self.context, self._plan, self.context.primes[0]
-        low = context.primes[:DECRYPTION_TOWERS]
+    def _decryption(self, asked: Mapping[str, Body], replies: Mapping[str, Body]) -> None:
+        """The flooding of all clients together."""
+        plan, prime = self._plan, self.context.primes[0]
+        low = self.context.primes[:DECRYPTION_TOWERS]
         c1 = rns.unpack(asked[plan.names[0]].blobs[0], low, self._n)
         shares = sum_blobs(replies, plan.names, 0, low, self._n)
         minus = -c1[0].astype(object)
         bound, parties = plan.model_error_std(), self._parties
         flooded = rms(self.secret.phase(shares[0], minus, prime))
         self.stages.note("flooding", flooded, theory.flooding(parties, bound))
-        twin = twin_states(self._plan, self._clients.specs.values())[-1][-1]
-        vector = spy.dropped
-        if vector is None:
-            raise AssertionError("nothing was brought to the towers of a decryption")
-        level = context.params.num_towers - DECRYPTION_TOWERS
-        message = residues_of_slots(context, plan.layout.heads(twin / plan.unit), level)
-        noise = self.secret.noise(context.polynomials_of(vector.ct), message)
-        self.stages.note("circuit", rms(noise), bound)
         scale = 2.0**plan.ckks.scale_bits
         released = theory.release(parties, bound, self._n, scale, plan.unit)
         self.stages.predicted["release"] = released
 
+    def refreshes(self, spy: _Spy) -> None:
+        """What every refresh through a map adds to its first ciphertext."""
+        course = self.stages.courses.setdefault("refresh", [])
+        for step, (before, after) in enumerate(spy.refreshes):
+            column_map = self._plan.column_maps(step)[0]
+            if column_map is not None:
+                course.append(rms(self._added(before[0].cts[0], after[0].cts[0], column_map)))
+        mean = float(np.sqrt(np.mean(np.square(course))))
+        self.stages.note("refresh", mean, theory.refresh(self._parties, self._n))
+
+    def _added(self, before: Any, after: Any, column_map: ColumnMap) -> Floats:
+        """m' - T(m) / q, q the prime that is divided by; m, m' the messages before and after."""
+        context, towers = self.context, 2
+        p, r, *_, q = context.primes
+        m, fresh = (
+            self.secret.opened(context.polynomials_of(ct), towers) for ct in (before, after)
+        )
+        mapped = column_map.apply(m, (p, r), context.params.scale_bits).astype(object)
+        rows = [
+            (q * new - old) % prime
+            for new, old, prime in zip(fresh.astype(object), mapped, (p, r), strict=True)
+        ]
+        # |q m' - T(m)| is some hundred times q: two primes hold it.
+        added: Floats = (joined(rows, (p, r)) / q).astype(float)
+        return added
+
     # -- iterates -----------------------------------------------------------------------------
 
     def iterates(self, spy: _Spy) -> None:
-        """Every refreshed iterate against the twin's, in the slots that hold the weights.
+        """Every iterate against the twin's, in the slots that hold the weights; all of the last.
 
         Rescaling divides by primes that are not quite the scale: an iterate is off by a multiple
         of itself, whatever P is, and later ones by multiples of all before. What is left of the
@@ -192,20 +187,26 @@ class _Seen:
         """
         plan, layout = self._plan, self._plan.layout
         states = twin_states(plan, self._clients.specs.values())
-        masks = layout.masks(np.arange(1.0, plan.num_features + 1, dtype=np.float64))
-        slots = [np.flatnonzero(mask) for mask in masks]
-        order = np.concatenate([m[at].astype(int) - 1 for m, at in zip(masks, slots, strict=True)])
+        numbers: Floats = np.arange(1.0, plan.num_features + 1, dtype=np.float64)
         # Refreshes of a preconditioner's inversion come first.
-        for t, vectors in enumerate(spy.refreshed[len(spy.refreshed) - plan.rounds + 1 :]):
-            if len(vectors) != len(states[t]):
-                return
-            weights = states[t][0] / plan.unit
-            errors = []
-            for part, (ct, at) in enumerate(zip(vectors[0].cts, slots, strict=True)):
-                message = residues_of_slots(self.context, layout.replicated(weights, part))
+        after = [vectors[0] for _, vectors in spy.refreshes[-plan.rounds :]]
+        for t, (vector, state) in enumerate(zip(after, states, strict=True)):
+            weights, last = state[0] / plan.unit, t + 1 == plan.rounds
+            if last:
+                vector = vector.evaluator.total(vector)
+                places, slots = [layout.heads(numbers)], [layout.heads(weights)]
+            else:
+                places = layout.masks(numbers)
+                slots = [_copied(layout, part) for part in layout.masks(weights)]
+            errors = np.empty(plan.num_features)
+            for ct, place, values in zip(vector.cts, places, slots, strict=True):
+                message = residues_of_slots(self.context, values)
                 noise = self.secret.noise(self.context.polynomials_of(ct), message)
-                errors.append(at_slots(noise, at.tolist()))
-            self._iterate(t, np.concatenate(errors), weights[order])
+                at = np.flatnonzero(place)
+                errors[place[at].astype(int) - 1] = at_slots(noise, at.tolist())
+                if last:
+                    self.stages.note("circuit", rms(noise), plan.model_error_std())
+            self._iterate(t, errors, weights)
 
     def _iterate(self, t: int, error: Floats, weights: Floats) -> None:
         drift = float(error @ weights / (weights @ weights))
@@ -217,3 +218,9 @@ class _Seen:
         stages.values |= {"iterate": rms(error), "scale_drift": abs(drift) * unit}
         for name in ("iterate", "scale_drift"):
             stages.courses.setdefault(name, []).append(stages.values[name])
+
+
+def _copied(layout: Layout, heads: Floats) -> Floats:
+    """Column 0 in all columns of its block."""
+    values = np.roll(heads, -layout.offset).reshape(layout.num_blocks, layout.block_size)[:, 0]
+    return np.roll(np.repeat(values, layout.block_size), layout.offset)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
 from tests.helpers import log2_error
@@ -143,56 +143,61 @@ def test_inner_product(bench: Bench) -> None:
     assert log2_error(found[:, 50:], 0.0) < BOUND
 
 
-def test_sum_columns(bench: Bench) -> None:
-    """Column 0 holds the sum over the used columns; no level."""
+def test_a_column_alone(bench: Bench) -> None:
+    """One column times a number, zero elsewhere; one level."""
     a = values(9)
-    result = bench.evaluator.sum_columns(bench.encrypt(a))
-    assert result.level == 0
-    wanted = grid(a)[:, : LAYOUT.columns].sum(axis=1)
-    assert log2_error(grid(bench.decrypt(result))[:, 0], wanted) < BOUND
+    for index in (0, 3, LAYOUT.block_size - 1):
+        result = bench.evaluator.column(bench.encrypt(a, 1), index, -0.5)
+        assert result.level == 2
+        wanted = np.zeros((LAYOUT.num_blocks, LAYOUT.block_size))
+        wanted[:, index] = -0.5 * grid(a)[:, index]
+        assert log2_error(grid(bench.decrypt(result)), wanted) < BOUND
 
 
-def test_mask_heads(bench: Bench) -> None:
-    """Column 0 of the used blocks times public values, zero elsewhere; one level."""
-    a, factors = values(10), np.array([2.0, -1.0, 0.5, 0.0, 3.0])
-    for scale in (factors, 0.25):
-        result = bench.evaluator.mask_heads(bench.encrypt(a), scale)
-        assert result.level == 1
-        found = bench.decrypt(result)
-        wanted = LAYOUT.heads(LAYOUT.read_heads(a) * scale)
-        assert log2_error(found, wanted) < BOUND
-    assert np.count_nonzero(wanted) == 5
+def test_the_total_of_parts(bench: Bench) -> None:
+    """In one part, for one part and for three; no level."""
+    each = [values(9), values(10), values(11)]
+    for count in (1, 3):
+        vector = bench.evaluator.join(bench.encrypt(a) for a in each[:count])
+        result = bench.evaluator.total(vector)
+        assert result.level == 0
+        assert log2_error(bench.decrypt(result), sum(each[:count])) < BOUND
 
 
-def test_replicate(bench: Bench) -> None:
-    """Heads fill the C columns of their block; no level, and nothing beyond column C."""
-    heads = np.array([1.0, -0.5, 0.25, 0.125, -1.0])
-    result = bench.evaluator.replicate(bench.encrypt(LAYOUT.heads(heads)))
-    assert result.level == 0
-    assert log2_error(bench.decrypt(result), LAYOUT.replicated(heads)) < BOUND
+# What a rule makes of weights w and a gradient g, and of another vector v.
+SUMS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "descent": lambda w, g, v: w - g,
+    "with a pull": lambda w, g, v: w - g - v * 0.25,
+    "momentum": lambda w, g, v: w * 1.5 - g + v,
+    "ascent": lambda w, g, v: g + w,
+    "from the other side": lambda w, g, v: v + (w - g),
+    "gradient first": lambda w, g, v: g - w,
+    "taken off": lambda w, g, v: v - (g - w),
+    "alone": lambda w, g, v: g,
+}
 
 
-def test_mask_and_replicate(bench: Bench) -> None:
-    """The same as one after the other, for one level, with noise no larger."""
-    a, evaluator = values(11), bench.evaluator
-    at_once = evaluator.mask_and_replicate(bench.encrypt(a), 0.7)
-    assert at_once.level == 1
-    wanted = LAYOUT.replicated(LAYOUT.read_heads(a) * 0.7)
-    assert log2_error(bench.decrypt(at_once), wanted) < BOUND
-    in_turn = evaluator.replicate(evaluator.mask_heads(bench.encrypt(a), 0.7))
-    assert log2_error(bench.decrypt(in_turn), wanted) < BOUND
+@pytest.mark.parametrize("name", SUMS)
+def test_a_column_sum_is_a_vector(bench: Bench, name: str) -> None:
+    """factor * (sum over columns) as arrays have it, for one level at most."""
+    w, v = (np.random.default_rng(k).uniform(-1, 1, 5) for k in (12, 13))
+    terms = values(14)
+    g = 0.125 * grid(terms).sum(axis=1)[:5]
+    fill = LAYOUT.replicated
+    left = ColumnSum(bench.encrypt(terms, 2), 0.125)
+    found = SUMS[name](bench.encrypt(fill(w), 1), left, bench.encrypt(fill(v)))
+    assert isinstance(found, ColumnSum)
+    spread = found.spread()
+    assert spread.level <= 3
+    summed = found.factor * grid(bench.decrypt(spread)).sum(axis=1)[:5]
+    assert log2_error(summed, SUMS[name](w, g, v)) < BOUND
 
 
-def test_one_row_is_replicated_already() -> None:
-    """C = 1: replicate and sum_columns return the value without a rotation key."""
-    context = CkksContext(PARAMS, "one row")
-    keys = context.cc.KeyGen()
-    layout = Layout(num_slots=512, num_features=3, rows_by_party=(1,), rounds=1)
-    evaluator = Evaluator(context, layout)
-    bench = Bench(context, evaluator, keys)
-    heads = layout.heads(0.5)
-    for operation in (evaluator.replicate, evaluator.sum_columns):
-        assert log2_error(bench.decrypt(operation(bench.encrypt(heads))), heads) < BOUND
+def test_two_column_sums_do_not_add_up(bench: Bench) -> None:
+    left = ColumnSum(bench.encrypt(values(15)), 0.5)
+    for operation in (lambda: left + left, lambda: left - left):
+        with pytest.raises(TypeError):
+            operation()
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -206,14 +211,13 @@ def test_sum_of_products(bench: Bench, count: int) -> None:
     assert log2_error(bench.decrypt(result), sum(a * b for a, b in pairs)) < BOUND
 
 
-def test_side_columns_arrive_in_turn(bench: Bench) -> None:
-    """Rotating by 1 brings the next round's column to the front."""
+def test_side_columns_one_by_one(bench: Bench) -> None:
+    """Column t of the side ciphertext is round t's vector."""
     columns = np.random.default_rng(12).uniform(-1, 1, (3, 5))
     (packed,) = LAYOUT.pack_side(columns)
-    vector = bench.encrypt(packed)
     for t in range(3):
-        assert log2_error(LAYOUT.read_heads(bench.decrypt(vector)), columns[t]) < BOUND
-        vector = bench.evaluator.rotate(vector, 1)
+        alone = grid(bench.decrypt(bench.evaluator.column(bench.encrypt(packed), t)))
+        assert log2_error(alone.sum(axis=1)[:5], columns[t]) < BOUND
 
 
 def test_a_rule_sees_no_difference(bench: Bench) -> None:

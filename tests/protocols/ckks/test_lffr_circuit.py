@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from protocols.approximation import sigmoid_approximation
-from protocols.ckks.lffr_circuit import LFFR_LEVELS, OutputLayout, cubic
+from protocols.ckks.circuit import MASK_VALUE, REFRESH_LEVEL
+from protocols.ckks.lffr_circuit import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.lffr_training import tally_lffr
-from protocols.models.lffr import PAPER_LINK
+from protocols.models.lffr import PAPER_LINK, slope_of_loss
 from tests.protocols.lffr_session import make_plan
 
 
@@ -67,7 +68,7 @@ def test_heads_are_read_back_and_unused_outputs_are_masked() -> None:
     assert np.count_nonzero(slots) == 15
     np.testing.assert_array_equal(packing.read_heads(slots), values)
     assert np.count_nonzero(packing.heads(1.0)) == 15
-    assert np.count_nonzero(packing.replicated(values)) == 15 * packing.columns
+    assert np.count_nonzero(packing.replicated(values)) == 15 * packing.block_size
     with pytest.raises(ParameterError, match="values have shape"):
         packing.replicated(values.T)
 
@@ -89,6 +90,49 @@ def test_the_factored_cubic_is_the_link() -> None:
         cubic(sigmoid_approximation(7, 5.0).polynomial)
 
 
+@pytest.mark.parametrize("step", [0.3, 1e-3, 1e-6])
+def test_units_leave_the_gradient_and_bring_its_factor_to_the_mask_value(step: float) -> None:
+    """In float64: mask value * sum of the encoded product = step * slope of the loss / R."""
+    rng = np.random.default_rng(3)
+    for link in (PAPER_LINK, sigmoid_approximation(3, 8.0).polynomial):
+        units = LffrUnits.of(link, step)
+        leading, root = cubic(units.link)
+        x, z, y = rng.uniform(-1, 1, 50), rng.uniform(-5, 5, 50), rng.uniform(0, 1, 50)
+        encoded, term = units.row_scale * x, units.row_scale * x * (0.5 - y) / units.leading
+        s = units.row_scale * z / link.radius
+        t = s * (s * s - root)
+        total = ((encoded * t + term) * (t * t - 1 / (2 * leading) ** 2)).sum()
+        value = step * units.side_scale / units.weight_unit
+        assert abs(value) == pytest.approx(MASK_VALUE)
+        wanted = step * (x * slope_of_loss(link, z, y)).sum() / link.radius
+        assert value * total == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("preconditioned", [True, False])
+def test_every_machine_makes_the_same_masks(preconditioned: bool) -> None:
+    """One map a step: plain refreshes, copies of 1 / b, then sums, and heads at the end."""
+    changes: dict[str, Any] = {} if preconditioned else {"curvature": None}
+    plan = make_plan(iterations=3, **changes)
+    steps = range(len(plan.refreshes))
+    maps = [plan.column_maps(step) for step in steps]
+    assert [len(each) for each in maps] == list(plan.refreshes)
+    *before, first, second, last = maps
+    assert bool(before) == preconditioned
+    if preconditioned:
+        (copies,) = before.pop()
+        assert copies is not None and (copies.column, copies.head) == (0, None)
+        assert all(column_map is None for each in before for column_map in each)
+    assert first == second
+    for (column_map,), head in ((first, None), (last, 0)):
+        assert column_map is not None
+        assert (column_map.column, column_map.head) == (None, head)
+        # W - step * gradient, exactly this number whatever the rate, the rows and the parties.
+        assert column_map.value == -MASK_VALUE
+        step = plan.learning_rate / plan.num_rows
+        step *= plan.units.side_scale / (plan.curvature.high if plan.curvature else 1)
+        assert column_map.value == pytest.approx(-step / plan.unit)
+
+
 # -- cost -----------------------------------------------------------------------------------------
 
 
@@ -108,8 +152,8 @@ def test_all_outputs_cost_what_one_costs() -> None:
     """30 rows of 1, 2, 3 or 4 outputs fill one pair of ciphertexts."""
     counts = [operations(outputs=c, rows=(16, 14)) for c in (1, 2, 3, 4)]
     assert counts == counts[:1] * 4
-    # Over 8 feature blocks; sum and replicate 32 columns, after one rotation that spreads.
-    assert counts[0]["rotate"] == 3 + 2 * 5 + 1
+    # Over 8 feature blocks; the refresh sums over columns.
+    assert counts[0]["rotate"] == 3
     # z, z^2, T, x T, T^2, and one relinearisation of the sum.
     assert counts[0]["relinearise"] == 6
 
@@ -117,15 +161,17 @@ def test_all_outputs_cost_what_one_costs() -> None:
 def test_more_rows_cost_more_ciphertexts_alone() -> None:
     """100 rows of 4 outputs: 4 pairs of 32 columns."""
     count = operations(outputs=4, rows=(60, 40))
-    assert count["rotate"] == 4 * 3 + 2 * 5 + 1
+    assert count["rotate"] == 4 * 3
     assert count["relinearise"] == 4 * 5 + 1
 
 
 def test_an_iteration_takes_the_levels_that_it_declares() -> None:
-    """The deepest operation, the mask, is at the last level; the plan needs two primes more."""
+    """From the refresh's to the last product's; the plan needs two primes more."""
     plan = make_plan(iterations=3)
     deepest = max(level for operation, level in tally_lffr(plan)[1] if operation != "add")
+    assert min(level for _, level in tally_lffr(plan)[1]) == REFRESH_LEVEL
     assert deepest == LFFR_LEVELS - 1
     assert plan.ckks.depth == LFFR_LEVELS + 2
-    assert plan.refreshes[-2:] == (1, 1)
+    assert plan.refreshes[-3:] == (1, 1, 1)
+    assert set(plan.rotations) == set(plan.layout.feature_rotations)
     assert len(replace(plan, iterations=9).refreshes) == len(plan.refreshes) + 6

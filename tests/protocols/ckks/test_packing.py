@@ -74,7 +74,7 @@ def test_every_value_stands_once(layout: Layout) -> None:
 
 @given(layouts())
 def test_a_row_stands_where_the_layout_says(layout: Layout) -> None:
-    """Row g: group g // C, column g % C of every block; feature p k + j in part p, block j."""
+    """Row g: group g // B, column g % B of every block; feature p k + j in part p, block j."""
     sums = np.zeros((layout.num_data_ciphertexts, layout.num_slots))
     for packed in pack_all(layout):
         for index, slots in packed.items():
@@ -82,9 +82,8 @@ def test_a_row_stands_where_the_layout_says(layout: Layout) -> None:
     grid = np.stack([grid_of(layout, slots) for slots in sums])
     groups = grid.reshape(-1, layout.num_parts, layout.num_blocks, layout.block_size)
     for g, row in enumerate(parts_of(layout, row_values(layout))):
-        found = groups[g // layout.columns, :, :, g % layout.columns]
+        found = groups[g // layout.block_size, :, :, g % layout.block_size]
         assert (found == row).all()
-    assert not grid[:, :, layout.columns :].any()
 
 
 @given(layouts())
@@ -148,49 +147,37 @@ def test_heads_are_read_back(layout: Layout, seed: int) -> None:
 
 
 @given(layouts(), st.integers(0, 2**32))
-def test_replicated_is_what_the_rotations_make(layout: Layout, seed: int) -> None:
-    """spread, then the column rotations: heads become C equal columns, and nothing else."""
+def test_replicated_fills_every_column(layout: Layout, seed: int) -> None:
+    """B equal columns, part by part; used blocks alone."""
     values = np.random.default_rng(seed).integers(1, 9, layout.num_features).astype(float)
-    masks = layout.masks(values)
-    for part in {0, len(masks) - 1}:
-        slots = left(masks[part], layout.spread_rotation)
-        for index in layout.column_rotations:
-            slots = slots + left(slots, index)
-        assert (slots == layout.replicated(values, part)).all()
+    each = parts_of(layout, values[None])[0]
+    for part in range(layout.num_parts):
+        grid = grid_of(layout, layout.replicated(values, part))
+        assert (grid == each[part][:, None]).all()
+
+
+@given(layouts())
+def test_the_indicator_marks_column_0(layout: Layout) -> None:
+    grid = grid_of(layout, layout.indicator)
+    assert (grid[:, 0] == 1).all() and not grid[:, 1:].any()
 
 
 @given(layouts(), st.integers(0, 2**32))
-def test_rotations_sum_features_and_columns(layout: Layout, seed: int) -> None:
-    """Features: the sum over blocks in every slot. Columns: the sum in column 0."""
-    start = np.random.default_rng(seed).integers(0, 9, layout.num_slots).astype(float)
-    grid = grid_of(layout, start)
-    slots = start
+def test_rotations_sum_features(layout: Layout, seed: int) -> None:
+    """The sum over blocks in every slot."""
+    slots = np.random.default_rng(seed).integers(0, 9, layout.num_slots).astype(float)
+    wanted = grid_of(layout, slots).sum(axis=0)
     for index in layout.feature_rotations:
         slots = slots + left(slots, index)
-    assert (grid_of(layout, slots) == grid.sum(axis=0)).all()
-    slots = start
-    for index in layout.column_rotations:
-        slots = slots + left(slots, index)
-    columns = grid[:, : layout.columns].sum(axis=1)
-    assert (grid_of(layout, slots)[:, 0] == columns).all()
+    assert (grid_of(layout, slots) == wanted).all()
 
 
 @given(layouts())
 def test_no_rotation_too_many(layout: Layout) -> None:
-    """Each key costs megabytes: log2 k + log2 C, one to spread, one for the side columns."""
-    features = layout.num_blocks.bit_length() - 1
-    columns = layout.columns.bit_length() - 1
-    assert len(layout.feature_rotations) == features
-    assert len(layout.column_rotations) == columns
-    assert 2**features == layout.num_blocks
-    assert 2**columns == layout.columns
-    assert len(set(layout.rotations)) == len(layout.rotations) <= features + columns + 2
+    """Each key costs megabytes: log2 k of them."""
+    assert len(set(layout.rotations)) == layout.num_blocks.bit_length() - 1
+    assert set(layout.rotations) == set(layout.feature_rotations)
     assert all(0 < index < layout.num_slots for index in layout.rotations)
-    used = {*layout.feature_rotations, *layout.column_rotations}
-    used |= {layout.spread_rotation} - {0}
-    if layout.rounds * layout.num_parts > 1 and layout.block_size > 1:
-        used.add(1)
-    assert set(layout.rotations) == used
 
 
 @given(layouts())
@@ -202,12 +189,6 @@ def test_heads_stay_away_from_the_rounding_bias(layout: Layout) -> None:
     if layout.block_size >= 8 and layout.num_blocks == layout.num_parts == 1:
         assert np.abs(2 / (1 - zeta)).max() < 4
     assert 0 <= layout.offset < layout.block_size
-
-
-def test_one_row_needs_no_column_rotation() -> None:
-    """C = 1: nothing to sum, nothing to spread."""
-    layout = Layout(num_slots=SLOTS, num_features=4, rows_by_party=(1,), rounds=1)
-    assert layout.rotations == layout.feature_rotations == (16, 32)
 
 
 # -- bounds --------------------------------------------------------------------------------------

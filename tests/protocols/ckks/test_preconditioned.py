@@ -6,7 +6,6 @@ Bound 2^-30 on the weights; measured 2^-37 to 2^-41.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,12 @@ import pytest
 
 from protocols import contribute, refresh
 from protocols.ckks import residues as rns
-from protocols.ckks.circuit import EncryptedGradient, Preconditioner, gradient_levels, side_scale
+from protocols.ckks.circuit import (
+    REFRESH_LEVEL,
+    EncryptedGradient,
+    Preconditioner,
+    gradient_levels,
+)
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.curvature import Curvature, largest_row_sum
@@ -26,7 +30,7 @@ from protocols.train import PlainGradient, train_encrypted, train_plain
 from protocols.updates.nesterov import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 from tests.exact import product
-from tests.helpers import JointKeys, drive, joint_keys, log2_error, make_link
+from tests.helpers import JointKeys, drive, joint_keys, log2_error, make_link, make_plan
 
 RING, TOWERS = 1024, 2
 
@@ -50,25 +54,17 @@ class Run:
         self.y = (self.x @ rng.normal(0, 2, features) + rng.logistic(size=count) > 0).astype(float)
         self.noise = rng.normal(0, 0.02, (len(rows), rule.rounds, features))
         self.cuts = np.cumsum(rows)[:-1]
-        link, names = make_link(degree), tuple(self.keys.shares)
-        layout = Layout(
-            num_slots=RING // 2,
-            num_features=features,
-            rows_by_party=tuple(rows),
-            rounds=rule.rounds,
-            curvature=isinstance(rule, QuadraticNesterov),
+        self.plan = make_plan(
+            rows=rows,
+            features=features,
+            degree=degree,
+            update=rule.to_dict(),
+            ring_dim=RING,
             features_per_ciphertext=width,
         )
-        self.plan: Any = SimpleNamespace(
-            names=names,
-            layout=layout,
-            link=link,
-            rule=rule,
-            rounds=rule.rounds,
-            side_scale=side_scale(link),
-            party_index=names.index,
-        )
-        self.evaluator = Evaluator(self.keys.context, layout)
+        assert self.plan.names == tuple(self.keys.shares)
+        assert self.plan.ckks == self.keys.context.params
+        self.evaluator = Evaluator(self.keys.context, self.plan.layout)
 
     def answer(self, name: str, step: str, body: Body) -> Body:
         """A party's reply; counts the refreshed ciphertexts once."""
@@ -79,7 +75,8 @@ class Run:
                 assert int(index) == len(self.sizes)
                 self.sizes.append(len(body.blobs))
             context, share = self.keys.context, self.keys.shares[name]
-            return refresh.answer_refresh(context, share, int(index), body)
+            maps = self.plan.column_maps(int(index))
+            return refresh.answer_refresh(context, share, maps, int(index), body)
         x, y = np.split(self.x, self.cuts)[k], np.split(self.y, self.cuts)[k]
         curvature = None
         if isinstance(self.rule, QuadraticNesterov):
@@ -97,7 +94,7 @@ class Run:
         exchange = train_encrypted(
             self.evaluator, self.plan, keys.seed, keys.public_key, rows, side
         )
-        weights = self.slots(self.evaluator.mask_and_gather(drive(exchange, self.answer)))
+        weights = self.slots(drive(exchange, self.answer))
         return self.plan.layout.read_heads(weights) * self.plan.link.radius
 
     def twin(self) -> np.ndarray:
@@ -158,7 +155,7 @@ def test_encrypted_equals_plain(case: str) -> None:
     error = log2_error(run.train(), twin)
     assert error <= -30, f"log2 error {error:.1f}"
     announced = rule.curvature.inverse.refreshes(gradient_levels(run.plan.link))
-    assert tuple(run.sizes) == (*announced, *(2,) * (rule.rounds - 1))
+    assert tuple(run.sizes) == (*announced, *(2,) * (rule.rounds - 1), 1) == run.plan.refreshes
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
@@ -169,19 +166,19 @@ def test_rows_in_several_ciphertexts(width: int) -> None:
     assert parts == -(-6 // width)
     assert log2_error(run.train(), run.twin()) <= -28
     announced = run.rule.curvature.inverse.refreshes(gradient_levels(run.plan.link))
-    assert run.sizes == [parts * count for count in (*announced, 2, 2, 2)]
+    assert run.sizes == [parts * count for count in (*announced, 2, 2, 2, 1)]
 
 
 def test_without_a_preconditioner_nothing_changes() -> None:
     """Rule `nag`, no column of row sums; its first momentum is 0, so v and W are one ciphertext."""
     run = Run(Nesterov(rounds=3, learning_rate=0.5), [12, 9], 5, 5)
     assert log2_error(run.train(), run.twin()) <= -30
-    assert run.sizes == [1, 2]
+    assert run.sizes == [1, 2, 1]
 
 
 @pytest.mark.parametrize(("offset", "error"), [(0.02, 1e-3), (0.02, 1e-6), (0.002, 1e-3)])
 def test_the_encrypted_inverse(offset: float, error: float) -> None:
-    """1 / b in every used column of its block, zero elsewhere, never above the public bound."""
+    """1 / b in every column of its block, never above the public bound."""
     numbers = curvature(5, offset, error)
     run = Run(QuadraticNesterov(rounds=2, curvature=numbers), [30, 20], 5, 5)
     _, side = run.collect()
@@ -193,21 +190,22 @@ def test_the_encrypted_inverse(offset: float, error: float) -> None:
         )
 
     found = drive(precondition(run.evaluator, numbers, side[0], fresh), run.answer)
-    assert found.vector.level == 0
+    assert found.vector.level == REFRESH_LEVEL
     slots = run.slots(found.vector) * found.unit
     bound = numbers.bound(run.x)
     assert bound[1] == offset  # the zero column
     relative = run.plan.layout.read_heads(slots) * bound - 1
     assert np.abs(relative).max() <= numbers.inverse.relative_error
     assert slots.max() <= numbers.inverse.largest
+    used = run.plan.layout.replicated(1.0)
     wanted = run.plan.layout.replicated(numbers.preconditioner(run.x))
     # Errors of at most 2^-40 in b / high are multiplied by (high / b)^2, high / b again the value.
     unit = numbers.high / offset
-    assert log2_error(slots, wanted) < -40 + np.log2(unit / offset)
+    assert log2_error(slots * used, wanted) < -40 + np.log2(unit / offset)
 
 
 def test_the_identity_preconditioner_is_the_plain_gradient() -> None:
-    """Replicated ones with unit 1: the same gradient, at the same level."""
+    """Replicated ones with unit 1: the same gradient, left to a refresh at the same level."""
     run = Run(Nesterov(rounds=2, learning_rate=0.5), [12, 9], 5, 5)
     rows, side = run.collect()
     context, layout, link = run.keys.context, run.plan.layout, run.plan.link
@@ -222,10 +220,12 @@ def test_the_identity_preconditioner_is_the_plain_gradient() -> None:
     wanted = plain(weights * link.radius, 0.7)
     for values, unit in ((np.ones(5), 1.0), (diagonal, 3.0)):
         diagonal_vector = Preconditioner(vector=encrypt(values), unit=unit)
-        gradient = EncryptedGradient(run.evaluator, link, rows, side, diagonal_vector)
+        gradient = EncryptedGradient(run.evaluator, run.plan.units, rows, side, diagonal_vector)
         result = gradient(encrypt(weights), 0.7)
-        assert result.level == gradient_levels(link)
-        found = layout.read_heads(run.slots(run.evaluator.mask_heads(result))) * link.radius
+        assert result.rest is None and result.terms.level == gradient_levels(link)
+        columns = np.roll(run.slots(result.terms), -layout.offset)
+        sums = columns.reshape(layout.num_blocks, layout.block_size).sum(axis=1)[:5]
+        found = result.factor * sums * link.radius
         assert log2_error(found, values * unit * wanted) < -22
 
 

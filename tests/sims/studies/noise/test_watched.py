@@ -53,7 +53,18 @@ def test_every_stage_of_shards(parties: int) -> None:
     # Primes differ from the scale 2^59 by less than 2^-40 of it, a few times a round.
     assert 2**-44 < found.values["scale_drift"] < 2**-38
     assert found.values["first_iterate"] < found.values["iterate"]
-    assert len(found.courses["refresh"]) == len(found.courses["iterate"]) == 2
+    assert len(found.courses["refresh"]) == len(found.courses["iterate"]) == 3
+
+
+@pytest.mark.parametrize(("update", "refreshes"), [("nag", 3), ("quadratic-nag", 4)])
+def test_refreshes_of_several_vectors(update: str, refreshes: int) -> None:
+    """Nesterov's state has two vectors; the inverse's copies come out of a map as well."""
+    found = run("shards", 2, update)
+    off = [math.log2(value / found.predicted["refresh"]) for value in found.courses["refresh"]]
+    assert len(off) == refreshes and max(map(abs, off)) < 0.2
+    for name in ("circuit", "first_iterate"):
+        assert 1 < found.values[name] <= found.predicted[name], name
+    assert 2**-44 < found.values["scale_drift"] < 2**-38
 
 
 @pytest.mark.parametrize("protocol", ["shards", "gradients"])
@@ -93,7 +104,8 @@ def test_transforms_are_inverse_and_openfhes() -> None:
 
 
 def test_formulas_are_the_documented_ones() -> None:
-    """Two of them by hand: n = 1024, P = 3."""
+    """Some of them by hand: n = 1024, P = 3."""
     assert theory.encryption(3, 1024) == pytest.approx(3.19 * math.sqrt(4097))
+    assert theory.refresh(3, 1024) == pytest.approx(math.sqrt(2049 / 12))
     assert theory.total_ratio(10, 9) == pytest.approx(math.sqrt(10))
     assert theory.left_ratio(10, 9, 5) == pytest.approx(math.sqrt(5))

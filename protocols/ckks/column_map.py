@@ -1,0 +1,221 @@
+"""Public linear maps between columns, exact on polynomials: what a refresh applies on its way.
+
+Parties hold their masks, and the coordinator the masked message, as polynomials in the clear. There
+a rotation of slots is a permutation, and a mask a product: no key switch, no noise.
+
+    window sum over columns -> mask of one column -> copies in all columns, or a head
+
+As integers mod Q the map is linear without any rounding, T(m - M) + T(M) = T(m), as long as all
+compute with the same mask. Its coefficients are therefore made with integers alone, not with a
+machine's floating point. The indicator of column c of all k blocks is a polynomial in X^k,
+
+    1/B sum_i cos(pi i 5^(o + c) / 2B) X^(k i),  i = 0 … 2B - 1,
+
+because 5^B = 1 mod 4B. It is multiplied by value * 2^scale_bits and rounded: the message comes out
+at twice its scale, off by 2^-scale_bits sqrt(B / 6) per slot of the window sums.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks import residues as rns
+from protocols.ckks.packing import Layout
+from protocols.ckks.residues import Residues
+
+# Fixed point of the cosines [bits].
+_POINT = 160
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMap:
+    """value * (sum of all columns, or one of them), copied into all columns, or into one slot.
+
+    block_size, offset: see `Layout`; value: any number; column: taken alone, None: the sum; head:
+    slots that the result is moved to the right from column 0, all else zero, None: copies.
+    """
+
+    block_size: int
+    offset: int
+    value: float
+    column: int | None = None
+    head: int | None = None
+
+    @classmethod
+    def of(
+        cls, layout: Layout, value: float, *, column: int | None = None, head: int | None = None
+    ) -> ColumnMap:
+        """For vectors of this layout."""
+        return cls(layout.block_size, layout.offset, value, column, head)
+
+    def apply(self, polynomial: Residues, primes: tuple[int, ...], scale_bits: int) -> Residues:
+        """The map of a polynomial in evaluation form, shape (len(primes), n), at twice its scale.
+
+        Exactly linear mod the product of the primes.
+        """
+        n = polynomial.shape[1]
+        order, mask = _slot_order(n), self._mask(primes, n, scale_bits)
+        found = np.empty_like(polynomial)
+
+        def tower(k: int) -> None:
+            slots = polynomial[k, order].reshape(2, n // 2)
+            found[k, order] = self._of_slots(slots, mask[k], primes[k]).ravel()
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(tower, range(len(primes))))
+        return found
+
+    def _of_slots(self, slots: Residues, mask: Residues, prime: int) -> Residues:
+        """The map modulo one prime, of values at zeta^(5^i) and zeta^(-5^i), shape (2, n / 2)."""
+        size = self.block_size
+        if self.column is None:
+            slots = _window_sums(slots, size, prime)
+        slots = rns.product(slots, np.tile(mask, slots.shape[1] // size), (prime, prime))
+        if self.column:
+            slots = np.roll(slots, -self.column, axis=-1)
+        if self.head is not None:
+            return np.roll(slots, self.head, axis=-1)
+        # Backwards: column 0 into all B columns from it on.
+        return _window_sums(np.roll(slots, size - 1, axis=-1), size, prime)
+
+    def _mask(self, primes: tuple[int, ...], n: int, scale_bits: int) -> Residues:
+        """Value of the mask at zeta^(+-5^i), i < B, periodic beyond; shape (len(primes), 2, B)."""
+        at = (self.offset + (self.column or 0)) % self.block_size
+        return _mask(self.block_size, at, self.value, primes, n, scale_bits)
+
+
+def _window_sums(slots: Residues, size: int, prime: int) -> Residues:
+    """out[i] = sum_(r < size) slots[i + r] along the last axis, cyclic; size a power of two."""
+    rows = np.concatenate([slots, slots[:, : size - 1]], axis=1)
+    step, doublings = 1, 0
+    while step < size:
+        rows = rows[:, :-step] + rows[:, step:]
+        step, doublings = 2 * step, doublings + 1
+        # Residues are below 2^60: eight of them fit a word.
+        if doublings % 3 == 0 or step == size:
+            rows %= np.uint64(prime)
+    return rows
+
+
+# -- the mask -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _mask(
+    size: int, at: int, value: float, primes: tuple[int, ...], n: int, scale_bits: int
+) -> Residues:
+    count, turn = 2 * size, 4 * size
+    cosines, exponent = _cosines(size), pow(5, at, turn)
+    unit = Fraction(value) * (1 << scale_bits) / size
+    top, bottom = unit.numerator, unit.denominator << _POINT
+    # Rounded to nearest: floor(x + 1/2).
+    whole = [
+        (2 * top * cosines[i * exponent % turn] + bottom) // (2 * bottom) for i in range(count)
+    ]
+    rows = [[c % prime for c in whole] for prime in primes]
+    values = _evaluate(np.array(rows, np.uint64), primes, n)
+    five = _powers_of_five(size)
+    found = np.stack([values[:, five // 2], values[:, (turn - five) // 2]], axis=1)
+    found.setflags(write=False)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _cosines(size: int) -> list[int]:
+    """cos(pi j / 2B) 2^160, j = 0 … 4B - 1, by integers alone: the same on every machine."""
+    one = 1 << _POINT
+    cosine, sine = 0, one  # of pi / 2
+    for _ in range(size.bit_length() - 1):
+        half = isqrt((one + cosine) * one // 2)
+        cosine, sine = half, sine * one // (2 * half)
+    found, x, y = [], one, 0
+    for _ in range(size):
+        found.append(x)
+        x, y = (x * cosine - y * sine) >> _POINT, (x * sine + y * cosine) >> _POINT
+    quarter = [*found, 0]
+    half_turn = quarter + [-c for c in quarter[-2:0:-1]] + [-one]
+    return half_turn + half_turn[-2:0:-1]
+
+
+@lru_cache(maxsize=8)
+def _powers_of_five(size: int) -> NDArray[np.int64]:
+    """5^i mod 4B, i < B."""
+    found = np.ones(size, np.int64)
+    for i in range(1, size):
+        found[i] = found[i - 1] * 5 % (4 * size)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _slot_order(n: int) -> NDArray[np.int64]:
+    """Where OpenFHE's evaluation form has zeta^(5^i), i < n / 2, then zeta^(-5^i).
+
+    Entry k is the value at zeta^(2 rev(k) + 1), rev reversing bits.
+    """
+    bits, index = n.bit_length() - 1, np.arange(n)
+    reverse = np.zeros(n, np.int64)
+    for b in range(bits):
+        reverse |= (index >> b & 1) << (bits - 1 - b)
+    five = _powers_of_five(n // 2)
+    return np.concatenate([reverse[five // 2], reverse[(2 * n - five) // 2]])
+
+
+# -- number-theoretic transform of a short polynomial ---------------------------------------------
+
+
+def _evaluate(rows: Residues, primes: tuple[int, ...], n: int) -> Residues:
+    """Values of sum_i c_i Y^i, shape (len(primes), N), at Y = phi^(2 m + 1), m < N.
+
+    phi = psi^(n / N), psi the root of X^n + 1 that OpenFHE takes.
+    """
+    towers, count = rows.shape
+    phi = _powers(primes, n, count)
+    values = rns.product(rows, phi[:, :count], primes).reshape(towers, count, 1)
+    modulus = np.array(primes, np.uint64)[:, None, None]
+    length = count
+    # Stockham's transform: natural order in and out.
+    while length > 1:
+        low, high = values[:, : length // 2], values[:, length // 2 :]
+        pairs = np.empty((towers, length // 2, 2, values.shape[2]), np.uint64)
+        pairs[:, :, 0] = (low + high) % modulus
+        difference = (low + (modulus - high)) % modulus
+        twiddles = phi[:, :: 2 * count // length][:, : length // 2, None]
+        wide = np.broadcast_to(twiddles, difference.shape)
+        pairs[:, :, 1] = rns.product(difference, wide, primes)
+        length //= 2
+        values = pairs.reshape(towers, length, -1)
+    return values.reshape(towers, count)
+
+
+@lru_cache(maxsize=8)
+def _powers(primes: tuple[int, ...], n: int, count: int) -> Residues:
+    """phi^i, i < 2 N, shape (len(primes), 2 N)."""
+    roots = [pow(_root(prime, n), n // count, prime) for prime in primes]
+    return _geometric(roots, primes, 2 * count)
+
+
+def _geometric(ratios: list[int], primes: tuple[int, ...], count: int) -> Residues:
+    found: Residues = np.ones((len(primes), 1), np.uint64)
+    while found.shape[1] < count:
+        steps = [pow(r, found.shape[1], p) for r, p in zip(ratios, primes, strict=True)]
+        wide = np.broadcast_to(np.array(steps, np.uint64)[:, None], found.shape)
+        found = np.concatenate([found, rns.product(found, wide, primes)], axis=1)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _root(prime: int, n: int) -> int:
+    """The least primitive 2n-th root of unity mod prime, which OpenFHE takes."""
+    candidate = 2
+    while pow(root := pow(candidate, (prime - 1) // (2 * n), prime), n, prime) != prime - 1:
+        candidate += 1
+    # All primitive ones are the odd powers of one of them.
+    return int(_geometric([root], (prime,), 2 * n)[0, 1::2].min())
