@@ -35,7 +35,7 @@ CPU_CLOCK = "COHORT_BENCHMARK_CPU"
 class Cell:
     """Measured and predicted, of one case.
 
-    iteration: median of the inner ones; predicted: by the planner; primitives: operations times
+    iteration: median of the inner ones; reading: of parties' replies, in it; predicted: by the planner; primitives: operations times
     unit times, those of the refresh's joining included; beside: predicted for weights in one
     ciphertext, what is no gradient (update rule; refresh, which makes its last sum), and any layout
     of the rows would need; keys: the ceremony, all roles in turn; load: one-minute load average
@@ -49,6 +49,7 @@ class Cell:
     rotation_keys: int
     iteration: float
     laps: tuple[float, ...]
+    reading: float
     predicted: float
     primitives: float
     beside: float
@@ -98,6 +99,7 @@ def run(case: Case) -> Cell:
         rotation_keys=len(plan.rotations),
         iteration=statistics.median(laps),
         laps=laps,
+        reading=statistics.median(found.costs.reading_seconds[case.measured]),
         predicted=predicted.iteration,
         primitives=_primitives(found.plan, times),
         beside=_beside(found.plan, times),

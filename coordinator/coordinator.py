@@ -202,10 +202,12 @@ class Coordinator:
             for name, data in self._waited(lambda: ask(request.step, outgoing)):
                 if name not in answers or name in replies:
                     continue  # not asked, or a second copy
+                arrived = time.perf_counter()
                 body = self._read(name, request.step, answers[name], data)
                 unlogged[name] = len(data), digest(data)
                 log_arrived()
                 replies[name] = request.fold(name, body) if request.fold else body
+                self.costs.read_seconds += time.perf_counter() - arrived
                 del data, body  # before the next one arrives
         except LostError as error:
             if not request.lossy or (outgoing.keys() - replies.keys() - set(error.parties)):

@@ -39,13 +39,17 @@ class Costs:
 
     seconds: wall clock, parties included; bytes_per_party: largest party's traffic in both
     directions, wire bytes; iteration_seconds: one entry per iteration, the coordinator's own
-    work, its part of the refresh included, waiting for parties not; waiting_seconds: in all.
+    work, its part of the refresh included, waiting for parties not; reading_seconds: of each of
+    them, what checking and adding up the parties' replies takes, done as they arrive;
+    waiting_seconds, read_seconds: in all.
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     traffic: dict[str, dict[str, int]] = field(default_factory=dict)
     iteration_seconds: list[float] = field(default_factory=list)
+    reading_seconds: list[float] = field(default_factory=list)
     waiting_seconds: float = 0.0
+    read_seconds: float = 0.0
 
     def count(self, phase: str, party: str, num_bytes: int) -> None:
         """Add bytes of one message."""
@@ -63,7 +67,7 @@ class LapClock:
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._since = self._own_time()
+        self._since, self._read = self._own_time(), costs.read_seconds
 
     def _own_time(self) -> float:
         return time.perf_counter() - self._costs.waiting_seconds
@@ -72,4 +76,5 @@ class LapClock:
         """End one iteration."""
         now = self._own_time()
         self._costs.iteration_seconds.append(now - self._since)
-        self._since = now
+        self._costs.reading_seconds.append(self._costs.read_seconds - self._read)
+        self._since, self._read = now, self._costs.read_seconds

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.ckks.circuit import REFRESH_LEVEL, EncryptedGradient, Preconditioner
+from protocols.ckks.circuit import REFRESH_LEVEL, EncryptedGradient, Preconditioner, advance
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.messages import Exchange
@@ -62,8 +62,9 @@ def train_encrypted(
     zero = context.ciphertext([blank, blank])
     state = rule.start(evaluator.wrap(*[zero] * plan.layout.num_parts))
     for t in range(plan.rounds):
-        state = rule.step(t, state, cast(Any, gradient))
-        vectors = state if t + 1 < plan.rounds else (rule.weights(state),)
+        vectors: Any = advance(evaluator, rule, t, state, gradient)
+        if t + 1 == plan.rounds:
+            vectors = (rule.weights(vectors),)
         state = yield from refresh_sums(evaluator, fresh, vectors)
         on_iteration(t)
     return evaluator.total(state[0])

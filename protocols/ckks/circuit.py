@@ -32,10 +32,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from protocols.approximation import Polynomial
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.factored import FactoredPolynomial
+from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
 from protocols.updates.rule import UpdateRule
 
@@ -165,3 +167,20 @@ class EncryptedGradient:
         index, column = divmod(self._column, self._evaluator.layout.block_size)
         self._column += 1
         return self._evaluator.column(self._side[index], column)
+
+
+def advance(
+    evaluator: Evaluator,
+    rule: UpdateRule,
+    t: int,
+    state: tuple[EncryptedVector, ...],
+    gradient: EncryptedGradient,
+) -> tuple[EncryptedVector | ColumnSum, ...]:
+    """`rule.step`, with the rule's own path as deep as it fits: there key switches cost least."""
+    deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
+    level = max(REFRESH_LEVEL, deepest - 1 - rule.levels())
+    low = tuple(evaluator.drop_to(vector, level) for vector in state)
+    whole = {id(lowered): vector for lowered, vector in zip(low, state, strict=True)}
+    oracle: Any = lambda weights, step: gradient(whole[id(weights)], step)  # noqa: E731
+    # A rule may keep a vector as it is.
+    return tuple(whole.get(id(vector), vector) for vector in rule.step(t, low, oracle))

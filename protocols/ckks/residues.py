@@ -154,8 +154,8 @@ def uniform(seed: bytes, label: str, primes: Sequence[int], ring_dim: int) -> Re
     return _uniform(seed, label, tuple(primes), ring_dim)
 
 
-# Parties of one process, and its coordinator, expand the same few elements one after the other.
-@lru_cache(maxsize=2)
+# Parties of one process, and its coordinator, expand the elements of a step one after the other.
+@lru_cache(maxsize=8)
 def _uniform(seed: bytes, label: str, primes: tuple[int, ...], ring_dim: int) -> Residues:
     rows = np.empty((len(primes), ring_dim), dtype=np.uint64)
     for k, prime in enumerate(primes):

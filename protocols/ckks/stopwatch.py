@@ -143,7 +143,7 @@ def refresh_times(context: CkksContext, keys: Any) -> dict[str, float]:
         adjusted = [adjust() for _ in range(_REFRESHED)]
         sums = [(*shares, element(second)) for _, second in adjusted]
         maps = (column_map,) * _REFRESHED
-        refresh._join(context, keys.publicKey, [ct for ct, _ in adjusted], maps, sums)
+        refresh.join(context, keys.publicKey, [ct for ct, _ in adjusted], maps, sums)
 
     read = seconds(lambda: context.ciphertext([c1[:1]]))
     plain, mapped = share(), mapped_share()

@@ -19,6 +19,7 @@ from protocols.ckks.circuit import (
     EncryptedGradient,
     Preconditioner,
     RowUnits,
+    advance,
 )
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
@@ -180,7 +181,7 @@ def _tally(
     state: tuple[Any, ...] = scaled.start(ghost(REFRESH_LEVEL))
     tallies = []
     for t in range(layout.rounds):
-        state = scaled.step(t, state, gradient)
+        state = advance(evaluator, scaled, t, state, gradient)
         if t + 1 == layout.rounds:
             state = (scaled.weights(state),)
         sums = [vector for vector in distinct(state) if isinstance(vector, ColumnSum)]
