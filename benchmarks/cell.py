@@ -35,11 +35,11 @@ CPU_CLOCK = "COHORT_BENCHMARK_CPU"
 class Cell:
     """Measured and predicted, of one case.
 
-    iteration: median of the inner ones; reading: of parties' replies, in it; predicted: by the planner; primitives: operations times
-    unit times, those of the refresh's joining included; beside: predicted for weights in one
-    ciphertext, what is no gradient (update rule; refresh, which makes its last sum), and any layout
-    of the rows would need; keys: the ceremony, all roles in turn; load: one-minute load average
-    over processors, before and after [seconds, bytes].
+    iteration: median of the inner ones; reading: of parties' replies, in it; predicted: by the
+    planner; primitives: operations times unit times, those of the refresh's joining included;
+    beside: predicted for weights in one ciphertext, what is no gradient (update rule; refresh,
+    which makes its last sum), and any layout of the rows would need; keys: the ceremony, all roles
+    in turn; load: one-minute load average over processors, before and after [seconds, bytes].
     """
 
     case: dict[str, Any]
