@@ -1,7 +1,7 @@
 """Processes: memory stays flat over many sessions, and hostile bytes never kill one.
 
 That forked children are refused and spawned ones draw their own keys is in
-`tests/protocols/test_security.py`.
+`tests/protocols/test_roles.py`.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def stolen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
 
 
 def test_a_chosen_ciphertext_is_named(stolen: tuple[Path, Session]) -> None:
-    """The attack of test_security.py that is NOT prevented; here it is detected."""
+    """The attack of test_key_share.py that is NOT prevented; here it is detected."""
     name, detail = failure(stolen[0])
     assert (name, "step 'decrypt', party 'hospital-2': blob 0" in detail) == ("re-execution", True)
 

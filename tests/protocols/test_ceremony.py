@@ -367,6 +367,9 @@ def test_a_rule_that_uses_more_than_it_declares() -> None:
         def in_units(self, unit: float) -> Greedy:
             return self
 
+        def levels(self) -> int:
+            return 0
+
     class Plan:
         rule = Greedy()
 

@@ -1,0 +1,280 @@
+"""Attacks on a share s_p, and where the secret must not go (toy rings, INSECURE).
+
+Attacks that a deviating coordinator could run are kept as tests: those that are prevented, and
+those that SECURITY.md says are not.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import math
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.key_share import KeyShare
+from protocols import decrypt
+from protocols.ckks import residues as rns
+from protocols.ckks.column_map import ColumnMap
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import Evaluator
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.errors import PolicyError, ProtocolError
+from protocols.messages import Body, decode, public_bytes
+from tests import exact
+from tests.helpers import (
+    header_of,
+    joint_keys,
+    make_plan,
+)
+from tests.protocols.security_session import (
+    VICTIM,
+    N,
+    Replies,
+    refusal,
+    reply_of,
+    request,
+    run_until,
+    small,
+)
+
+# -- attacks on a key share ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def share() -> KeyShare:
+    keys = joint_keys(2, 6, N)
+    keys.forget()
+    return keys.shares["hospital-2"]
+
+
+def constant(value: int, primes: tuple[int, ...]) -> rns.Residues:
+    """Residues of a constant polynomial (its evaluations are all equal)."""
+    return np.array([[value % prime] * N for prime in primes], dtype=np.uint64)
+
+
+def recovered(total: Any, factor: int, prime: int) -> exact.Integers:
+    """round(coefficients / factor)."""
+    values = exact.coefficients(total, prime)
+    return np.array([round(int(value) / factor) for value in values], dtype=object)
+
+
+def test_a_chosen_random_element_gives_the_key_away(share: KeyShare) -> None:
+    """Why the element comes from the joint seed: with a' = c1 + delta,
+    h0 + h1 = (c1 - a') s_p + e = -delta s_p + e."""
+    context, delta = share._context, 1 << 30
+    low = context.primes[:REFRESH_TOWERS]
+    c1 = context.uniform_polynomial(b"c" * 32, "attack")
+    crp = rns.add(c1, constant(delta, context.primes), context.primes)
+    h0, h1 = context.cc.IntMPBootDecrypt(
+        share._secret, context.ciphertext([c1[:REFRESH_TOWERS]]), context.ciphertext([crp])
+    )
+    total = rns.add(context.residues_of(h0), context.residues_of(h1)[:REFRESH_TOWERS], low)
+    assert (recovered(total[0], -delta, low[0]) == exact.secret(share)).all()
+
+
+def test_a_ciphertext_chosen_for_the_element_gives_nothing(share: KeyShare) -> None:
+    """The same attack from the other side: c1 = a' - delta. a' depends on c1, so it misses."""
+    context, delta = share._context, 1 << 30
+    low = context.primes[:REFRESH_TOWERS]
+    minus = constant(-delta, low)
+    for guess in (
+        context.uniform_polynomial(share._seed, "refresh/5/0")[:REFRESH_TOWERS],
+        context.refresh_element(share._seed, "refresh/5/0", minus)[:REFRESH_TOWERS],
+    ):
+        share._shared.clear()
+        c1 = rns.add(guess, minus, low)
+        h0, h1 = share.refresh_share(c1, "refresh/5/0")
+        total = rns.add(h0, h1[:REFRESH_TOWERS], low)
+        found = recovered(total[0], -delta, low[0])
+        # Uniform modulo a 60-bit prime, divided by 2^30.
+        assert np.mean(np.abs(found.astype(float)) > 1) > 0.99
+
+
+def test_a_mapped_mask_is_hidden_by_an_error_of_its_own(share: KeyShare) -> None:
+    """With T = 0 the second half is -a' s_p + e, e of std 2^20: T(M) alone would not hide s_p."""
+    context = share._context
+    layout = make_plan(rows=[4, 4], ring_dim=N, degree=3, update="gd").layout
+    share._shared.clear()
+    c1 = context.uniform_polynomial(b"c" * 32, "c1")[:REFRESH_TOWERS]
+    _, h1 = share.refresh_share(c1, "refresh/5/0", ColumnMap.of(layout, 0.0))
+    a = context.refresh_element(share._seed, "refresh/5/0", c1)
+    s = np.array(
+        [exact.evaluations(exact.secret(share), prime) for prime in context.primes], np.uint64
+    )
+    opened = rns.add(h1, exact.product(a, s, context.primes), context.primes)
+    for row, prime in zip(opened, context.primes, strict=True):
+        assert abs(np.log2(exact.rms(exact.coefficients(row, prime))) - 20) < 0.2
+
+
+def test_no_request_can_bring_the_element() -> None:
+    """A party uses the element of (joint seed, label, c1); a blob more is a ciphertext more."""
+    session, name = small(), "hospital-1"
+    held = run_until(session, "refresh/0")
+    party = session.parties[name]
+    context, own = party._duties._context, party._duties._secret
+    body = decode(held[name], public_bytes(session.coordinator_key)).body
+    element = rns.pack(context.uniform_polynomial(b"x" * 32, "crp"), context.primes)
+    for blobs in ((*body.blobs, element), (element, *body.blobs)):
+        forged = request(session, name, "refresh/0", Body({"crp": element.hex()}, blobs))
+        refusal(session, name, forged)
+    h0, h1 = reply_of(session, name, party.handle(held[name])).body.blobs
+    low = context.primes[:REFRESH_TOWERS]
+    c1 = rns.unpack(body.blobs[0], low, N)
+    a = context.refresh_element(party._duties._seed, "refresh/0/0", c1)
+    # M = c1 s_p - h0 and h1 + a' s_p = T(M + e) + e' for exactly that element and the plan's map.
+    s = np.array([exact.evaluations(exact.secret(own), prime) for prime in low], np.uint64)
+    unmasked = exact.product(c1, s, low)
+    mask = rns.add(unmasked, rns.negate(rns.unpack(h0, low, N), low), low)
+    (column_map,) = party._plan.column_maps(0)
+    mapped = column_map.apply(mask, low, context.params.scale_bits)
+    opened = rns.add(
+        rns.unpack(h1, context.primes, N)[: len(low)], exact.product(a[: len(low)], s, low), low
+    )
+    noise = exact.whole(rns.add(opened, rns.negate(mapped, low), low), low)
+    scale, size = 2.0**context.params.scale_bits, column_map.block_size
+    derived = exact.SIGMA * abs(column_map.value) * math.sqrt(size) * scale
+    assert derived / 2 < exact.rms(noise) < 2 * derived
+
+
+def test_a_deviating_coordinator_reads_a_share_from_a_chosen_ciphertext(share: KeyShare) -> None:
+    """NOT prevented in 0.1 (SECURITY.md: detected by re-execution): c1 = K gives K s_p + e.
+
+    If this test fails, the coordinator's ciphertexts are checked now: say so in SECURITY.md.
+    """
+    context, s = share._context, exact.secret(share)
+    prime, large = context.primes[0], 1 << 45
+    share._shared.clear()
+    d = share.decryption_share(constant(large, context.primes[:2]), "decrypt", 2.0**30)
+    assert (recovered(d[0], large, prime) == s).all()
+
+
+def test_a_share_of_an_unscaled_ciphertext_is_flooded_as_well(share: KeyShare) -> None:
+    """OpenFHE adds no noise to partial decryptions at noise degree 2; ours has degree 1."""
+    context = share._context
+    fresh = context.encrypt(joint_keys(2, 6, N).public_key, np.full(N // 2, 0.5))
+    product = context.cc.EvalMult(fresh, context.encode(np.full(N // 2, 0.5)))
+    assert product.GetNoiseScaleDeg() == 2
+    prime, s = context.primes[0], exact.secret(share)
+
+    def noise(d: Any, c1: Any) -> float:
+        value = d.astype(object) - c1.astype(object) * exact.evaluations(s, prime)
+        return exact.rms(exact.coefficients(value % prime, prime))
+
+    _, c1 = context.polynomials_of(product)
+    share._shared.clear()
+    flooded = share.decryption_share(c1[:2], "decrypt", 2.0**30)
+    assert abs(np.log2(noise(flooded[0], c1[0])) - 30) < 0.2
+
+
+def test_an_unscaled_ciphertext_is_not_decrypted() -> None:
+    """The coordinator half refuses noise degree 2 before anybody is asked."""
+    plan = make_plan(rows=[4, 4], ring_dim=N, degree=3, update="gd", rounds=1)
+    keys = joint_keys(2, plan.ckks.depth, N)
+    evaluator = Evaluator(keys.context, plan.layout)
+    vector = evaluator.wrap(keys.context.encrypt(keys.public_key, np.zeros(N // 2)))
+    ask = next(decrypt.release(evaluator, plan, vector))
+    assert (ask.step, set(ask.bodies)) == ("decrypt", set(plan.names))
+
+    class Forgetful(Evaluator):
+        def drop_to(self, vector: Any, level: int) -> Any:
+            return self.wrap(self.cc.EvalMult(vector.ct, vector.ct))
+
+    with pytest.raises(ProtocolError, match="only rescaled"):
+        next(decrypt.release(Forgetful(keys.context, plan.layout), plan, vector))
+
+
+# -- the secret stays where it is ------------------------------------------------------------------
+
+
+def test_a_key_share_is_never_serialised(share: KeyShare) -> None:
+    """Not by pickle, copy or JSON, and its representation shows nothing."""
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(PolicyError, match="never serialised"):
+            attempt(share)
+    with pytest.raises(TypeError):
+        json.dumps(share)
+    assert repr(share) == str(share) == f"{share}" == "KeyShare(<secret>)"
+
+
+def test_an_erased_share_refuses() -> None:
+    """Every operation with the secret, and at the end of a run."""
+    context = CkksContext(CkksParameters(ring_dim=N, depth=3, security_bits=0), "erase")
+    share = KeyShare(context, b"e" * 32)
+    c1 = context.uniform_polynomial(b"e" * 32, "c1")
+    share.erase()
+    for operation in (
+        share.relinearisation_share,
+        lambda: share.relinearisation_square(np.zeros((len(context.key_primes), N), np.uint64)),
+        lambda: share.rotation_share(1),
+        lambda: share.refresh_share(c1[:REFRESH_TOWERS], "r"),
+        lambda: share.decryption_share(c1[:2], "d", 2.0**20),
+    ):
+        with pytest.raises(PolicyError, match="erased"):
+            operation()
+    session = small()
+    session.run()
+    assert all(party._duties._secret._secret is None for party in session.parties.values())
+    other = small()
+    run_until(other, "refresh/0")
+    for party in other.parties.values():
+        party.close()
+        assert party._duties._secret._secret is None
+
+
+def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither residues nor coefficients of any s_p occur in what was sent or logged."""
+    caplog.set_level(logging.DEBUG)
+    session, secrets = small(update="nag"), {}
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
+        if step == "finish":
+            for name, party in session.parties.items():
+                secrets[name] = (exact.secret_rows(party._duties._secret), party._duties._context)
+        return session.ask(step, outgoing)
+
+    session.run(ask)
+    assert len(session.recorded) > 20
+    wire = b"".join(request + reply for *_, request, reply in session.recorded)
+    logged = caplog.text + json.dumps(session.transcript.lines)
+    for name, (rows, context) in secrets.items():
+        ternary = exact.coefficients(rows[0], context.primes[0])
+        needles = [
+            np.ascontiguousarray(row[at : at + 4]).tobytes() for row in rows for at in (0, 7, 200)
+        ]
+        needles += [
+            np.array(ternary[:64], dtype=kind).tobytes() for kind in (np.int8, np.int64, np.int32)
+        ]
+        assert not any(needle in wire for needle in needles)
+        assert not any(str(int(row[0])) in logged for row in rows)
+        # The search finds what is there: the party's share of the public key.
+        b = session.parties[name]._duties._secret.public_share()
+        assert b[0, :4].tobytes() in wire
+        assert rns.pack(b, context.primes) in wire
+
+
+def test_secrets_and_noise_differ_between_runs() -> None:
+    """The same data and seeds, twice: nothing that hides it is repeated."""
+    runs = [small(rng_seed=7) for _ in range(2)]
+    for run in runs:
+        run.run()
+    first, second = (
+        {step: reply for step, name, _, reply in run.recorded if name == VICTIM} for run in runs
+    )
+    assert first.keys() == second.keys()
+    for step in ("reveal", "keys", "contribute", "refresh/0", "decrypt"):
+        assert header_of(first[step]) != header_of(second[step])
+
+
+def test_refusals_do_not_quote_data() -> None:
+    """Texts of refusals name fields and steps, never a row."""
+    session, name = small(), "hospital-1"
+    run_until(session, "contribute")
+    text = refusal(session, name, request(session, name, "contribute", Body()))
+    cells = {f"{value:.6f}"[:6] for value in session.shards[0][0].ravel()} - {"1.0000"}
+    assert cells and not any(cell in text for cell in cells)

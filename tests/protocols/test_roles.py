@@ -1,0 +1,138 @@
+"""Processes: what a coordinator loads, forked and spawned children (toy rings, INSECURE)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import openfhe
+
+from coordinator.coordinator import Coordinator
+from parties.key_share import KeyShare
+from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import CkksParameters
+from tests.protocols.security_session import (
+    N,
+    small,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+def python(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a fresh interpreter of this project."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_coordinator_loads_no_party() -> None:
+    """At run time as by the import rules: no module of `parties` comes with it."""
+    done = python(
+        """
+        import sys
+        import coordinator.coordinator, coordinator.flower_app
+        assert "protocols.ckks.context" in sys.modules
+        print([name for name in sys.modules if name.split(".")[0] in ("parties", "sims")])
+        """
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+def test_a_coordinator_holds_no_secret() -> None:
+    """Nothing reachable from a coordinator after a run is a key share or a private key."""
+    session = small()
+    session.run()
+    seen: set[int] = set()
+
+    def walk(value: Any, depth: int = 0) -> None:
+        if id(value) in seen or depth > 6:
+            return
+        seen.add(id(value))
+        assert not isinstance(value, (KeyShare, openfhe.PrivateKey))
+        if isinstance(value, dict):
+            children = list(value.values())
+        elif isinstance(value, (list, tuple, set)):
+            children = list(value)
+        else:
+            children = list(getattr(value, "__dict__", {}).values())
+        for child in children:
+            walk(child, depth + 1)
+
+    walk(session.coordinator)
+    assert isinstance(session.coordinator, Coordinator) and len(seen) > 20
+
+
+def test_a_forked_child_refuses() -> None:
+    """It would repeat its parent's keys: contexts, shares and encryptions are refused."""
+    done = python(
+        """
+        import os, sys, warnings
+        warnings.simplefilter("ignore")
+        import numpy as np
+        from parties.key_share import KeyShare
+        from protocols.ckks.context import CkksContext
+        from protocols.ckks.parameters import CkksParameters
+        from protocols.errors import PlatformError
+        params = CkksParameters(ring_dim=512, depth=3, security_bits=0)
+        context = CkksContext(params, "fork")
+        share = KeyShare(context, b"f" * 32)
+        key = context.cc.KeyGen().publicKey
+        c1 = context.uniform_polynomial(b"f" * 32, "c1")
+        actions = [
+            lambda: CkksContext(params, "child"),
+            lambda: KeyShare(context, b"f" * 32),
+            lambda: share.rotation_share(1),
+            lambda: share.refresh_share(c1[:3], "refresh"),
+            lambda: share.decryption_share(c1[:2], "decrypt", 2.0**20),
+            lambda: context.encrypt(key, np.zeros(4)),
+        ]
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for action in actions:
+                try:
+                    action()
+                except PlatformError as error:
+                    refused += "spawn" in str(error)
+            os._exit(refused)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(actions))
+        for action in actions:
+            action()
+        """
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["6", "6"]), done.stderr
+
+
+def spawned_share(seed: bytes, queue: Any) -> None:
+    """In a child: a key share's public half."""
+    context = CkksContext(CkksParameters(ring_dim=N, depth=3, security_bits=0), "spawn")
+    queue.put(KeyShare(context, seed).public_share().tobytes())
+
+
+def test_spawned_children_draw_their_own_keys() -> None:
+    """Two children and the parent, with the same seed: three different shares."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    children = [context.Process(target=spawned_share, args=(b"s" * 32, queue)) for _ in range(2)]
+    for child in children:
+        child.start()
+    shares = [queue.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(timeout=60)
+    spawned_share(b"s" * 32, queue)
+    shares.append(queue.get(timeout=60))
+    assert len(set(shares)) == 3
+    assert [child.exitcode for child in children] == [0, 0]
