@@ -11,8 +11,9 @@ machine's floating point. The indicator of column c of all k blocks is a polynom
 
     1/B sum_i cos(pi i 5^(o + c) / 2B) X^(k i),  i = 0 … 2B - 1,
 
-because 5^B = 1 mod 4B. It is multiplied by value * 2^scale_bits and rounded: the message comes out
-at twice its scale, off by 2^-scale_bits sqrt(B / 6) per slot of the window sums.
+because 5^B = 1 mod 4B. It is multiplied by value * scale and rounded, an error of sqrt(B / 6) over
+scale per slot of the window sums. scale is the prime that the rescaling drops: no result is off by
+the distance of a prime from 2^scale_bits.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ class ColumnMap:
         """For vectors of this layout."""
         return cls(layout.block_size, layout.offset, value, column, head)
 
-    def apply(self, polynomial: Residues, primes: tuple[int, ...], scale_bits: int) -> Residues:
-        """The map of a polynomial in evaluation form, shape (len(primes), n), at twice its scale.
+    def apply(self, polynomial: Residues, primes: tuple[int, ...], scale: int) -> Residues:
+        """scale times the map of a polynomial in evaluation form, shape (len(primes), n).
 
         Exactly linear mod the product of the primes.
         """
         n = polynomial.shape[1]
-        order, mask = _slot_order(n), self._mask(primes, n, scale_bits)
+        order, mask = _slot_order(n), self._mask(primes, n, scale)
         found = np.empty_like(polynomial)
 
         def tower(k: int) -> None:
@@ -86,10 +87,10 @@ class ColumnMap:
         # Backwards: column 0 into all B columns from it on.
         return _window_sums(np.roll(slots, size - 1, axis=-1), size, prime)
 
-    def _mask(self, primes: tuple[int, ...], n: int, scale_bits: int) -> Residues:
+    def _mask(self, primes: tuple[int, ...], n: int, scale: int) -> Residues:
         """Value of the mask at zeta^(+-5^i), i < B, periodic beyond; shape (len(primes), 2, B)."""
         at = (self.offset + (self.column or 0)) % self.block_size
-        return _mask(self.block_size, at, self.value, primes, n, scale_bits)
+        return _mask(self.block_size, at, self.value, primes, n, scale)
 
 
 def _window_sums(slots: Residues, size: int, prime: int) -> Residues:
@@ -110,11 +111,11 @@ def _window_sums(slots: Residues, size: int, prime: int) -> Residues:
 
 @lru_cache(maxsize=4)
 def _mask(
-    size: int, at: int, value: float, primes: tuple[int, ...], n: int, scale_bits: int
+    size: int, at: int, value: float, primes: tuple[int, ...], n: int, scale: int
 ) -> Residues:
     count, turn = 2 * size, 4 * size
     cosines, exponent = _cosines(size), pow(5, at, turn)
-    unit = Fraction(value) * (1 << scale_bits) / size
+    unit = Fraction(value) * scale / size
     top, bottom = unit.numerator, unit.denominator << _POINT
     # Rounded to nearest: floor(x + 1/2).
     whole = [

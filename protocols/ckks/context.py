@@ -168,8 +168,8 @@ class CkksContext:
         return np.split(rows, ciphertext.NumberCiphertextElements())
 
     def mapped(self, column_map: ColumnMap, polynomial: Residues) -> Residues:
-        """The map of a polynomial at level 0; what it encodes comes out at twice its scale."""
-        return column_map.apply(polynomial, self.primes, self.params.scale_bits)
+        """The map of a polynomial at level 0, to be rescaled by the last prime."""
+        return column_map.apply(polynomial, self.primes, self.primes[-1])
 
     def products(self, each: Sequence[Sequence[Residues]]) -> list[Any]:
         """`ciphertexts` at twice the scale, as products before their rescaling."""

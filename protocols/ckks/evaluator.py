@@ -115,8 +115,9 @@ class ColumnSum:
         """Values whose columns sum up to this over `factor`; one level above rest."""
         if self.rest is None:
             return self.terms
-        columns = self.terms.evaluator.layout.block_size
-        return self.terms + self.rest * (1 / (self.factor * columns))
+        evaluator = self.terms.evaluator
+        share = 1 / (self.factor * evaluator.layout.block_size)
+        return self.terms + evaluator.times(self.rest, share)
 
 
 class Evaluator:
@@ -187,6 +188,16 @@ class Evaluator:
     def sum_features(self, vector: EncryptedVector) -> EncryptedVector:
         """Sum over blocks, in every block: the slots are a cyclic group, so no mask is needed."""
         return self.rotate_and_add(vector, self.layout.feature_rotations)
+
+    def times(self, vector: EncryptedVector, number: float) -> EncryptedVector:
+        """vector * number, and no public constant besides; one level.
+
+        A product is off by the dropped prime's distance from the scale. Weights that pass here in
+        every iteration would drift.
+        """
+        context = self.context
+        prime = context.primes[context.params.num_towers - 1 - vector.level]
+        return vector * (number * (prime / 2.0**context.params.scale_bits))
 
     def total(self, vector: EncryptedVector) -> EncryptedVector:
         """The sum of all parts, in one part."""

@@ -60,6 +60,7 @@ class CountingContext:
 
     def __init__(self, params: CkksParameters) -> None:
         self.params = params
+        self.primes = (1 << params.scale_bits,) * params.num_towers
         self.counts: Counter[tuple[str, int]] = Counter()
         self.cc = self
 

@@ -132,7 +132,7 @@ def test_no_request_can_bring_the_element() -> None:
     unmasked = exact.product(c1, s, low)
     mask = rns.add(unmasked, rns.negate(rns.unpack(h0, low, N), low), low)
     (column_map,) = party._plan.column_maps(0)
-    mapped = column_map.apply(mask, low, context.params.scale_bits)
+    mapped = column_map.apply(mask, low, context.primes[-1])
     opened = rns.add(
         rns.unpack(h1, context.primes, N)[: len(low)], exact.product(a[: len(low)], s, low), low
     )

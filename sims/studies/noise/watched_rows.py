@@ -167,7 +167,7 @@ class _Seen:
         m, fresh = (
             self.secret.opened(context.polynomials_of(ct), towers) for ct in (before, after)
         )
-        mapped = column_map.apply(m, (p, r), context.params.scale_bits).astype(object)
+        mapped = column_map.apply(m, (p, r), context.primes[-1]).astype(object)
         rows = [
             (q * new - old) % prime
             for new, old, prime in zip(fresh.astype(object), mapped, (p, r), strict=True)

@@ -97,7 +97,7 @@ def test_it_is_what_automorphisms_and_a_mask_make(column_map: ColumnMap, seed: i
     """Of a polynomial with small coefficients, to the last digits of float cosines."""
     polynomial = np.random.default_rng(seed).integers(-8, 9, RING).tolist()
     rows = in_evaluation_form(np.array(polynomial, object))
-    found = exact.whole(column_map.apply(rows, PRIMES, SCALE_BITS), PRIMES)
+    found = exact.whole(column_map.apply(rows, PRIMES, 1 << SCALE_BITS), PRIMES)
     wanted = by_hand(column_map, polynomial)
     # n products of at most 8 B, copied B times, each with a mask that is off by 2^8 at most.
     bound = 8 * RING * column_map.block_size**2 * max(1, abs(column_map.value)) * 2**8
@@ -114,7 +114,9 @@ def test_it_is_linear_without_rounding(column_map: ColumnMap, seed: int) -> None
         np.stack([rng.integers(0, prime, RING, dtype=np.uint64) for prime in PRIMES])
         for _ in range(2)
     )
-    apply = [column_map.apply(rows, PRIMES, SCALE_BITS) for rows in (x, y, rns.add(x, y, PRIMES))]
+    apply = [
+        column_map.apply(rows, PRIMES, 1 << SCALE_BITS) for rows in (x, y, rns.add(x, y, PRIMES))
+    ]
     assert (rns.add(apply[0], apply[1], PRIMES) == apply[2]).all()
     assert apply[2].any()
 
@@ -130,7 +132,7 @@ def test_it_acts_on_slots_as_it_says(features: int) -> None:
     for column in (None, 0, size - 1):
         for head in (None, 0, -1, 2):
             column_map = ColumnMap.of(layout, 0.37, column=column, head=head)
-            found = exact.whole(column_map.apply(rows, PRIMES, SCALE_BITS), PRIMES)
+            found = exact.whole(column_map.apply(rows, PRIMES, 1 << SCALE_BITS), PRIMES)
             wanted = np.zeros((blocks, size))
             values = 0.37 * (grid.sum(axis=1) if column is None else grid[:, column])
             wanted[:, slice(None) if head is None else slice(1)] = values[:, None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.ckks.packing import MAX_SIDE_CIPHERTEXTS, Layout, next_power_of_two
@@ -146,6 +146,7 @@ def test_heads_are_read_back(layout: Layout, seed: int) -> None:
     assert (layout.read_heads(layout.heads(0.5)) == 0.5).all()
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(0, 2**32))
 def test_replicated_fills_every_column(layout: Layout, seed: int) -> None:
     """B equal columns, part by part; used blocks alone."""
