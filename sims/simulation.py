@@ -94,8 +94,9 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         keep = partial(keep_messages, folder=kept, coordinator_key=public_bytes(signing_key))
 
         def both(event: Event) -> None:
-            record(event)
+            # A file takes long to write: an interrupt meanwhile finds both at the same place.
             notify(event)
+            record(event)
 
         coordinator = Coordinator(
             session=session,
