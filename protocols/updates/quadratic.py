@@ -79,7 +79,8 @@ class QuadraticNesterov:
         """N_t."""
         if self.schedule == "harmonic":
             return 1 + self.extra / (t + 1)
-        return 1 + self.extra * self.decay**t
+        # Not a power, whose last digit depends on the machine: all make their masks of this.
+        return 1 + self.extra * math.prod([self.decay] * t)
 
     def momentum(self, t: int) -> float:
         """m_t, for t = -1 (before the start) … rounds - 1; 0 at both ends."""
