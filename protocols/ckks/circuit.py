@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from protocols.approximation import Polynomial
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
@@ -72,6 +72,9 @@ def iteration_levels(link: Polynomial, rule: UpdateRule) -> int:
     return max(gradient_levels(link), 1 + rule.levels() + 1)
 
 
+Units = TypeVar("Units", bound="RowUnits")
+
+
 @dataclass(frozen=True, slots=True)
 class RowUnits:
     """In what units rows and side columns are encrypted.
@@ -89,9 +92,14 @@ class RowUnits:
         leading = abs(link_factors(link).leading)
         power = largest_step * leading / (link.radius * MASK_VALUE)
         scale = power ** (1 / (link.degree + 1))
+        return cls.scaled(link, scale)
+
+    @classmethod
+    def scaled(cls: type[Units], link: Polynomial, scale: float) -> Units:
+        """For rows times `scale`."""
         coefficients = tuple(c * scale**-k for k, c in enumerate(link.coefficients))
-        scaled = replace(link, coefficients=coefficients, radius=link.radius / scale)
-        return cls(scaled, scale, link.radius)
+        inner = replace(link, coefficients=coefficients, radius=link.radius / scale)
+        return cls(inner, scale, link.radius)
 
     @property
     def side_scale(self) -> float:

@@ -30,7 +30,7 @@ A preconditioner B^-1 is multiplied into the lifted ciphertexts, once per run; s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,9 +196,7 @@ class LffrUnits(RowUnits):
         """For steps of at most `largest_step` times the sum over rows."""
         leading = abs(cubic(link)[0])
         scale = (2 * largest_step * leading**3 / (link.radius * MASK_VALUE)) ** (1 / _POWER)
-        coefficients = tuple(c * scale**-k for k, c in enumerate(link.coefficients))
-        scaled = replace(link, coefficients=coefficients, radius=link.radius / scale)
-        return cls(scaled, scale, link.radius)
+        return cls.scaled(link, scale)
 
     @property
     def leading(self) -> float:
