@@ -36,7 +36,7 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
     def answer(name: str, step: str, body: Body) -> Body:
         started = time.process_time()
         if step == "keys":
-            shares[name] = KeyShare(context, _SEED)
+            shares[name] = KeyShare(context, _SEED, parties)
         reply = _answer(context, shares[name], step, body)
         laps[name] += time.process_time() - started
         uploads[name] += sum(map(len, reply.blobs))
@@ -60,8 +60,8 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
 def _answer(context: CkksContext, share: KeyShare, step: str, body: Body) -> Body:
     if step == "keys":
         return keygen.answer_keys(context, share)
-    if step == "square":
-        return keygen.answer_square(context, share, body)
+    if step == keygen.RELINEARISE:
+        return keygen.answer_relinearise(context, share, body)
     return keygen.answer_rotations(context, share, body.meta["indices"])
 
 

@@ -14,7 +14,7 @@ _PHASE_OF_KIND = {
     "mask-keys": "keys",
     "opening-key": "keys",
     "rotations": "keys",
-    "square": "keys",
+    "relinearise": "keys",
     "cover-keys": "keys",
     "cover-deal": "keys",
     "cover-hold": "keys",

@@ -8,7 +8,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.cover_share import CoverShare
-from parties.key_share import KeyShare
+from parties.key_share import KEY_SHARE_BLOBS, KeyShare
 from parties.shard import Shard
 from protocols import agree, contribute, cover, decrypt, gram, keygen, lffr, refresh
 from protocols.circuit_plan import CircuitPlan
@@ -58,10 +58,10 @@ class CircuitDuties:
         if kind == "rotations":
             # From the plan, never from the request.
             return keygen.answer_rotations(context, secret, plan.rotation_chunks[index])
-        if kind == "square":
-            return keygen.answer_square(context, secret, request)
+        if kind == keygen.RELINEARISE:
+            return keygen.answer_relinearise(context, secret, request)
         if kind == "contribute":
-            return self._contribute(context, request)
+            return self._contribute(context, secret, request)
         if self._cover is not None and kind not in cover.REPEATED:
             if kind == cover.KEYS:
                 return cover.answer_keys(self._cover)
@@ -83,27 +83,26 @@ class CircuitDuties:
             self._cover.erase()
 
     def state(self, seal: Callable[[bytes], bytes]) -> Body:
-        """Joint seed, sealed secret, and which shares were given; empty without a secret."""
-        held = self._secret.sealed(seal) if self._secret else None
-        if held is None:
+        """Sealed secrets and what was published; empty without a secret."""
+        held = self._secret.sealed(seal) if self._secret else Body()
+        if not held.blobs:
             return Body()
-        secret, seed, shares = held
-        given = {label: digest.hex() for label, digest in shares.items()}
         covering = self._cover.state(seal) if self._cover else Body()
-        meta = {"shares": given, "cover": dict(covering.meta)}
-        return Body(meta, (seed, secret, *covering.blobs))
+        meta = {"key_share": dict(held.meta), "cover": dict(covering.meta)}
+        return Body(meta, (*held.blobs, *covering.blobs))
 
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
         """Inverse of `state`."""
         if not state.blobs:
             return
-        self._seed, secret, *covering = state.blobs
-        shares = {label: bytes.fromhex(given) for label, given in state.meta["shares"].items()}
+        held = Body(state.meta["key_share"], state.blobs[:KEY_SHARE_BLOBS])
+        self._seed = held.blobs[0]
         self._context = CkksContext(self._plan.ckks, self._plan.session)
-        self._secret = KeyShare.unsealed(self._context, (secret, self._seed, shares), unseal)
+        self._secret = KeyShare.unsealed(self._context, held, unseal)
         self._open_cover(self._secret)
         if self._cover:
-            self._cover.restore(Body(state.meta["cover"], tuple(covering)), unseal)
+            covering = Body(state.meta["cover"], state.blobs[KEY_SHARE_BLOBS:])
+            self._cover.restore(covering, unseal)
 
     def _keys(self, request: Body) -> Body:
         seeds: Any = request.meta.get("seeds")
@@ -111,7 +110,7 @@ class CircuitDuties:
             raise MessageError("the step `keys` hands out no seeds")
         self._seed = agree.joint_seed(self._plan, seeds)
         self._context = CkksContext(self._plan.ckks, self._plan.session)
-        self._secret = KeyShare(self._context, self._seed)
+        self._secret = KeyShare(self._context, self._seed, len(self._plan.members))
         self._open_cover(self._secret)
         return keygen.answer_keys(self._context, self._secret)
 
@@ -119,15 +118,15 @@ class CircuitDuties:
         if self._plan.cover is not None:
             self._cover = CoverShare(self._plan, self._name, self._seed, self._signing_key, secret)
 
-    def _contribute(self, context: CkksContext, request: Body) -> Body:
+    def _contribute(self, context: CkksContext, secret: KeyShare, request: Body) -> Body:
         plan, shard = self._plan, self._shard
         noise = plan.draw_noise(self._randomness)
         if isinstance(plan, GramPlan):
             sums = plan.contribution(shard.x, shard.y, noise)
-            return gram.answer_contribute(context, plan.task, self._seed, request, sums)
+            return gram.answer_contribute(context, secret, plan.task, self._seed, request, sums)
         if isinstance(plan, LffrPlan):
             return lffr.answer_contribute(
-                context, plan, self._name, self._seed, request, shard.x, shard.y, noise
+                context, secret, plan, self._name, self._seed, request, shard.x, shard.y, noise
             )
         if isinstance(plan, RowsPlan):
             curvature, (first, noise) = None, plan.divide_noise(noise)
@@ -135,6 +134,7 @@ class CircuitDuties:
                 curvature = plan.curvature.share(shard.x, plan.num_rows, first)
             return contribute.answer_contribute(
                 context,
+                secret,
                 plan,
                 self._name,
                 self._seed,

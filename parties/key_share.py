@@ -3,52 +3,86 @@
 The joint secret is s = sum_p s_p, each s_p uniform ternary; nobody ever holds s. Every operation
 takes and returns residues, so a secret can neither be serialised by mistake nor travel. It leaves
 this file only sealed (`KeyShare.sealed`), for an agent that goes on after a restart.
+
+Everything that a party publishes under threshold CKKS and that depends on a secret is made by
+`KeyShare._publish`, which notes it in the sample ledger first (`protocols.samples`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import openfhe
+from numpy.typing import NDArray
 
+from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext, refuse_forked_child
-from protocols.ckks.flooding import gaussian_polynomial
+from protocols.ckks.flooding import FRESH_ERROR_STD, gaussian_polynomial
+from protocols.ckks.lift import lift, reduced
+from protocols.ckks.masks import draw_mask
+from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks.residues import Residues, add
 from protocols.cover import repeated
 from protocols.errors import PolicyError
+from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.messages import Body
 from protocols.privacy.randomness import SystemRandomness
+from protocols.samples import (
+    EPHEMERAL,
+    GADGET,
+    JOINT_KEY,
+    ONE,
+    RECEIVED,
+    SEED,
+    SHARE,
+    Element,
+    Pad,
+    Sample,
+    SampleLedger,
+    Term,
+)
+
+T = TypeVar("T")
+# Of `KeyShare.sealed`.
+KEY_SHARE_BLOBS = 3
+# Three errors of OpenFHE's: of s H0, s H1 and u H1.
+_ROUND_TWO_STD = FRESH_ERROR_STD * 3**0.5
 
 
 class KeyShare:
     """One party's secret s_p and what it computes with it.
 
-    Security: a refresh or decryption share is made at most once per label; a second request
-    raises PolicyError (regenerated shares leak the key, eprint 2024/194). A label that repeats
-    another (`protocols.cover`) is answered for the same ciphertext only. All uniform elements come
-    from the joint seed, which no party and no coordinator chose alone.
+    Security: a label is answered at most once; a second request raises PolicyError (regenerated
+    shares leak the key, eprint 2024/194). A label that repeats another (`protocols.cover`) is
+    answered for the same ciphertext only. All uniform elements come from the joint seed, which no
+    party and no coordinator chose alone.
 
-    context: CKKS context; joint_seed: 32 bytes, from all parties' revealed seeds.
+    context: CKKS context; joint_seed: 32 bytes, from all parties' revealed seeds; parties: P, which
+    the size of a refresh's masks depends on.
     """
 
-    def __init__(self, context: CkksContext, joint_seed: bytes) -> None:
+    def __init__(self, context: CkksContext, joint_seed: bytes, parties: int) -> None:
         refuse_forked_child()
         self._context = context
         self._seed = joint_seed
-        self._shared: dict[str, bytes] = {}
-        n, towers = context.params.ring_dim, context.params.num_towers
-        a = context.uniform_polynomial(joint_seed, "public-key")
-        reference = context.public_key(np.zeros((towers, n), np.uint64), a)
+        self._parties = parties
+        self._ledger = SampleLedger()
+        self._ephemeral: Any = None
+        self._standing_in: Residues | None = None
+        a = context.uniform_polynomial(joint_seed, PUBLIC_KEY)
+        reference = context.public_key(np.zeros_like(a), a)
         # b_p = -a s_p + e_p with the common a.
-        pair = context.cc.MultipartyKeyGen(reference, False, True)
+        sample = Sample(PUBLIC_KEY, (_seeded(PUBLIC_KEY, SHARE, -1),), FRESH_ERROR_STD)
+        pair = self._publish([sample], lambda: context.cc.MultipartyKeyGen(reference, False, True))
         self._secret: Any = pair.secretKey
-        self._standing_in: Any = None
-        self._public_b: Residues | None = context.residues_of(pair.publicKey)[:towers]
+        self._rows: Residues | None = None
+        self._public_b: Residues | None = context.residues_of(pair.publicKey)[: len(a)]
 
     def __repr__(self) -> str:
         return "KeyShare(<secret>)"
@@ -57,41 +91,55 @@ class KeyShare:
         raise PolicyError("a key share is never serialised")
 
     def erase(self) -> None:
-        """Forget the secret; every later operation raises PolicyError."""
-        self._secret = self._standing_in = None
+        """Forget the secrets; every later operation raises PolicyError."""
+        for rows in (self._rows, self._standing_in):
+            if rows is not None:
+                rows.fill(0)
+        self._secret = self._ephemeral = self._rows = self._standing_in = None
 
     @property
     def context(self) -> CkksContext:
         """The public context."""
         return self._context
 
-    def sealed(
-        self, seal: Callable[[bytes], bytes]
-    ) -> tuple[bytes, bytes, Mapping[str, bytes]] | None:
-        """(sealed secret, joint seed, shares given) for `unsealed`; None once erased."""
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """What was published, in order."""
+        return self._ledger.samples
+
+    def sealed(self, seal: Callable[[bytes], bytes]) -> Body:
+        """Sealed secrets, joint seed and sample ledger for `unsealed`; empty once erased."""
         if self._secret is None:
-            return None
-        secret = openfhe.Serialize(self._key, openfhe.BINARY)
-        return seal(secret), self._seed, dict(self._shared)
+            return Body()
+        secrets = [
+            seal(openfhe.Serialize(key, openfhe.BINARY)) if key else b""
+            for key in (self._key, self._ephemeral)
+        ]
+        samples = [sample.to_list() for sample in self.samples]
+        return Body({"parties": self._parties, "samples": samples}, (self._seed, *secrets))
 
     @classmethod
     def unsealed(
-        cls,
-        context: CkksContext,
-        state: tuple[bytes, bytes, Mapping[str, bytes]] | None,
-        unseal: Callable[[bytes], bytes],
+        cls, context: CkksContext, state: Body, unseal: Callable[[bytes], bytes]
     ) -> KeyShare:
         """The same share in another process, which refuses the same second shares."""
         refuse_forked_child()
         share = cls.__new__(cls)
-        share._context = context
-        sealed, share._seed, shared = state or (b"", b"", {})
-        share._shared = dict(shared)
-        share._public_b = share._standing_in = None
-        share._secret = (
-            openfhe.DeserializePrivateKeyString(unseal(sealed), openfhe.BINARY) if state else None
+        share._context, share._parties = context, int(state.meta["parties"])
+        share._ledger = SampleLedger(map(Sample.from_list, state.meta["samples"]))
+        share._public_b = share._rows = share._standing_in = None
+        share._seed, *secrets = state.blobs
+        share._secret, share._ephemeral = (
+            openfhe.DeserializePrivateKeyString(unseal(sealed), openfhe.BINARY) if sealed else None
+            for sealed in secrets
         )
         return share
+
+    def _publish(self, samples: Sequence[Sample], make: Callable[[], T]) -> T:
+        """The only way out: what the ledger refuses is never made."""
+        refuse_forked_child()
+        self._ledger.note(*samples)
+        return make()
 
     @property
     def _key(self) -> Any:
@@ -108,24 +156,99 @@ class KeyShare:
             raise PolicyError("the public share was already given; resend it, never a new one")
         return self._public_b
 
-    def relinearisation_share(self) -> Residues:
-        """First round: b_p = -a s_p + P s_p + e_p per digit, shape (digits * ext. towers, n)."""
-        reference = self._reference_key("relinearisation")
-        share = self._context.cc.MultiKeySwitchGen(self._key, self._key, reference)
-        return self._halves(share)[1]
+    def relinearisation_first(self) -> tuple[Residues, Residues]:
+        """(-a u_p + P s_p g + e0, a s_p + e1) per digit, each (digits * ext. towers, n).
 
-    def relinearisation_square(self, joint_b: Residues) -> tuple[Residues, Residues]:
-        """Second round: (a s_p + e, b s_p + e') for the joint (a, b) of the first round."""
-        a = self._context.uniform_key_half(self._seed, "relinearisation")
-        joint = self._context.evaluation_key(a, joint_b)
-        return self._halves(self._context.cc.MultiMultEvalKey(self._key, joint))
+        u_p is a fresh ternary secret, kept until the second round.
+        """
+        key, cc = self._key, self._context.cc
+        a = self._context.uniform_key_half(self._seed, RELINEARISATION)
+        reference = self._context.evaluation_key(a, np.zeros_like(a))
+        samples = []
+        for digit in range(self._context.params.num_digits):
+            name = f"{RELINEARISATION}/{digit}"
+            hidden = Term(Element(GADGET, str(digit)), SHARE)
+            first = (_seeded(name, EPHEMERAL, -1), hidden)
+            samples += [
+                Sample(f"{name}/h0", first, NARROW_ERROR_STD),
+                Sample(f"{name}/h1", (_seeded(name, SHARE),), FRESH_ERROR_STD, lemma="two secrets"),
+            ]
+
+        def make() -> tuple[Residues, Residues]:
+            self._ephemeral = cc.KeyGen().secretKey
+            h0 = self._halves(cc.MultiKeySwitchGen(key, self._ephemeral, reference))[1]
+            return h0, self._halves(cc.MultiMultEvalKey(key, reference))[0]
+
+        return self._publish(samples, make)
+
+    def relinearisation_second(self, h0: Residues, h1: Residues) -> Residues:
+        """s_p H0 + (u_p - s_p) H1 + e2 per digit, (digits * ext. towers, n); forgets u_p.
+
+        h0, h1: H0 and H1, the sums of all parties' first rounds, on the coordinator's word.
+
+        Raises:
+            PolicyError: a second request.
+        """
+        key, cc, primes = self._key, self._context.cc, self._context.key_primes
+        samples = []
+        for digit in range(self._context.params.num_digits):
+            name = f"{RELINEARISATION}/{digit}"
+            sums = [Element(RECEIVED, f"{name}/H0"), Element(RECEIVED, f"{name}/H1")]
+            terms = (Term(sums[0], SHARE), Term(sums[1], EPHEMERAL), Term(sums[1], SHARE, -1))
+            samples.append(Sample(f"{name}/t", terms, _ROUND_TWO_STD, lemma="relinearisation"))
+
+        def make() -> Residues:
+            both = self._context.evaluation_key(h1, h0)
+            of_h1, of_h0 = self._halves(cc.MultiMultEvalKey(key, both))
+            of_u, _ = self._halves(cc.MultiMultEvalKey(self._ephemeral, both))
+            self._ephemeral = None
+            return add(add(of_h0, of_u, primes), rns.negate(of_h1, primes), primes)
+
+        return self._publish(samples, make)
 
     def rotation_share(self, index: int) -> Residues:
-        """b_p for the left rotation by index, shape (digits * ext. towers, n)."""
-        a = self._context.uniform_key_half(self._seed, f"rotation/{index}")
-        reference = self._context.rotation_key_map(index, a, np.zeros_like(a))
-        share = self._context.cc.MultiEvalAtIndexKeyGen(self._key, reference, [index])
-        return self._halves(share)[1]
+        """b_p = -a s_p(X^k) + P s_p g + e per digit, for the left rotation by index."""
+        context, label = self._context, rotation_label(index)
+        a = context.uniform_key_half(self._seed, label)
+        reference = context.rotation_key_map(index, a, np.zeros_like(a))
+        back = pow(int(context.cc.FindAutomorphismIndex(index)), -1, 2 * context.params.ring_dim)
+        samples = [
+            Sample(
+                f"{label}/{digit}",
+                (
+                    Term(Element(SEED, f"{label}/{digit}"), SHARE, -1, back),
+                    Term(Element(GADGET, str(digit)), SHARE),
+                ),
+                NARROW_ERROR_STD,
+            )
+            for digit in range(context.params.num_digits)
+        ]
+
+        def make() -> Residues:
+            share = context.cc.MultiEvalAtIndexKeyGen(self._key, reference, [index])
+            return self._halves(share)[1]
+
+        return self._publish(samples, make)
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def encrypt(self, public_key: Any, slots: NDArray[np.float64], label: str) -> Residues:
+        """(b v + e0 + m, a v + e1) for a fresh ternary v, shape (2 towers, n).
+
+        slots: real values m; label: unique name of this ciphertext.
+        """
+        own = f"v({label})"
+        samples = [
+            Sample(
+                f"{label}/c0",
+                (Term(Element(JOINT_KEY), own),),
+                FRESH_ERROR_STD,
+                message="m",
+            ),
+            Sample(f"{label}/c1", (_seeded(PUBLIC_KEY, own),), FRESH_ERROR_STD),
+        ]
+        context = self._context
+        return self._publish(samples, lambda: context.residues_of(context.encrypt(public_key, slots)))
 
     # -- cover for missing parties ------------------------------------------------------------
 
@@ -134,19 +257,30 @@ class KeyShare:
 
         Uniform coefficients from the operating system's generator; the caller seals them.
         """
+        samples = [
+            Sample(
+                f"cover-deal/{point}",
+                (Term(Element(ONE), SHARE),),
+                pads=tuple(Pad(f"f{k}", point**k) for k in range(1, threshold)),
+                lemma="secret sharing",
+            )
+            for point in points
+        ]
         rows, primes = self._residues(), self._context.primes
-        return shamir.deal(rows, primes, threshold, points, SystemRandomness())
+        return self._publish(
+            samples, lambda: shamir.deal(rows, primes, threshold, points, SystemRandomness())
+        )
 
     def stand_in(self, extra: Residues) -> None:
         """Use s_p + extra in place of s_p from now on; extra: shape (towers, n)."""
-        primes = self._context.primes
-        frame = openfhe.Serialize(self._key, openfhe.BINARY)
-        whole = rns.implant(frame, add(self._residues(), extra, primes), primes)
-        self._standing_in = openfhe.DeserializePrivateKeyString(whole, openfhe.BINARY)
+        self._standing_in = add(self._residues(), extra, self._context.primes)
 
     def _residues(self) -> Residues:
-        blob = openfhe.Serialize(self._key, openfhe.BINARY)
-        return rns.read(blob, self._context.params.ring_dim, self._context.primes)[0]
+        """s_p, shape (towers, n)."""
+        key = self._key
+        if self._rows is None:
+            self._rows = self._context.residues_of(key)
+        return self._rows
 
     # -- shares of ciphertexts ----------------------------------------------------------------
 
@@ -157,61 +291,87 @@ class KeyShare:
 
         c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh; both
         fix the random element a'; column_map: T, applied on the way. Returns (h0, h1):
-        h0 = c1 s_p - M_p at c1's towers, h1 = -a' s_p + T(M_p) + e at level 0, M_p uniform below
-        the two mask primes. With a map, e is OpenFHE's smudging noise, std 2^20, and M_p in h1 has
-        an error of std 3.19.
+        h0 = c1 s_p - M_p at c1's towers, h1 = -a' s_p + T(M_p) + e at level 0, M_p uniform in the
+        room of c1's primes (`ckks.masks`).
         """
-        self._only_once(label, c1)
-        context = self._context
-        element = context.refresh_element(self._seed, label, c1)
-        if column_map is None:
-            second, random = context.ciphertexts([[c1], [element]])
-            masked, reencrypted = context.cc.IntMPBootDecrypt(self._present_key, second, random)
-            return context.residues_of(masked), context.residues_of(reencrypted)
-        # With 0 in place of a', the second half is the mask itself.
-        blank, negative = np.zeros_like(element), rns.negate(element, context.primes)
-        second, random = context.ciphertexts([[c1], [blank, negative]])
-        masked, mask = context.cc.IntMPBootDecrypt(self._present_key, second, context.nothing)
-        (hidden,) = context.cc.MultipartyDecryptMain([random], self._present_key)
-        mapped = context.mapped(column_map, context.residues_of(mask))
-        sent = add(context.residues_of(hidden), mapped, context.primes)
-        return context.residues_of(masked), sent
+        context, primes = self._context, self._context.primes
+        low, n = primes[:REFRESH_TOWERS], context.params.ring_dim
+        given, mask = self._given(c1, label), f"M({label})"
+        name, through = context.refresh_label(label, c1), "T" if column_map else ""
+        samples = [
+            Sample(
+                f"{label}/h0",
+                (Term(given, SHARE),),
+                pads=(Pad(mask, -1),),
+                lemma="masked decryption",
+            ),
+            Sample(
+                f"{label}/h1",
+                (_seeded(name, SHARE, -1),),
+                FRESH_ERROR_STD,
+                pads=(Pad(mask, 1, through),),
+            ),
+        ]
+
+        def make() -> tuple[Residues, Residues]:
+            secret, random = self._present, SystemRandomness()
+            element = context.uniform_polynomial(self._seed, name)
+            error = reduced(narrow_gaussian(FRESH_ERROR_STD, n, random), low)
+            masked = draw_mask(low, self._parties, n, random)
+            masked, error = lift(context, [masked, error])
+            hidden = rns.negate(rns.product(element, secret, primes), primes)
+            mapped = context.mapped(column_map, masked) if column_map else masked
+            h0 = add(
+                rns.product(c1, secret[: len(low)], low), rns.negate(masked[: len(low)], low), low
+            )
+            return h0, add(add(hidden, error, primes), mapped, primes)
+
+        return self._publish(samples, make)
 
     def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
         """d = c1 s_p + e_flood, shape of c1.
 
         flooding_std: of e_flood per coefficient, see `protocols.ckks.flooding`; drawn from the
-        operating system's generator (OpenFHE's fixed 2^20 comes on top).
+        operating system's generator.
         """
-        self._only_once(label, c1)
-        context = self._context
-        ciphertext = context.ciphertext([np.zeros_like(c1), c1])
-        (partial,) = context.cc.MultipartyDecryptMain([ciphertext], self._present_key)
-        share = context.residues_of(partial)
-        flood = gaussian_polynomial(context, flooding_std, len(c1), SystemRandomness())
-        return add(share, flood, context.primes_at(context.params.num_towers - len(c1)))
+        context, primes = self._context, self._context.primes[: len(c1)]
+        terms = (Term(self._given(c1, label), SHARE),)
+        sample = Sample(label, terms, flooding_std, lemma="flooded decryption")
+
+        def make() -> Residues:
+            flood = gaussian_polynomial(context, flooding_std, len(c1), SystemRandomness())
+            return add(rns.product(c1, self._present[: len(c1)], primes), flood, primes)
+
+        return self._publish([sample], make)
 
     # -- helpers ------------------------------------------------------------------------------
 
     @property
-    def _present_key(self) -> Any:
-        """s_p, or what stands in for others as well."""
-        return self._key if self._standing_in is None else self._standing_in
+    def _present(self) -> Residues:
+        """s_p, or what stands in for others as well, shape (towers, n)."""
+        return self._residues() if self._standing_in is None else self._standing_in
 
-    def _only_once(self, label: str, c1: Residues) -> None:
-        if label in self._shared:
-            raise PolicyError(
-                f"a share for {label!r} was already given; resend the first one, never a new one"
-            )
-        digest, first = hashlib.sha256(c1.tobytes()).digest(), repeated(label)
-        if first != label and self._shared.get(first) != digest:
-            raise PolicyError(f"{label!r} is not for the ciphertext that {first!r} was given for")
-        self._shared[label] = digest
+    def _given(self, c1: Residues, label: str) -> Element:
+        """The coordinator's c1, as an element.
 
-    def _reference_key(self, label: str) -> Any:
-        a = self._context.uniform_key_half(self._seed, label)
-        return self._context.evaluation_key(a, np.zeros_like(a))
+        Raises:
+            PolicyError: a repetition for another ciphertext than the first time.
+        """
+        element = Element(RECEIVED, hashlib.sha256(c1.tobytes()).hexdigest())
+        first = repeated(label)
+        if first != label:
+            answered = self._ledger.get(f"{first}/h0") or self._ledger.get(first)
+            if answered is None or answered.terms[0].element != element:
+                raise PolicyError(
+                    f"{label!r} is not for the ciphertext that {first!r} was given for"
+                )
+        return element
 
     def _halves(self, key: Any) -> tuple[Residues, Residues]:
         rows = self._context.residues_of(key)
         return rows[: len(rows) // 2], rows[len(rows) // 2 :]
+
+
+def _seeded(name: str, secret: str, factor: int = 1) -> Term:
+    """factor * H(name) * secret."""
+    return Term(Element(SEED, name), secret, factor)

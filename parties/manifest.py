@@ -14,7 +14,7 @@ from protocols.privacy.accounting import epsilon_for
 _LEAVES = {
     "keys": "public key material, made from your key share",
     "rotations": "public key material, made from your key share",
-    "square": "public key material, made from your key share",
+    "relinearise": "public key material, made from your key share",
     "contribute": "your rows with noise, encrypted under the joint key",
     "refresh": "a masked share of a ciphertext (no one learns a value from it)",
     "decrypt": "a noisy share of one decryption",

@@ -7,8 +7,8 @@ The arithmetic's error depends on the data, so none of it counts as noise:
   e_ckks = TAIL R slot_std N / eta. Neighbours may differ by 2 e_ckks per coordinate. The standard
   deviation is that of the whole run's model (`RowsPlan.model_error_std`), which no single iteration
   exceeds.
-- **delta.** Gaussian tails of T m slots; and the masks of refreshes, uniform below 2^118: a
-  coefficient of at most 2^(scale_bits + 1) is off uniform by the ratio. What is refreshed is the
+- **delta.** Gaussian tails of T m slots; and the masks of refreshes, of 2^k values
+  (`ckks.masks`): a coefficient of at most 2^(scale_bits + 1) is off uniform by the ratio. What is refreshed is the
   gradient's terms and w / R column by column, divided by what the refresh multiplies them by,
   2^-6, and by the columns: slots of less than 2 in the mean.
 - **Decryption.** What the decrypted polynomial holds beside the model is flooded by each party with
@@ -28,12 +28,12 @@ import math
 from typing import Any
 
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS, slot_std
+from protocols.ckks.masks import smallest_mask_bits
 from protocols.errors import ParameterError
 from protocols.rows import RowsPlan
 
 TAIL = 9.0
 """P(|Z| > 9) < 2^-61."""
-MASK_BITS = 118
 MAX_RING_DIM = 1 << 17
 ERROR_SHARE = 2.0**-12
 OTHER_DELTA = 2.0**-30
@@ -78,7 +78,7 @@ def delta_of(plan: RowsPlan) -> float:
         plan.decryptions
         * sum(plan.refreshes)
         * plan.ckks.ring_dim
-        * 2.0 ** (plan.ckks.scale_bits + 1 - MASK_BITS)
+        * 2.0 ** (plan.ckks.scale_bits + 1 - smallest_mask_bits(plan.ckks, len(plan.members)))
     )
     return tails + masks
 

@@ -85,7 +85,7 @@ class CircuitPlan(RunPlan):
         return (
             "keys",
             *(f"rotations/{k}" for k in range(len(self.rotation_chunks))),
-            "square",
+            "relinearise",
             *(() if self.cover is None else ("cover-keys", "cover-deal", "cover-hold")),
             "contribute",
             *(f"refresh/{k}" for k in range(len(self.refreshes))),

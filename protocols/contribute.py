@@ -10,8 +10,8 @@ preconditioner, column 0 holds the party's `Curvature.share` and round t column 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from protocols.errors import MessageError, ProtocolError
 from protocols.keygen import public_key
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.rows import RowsPlan
+from protocols.secret_half import SecretHalf
 from protocols.wire import unpack_from
 
 STEP = "contribute"
@@ -54,6 +55,7 @@ def label_term(rows: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArra
 
 def answer_contribute(
     context: CkksContext,
+    secret: SecretHalf,
     plan: RowsPlan,
     party: str,
     seed: bytes,
@@ -82,12 +84,21 @@ def answer_contribute(
     linear = label_term(rows, labels) + layout.num_rows * noise
     first = np.zeros((0, layout.num_features)) if curvature is None else curvature[None, :]
     side = layout.pack_side(np.concatenate([first, linear / units.side_scale]))
+    return Body({"ciphertexts": list(data)}, encrypted(context, secret, key, [*data.values(), *side]))
+
+
+def encrypted(
+    context: CkksContext,
+    secret: SecretHalf,
+    key: Any,
+    vectors: Iterable[NDArray[np.float64]],
+) -> tuple[bytes, ...]:
+    """A fresh ciphertext of each vector of slots, packed."""
     both = context.primes * 2
-    blobs = [
-        rns.pack(context.residues_of(context.encrypt(key, slots)), both)
-        for slots in (*data.values(), *side)
-    ]
-    return Body({"ciphertexts": list(data)}, tuple(blobs))
+    return tuple(
+        rns.pack(secret.encrypt(key, slots, f"{STEP}/{k}"), both)
+        for k, slots in enumerate(vectors)
+    )
 
 
 # -- coordinator half -----------------------------------------------------------------------------

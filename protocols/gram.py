@@ -33,11 +33,13 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
+from protocols.contribute import encrypted
 from protocols.errors import MessageError, ParameterError
 from protocols.fields import check_fields, from_fields
 from protocols.inverse import InversePlan, plan_inverse
 from protocols.keygen import public_key
 from protocols.messages import Body, Exchange, to_everyone
+from protocols.secret_half import SecretHalf
 from protocols.wire import RunningSums
 
 Array = NDArray[np.float64]
@@ -219,7 +221,12 @@ def pack(task: GramTask, sums: GramSums) -> list[Array]:
 
 
 def answer_contribute(
-    context: CkksContext, task: GramTask, seed: bytes, request: Body, sums: GramSums
+    context: CkksContext,
+    secret: SecretHalf,
+    task: GramTask,
+    seed: bytes,
+    request: Body,
+    sums: GramSums,
 ) -> Body:
     """Encrypt one party's sums, noise included (`with_noise`).
 
@@ -229,9 +236,8 @@ def answer_contribute(
     if len(request.blobs) != 1:
         raise MessageError("the step `contribute` carries exactly one blob")
     b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
-    key, both = public_key(context, seed, b), context.primes * 2
-    encrypted = (context.encrypt(key, slots) for slots in pack(task, sums))
-    return Body(blobs=tuple(rns.pack(context.residues_of(ct), both) for ct in encrypted))
+    key = public_key(context, seed, b)
+    return Body(blobs=encrypted(context, secret, key, pack(task, sums)))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

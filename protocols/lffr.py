@@ -45,6 +45,7 @@ from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.secret_half import SecretHalf
 
 Array = NDArray[np.float64]
 
@@ -272,6 +273,7 @@ class LffrPlan(CircuitPlan):
 
 def answer_contribute(
     context: CkksContext,
+    secret: SecretHalf,
     plan: LffrPlan,
     party: str,
     seed: bytes,
@@ -297,14 +299,13 @@ def answer_contribute(
     if not ((targets >= 0) & (targets <= 1)).all():
         raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
     b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
-    key, both, layout = public_key(context, seed, b), context.primes * 2, plan.layout
+    key, layout = public_key(context, seed, b), plan.layout
     units = plan.units
     factors = (0.5 - targets) / units.leading
     data = layout.pack_data(units.row_scale * rows, factors, plan.party_index(party))
     side = layout.pack_side(plan.side(rows, noise))
-    encrypted = (context.encrypt(key, slots) for slots in (*data.values(), *side))
-    blobs = tuple(rns.pack(context.residues_of(ct), both) for ct in encrypted)
-    return Body({"ciphertexts": list(data)}, blobs)
+    vectors = [*data.values(), *side]
+    return Body({"ciphertexts": list(data)}, contribute.encrypted(context, secret, key, vectors))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from protocols.errors import ParameterError
 
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

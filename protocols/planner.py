@@ -83,11 +83,11 @@ def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
     yield Exchanged("agree", "agree", Part(agreed), Part({"plan": _DIGEST}))
     yield Exchanged("agree", "reveal", Part(), Part({"seed": _DIGEST}))
     seeds = {"seeds": dict.fromkeys(plan.names, _DIGEST)}
-    yield Exchanged("keys", "keys", Part(seeds), Part({}, (top, half)))
+    yield Exchanged("keys", "keys", Part(seeds), Part({}, (top, half, half)))
     for k, indices in enumerate(plan.rotation_chunks):
         request = Part({"indices": list(indices)})
         yield Exchanged("keys", f"rotations/{k}", request, Part({}, (half,) * len(indices)))
-    yield Exchanged("keys", "square", Part({}, (half,)), Part({}, (half, half)))
+    yield Exchanged("keys", "relinearise", Part({}, (half, half)), Part({}, (half,)))
     yield from _cover(plan, top)
     held = list(layout.ciphertexts_of(plan.party_index(party)))
     contributed = (2 * top,) * (len(held) + layout.num_side_ciphertexts)
@@ -254,10 +254,10 @@ def _party_work(plan: RowsPlan, each: Exchanged, times: UnitTimes) -> float:
     """What one party does for one step, and the transport to it."""
     count, (kind, _, number) = len(each.reply.blobs), each.step.partition("/")
     unit = {
-        # The secret key beside the first round of the relinearisation key; then its two halves.
-        "keys": times.key_share * 1.5,
+        # The secret key, and both halves of the first round; then two products for the second.
+        "keys": times.key_share * 2.5,
         "rotations": times.key_share * count,
-        "square": times.key_share * count,
+        "relinearise": times.key_share * 2,
         "contribute": times.encrypt * count,
         "decrypt": times.decryption_share,
     }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.residues import Residues
@@ -15,16 +18,20 @@ class SecretHalf(Protocol):
         """b_p of the joint public key."""
         ...
 
-    def relinearisation_share(self) -> Residues:
-        """b_p of the first relinearisation round."""
+    def relinearisation_first(self) -> tuple[Residues, Residues]:
+        """First round of the relinearisation key."""
         ...
 
-    def relinearisation_square(self, joint_b: Residues) -> tuple[Residues, Residues]:
-        """Second relinearisation round."""
+    def relinearisation_second(self, h0: Residues, h1: Residues) -> Residues:
+        """Second round, for the sums of the first."""
         ...
 
     def rotation_share(self, index: int) -> Residues:
         """b_p of one rotation key."""
+        ...
+
+    def encrypt(self, public_key: Any, slots: NDArray[np.float64], label: str) -> Residues:
+        """Both polynomials of a fresh ciphertext, one after the other."""
         ...
 
     def refresh_share(

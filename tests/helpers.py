@@ -41,6 +41,7 @@ from protocols.messages import (
 from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
+from protocols.samples import SampleLedger
 from protocols.train import PlainGradient, train_encrypted, train_plain
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
@@ -299,7 +300,7 @@ class JointKeys:
     def forget(self) -> None:
         """INSECURE, for tests alone: answer the labels of an earlier case again."""
         for share in self.shares.values():
-            share._shared.clear()
+            share._ledger = SampleLedger()
 
 
 @cache
@@ -308,7 +309,7 @@ def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
     tag, slots = f"joint-{parties}-{depth}-{ring_dim}", ring_dim // 2
     context = CkksContext(CkksParameters(ring_dim=ring_dim, depth=depth, security_bits=0), tag)
     seed = tag.encode().ljust(32, b".")
-    shares = {name: KeyShare(context, seed) for name in party_names(parties)}
+    shares = {name: KeyShare(context, seed, parties) for name in party_names(parties)}
     powers = [1 << k for k in range(slots.bit_length() - 1)]
     rotations = sorted({*powers, *(slots + 1 - 2 * power for power in powers)})
     plan: Any = SimpleNamespace(names=tuple(shares), rotation_chunks=[tuple(rotations)])
@@ -316,8 +317,8 @@ def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "keys":
             return keygen.answer_keys(context, shares[name])
-        if step == "square":
-            return keygen.answer_square(context, shares[name], body)
+        if step == keygen.RELINEARISE:
+            return keygen.answer_relinearise(context, shares[name], body)
         return keygen.answer_rotations(context, shares[name], body.meta["indices"])
 
     public_b = drive(keygen.ceremony(context, plan, seed, {}), answer)
@@ -353,7 +354,9 @@ def encrypted_weights(
         if kind == "decrypt":
             return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
         k = plan.party_index(name)
-        return contribute.answer_contribute(context, plan, name, seed, body, *shards[k], noises[k])
+        return contribute.answer_contribute(
+            context, keys.shares[name], plan, name, seed, body, *shards[k], noises[k]
+        )
 
     rows, side = drive(contribute.collect(evaluator, plan, keys.public_b), answer)
     encrypted = drive(train_encrypted(evaluator, plan, seed, keys.public_key, rows, side), answer)

@@ -36,7 +36,7 @@ def one_session(k: int, drop: bool) -> None:
     # Four parameter sets in turn, where the context itself is dropped as well.
     params = CkksParameters(ring_dim=512, depth=3 + (k % 4 if drop else 0), security_bits=0)
     context = CkksContext(params, f"session-{k}")
-    share = KeyShare(context, seed)
+    share = KeyShare(context, seed, 2)
     a = context.uniform_key_half(seed, "relinearisation")
     rotation = context.rotation_key_map(1, a, share.rotation_share(1))
     context.load_evaluation_keys(
@@ -96,7 +96,7 @@ def hostile_parameters(count: int, pipe: Connection) -> None:
             security_bits=0,
         )
         try:
-            share = KeyShare(CkksContext(params, f"session-{k}"), bytes(32))
+            share = KeyShare(CkksContext(params, f"session-{k}"), bytes(32), 2)
             share.relinearisation_share(), share.rotation_share(1)
             outcomes.append("keys")
         except CohortError as error:

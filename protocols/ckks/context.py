@@ -151,7 +151,7 @@ class CkksContext:
             if len(towers) > 1 or not 1 <= min(towers) <= self.params.num_towers:
                 raise MessageError(f"polynomials of {sorted(towers)} towers in a ciphertext")
         flat = [polynomial for polynomials in each for polynomial in polynomials]
-        frame = _ciphertext_frame(self.params, tuple(len(polynomial) for polynomial in flat))
+        frame = ciphertext_frame(self.params, tuple(len(polynomial) for polynomial in flat))
         whole = openfhe.DeserializeCiphertextString(self._implant(frame, flat), openfhe.BINARY)
         elements, found = iter(whole.GetElements()), []
         for polynomials in each:
@@ -212,13 +212,18 @@ class CkksContext:
         """Public uniform polynomial at a level, from the joint seed."""
         return rns.uniform(seed, label, self.primes_at(level), self.params.ring_dim)
 
+    @staticmethod
+    def refresh_label(label: str, c1: Residues) -> str:
+        """Label of the element of one refresh."""
+        return f"{label}/{hashlib.sha256(c1.tobytes()).hexdigest()}"
+
     def refresh_element(self, seed: bytes, label: str, c1: Residues) -> Residues:
         """Public uniform a' of one refresh, bound to the c1 that it refreshes.
 
         Security: who knew a' first would send c1 = a' - delta and read the key share from
         h0 + h1 = -delta s_p + e. As a hash of c1, a' comes after it.
         """
-        return self.uniform_polynomial(seed, f"{label}/{hashlib.sha256(c1.tobytes()).hexdigest()}")
+        return self.uniform_polynomial(seed, self.refresh_label(label, c1))
 
     def uniform_key_half(self, seed: bytes, label: str) -> Residues:
         """Public uniform half of an evaluation key, from the joint seed."""
@@ -290,12 +295,17 @@ def _primes(blob: bytes, ring_dim: int, known: tuple[int, ...] = ()) -> tuple[in
     return tuple(tower.prime for tower in rns.find_towers(blob, ring_dim, known))
 
 
+@lru_cache(maxsize=8)
+def throwaway_public_key(params: CkksParameters) -> Any:
+    """A key that nobody can decrypt for: some calls of OpenFHE want one for its context alone."""
+    return openfhe.DeserializePublicKeyString(_frames(params).public_key, openfhe.BINARY)
+
+
 @lru_cache(maxsize=64)
-def _ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
+def ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
     """One serialised object with a polynomial for each number of towers."""
     cc = _open(params)
-    key = openfhe.DeserializePublicKeyString(_frames(params).public_key, openfhe.BINARY)
-    frame = cc.Encrypt(key, cc.MakeCKKSPackedPlaintext([0.0]))
+    frame = cc.Encrypt(throwaway_public_key(params), cc.MakeCKKSPackedPlaintext([0.0]))
     part = {count: cc.Compress(frame, count).GetElements()[0] for count in set(towers)}
     frame.SetElements([part[count] for count in towers])
     return bytes(openfhe.Serialize(frame, openfhe.BINARY))
@@ -312,5 +322,6 @@ def release() -> None:
     _clear_keys()
     _open.cache_clear()
     _frames.cache_clear()
-    _ciphertext_frame.cache_clear()
+    ciphertext_frame.cache_clear()
+    throwaway_public_key.cache_clear()
     openfhe.ReleaseAllContexts()

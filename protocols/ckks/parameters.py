@@ -21,6 +21,7 @@ MAX_LOG_QP_128 = {
 }
 # The table holds for errors of std 3.19. OpenFHE 1.6.1 draws those of rotation keys and of the
 # first relinearisation round with std 1, which costs log2(3.19) = 1.7 bits of modulus.
+NARROW_ERROR_STD = 1.0
 NARROW_ERROR_BITS = 2
 SPECIAL_PRIME_BITS = 60
 # OpenFHE keeps P 4 bits longer than a digit, which may be 1 bit longer than its primes' sizes.

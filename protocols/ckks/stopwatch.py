@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from protocols import refresh
+from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
-from protocols.ckks.flooding import gaussian_polynomial
+from protocols.ckks.flooding import FRESH_ERROR_STD, gaussian_polynomial
+from protocols.ckks.lift import lift, reduced
+from protocols.ckks.masks import draw_mask
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.tally import OPERATIONS
@@ -124,20 +127,18 @@ def refresh_times(context: CkksContext, keys: Any) -> dict[str, float]:
 
     _, c1 = adjust()
 
-    def share() -> tuple[Residues, Residues]:
-        second, random = context.ciphertexts([[c1], [element(c1)]])
-        masked, hidden = cc.IntMPBootDecrypt(keys.secretKey, second, random)
-        return context.residues_of(masked), context.residues_of(hidden)
+    primes, low, n = context.primes, context.primes[:REFRESH_TOWERS], params.ring_dim
+    # The size of a secret's residues, whatever they are.
+    secret = context.uniform_polynomial(seed, "secret")
 
-    def mapped_share() -> tuple[Residues, Residues]:
-        a = element(c1)
-        pair = [np.zeros_like(a), rns.negate(a, context.primes)]
-        second, random = context.ciphertexts([[c1], pair])
-        masked, mask = cc.IntMPBootDecrypt(keys.secretKey, second, context.nothing)
-        (hidden,) = cc.MultipartyDecryptMain([random], keys.secretKey)
-        moved = context.mapped(column_map, context.residues_of(mask))
-        sent = rns.add(context.residues_of(hidden), moved, context.primes)
-        return context.residues_of(masked), sent
+    def share(column_map: ColumnMap | None = None) -> tuple[Residues, Residues]:
+        random, a = SystemRandomness(), element(c1)
+        error = reduced(narrow_gaussian(FRESH_ERROR_STD, n, random), low)
+        mask, error = lift(context, [draw_mask(low, 2, n, random), error])
+        moved = context.mapped(column_map, mask) if column_map else mask
+        h0 = rns.add(rns.product(c1, secret[:REFRESH_TOWERS], low), mask[:REFRESH_TOWERS], low)
+        h1 = rns.add(rns.product(a, secret, primes), rns.add(error, moved, primes), primes)
+        return h0, h1
 
     def join(column_map: ColumnMap | None, shares: tuple[Residues, Residues]) -> None:
         adjusted = [adjust() for _ in range(_REFRESHED)]
@@ -146,12 +147,12 @@ def refresh_times(context: CkksContext, keys: Any) -> dict[str, float]:
         refresh.join(context, keys.publicKey, [ct for ct, _ in adjusted], maps, sums)
 
     read = seconds(lambda: context.ciphertext([c1[:1]]))
-    plain, mapped = share(), mapped_share()
+    plain, mapped = share(), share(column_map)
     # One reading, or two: see `read`.
     return {
         "refresh_share": seconds(share),
         "refresh_join": (seconds(lambda: join(None, plain)) - read) / _REFRESHED,
-        "map_share": seconds(mapped_share),
+        "map_share": seconds(lambda: share(column_map)),
         "map_join": (seconds(lambda: join(column_map, mapped)) - 2 * read) / _REFRESHED,
         "read": read,
     }

@@ -92,7 +92,7 @@ def test_costs_are_counted(finished: tuple[Session, Outcome]) -> None:
     session, outcome = finished
     costs = session.coordinator.costs
     phase_of = {"enrol": "agree", "agree": "agree", "reveal": "agree", "contribute": "encrypt"}
-    phase_of |= {"keys": "keys", "rotations": "keys", "square": "keys"}
+    phase_of |= {"keys": "keys", "rotations": "keys", "relinearise": "keys"}
     phase_of |= {"refresh": "refresh", "decrypt": "decrypt", "finish": "decrypt"}
     traffic: dict[str, dict[str, int]] = {}
     for step, name, request, reply in session.recorded:
@@ -238,7 +238,7 @@ def test_evaluation_keys_are_freed() -> None:
 
 # -- replies as they arrive ------------------------------------------------------------------------
 
-FOLDED = ("keys", "rotations", "square", "contribute", "refresh", "decrypt")
+FOLDED = ("keys", "rotations", "relinearise", "contribute", "refresh", "decrypt")
 
 
 def test_a_reply_is_let_go_before_the_next_one_arrives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_another_loss_is_covered_by_the_same_parties() -> None:
         ({"refresh/0": (A, B, C)}, "1 parties are left, and 2 are needed", None),
         ({"refresh/0": (D,), "decrypt": (B, C)}, "1 parties are left, and 2 are needed", None),
         ({"refresh/1": (D,), "cover-refresh/1": (B,)}, "no reply to 'cover-refresh/1'", B),
-        ({"square": (B,)}, "no reply to 'square'", B),
+        ({"relinearise": (B,)}, "no reply to 'relinearise'", B),
         ({"cover-deal": (B,)}, "no reply to 'cover-deal'", B),
         ({"contribute": (C,)}, "no reply to 'contribute'", C),
     ],
@@ -331,9 +331,9 @@ def test_a_log_that_hides_an_answer_is_refused(tmp_path: Path) -> None:
     struck[first] |= {"bytes": 0, "message": ""}
     assert any("'cover-refresh/0'" in words for words in sequence_problems(struck, plan))
     struck = [dict(x) for x in lines]
-    first = next(k for k, x in enumerate(lines) if (x["step"], x["sender"]) == ("square", C))
+    first = next(k for k, x in enumerate(lines) if (x["step"], x["sender"]) == ("relinearise", C))
     struck[first] |= {"bytes": 0, "message": ""}
-    assert "step square: no message from hospital-3" in " ".join(sequence_problems(struck, plan))
+    assert "step relinearise: no message from hospital-3" in " ".join(sequence_problems(struck, plan))
     extra = [x for x in lines if x["step"] != "finish"]
     extra += [{**x, "recipient": B} for x in lines if x["step"] == "finish"][:1] + [
         x for x in lines if x["step"] == "finish"

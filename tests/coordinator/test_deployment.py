@@ -196,7 +196,7 @@ def test_an_abort_names_the_culprit_and_tells_the_parties(centre: Centre) -> Non
 
     def lying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = centre.ask(step, outgoing)
-        if step == "square":
+        if step == "relinearise":
             replies[NAMES[1]] = replies[NAMES[0]]
         return replies
 

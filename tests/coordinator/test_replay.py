@@ -125,7 +125,7 @@ def meta(**fields: Any) -> Callable[[Body], Body]:
         ("agree", lambda b: meta(plan={**b.meta["plan"], "profile": "x"})(b), "field 'plan'"),
         ("keys", meta(seeds={}), "field 'seeds'"),
         ("rotations/0", meta(indices=[1]), "field 'indices'"),
-        ("square", zeros, "blob 0"),
+        ("relinearise", zeros, "blob 0"),
         ("contribute", one_bit, "blob 0"),
         ("refresh/0", zeros, "blob 0"),
         ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
@@ -232,7 +232,7 @@ def test_another_public_key_for_one_party_is_named(tmp_path: Path) -> None:
     def own_key(body: Body) -> Body:
         secret = sessions["it"].parties[VICTIM]._duties._secret
         context = secret._context
-        own["share"] = KeyShare(context, secret._seed)
+        own["share"] = KeyShare(context, secret._seed, 3)
         return Body(blobs=(rns.pack(own["share"].public_share(), context.primes),))
 
     session = record(tmp_path, altered("contribute", own_key, VICTIM), watch=sessions)
@@ -328,14 +328,14 @@ def test_any_altered_byte_is_found(log: Path) -> None:
 def test_swapped_blobs_and_files_are_found(log: Path) -> None:
     """Blobs of equal length within a reply, and two parties' replies."""
     found = messages(log)
-    at = position(found, "square", VICTIM, COORDINATOR)
+    at = position(found, "relinearise", VICTIM, COORDINATOR)
     path = log / FOLDER / file_name(at)
     whole = path.read_bytes()
     half = (len(whole) - 9 - int.from_bytes(whole[5:9], "little") - 64) // 2
     path.write_bytes(whole[: -2 * half] + whole[-half:] + whole[-2 * half : -half])
     assert f"message {at} " in failure(log)[1] and "blob" in failure(log)[1]
     path.write_bytes(whole)
-    other = log / FOLDER / file_name(position(found, "square", "hospital-3", COORDINATOR))
+    other = log / FOLDER / file_name(position(found, "relinearise", "hospital-3", COORDINATOR))
     path.write_bytes(other.read_bytes())
     other.write_bytes(whole)
     assert failure(log)[0] == "signatures"
@@ -369,7 +369,7 @@ def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Me
         (without("decrypt"), "steps", "is 'finish', the plan has 'decrypt'"),
         (without("finish"), "re-execution", "ends before step 'finish'; what was asked so far is"),
         (without("decrypt", "finish"), "re-execution", "ends before step 'decrypt'"),
-        (without("square", party=VICTIM), "re-execution", "nothing was sent to party 'hospital-2'"),
+        (without("relinearise", party=VICTIM), "re-execution", "nothing was sent to party 'hospital-2'"),
         (without("finish", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
         (without("keys", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
         (lambda found: found.clear(), "plan", "before a plan was agreed"),

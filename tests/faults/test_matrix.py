@@ -21,10 +21,10 @@ CASES = (
     Case(SECOND, "kill -9 before the request", "keys"),
     Case(SECOND, "kill -9, reply lost", "decrypt"),
     Case(FIRST, "restart", "refresh/0"),
-    Case(SECOND, "SIGSTOP, short", "square"),
+    Case(SECOND, "SIGSTOP, short", "relinearise"),
     Case(FIRST, "duplicate request", "decrypt"),
     Case(SECOND, "replayed reply", "contribute"),
-    Case(FIRST, "corrupted reply", "square"),
+    Case(FIRST, "corrupted reply", "relinearise"),
     Case(SECOND, "corrupted reply", "agree"),  # its header cannot be read
     Case(SECOND, "corrupted request", "agree"),
     Case(FIRST, "truncated request", "contribute"),

@@ -24,7 +24,7 @@ from tests.helpers import Session, header_of, make_session
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 2}
 NAME = "hospital-1"
 # A mutant that is answered at one of these steps costs milliseconds of key shares or encryption.
-COSTLY = ("keys", "rotations", "square", "contribute", "refresh", "decrypt")
+COSTLY = ("keys", "rotations", "relinearise", "contribute", "refresh", "decrypt")
 
 
 class Refusals(logging.Handler):

@@ -183,7 +183,7 @@ def test_an_ended_session_cannot_be_replayed(tmp_path: Path, vault: Vault) -> No
 
 def test_the_coordinator_aborts_and_no_key_is_left(tmp_path: Path, vault: Vault) -> None:
     agents = Agents(tmp_path, vault)
-    run_until(agents, "square")
+    run_until(agents, "relinearise")
     share, data = secret_of(agents.agents[NAME]), agents.request("abort", NAME, reason="lost")
     reply = agents.agents[NAME].handle(data)
     assert agents.agents[NAME].handle(data) == reply

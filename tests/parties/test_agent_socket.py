@@ -105,7 +105,7 @@ def test_the_owner_gives_a_session_up(running: Running) -> None:
     session = running.agents.session.coordinator.session
 
     def ask(step: str, outgoing: dict[str, bytes]) -> dict[str, bytes]:
-        if step == "square":
+        if step == "relinearise":
             assert client.control(frames.GIVE_UP, {})["ended"] == session
         return running.ask(step, outgoing)
 

@@ -39,7 +39,7 @@ class House:
     def __init__(self, seed: bytes = SEED, threshold: int = 2) -> None:
         self.plan = replace(PLAN, cover=threshold)
         context = CkksContext(PLAN.ckks, uuid.uuid4().hex)
-        self.secrets = {name: KeyShare(context, seed) for name in NAMES}
+        self.secrets = {name: KeyShare(context, seed, len(NAMES)) for name in NAMES}
         self.covers = {
             name: CoverShare(self.plan, name, seed, KEYS[name], secret)
             for name, secret in self.secrets.items()

@@ -70,14 +70,14 @@ def gram_keys(parties: int, ckks: CkksParameters, rotations: tuple[int, ...]) ->
     """One ceremony."""
     tag = f"gram-{parties}-{ckks.ring_dim}-{ckks.depth}-{hash(rotations)}"
     context, seed = CkksContext(ckks, tag), tag.encode()[:32].ljust(32, b".")
-    shares = {name: KeyShare(context, seed) for name in party_names(parties)}
+    shares = {name: KeyShare(context, seed, parties) for name in party_names(parties)}
     plan: Any = SimpleNamespace(names=tuple(shares), rotation_chunks=[rotations])
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "keys":
             return keygen.answer_keys(context, shares[name])
-        if step == "square":
-            return keygen.answer_square(context, shares[name], body)
+        if step == keygen.RELINEARISE:
+            return keygen.answer_relinearise(context, shares[name], body)
         return keygen.answer_rotations(context, shares[name], body.meta["indices"])
 
     public_b = drive(keygen.ceremony(context, plan, seed, {}), answer)
@@ -109,7 +109,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
-            return answer_contribute(context, task, keys.seed, body, parts[name])
+            return answer_contribute(context, keys.shares[name], task, keys.seed, body, parts[name])
         index = int(step.partition("/")[2])
         maps = (None,) * len(body.blobs)
         return refresh.answer_refresh(context, keys.shares[name], maps, index, body)

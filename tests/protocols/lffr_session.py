@@ -105,7 +105,14 @@ def run_encrypted(
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
             return answer_contribute(
-                context, plan, name, keys.seed, body, *parts[name], noise[name]
+                context,
+                keys.shares[name],
+                plan,
+                name,
+                keys.seed,
+                body,
+                *parts[name],
+                noise[name],
             )
         index = int(step.partition("/")[2])
         return refresh.answer_refresh(

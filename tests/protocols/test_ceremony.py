@@ -166,8 +166,9 @@ def test_every_rotation_key() -> None:
 
 
 def test_relinearisation_key() -> None:
-    """(sum a s_p + e, sum b s_p + e') switches s^2 to s with the derived error."""
+    """(sum_p t_p, H1) switches s^2 to s with the error s e0 + u e1 + e2."""
     keys = joint_keys(3, DEPTH, N)
+    keys.forget()
     context, s, count = keys.context, secret_of(keys), 3
     primes = context.key_primes
 
@@ -177,12 +178,11 @@ def test_relinearisation_key() -> None:
             out = rns.add(out, part, primes)
         return out
 
-    first = total([share.relinearisation_share() for share in keys.shares.values()])
-    second = [share.relinearisation_square(first) for share in keys.shares.values()]
-    a, b = (total(half) for half in zip(*second, strict=True))
-    assert not (a == context.uniform_key_half(keys.seed, RELINEARISATION)).all()
+    first = [share.relinearisation_first() for share in keys.shares.values()]
+    h0, a = (total(half) for half in zip(*first, strict=True))
+    b = total([share.relinearisation_second(h0, a) for share in keys.shares.values()])
     both = KEY_SIGMA**2 + SIGMA**2
-    derived = math.sqrt(count * (SIGMA**2 + N * TERNARY * count * both))
+    derived = math.sqrt(count * (3 * SIGMA**2 + N * TERNARY * count * both))
     for error in key_errors(context, a, b, s, exact.negacyclic(s, s)):
         off = bits(rms(error), derived)
         assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
@@ -538,7 +538,7 @@ def test_the_released_error_is_predicted() -> None:
 
 def test_key_shares_start_from_the_same_element(keys: JointKeys) -> None:
     """Shares of another seed do not fit: the joint key would be noise."""
-    other = KeyShare(keys.context, b"x" * 32)
+    other = KeyShare(keys.context, b"x" * 32, 2)
     first = next(iter(keys.shares.values()))
     b = rns.add(first.public_share(), other.public_share(), keys.context.primes)
     s = exact.secret(first) + exact.secret(other)

@@ -205,7 +205,7 @@ def test_a_key_share_is_never_serialised(share: KeyShare) -> None:
 def test_an_erased_share_refuses() -> None:
     """Every operation with the secret, and at the end of a run."""
     context = CkksContext(CkksParameters(ring_dim=N, depth=3, security_bits=0), "erase")
-    share = KeyShare(context, b"e" * 32)
+    share = KeyShare(context, b"e" * 32, 2)
     c1 = context.uniform_polynomial(b"e" * 32, "c1")
     share.erase()
     for operation in (

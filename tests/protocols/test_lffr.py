@@ -234,8 +234,9 @@ def test_a_party_refuses_targets_that_are_not_scaled() -> None:
     noise = np.zeros((2, 3, 2))
 
     def answer(rows: Floats, targets: Floats, request: Body) -> Body:
+        name = plan.names[0]
         return answer_contribute(
-            keys.context, plan, plan.names[0], keys.seed, request, rows, targets, noise
+            keys.context, keys.shares[name], plan, name, keys.seed, request, rows, targets, noise
         )
 
     request = Body(blobs=(b"",))

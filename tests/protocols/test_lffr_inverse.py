@@ -56,7 +56,9 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
         if step == "contribute":
             noise = np.zeros((1, 5, 2))
             context, seed = keys.context, keys.seed
-            return answer_contribute(context, plan, name, seed, body, *parts[name], noise)
+            return answer_contribute(
+                context, keys.shares[name], plan, name, seed, body, *parts[name], noise
+            )
         index = int(step.partition("/")[2])
         return refresh.answer_refresh(
             keys.context, keys.shares[name], plan.column_maps(index), index, body

@@ -88,12 +88,12 @@ def test_a_forked_child_refuses() -> None:
         from protocols.errors import PlatformError
         params = CkksParameters(ring_dim=512, depth=3, security_bits=0)
         context = CkksContext(params, "fork")
-        share = KeyShare(context, b"f" * 32)
+        share = KeyShare(context, b"f" * 32, 2)
         key = context.cc.KeyGen().publicKey
         c1 = context.uniform_polynomial(b"f" * 32, "c1")
         actions = [
             lambda: CkksContext(params, "child"),
-            lambda: KeyShare(context, b"f" * 32),
+            lambda: KeyShare(context, b"f" * 32, 2),
             lambda: share.rotation_share(1),
             lambda: share.refresh_share(c1[:3], "refresh"),
             lambda: share.decryption_share(c1[:2], "decrypt", 2.0**20),
@@ -119,7 +119,7 @@ def test_a_forked_child_refuses() -> None:
 def spawned_share(seed: bytes, queue: Any) -> None:
     """In a child: a key share's public half."""
     context = CkksContext(CkksParameters(ring_dim=N, depth=3, security_bits=0), "spawn")
-    queue.put(KeyShare(context, seed).public_share().tobytes())
+    queue.put(KeyShare(context, seed, 2).public_share().tobytes())
 
 
 def test_spawned_children_draw_their_own_keys() -> None:

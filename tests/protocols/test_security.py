@@ -52,7 +52,7 @@ def test_a_wrong_round_share_is_named() -> None:
     assert "refresh/1" in str(caught.value) and "refresh/0" in str(caught.value)
 
 
-@pytest.mark.parametrize("step", ["keys", "square", "contribute", "refresh/0", "decrypt"])
+@pytest.mark.parametrize("step", ["keys", "relinearise", "contribute", "refresh/0", "decrypt"])
 def test_a_duplicated_share_is_named(step: str) -> None:
     """One party's reply in another's name: the signature is the other's."""
     session = small(parties=3)
@@ -118,7 +118,7 @@ def test_a_damaged_reply_is_named(damage: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["short", "none", "above", "more"])
-@pytest.mark.parametrize("step", ["keys", "rotations/0", "square", "refresh/0", "decrypt"])
+@pytest.mark.parametrize("step", ["keys", "rotations/0", "relinearise", "refresh/0", "decrypt"])
 def test_malformed_residues_are_named(step: str, change: str) -> None:
     """A party that signs blobs of the wrong length, too few, or not below their primes."""
     session = small()
@@ -210,7 +210,7 @@ def test_a_resend_is_byte_identical() -> None:
     assert log2_error(outcome.weights, session.twin()) < -13
 
 
-@pytest.mark.parametrize("step", ["keys", "square", "contribute", "refresh/0", "decrypt"])
+@pytest.mark.parametrize("step", ["keys", "relinearise", "contribute", "refresh/0", "decrypt"])
 def test_the_same_step_with_other_bytes_is_refused(step: str) -> None:
     """A second share for a step would leak: only the very same request is answered again."""
     session = small()
@@ -295,7 +295,7 @@ def test_more_ciphertexts_than_the_rule_has_are_refused() -> None:
     assert "more ciphertexts" in text
 
 
-@pytest.mark.parametrize("step", ["contribute", "refresh/0", "decrypt", "square"])
+@pytest.mark.parametrize("step", ["contribute", "refresh/0", "decrypt", "relinearise"])
 @pytest.mark.parametrize("change", ["none", "short", "above"])
 def test_parties_check_residues(step: str, change: str) -> None:
     """What reaches OpenFHE has the right number of residues, each below its prime."""

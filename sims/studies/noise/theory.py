@@ -44,9 +44,9 @@ def rotation_key(parties: int) -> float:
 
 
 def relinearisation_key(parties: int, n: int) -> float:
-    """(e + e') s + e'', every term a sum over parties."""
+    """s e0 + u e1 + e2, every term a sum over parties, e2 of three errors."""
     both = KEY_SIGMA**2 + SIGMA**2
-    return math.sqrt(parties * (SIGMA**2 + 2 * n * parties / 3 * both))
+    return math.sqrt(parties * (3 * SIGMA**2 + 2 * n * parties / 3 * both))
 
 
 def encryption(parties: int, n: int) -> float:
@@ -63,8 +63,8 @@ def refresh(parties: int, n: int) -> float:
     """Rounding of the one rescaling that follows the map T.
 
     Before it the ciphertext is T(m) + e at twice the scale, exactly: T, of integer coefficients, is
-    linear modulo Q, and the masks cancel. e is the sum of P smudging errors, std 2^20 each. The
-    rescaling divides by a prime q near the scale 2^59, which leaves 2^20 sqrt(P) / q of e, nothing,
+    linear modulo Q, and the masks cancel. e is the sum of P fresh errors, std 3.19 each. The
+    rescaling divides by a prime q near the scale 2^59, which leaves nothing of e,
     and rounds both polynomials: tau_0 + tau_1 s, tau_i uniform in [-1/2, 1/2], variance 1 / 12,
     and each coefficient of tau_1 s a sum of n products of variance (1 / 12) (2 P / 3).
     """
@@ -72,9 +72,8 @@ def refresh(parties: int, n: int) -> float:
 
 
 def flooding(parties: int, sigma_e: float) -> float:
-    """P shares, each with sqrt(12) 2^(s/2) sigma_e of ours and OpenFHE's own."""
-    own = math.sqrt(12) * 2 ** (FLOODING_BITS / 2) * sigma_e
-    return math.sqrt(parties) * math.hypot(own, OPENFHE_FLOODING)
+    """P shares of std sqrt(12) 2^(s/2) sigma_e each."""
+    return math.sqrt(12 * parties) * 2 ** (FLOODING_BITS / 2) * sigma_e
 
 
 def release(parties: int, sigma_e: float, n: int, scale: float, radius: float) -> float:

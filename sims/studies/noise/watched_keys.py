@@ -20,9 +20,10 @@ def key_noise(
     plan: RowsPlan,
     seed: bytes,
     kind: str,
+    asked: Mapping[str, Body],
     replies: Mapping[str, Body],
 ) -> None:
-    """Note what the replies to `keys`, `rotations/0` or `square` show; seed: the joint seed."""
+    """Note what the replies to `keys`, `rotations/0` or `relinearise` show; seed: the joint seed."""
     parties = len(plan.members)
     if kind == "keys":
         stages.note("secret", rms(secret.coefficients), theory.secret(parties))
@@ -34,7 +35,7 @@ def key_noise(
         stages.note("rotation_key", error, theory.rotation_key(parties))
     else:
         derived = theory.relinearisation_key(parties, plan.ckks.ring_dim)
-        stages.note("relinearisation_key", _relinearisation_key(secret, plan, replies), derived)
+        stages.note("relinearisation_key", _relinearisation_key(secret, plan, asked, replies), derived)
 
 
 def _public_key(
@@ -63,14 +64,12 @@ def _rotation_key(
     return rms(coefficients((b + a * evaluations(turned, prime)) % prime, prime))
 
 
-def _relinearisation_key(secret: JointSecret, plan: RowsPlan, replies: Mapping[str, Body]) -> float:
-    """b + a s, at the same place."""
-    context, halves = secret.context, []
+def _relinearisation_key(
+    secret: JointSecret, plan: RowsPlan, asked: Mapping[str, Body], replies: Mapping[str, Body]
+) -> float:
+    """b + a s, at the same place; a is H1, which the request carries."""
+    context, n = secret.context, plan.ckks.ring_dim
     row = len(context.extended_primes) - 1
-    for position in (0, 1):
-        whole: rns.Residues = sum_blobs(
-            replies, plan.names, position, context.key_primes, plan.ckks.ring_dim
-        )
-        halves.append(whole[row])
-    a, b = halves
-    return rms(secret.phase(b, a, context.extended_primes[row]))
+    b = sum_blobs(replies, plan.names, 0, context.key_primes, n)
+    a = rns.unpack(asked[plan.names[0]].blobs[1], context.key_primes, n)
+    return rms(secret.phase(b[row], a[row], context.extended_primes[row]))

@@ -106,8 +106,8 @@ class _Seen:
     ) -> None:
         """All clients have answered a step."""
         kind = step.partition("/")[0]
-        if kind in ("keys", "square") or step == "rotations/0":
-            key_noise(self.stages, self.secret, self._plan, self._clients.seed, kind, replies)
+        if kind in ("keys", "relinearise") or step == "rotations/0":
+            key_noise(self.stages, self.secret, self._plan, self._clients.seed, kind, asked, replies)
         elif kind == "contribute":
             self._contributions(replies, spy)
         elif kind == "decrypt":

@@ -81,8 +81,18 @@ class Run:
         curvature = None
         if isinstance(self.rule, QuadraticNesterov):
             curvature = self.rule.curvature.share(x, len(self.x))
+        keys = self.keys
         return contribute.answer_contribute(
-            self.keys.context, self.plan, name, self.keys.seed, body, x, y, self.noise[k], curvature
+            keys.context,
+            keys.shares[name],
+            self.plan,
+            name,
+            keys.seed,
+            body,
+            x,
+            y,
+            self.noise[k],
+            curvature,
         )
 
     def collect(self) -> tuple[list[EncryptedVector], list[EncryptedVector]]:

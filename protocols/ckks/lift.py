@@ -1,0 +1,78 @@
+"""Small integer polynomials, from coefficients modulo the refresh's primes to evaluations in Q.
+
+The transform is OpenFHE's: its collective refresh lifts a polynomial modulo three primes to all of
+Q, and takes coefficients as well as evaluations, as the form that the object names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import openfhe
+from numpy.typing import NDArray
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext, ciphertext_frame, throwaway_public_key
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.residues import Residues
+from protocols.errors import PlatformError
+
+# Behind the residues: prime 8 | form 4 | kind 4 | object 4, and its fields 40 where it is new.
+_FORM, _OBJECT, _END, _FIELDS = 8, 16, 20, 40
+_COEFFICIENTS = (1).to_bytes(4, "little")
+
+
+def reduced(values: NDArray[np.int64], primes: Sequence[int]) -> Residues:
+    """Residues of signed integers, shape (len(primes), n)."""
+    return np.stack([(values % prime).astype(np.uint64) for prime in primes])
+
+
+def lift(context: CkksContext, polynomials: Sequence[Residues]) -> list[Residues]:
+    """Evaluation form in Q, shape (towers, n), of each.
+
+    polynomials: coefficients modulo the first REFRESH_TOWERS primes, of integers in the middle half
+    of their product's range.
+    """
+    frame = _frame(context.params, len(polynomials) + 1)
+    blank = np.zeros((REFRESH_TOWERS, context.params.ring_dim), np.uint64)
+    blob = rns.implant(frame, np.concatenate([blank, *polynomials]), context.primes)
+    whole = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
+    zero, *rest = (_alone(whole, element) for element in whole.GetElements())
+    key, nothing = throwaway_public_key(context.params), context.nothing
+    found = []
+    for part in rest:
+        lifted = context.cc.IntMPBootEncrypt(key, [part, nothing], nothing, zero)
+        found.append(context.polynomials_of(lifted)[0])
+    return found
+
+
+def _alone(frame: Any, element: Any) -> Any:
+    ciphertext = frame.CloneEmpty()
+    ciphertext.SetElements([element])
+    return ciphertext
+
+
+@lru_cache(maxsize=8)
+def _frame(params: CkksParameters, count: int) -> bytes:
+    """One serialised object with `count` polynomials that say that they hold coefficients.
+
+    Raises:
+        PlatformError: this OpenFHE release writes polynomials in another layout.
+    """
+    frame, n = bytearray(ciphertext_frame(params, (REFRESH_TOWERS,) * count)), params.ring_dim
+    for k, tower in enumerate(rns.find_towers(bytes(frame), n)[-REFRESH_TOWERS * count :]):
+        end = tower.offset + 8 * n
+        _set_form(frame, end + _FORM)
+        if k % REFRESH_TOWERS == REFRESH_TOWERS - 1:
+            is_new = frame[end + _OBJECT + 3] & 0x80
+            _set_form(frame, end + _END + (_FIELDS if is_new else 0))
+    return bytes(frame)
+
+
+def _set_form(frame: bytearray, at: int) -> None:
+    if frame[at : at + 4] != bytes(4):
+        raise PlatformError("this OpenFHE release serialises polynomials in an unknown layout")
+    frame[at : at + 4] = _COEFFICIENTS

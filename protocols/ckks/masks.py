@@ -1,0 +1,65 @@
+"""Masks of a collective refresh: they use the whole room of its primes.
+
+With Q3 the product of the refresh's primes and P parties, every M_p is uniform over
+
+    -2^(k-1) … 2^(k-1) - 1,    k = floor(log2((Q3 - 2 room) / P)),
+
+so that |m - sum_p M_p| < Q3 / 2 for every message with |m| <= room: the sum does not wrap, and
+lifts to Q exactly.
+
+Security: what colluders see of a coefficient m is m - M_p mod Q3, within |m| / 2^k of uniform in
+total variation. A message scaled beyond the room still shows its place among the Q3 / 2^k <= 4 P
+intervals of a mask's size alone: about log2(2 P) bits of a coefficient, however large it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from protocols.ckks import residues as rns
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.residues import Residues
+from protocols.privacy.randomness import RandomSource
+
+# The lift finds the multiple of Q3 in double precision: a message stays 2^-40 off the edge.
+ROOM_BITS = 40
+_WORD = 64
+
+
+def room(primes: Sequence[int]) -> int:
+    """Largest |coefficient| of a message that the refresh carries; primes: the refresh's."""
+    return math.prod(primes) >> ROOM_BITS
+
+
+def mask_bits(primes: Sequence[int], parties: int) -> int:
+    """k of the module: a mask takes 2^k values."""
+    return ((math.prod(primes) - 2 * room(primes)) // parties).bit_length() - 1
+
+
+def smallest_mask_bits(params: CkksParameters, parties: int) -> int:
+    """A lower bound of `mask_bits`, before the primes are known: each is above half of its size."""
+    sizes = (params.first_mod_bits, *[params.scale_bits] * (REFRESH_TOWERS - 1))
+    return mask_bits([1 << size - 1 for size in sizes], parties)
+
+
+def draw_mask(
+    primes: Sequence[int], parties: int, ring_dim: int, randomness: RandomSource
+) -> Residues:
+    """Coefficients of one party's mask modulo each prime, shape (len(primes), ring_dim)."""
+    bits = mask_bits(primes, parties)
+    count = -(-bits // _WORD)
+    words = randomness.words(count * ring_dim).reshape(count, ring_dim)
+    top = words[-1] >> np.uint64(count * _WORD - bits)
+    total = np.zeros((len(primes), ring_dim), np.uint64)
+    modulus = np.array(primes, np.uint64)[:, None]
+    for k, word in enumerate([*words[:-1], top]):
+        total = rns.add(total, _times(word % modulus, 1 << _WORD * k, primes), primes)
+    return rns.add(total, _times(np.ones_like(total), -(1 << bits - 1), primes), primes)
+
+
+def _times(rows: Residues, factor: int, primes: Sequence[int]) -> Residues:
+    wide = [np.full(rows.shape[1], factor % prime, np.uint64) for prime in primes]
+    return rns.product(rows, np.stack(wide), primes)

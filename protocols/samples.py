@@ -1,0 +1,223 @@
+"""The sample ledger: every polynomial that a party publishes and that depends on a secret.
+
+Each is one linear equation in the run's secrets, with elements that everybody knows,
+
+    published = sum_k factor_k element_k secret_k + message + error + pads        mod Q or QP,
+
+and no two of them may cancel each other's secrets. `SampleLedger.note` refuses a sample before it
+is made, in the whole life of a secret, restarts included, unless:
+
+(i)   an element from the joint seed is used once per secret group. A group is closed under
+      automorphisms, rescaling, dropped primes and public linear relations: s, what stands in for
+      other parties, u and u - s are one group.
+(ii)  an element that the coordinator sent is used by a lemma's exception alone, under a label that
+      is answered once.
+(iii) a pad enters one masked sample; each output of its map has an element of its own.
+(iv)  every sample has an error of its own, or a pad.
+(v)   sums that the coordinator sends as elements (H0, H1) are named "received": its word is trusted
+      for them until they are checked.
+
+Nothing here is secret. What follows from the list is in docs/security-argument.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from protocols.ckks.parameters import NARROW_ERROR_STD
+from protocols.errors import PolicyError
+
+# Where an element comes from.
+SEED, JOINT_KEY, GADGET, RECEIVED, ONE = "H", "joint-key", "P g", "received", "1"
+# Secrets: a key share (and what stands in for others), the ephemeral secret of the relinearisation
+# key; every encryption has a secret v of its own.
+SHARE, EPHEMERAL = "s", "u"
+_GROUPS = {EPHEMERAL: SHARE}
+
+LEMMAS = {
+    "two secrets": "-a u + e0 and a s + e1 for independent u, s are ring-LWE samples of two "
+    "secrets under one element: a hybrid over the secrets",
+    "relinearisation": "t_p = s_p H0 + (u_p - s_p) H1 + e2: to P - 1 colluders t_p is a sample "
+    "under -s_h h1, uniform by ring-LWE (circular: its element is a s + e1), with e2 alone as error",
+    "masked decryption": "c1 s_p - M_p is uniform up to the statistical distance of the mask, for "
+    "any c1",
+    "flooded decryption": "c1 s_p + e, e of std sqrt(12 tau) 2^(s/2) sigma_e: Li, Micciancio, "
+    "Schultz, Sorrell, CRYPTO 2022, Theorem 2",
+    "opening key": "s_p under pads of pairs that cancel in the sum of all parties: Bonawitz et "
+    "al., CCS 2017; the sum of all s_p is public by design",
+    "secret sharing": "any t - 1 values of a polynomial of degree t - 1 with uniform coefficients "
+    "are uniform: Shamir 1979",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A public polynomial; kind: SEED, JOINT_KEY, GADGET, RECEIVED or ONE; name: which."""
+
+    kind: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.name})" if self.name else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """factor * element * secret(X^automorphism)."""
+
+    element: Element
+    secret: str
+    factor: int = 1
+    automorphism: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """factor * T(pad), T the identity where `through` is empty."""
+
+    name: str
+    factor: int = 1
+    through: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One published polynomial.
+
+    label: unique in the life of the secret; error: name of its error, the label by default;
+    error_std: per coefficient, 0 for none [integer units]; message: what it hides beside secrets;
+    lemma: of LEMMAS, where it is an exception.
+    """
+
+    label: str
+    terms: tuple[Term, ...]
+    error_std: float = 0.0
+    pads: tuple[Pad, ...] = ()
+    message: str = ""
+    lemma: str = ""
+    error: str = ""
+
+    @property
+    def error_name(self) -> str:
+        """Equal names mean one and the same error."""
+        return self.error or self.label
+
+    def equation(self) -> str:
+        """In a formula's form."""
+        parts = [(t.factor, f"{t.element} {_image(t)}") for t in self.terms]
+        parts += [(p.factor, f"{p.through}({p.name})" if p.through else p.name) for p in self.pads]
+        parts += [(1, self.message)] if self.message else []
+        parts += [(1, "e")] if self.error_std else []
+        text = "".join(
+            f" {'-' if factor < 0 else '+'} {'' if abs(factor) == 1 else f'{abs(factor)} '}{what}"
+            for factor, what in parts
+        )
+        return text.removeprefix(" + ").strip()
+
+    def to_list(self) -> list[Any]:
+        """JSON types, for `from_list`."""
+        return list(astuple(self))
+
+    @classmethod
+    def from_list(cls, fields: Sequence[Any]) -> Sample:
+        """Inverse of `to_list`."""
+        label, terms, std, pads, message, lemma, error = fields
+        found = tuple(
+            Term(Element(*element), secret, factor, automorphism)
+            for element, secret, factor, automorphism in terms
+        )
+        return cls(label, found, std, tuple(Pad(*pad) for pad in pads), message, lemma, error)
+
+
+class SampleLedger:
+    """What one party has published; refuses what breaks an invariant of the module."""
+
+    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+        self._samples: dict[str, Sample] = {}
+        self._uses: dict[tuple[Element, str], set[str]] = {}
+        self._masked: set[str] = set()
+        self._outputs: set[tuple[str, str]] = set()
+        self._errors: set[str] = set()
+        self.note(*samples)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """All, in the order in which they were made."""
+        return tuple(self._samples.values())
+
+    def get(self, label: str) -> Sample | None:
+        """The sample of a label."""
+        return self._samples.get(label)
+
+    def note(self, *samples: Sample) -> None:
+        """Take samples in, in order.
+
+        Raises:
+            PolicyError: names the sample and the invariant; then it must not be made.
+        """
+        for sample in samples:
+            self._check(sample)
+            self._samples[sample.label] = sample
+
+    def _check(self, sample: Sample) -> None:
+        if sample.label in self._samples:
+            raise PolicyError(
+                f"a share for {sample.label!r} was already given; resend the first one, never a "
+                "new one"
+            )
+        if sample.lemma and sample.lemma not in LEMMAS:
+            raise _refused(sample, f"lemma={sample.lemma!r} is not one of {', '.join(LEMMAS)}")
+        kinds = {term.element.kind for term in sample.terms}
+        if kinds & {RECEIVED, ONE} and not sample.lemma:
+            raise _refused(sample, "an element that the coordinator chose needs a lemma (ii)")
+        self._check_hidden(sample)
+        for term in sample.terms:
+            if term.element.kind in (SEED, JOINT_KEY):
+                self._check_use(sample, term)
+        for pad in sample.pads:
+            self._check_pad(sample, pad, masked=SEED not in kinds)
+
+    def _check_use(self, sample: Sample, term: Term) -> None:
+        used = self._uses.setdefault(
+            (term.element, _GROUPS.get(term.secret, term.secret)), set[str]()
+        )
+        if term.secret in used or (used and sample.lemma != "two secrets"):
+            raise _refused(
+                sample, f"{term.element} is used a second time in the group of {term.secret} (i)"
+            )
+        used.add(term.secret)
+
+    def _check_pad(self, sample: Sample, pad: Pad, *, masked: bool) -> None:
+        if masked and pad.name in self._masked and sample.lemma == "masked decryption":
+            raise _refused(sample, f"{pad.name} has masked another polynomial (iii)")
+        if not masked and (
+            pad.name not in self._masked or (pad.name, pad.through) in self._outputs
+        ):
+            raise _refused(sample, f"{pad.through}({pad.name}) is published a second time (iii)")
+        self._masked.add(pad.name)
+        if not masked:
+            self._outputs.add((pad.name, pad.through))
+
+    def _check_hidden(self, sample: Sample) -> None:
+        pads_alone = all(term.element.kind in (RECEIVED, ONE) for term in sample.terms)
+        if not sample.error_std and not (sample.pads and pads_alone):
+            raise _refused(sample, "neither an error nor a pad hides it (iv)")
+        if not sample.error_std:
+            return
+        if not sample.error_std >= NARROW_ERROR_STD:
+            raise _refused(
+                sample, f"error_std={sample.error_std:g} is below {NARROW_ERROR_STD:g} (iv)"
+            )
+        if sample.error_name in self._errors:
+            raise _refused(sample, f"the error {sample.error_name!r} is used a second time (iv)")
+        self._errors.add(sample.error_name)
+
+
+def _refused(sample: Sample, reason: str) -> PolicyError:
+    return PolicyError(f"the sample {sample.label!r} must not be published: {reason}")
+
+
+def _image(term: Term) -> str:
+    return term.secret if term.automorphism == 1 else f"{term.secret}(X^{term.automorphism})"
