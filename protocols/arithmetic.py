@@ -8,9 +8,9 @@ The arithmetic's error depends on the data, so none of it counts as noise:
   deviation is that of the whole run's model (`RowsPlan.model_error_std`), which no single iteration
   exceeds.
 - **delta.** Gaussian tails of T m slots; and the masks of refreshes, of 2^k values
-  (`ckks.masks`): a coefficient of at most 2^(scale_bits + 1) is off uniform by the ratio. What is refreshed is the
-  gradient's terms and w / R column by column, divided by what the refresh multiplies them by,
-  2^-6, and by the columns: slots of less than 2 in the mean.
+  (`ckks.masks`): a coefficient of at most 2^(scale_bits + 1) is off uniform by the ratio. What is
+  refreshed is the gradient's terms and w / R column by column, divided by what the refresh
+  multiplies them by, 2^-6, and by the columns: slots of less than 2 in the mean.
 - **Decryption.** What the decrypted polynomial holds beside the model is flooded by each party with
   std sqrt(12) 2^20 sigma_e. The error's norm is at most sqrt(n) sigma_e (`flooding.MARGIN` is above
   its standard deviation), so neighbours differ by twice that: a Gaussian release of

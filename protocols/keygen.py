@@ -3,9 +3,9 @@
 The joint secret is s = sum_p s_p. All uniform halves come from the joint seed, so that parties
 upload only what depends on their secret, and download next to nothing:
 
-    keys         -> {seeds}       <- b_p = -a s_p + e;  h0 = -a' u_p + P s_p g + e0,  h1 = a' s_p + e1
-    rotations/k  -> {indices}     <- one b_p = -a'' s_p(X^k) + P s_p g + e per index
-    relinearise  -> H0, H1        <- t_p = s_p H0 + (u_p - s_p) H1 + e2
+    keys         -> {seeds}    <- b_p = -a s_p + e; h0 = -a' u_p + P s_p g + e0, h1 = a' s_p + e1
+    rotations/k  -> {indices}  <- one b_p = -a'' s_p(X^k) + P s_p g + e per index
+    relinearise  -> H0, H1     <- t_p = s_p H0 + (u_p - s_p) H1 + e2
 
 H0, H1 are the sums of all h0, h1, and (sum_p t_p, H1) is the key for s^2, with the error
 s e0 + u e1 + e2 (Mouchet, Troncoso-Pastoriza, Bossuat, Hubaux, PETS 2021). Every digit of the

@@ -39,8 +39,8 @@ _GROUPS = {EPHEMERAL: SHARE}
 LEMMAS = {
     "two secrets": "-a u + e0 and a s + e1 for independent u, s are ring-LWE samples of two "
     "secrets under one element: a hybrid over the secrets",
-    "relinearisation": "t_p = s_p H0 + (u_p - s_p) H1 + e2: to P - 1 colluders t_p is a sample "
-    "under -s_h h1, uniform by ring-LWE (circular: its element is a s + e1), with e2 alone as error",
+    "relinearisation": "t_p = s_p H0 + (u_p - s_p) H1 + e2: to P - 1 colluders what t_p hides is "
+    "-s_h h1 + e2, uniform by ring-LWE; circular, its element h1 = a s + e1 depends on the secret",
     "masked decryption": "c1 s_p - M_p is uniform up to the statistical distance of the mask, for "
     "any c1",
     "flooded decryption": "c1 s_p + e, e of std sqrt(12 tau) 2^(s/2) sigma_e: Li, Micciancio, "
@@ -136,7 +136,7 @@ class SampleLedger:
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self._samples: dict[str, Sample] = {}
-        self._uses: dict[tuple[Element, str], set[str]] = {}
+        self._uses: dict[tuple[Element, str], frozenset[str]] = {}
         self._masked: set[str] = set()
         self._outputs: set[tuple[str, str]] = set()
         self._errors: set[str] = set()
@@ -180,14 +180,13 @@ class SampleLedger:
             self._check_pad(sample, pad, masked=SEED not in kinds)
 
     def _check_use(self, sample: Sample, term: Term) -> None:
-        used = self._uses.setdefault(
-            (term.element, _GROUPS.get(term.secret, term.secret)), set[str]()
-        )
+        place = term.element, _GROUPS.get(term.secret, term.secret)
+        used = self._uses.get(place, frozenset())
         if term.secret in used or (used and sample.lemma != "two secrets"):
             raise _refused(
                 sample, f"{term.element} is used a second time in the group of {term.secret} (i)"
             )
-        used.add(term.secret)
+        self._uses[place] = used | {term.secret}
 
     def _check_pad(self, sample: Sample, pad: Pad, *, masked: bool) -> None:
         if masked and pad.name in self._masked and sample.lemma == "masked decryption":

@@ -40,7 +40,7 @@ def one_session(k: int, drop: bool) -> None:
     a = context.uniform_key_half(seed, "relinearisation")
     rotation = context.rotation_key_map(1, a, share.rotation_share(1))
     context.load_evaluation_keys(
-        context.evaluation_key(a, share.relinearisation_share()), [rotation]
+        context.evaluation_key(a, share.relinearisation_first()[0]), [rotation]
     )
     public = context.uniform_polynomial(seed, "public-key")
     ciphertext = context.encrypt(context.public_key(share.public_share(), public), np.ones(8))
@@ -97,7 +97,7 @@ def hostile_parameters(count: int, pipe: Connection) -> None:
         )
         try:
             share = KeyShare(CkksContext(params, f"session-{k}"), bytes(32), 2)
-            share.relinearisation_share(), share.rotation_share(1)
+            share.relinearisation_first(), share.rotation_share(1)
             outcomes.append("keys")
         except CohortError as error:
             outcomes.append(type(error).__name__)

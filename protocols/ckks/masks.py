@@ -53,7 +53,7 @@ def draw_mask(
     count = -(-bits // _WORD)
     words = randomness.words(count * ring_dim).reshape(count, ring_dim)
     top = words[-1] >> np.uint64(count * _WORD - bits)
-    total = np.zeros((len(primes), ring_dim), np.uint64)
+    total: Residues = np.zeros((len(primes), ring_dim), np.uint64)
     modulus = np.array(primes, np.uint64)[:, None]
     for k, word in enumerate([*words[:-1], top]):
         total = rns.add(total, _times(word % modulus, 1 << _WORD * k, primes), primes)

@@ -120,8 +120,8 @@ def test_traffic_is_the_keys_and_ciphertexts(finished: tuple[Session, Outcome]) 
     # Sums over features alone: those over columns are the refreshes'.
     count = layout.num_blocks.bit_length() - 1
     expected = {
-        # keys: b_p, r_p; rotations; square: down 1, up 2.
-        "keys": towers * word + key * (1 + count + 3),
+        # keys: b_p, h0, h1; rotations; relinearise: down 2, up 1.
+        "keys": towers * word + key * (2 + count + 3),
         # contribute: down b, up data and side ciphertexts.
         "encrypt": towers * word * (1 + 2 * (1 + layout.num_side_ciphertexts)),
         # refresh: c1 and h0 at 3 towers, h1 at all, after each of T iterations.

@@ -40,14 +40,16 @@ class Refusals(logging.Handler):
 
 
 class Snapshot:
-    """The state of an object and of all its parts from the package `parties`, to go back to."""
+    """State, to go back to, of an object and its parts from `parties`, and of its sample ledger."""
 
     def __init__(self, root: Any) -> None:
         self._saved: list[tuple[Any, dict[str, Any]]] = []
         self._save(root)
 
     def _save(self, thing: Any) -> None:
-        ours = type(thing).__module__.startswith("parties.") and hasattr(thing, "__dict__")
+        ours = type(thing).__module__.startswith(("parties.", "protocols.samples")) and hasattr(
+            thing, "__dict__"
+        )
         if not ours or any(thing is other for other, _ in self._saved):
             return
         self._saved.append((thing, _copied(vars(thing))))

@@ -37,7 +37,7 @@ from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
 from protocols.decrypt import fuse, release_error_std
 from protocols.errors import ProtocolError
-from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.keygen import PUBLIC_KEY, rotation_label
 from protocols.messages import Body
 from protocols.privacy.randomness import SeededRandomness, SystemRandomness
 from protocols.train import train_encrypted

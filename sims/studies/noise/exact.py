@@ -88,9 +88,9 @@ class JointSecret:
         for share in shares:
             # The one door that a key share has: sealed, here by nothing.
             state = share.sealed(lambda secret: secret)
-            if state is None:
+            if not state.blobs:
                 raise AssertionError("a key share was erased before it was looked at")
-            rows = rns.read(state[0], n, context.extended_primes)[0]
+            rows = rns.read(state.blobs[1], n, context.extended_primes)[0]
             total = total + coefficients(rows[0], prime)
         self.context, self.coefficients = context, total
         self._evaluated: dict[int, Integers] = {}

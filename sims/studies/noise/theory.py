@@ -13,8 +13,6 @@ import math
 # Std of OpenFHE's key and encryption errors; of those of rotation keys, which OpenFHE 1.6 draws in
 # a loop whose generators have deviation 1; of the encrypted sums' secrets and errors.
 SIGMA, KEY_SIGMA, SUM_SIGMA = 3.19, 1.0, 6.38
-# OpenFHE's own noise of a partial decryption.
-OPENFHE_FLOODING = 2.0**20
 FLOODING_BITS = 40
 
 

@@ -23,7 +23,7 @@ def key_noise(
     asked: Mapping[str, Body],
     replies: Mapping[str, Body],
 ) -> None:
-    """Note what the replies to `keys`, `rotations/0` or `relinearise` show; seed: the joint seed."""
+    """Note what the replies to `keys`, `rotations/0`, `relinearise` show; seed: the joint seed."""
     parties = len(plan.members)
     if kind == "keys":
         stages.note("secret", rms(secret.coefficients), theory.secret(parties))
@@ -35,7 +35,9 @@ def key_noise(
         stages.note("rotation_key", error, theory.rotation_key(parties))
     else:
         derived = theory.relinearisation_key(parties, plan.ckks.ring_dim)
-        stages.note("relinearisation_key", _relinearisation_key(secret, plan, asked, replies), derived)
+        stages.note(
+            "relinearisation_key", _relinearisation_key(secret, plan, asked, replies), derived
+        )
 
 
 def _public_key(
