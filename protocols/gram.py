@@ -45,8 +45,8 @@ from protocols.wire import RunningSums
 Array = NDArray[np.float64]
 STEP = "contribute"
 GAIN = 2.0**16
-# Weights are encrypted as W / UNIT. The refresh's masks of 119 bits hide 59 + 12 + log2 |W|, to 46
-# statistical bits where |W| = 4.
+# Weights are encrypted as W / UNIT. A refresh's masks of some 175 bits hide 59 + 12 + log2 |W|, to
+# 100 statistical bits where |W| = 4.
 UNIT = 2.0**-12
 # M is encrypted as LIFT M, `outer` weights as W / (LIFT UNIT): noise of M counts by 1 / LIFT, but
 # what encoding leaves of the mask by LIFT^2.

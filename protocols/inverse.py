@@ -30,8 +30,8 @@ from protocols.errors import ParameterError
 # Error of one product, absolute, that the certificate covers. Rescaling leaves 2^-46 at ring 2^15
 # and scale 2^59, a refresh 2^-49.
 WOBBLE = 2.0**-40
-# y and the result reach high / low. A refresh hides values up to v behind 119 bits: at ring 2^15
-# and scale 2^59 the statistical distance is 2^-52.5 v, about 2^-40 at most.
+# y and the result reach high / low. A refresh hides values up to v behind some 175 bits: at
+# scale 2^59 a coefficient is within 2^-115 v of uniform.
 MAX_RATIO = 2.0**12
 MAX_STEPS = 20
 

@@ -2,8 +2,9 @@
 
     refresh/k -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
 
-h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform below the two mask primes (~119
-bits); the sums give c0 + h0 = m - M and the fresh ciphertext (m - M + h1, a') of m.
+h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform in the room of the three primes
+(about 177 - log2 P bits, see `ckks/masks.py`); the sums give c0 + h0 = m - M and the fresh
+ciphertext (m - M + h1, a') of m.
 
 Where the plan names a public map T (`ckks/column_map.py`), parties send h1_p = -a' s_p + T(M_p) +
 e_p and the coordinator has (T(m - M) + h1, a') of T(m), at twice the scale: one level for its
@@ -13,6 +14,8 @@ Security: a' is expanded from the joint seed (see `agree`), the label and c1; th
 choose neither a' nor a c1 that is related to it. A party answers each label once; a retry gets the
 cached bytes.
 T plays no part in that: h1_p is T(M_p) under a one-time pad of learning with errors, whatever T is.
+A coefficient of h0 is within |m| / 2^k of uniform, k the mask's bits: 2^-115 for |m| = 2^60 and
+three parties, 2^-93 for all coefficients of 128 refreshed ciphertexts at ring 2^15.
 Error: P fresh key errors, 3.19 sqrt(P n / 2) / scale per slot: 2^-49 at ring 2^15, scale 2^59;
 through a map, one rescaling.
 """
