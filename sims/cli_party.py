@@ -27,6 +27,7 @@ PassphraseFile = Annotated[
     typer.Option(help="File with the passphrase. Default: systemd's credential, or a question."),
 ]
 CREDENTIAL = "passphrase"
+log = logging.getLogger(__name__)
 Number = TypeVar("Number", int, float)
 _COLLUDERS = "How many of the other owners may pool what they see with the coordinator"
 _EPSILON = "Largest epsilon of all runs on this data together"
@@ -280,6 +281,8 @@ def _passphrase(path: Path | None, entry: str = "", confirm: bool = False) -> st
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
         path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
     if path is not None:
+        if path.stat().st_mode & 0o077:
+            log.warning("other users can read the passphrase: chmod 600 %s", path)
         return path.read_text(encoding="utf-8").rstrip("\n")
     found: str = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
     return found

@@ -50,6 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     frame = pd.DataFrame({"age": range(20, 60), "y": [0, 1] * 20})
     frame.to_csv(home / "rows.csv", index=False)
+    (home / "passphrase").touch(mode=0o600)
     (home / "passphrase").write_text("correct horse battery staple\n")
     for words in (
         ("schema", "init", home / "rows.csv", "--label", "y", "--out", home / "schema.json"),
@@ -330,6 +331,9 @@ def test_nobody_else_may_write_or_read_a_partys_folder(home: Path, tmp_path: Pat
     assert folder.stat().st_mode & 0o777 == 0o700
     for name in ("party.toml", "identity.sealed", "node.key"):
         assert (folder / name).stat().st_mode & 0o777 == 0o600
+    (tmp_path / "passphrase").write_text("correct horse battery staple\n")
+    done = cohort(*private(home, tmp_path / "d", "--passphrase-file", tmp_path / "passphrase"))
+    assert done.exit_code == 0 and "other users can read the passphrase" in done.output
     folder.chmod(0o770)
     with pytest.raises(ParameterError, match="other users can write to .* chmod 700"):
         build_agent(Settings.load(folder), "correct horse battery staple")
