@@ -114,5 +114,6 @@ def test_an_opener_for_files_that_grow(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_before_becomes_private(tmp_path: Path) -> None:
-    for path in (tmp_path / "new" / "inner", tmp_path):
+    (tmp_path / "old").mkdir(mode=0o755)
+    for path in (tmp_path / "new" / "inner", tmp_path / "old"):
         assert mode(private_folder(path)) == 0o700
