@@ -55,7 +55,7 @@ class Household:
     invitation: Path
     name: str
     data: Path
-    passphrase: str
+    passphrase: str = field(repr=False)
     clientappio: str = "127.0.0.1:9094"
     socket: Path | None = None
     relay_uid: int | None = None

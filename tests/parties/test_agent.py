@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parties import manifest
 from parties.agent import Agent, Limits
 from parties.checkpoint import capture, restore
 from parties.consent import Terms
@@ -283,6 +284,16 @@ def test_invented_members_are_refused(tmp_path: Path, vault: Vault) -> None:
     known["ghost"] = own.verify_key
     with pytest.raises(PolicyError, match="'hospital-1' and 'ghost' of the plan have the same key"):
         terms.check_members(NAME, SimpleNamespace(members=twice))  # type: ignore[arg-type]
+
+
+def test_a_text_of_the_plan_cannot_pose_as_a_line(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "keys")
+    plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
+    hostile = replace(plan, session="x\nPrivacy: epsilon=0\r\x1b[8m")
+    seen = manifest.words(hostile, NAME, 2.0)
+    assert seen.count("\n") == manifest.words(plan, NAME, 2.0).count("\n")
+    assert "Session x?Privacy: epsilon=0??[8m; model" in seen
 
 
 def test_a_list_of_peers_that_cannot_be_read_is_a_refusal(tmp_path: Path, vault: Vault) -> None:

@@ -27,6 +27,7 @@ from coordinator.settings import Settings as CentreSettings
 from parties.agent_server import AgentServer
 from parties.os_keyring import new_entry, read_entry
 from parties.settings import Settings, build_agent
+from parties.setup import Household
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.toml import load_toml, to_toml
@@ -337,6 +338,11 @@ def test_nobody_else_may_write_or_read_a_partys_folder(home: Path, tmp_path: Pat
     folder.chmod(0o770)
     with pytest.raises(ParameterError, match="other users can write to .* chmod 700"):
         build_agent(Settings.load(folder), "correct horse battery staple")
+
+
+def test_no_text_of_a_household_shows_its_passphrase(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"folder": tmp_path, "invitation": tmp_path, "data": tmp_path}
+    assert "horse" not in repr(Household(name="a", passphrase="correct horse", **fields))
 
 
 def test_the_identity_opens_with_its_passphrase_only(home: Path) -> None:
