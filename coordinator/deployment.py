@@ -27,13 +27,14 @@ from coordinator.kept_messages import (
     resumable,
 )
 from coordinator.message_log import FOLDER, TRANSCRIPT, file_name
-from coordinator.settings import Card, Settings
+from coordinator.settings import Settings
 from coordinator.status import Status
+from protocols.cards import Card
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.messages import COORDINATOR, Body, Envelope, decode, encode, public_bytes
 from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
-from protocols.private_files import write_private
+from protocols.private_files import private_folder, private_opener, sweep, write_private
 from protocols.transcript import Transcript
 
 SESSION, OUTCOME, LOCK = "session.json", "outcome.json", "lock"
@@ -108,6 +109,7 @@ class _Run:
         Once the weights are on disk the run counts as finished, whether or not every party takes
         note of it (the reason says who did not).
         """
+        sweep(private_folder(self._messages))
         reason, names, key = "", tuple(self._party_keys), public_bytes(self._key)
         done = recorded_finish(self._messages, names, key)
         try:
@@ -215,7 +217,7 @@ def _until(deadline: float, settings: Settings, ask: AskParties) -> AskParties:
 def _only_one(folder: Path) -> Iterator[None]:
     """Hold the session's lock; the process of an earlier Flower run may take a moment to die."""
     deadline = time.monotonic() + LOCK_SECONDS
-    with open(folder / LOCK, "w") as lock:
+    with open(folder / LOCK, "w", opener=private_opener) as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

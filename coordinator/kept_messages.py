@@ -39,13 +39,14 @@ HEAD_BYTES = MAX_HEADER_BYTES + 64
 def resumable(
     ask: AskParties, folder: Path, coordinator_key: str, parties: Mapping[str, str]
 ) -> AskParties:
-    """The same `ask`, from recorded replies where there are some; parties: verification keys.
+    """The same `ask`, from recorded replies where there are some.
+
+    folder: is there, and nobody else writes to it; parties: verification keys by name.
 
     Raises:
         ProtocolError: a request differs from the recorded one (data or program have changed), or a
             recorded reply is damaged.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     write_private(folder / KEY, f"{coordinator_key}\n".encode())
     number = Numbers()
 

@@ -4,14 +4,14 @@
     messages/000012.msg       the signed frame that line 12 of it names
     messages/coordinator.key  the coordinator's verification key, 64 hexadecimal digits
 
-Nothing in it is secret: the coordinator saw all of it. Its replies are what a deviating coordinator
-cannot make up: each is signed by its party, and names the request that it answers.
+The coordinator saw all of it. Nobody else has all messages together, so the folder has mode 0700
+and its files 0600. The replies are what a deviating coordinator cannot make up: each is signed by
+its party, and names the request that it answers.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -22,6 +22,7 @@ from typing import Any
 from coordinator.coordinator import AskParties, arrivals
 from protocols.errors import MessageError, ParameterError
 from protocols.messages import COORDINATOR, Envelope, decode, digest
+from protocols.private_files import FOLDER_MODE, write_private
 from protocols.transcript import LOST, verify
 
 FOLDER, TRANSCRIPT, KEY = "messages", "transcript.jsonl", "coordinator.key"
@@ -43,7 +44,7 @@ def keep_messages(ask: AskParties, folder: Path | None, coordinator_key: str) ->
     """
     if folder is None:
         return ask
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=FOLDER_MODE, parents=True)
     _write(folder / KEY, f"{coordinator_key}\n".encode())
     number = Numbers()
 
@@ -94,9 +95,7 @@ def require_messages(folder: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    scratch = path.with_name(f".{path.name}.tmp")
-    scratch.write_bytes(data)
-    os.replace(scratch, path)
+    write_private(path, data, durable=False)  # a record for later: no step waits for the disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from protocols.cards import Card
 from protocols.errors import ParameterError
+from protocols.names import file_stem
 from protocols.toml import load_toml
 
 FILE, IDENTITY, SCHEMA, CARDS, APP = (
@@ -26,43 +28,7 @@ FILE, IDENTITY, SCHEMA, CARDS, APP = (
     "app",
 )
 NODES, SESSIONS, FLOWER = "nodes.json", "sessions", "flwr"
-CARD_KIND, INVITATION_KIND = "ciphercohort-party", "ciphercohort-invitation"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Card:
-    """What a party tells the coordinator's administrator about itself; nothing of it is secret.
-
-    identity: Ed25519 verification key, 64 hexadecimal digits; node_key: Flower's, in OpenSSH form;
-    rows, num_features, schema (digest): the shape of its data.
-    """
-
-    name: str
-    identity: str
-    node_key: str
-    rows: int
-    num_features: int
-    schema: str
-
-    @classmethod
-    def load(cls, path: Path) -> Card:
-        """Read a card.
-
-        Raises:
-            ParameterError: the file is no card.
-        """
-        try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
-            kind = fields.pop("kind")
-            card = cls(**fields)
-            bytes.fromhex(card.identity)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise ParameterError(
-                f"{path} is no party's card: cohort party init makes one"
-            ) from None
-        if kind != CARD_KIND or not card.name.replace("-", "").replace("_", "").isalnum():
-            raise ParameterError(f"{path} is no party's card, or its name has odd characters")
-        return card
+INVITATION_KIND = "ciphercohort-invitation"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +71,10 @@ class Settings:
         """Admitted parties, by name."""
         paths = sorted((self.folder / CARDS).glob("*.json"))
         return {card.name: card for card in map(Card.load, paths)}
+
+    def card_path(self, name: str, ending: str = "json") -> Path:
+        """Where the card of a party stands, or its node key (ending "pub")."""
+        return self.folder / CARDS / f"{file_stem(name)}.{ending}"
 
     def nodes(self) -> dict[str, int]:
         """Flower node id by party, for those that the SuperLink knows."""

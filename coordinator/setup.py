@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from coordinator import settings as files
 from coordinator.certificates import CA, make_certificates
+from protocols.cards import Card
 from protocols.errors import ParameterError
 from protocols.messages import new_signing_key, public_bytes
-from protocols.private_files import write_private
+from protocols.private_files import private_folder, write_private
 from protocols.toml import to_toml
 
 INVITATION = "invitation.json"
@@ -68,7 +69,7 @@ def init_coordinator(
     """
     if folder.exists() and any(folder.iterdir()):
         raise ParameterError(f"{folder} is not empty: choose another folder")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     (folder / files.CARDS).mkdir()
     key = new_signing_key()
     raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
@@ -109,20 +110,26 @@ def host_of(address: str) -> str:
     return host.strip("[]")
 
 
-def admit(settings: files.Settings, path: Path) -> files.Card:
+def admit(settings: files.Settings, path: Path) -> Card:
     """Take a party's card in.
 
     Raises:
-        ParameterError: it is no card, or its party uses another schema.
+        ParameterError: it is no card, its party uses another schema, or another party has its name.
     """
-    card = files.Card.load(path)
+    card = Card.load(path)
     invitation = json.loads((settings.folder / INVITATION).read_text(encoding="utf-8"))
-    for known in settings.cards().values():
+    cards = settings.cards()
+    target = settings.card_path(card.name)
+    if card.name in cards and cards[card.name].identity != card.identity:
+        raise ParameterError(
+            f"party {card.name!r} is admitted with another key, {cards[card.name].identity}: ask "
+            f"its administrator by telephone; if {card.identity} is right, remove {target} first"
+        )
+    for known in cards.values():
         if known.schema != card.schema:
             raise ParameterError(
                 f"party {card.name!r} uses another schema than {known.name!r}: every party takes "
                 f"the one of {INVITATION} (label {invitation['schema']['label']['name']!r})"
             )
-    target = settings.folder / files.CARDS / f"{card.name}.json"
-    target.write_bytes(path.read_bytes())
+    write_private(target, card.to_json().encode())
     return card

@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator.coordinator import AskParties, Replies
 from coordinator.costs import Costs
-from coordinator.settings import Card
+from protocols.cards import Card
 from protocols.private_files import write_private
 
 FILE = "status.json"

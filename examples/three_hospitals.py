@@ -103,7 +103,7 @@ def training(options: argparse.Namespace) -> list[str]:
     return [
         *("--update", options.update),
         *("--iterations", str(options.iterations)),
-        *("--epsilon", str(options.epsilon)),
+        *("--epsilon", str(options.epsilon), "--colluders", "1"),
         *("--profile", profile),
     ]
 
@@ -116,6 +116,7 @@ def found(home: Path, options: argparse.Namespace) -> None:
         fleet = f"{network.address(0)}:{PORT}"
         public = f"{network.line(('centre', *NAMES))}:{PORT}"
     centre, passphrase = home / "centre", home / "passphrase"
+    passphrase.touch(mode=0o600)
     passphrase.write_text("correct horse battery staple\n")
     addresses = ["--fleet", fleet, "--control", control, "--serverappio", own]
     addresses += ["--public", public]
@@ -129,7 +130,10 @@ def found(home: Path, options: argparse.Namespace) -> None:
             *("--max-epsilon", str(options.epsilon), "--passphrase-file", passphrase),
             *("--insecure-noise-seed", str(SEED), *insecure),
         )
-    cohort("coordinator", "admit", centre, *(home / name / "card.json" for name in NAMES))
+    cards = [home / name / "card.json" for name in NAMES]
+    cohort("coordinator", "admit", centre, *cards)
+    for name in NAMES:  # each owner compares the keys with the others by telephone
+        cohort("party", "peers", "add", home / name, *cards)
 
 
 def free_ports(count: int) -> list[int]:

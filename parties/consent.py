@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from parties.manifest import words
@@ -16,36 +17,59 @@ from protocols.plan import RunPlan
 
 log = logging.getLogger(__name__)
 
+_SHOWN = 3
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
     """When a plan is agreed to, beside `parties.policy.Policy`.
 
     ask: a person has to accept each plan; otherwise the policy decides alone. own_key: this
-    party's verification key; peers: verification keys of the other parties by name, empty accepts
-    any. wait_seconds: how long a plan waits for its decision. norm_bound: of this owner's rows,
-    for the figures that the owner is shown.
+    party's verification key; peers: gives the verification keys of the other parties by name, as
+    they are now. wait_seconds: how long a plan waits for its decision. norm_bound: of this owner's
+    rows, for the figures that the owner is shown.
+
+    Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
+    may add none. A plan with one is refused, whatever the policy says.
     """
 
     ask: bool
     own_key: str
     norm_bound: float
-    peers: Mapping[str, str] = field(default_factory=dict)
+    peers: Callable[[], Mapping[str, str]] = dict
     wait_seconds: float = 3600.0
 
     def check_members(self, name: str, plan: RunPlan) -> None:
         """Refuse strangers.
 
         Raises:
-            PolicyError: a member is not the party that the owner knows by this name.
+            PolicyError: a member is not the party that the owner knows by this name, one owner is
+                two members, or the owner's list cannot be read.
         """
+        try:
+            known = {**self.peers(), name: self.own_key}
+        except (ParameterError, OSError) as error:
+            raise PolicyError(f"this party's [peers] cannot be read: {error}") from None
         for member in plan.members:
-            known = self.own_key if member.name == name else self.peers.get(member.name)
-            if (known is None and self.peers) or (known and known != member.verify_key):
+            if known.get(member.name, member.verify_key) != member.verify_key:
                 raise PolicyError(
-                    f"party {member.name!r} of the plan has the key {member.verify_key[:16]}…, "
-                    f"which is not among this party's [peers]"
+                    f"party {member.name!r} of the plan has the key {member.verify_key}, but this "
+                    f"owner knows it by {known[member.name]}: ask its owner by telephone; if the "
+                    "new key is right, run cohort party peers add --replace FOLDER CARD"
                 )
+        strangers = [m for m in plan.members if m.name not in known]
+        if strangers:
+            shown = ", ".join(f"{m.name!r} (key {m.verify_key})" for m in strangers[:_SHOWN])
+            more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
+            raise PolicyError(
+                f"this owner does not know {shown}{more} of the plan: get the card of each, "
+                "compare its key with its owner by telephone, and run cohort party peers add "
+                "FOLDER CARD"
+            )
+        owners = Counter(m.verify_key for m in plan.members)
+        twins = [m.name for m in plan.members if owners[m.verify_key] > 1]
+        if twins:
+            raise PolicyError(f"{' and '.join(map(repr, twins))} of the plan have the same key")
 
 
 class Consent:

@@ -1,4 +1,4 @@
-"""Frames on the agent's Unix socket: who may connect, and how much is read.
+"""Frames on the agent's Unix sockets: who may connect, and how much is read.
 
 Frame: magic (4 bytes) | kind (1) | length (8, big endian) | payload. One request and one reply per
 connection. Kinds: M message of the protocol, S status, C consent, X give up the session; replies
@@ -26,6 +26,7 @@ CONTROL_CAP = 1 << 16
 _HEAD = struct.Struct(">4sc8s")
 _CHUNK = 1 << 20
 _PEER = struct.Struct("3i")  # pid, uid, gid
+OWNER_ENDING = ".owner"
 # Linux: sun_path holds 108 bytes with the closing zero.
 MAX_PATH_BYTES = 107
 
@@ -91,11 +92,17 @@ def check_path(path: Path) -> Path:
     return path
 
 
+def owner_path(path: Path) -> Path:
+    """The owner's own socket, beside the one of the relay."""
+    return check_path(path.with_name(f"{path.name}{OWNER_ENDING}"))
+
+
 class AgentClient:
     """The agent behind a socket: `handle` for the relay, `control` for its owner.
 
-    patience: how long a request is offered again while the agent restarts [s]. That is safe: the
-    agent answers the same bytes to the same request. reply_seconds: longest wait for one reply.
+    path: of the relay's socket; `control` takes the owner's, see `owner_path`. patience: how long a
+    request is offered again while the agent restarts [s]. That is safe: the agent answers the same
+    bytes to the same request. reply_seconds: longest wait for one reply.
     """
 
     def __init__(
@@ -111,23 +118,24 @@ class AgentClient:
         Raises:
             MessageError: the agent refuses to read it. ProtocolError: no agent answers.
         """
-        return self._ask(MESSAGE, data)
+        return self._ask(self._path, MESSAGE, data)
 
     def control(self, kind: bytes, request: dict[str, Any]) -> dict[str, Any]:
         """Status or consent, as objects."""
-        answer: dict[str, Any] = json.loads(self._ask(kind, json.dumps(request).encode()))
+        reply = self._ask(owner_path(self._path), kind, json.dumps(request).encode())
+        answer: dict[str, Any] = json.loads(reply)
         return answer
 
-    def _ask(self, kind: bytes, payload: bytes) -> bytes:
+    def _ask(self, path: Path, kind: bytes, payload: bytes) -> bytes:
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                answer, reply = self._once(kind, payload)
+                answer, reply = self._once(path, kind, payload)
                 break
             except (OSError, _CutOffError) as error:
                 if isinstance(error, PermissionError) or time.monotonic() > deadline:
                     raise ProtocolError(
-                        f"no party agent answers at {self._path} ({error}): start it with "
+                        f"no party agent answers at {path} ({error}): start it with "
                         "cohort party start"
                     ) from None
                 time.sleep(0.5)
@@ -135,9 +143,9 @@ class AgentClient:
             raise MessageError(reply.decode(errors="replace"))
         return reply
 
-    def _once(self, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    def _once(self, path: Path, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.connect(str(self._path))
+            connection.connect(str(path))
             # Refused before it was read whole: the refusal can still be read.
             with contextlib.suppress(BrokenPipeError):
                 send_frame(connection, kind, payload)

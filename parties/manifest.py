@@ -28,8 +28,14 @@ def words(plan: RunPlan, name: str, norm_bound: float) -> str:
     """The manifest: members, release, privacy by coalition, decryptions, what leaves the house.
 
     norm_bound: of this party's rows, by its own schema.
+
+    Security: the coordinator chose the plan's texts. What cannot be printed shows as ?, so that
+    none of them starts a line of its own or hides one on a terminal.
     """
-    return "\n".join(_lines(plan, name, norm_bound))
+    return "\n".join(
+        "".join(c if c.isprintable() else "?" for c in line)
+        for line in _lines(plan, name, norm_bound)
+    )
 
 
 def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:

@@ -65,7 +65,8 @@ class Policy:
         if privacy.colluders < self.min_colluders:
             raise PolicyError(
                 f"colluders={privacy.colluders} is below {self.min_colluders}: the noise would "
-                "not withstand the coalition that this party fears"
+                "not withstand the coalition that this party fears; the coordinator's "
+                f"administrator sets colluders = {self.min_colluders} under [training]"
             )
 
 

@@ -18,7 +18,7 @@ from parties.checkpoint import capture, restore
 from parties.party import Party
 from parties.vault import Vault
 from protocols.errors import PolicyError
-from protocols.private_files import erase, write_private
+from protocols.private_files import erase, private_folder, sweep, write_private
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class SessionStore:
     """Reads and writes the folder; the vault is None where no key share may be kept on disk."""
 
     def __init__(self, folder: Path, vault: Vault | None) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(private_folder(folder))
         self._folder, self._vault = folder, vault
         path = folder / SESSIONS
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -120,8 +120,9 @@ class SessionStore:
     def decided(self, plan: str, accepted: bool) -> None:
         """Note the owner's decision about a plan (digest)."""
         entry = {"time": time.time(), "plan": plan, "accepted": accepted}
-        with open(self._folder / CONSENT, "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        path = self._folder / CONSENT
+        held = path.read_bytes() if path.exists() else b""
+        write_private(path, held + json.dumps(entry).encode() + b"\n")
 
     def decisions(self) -> dict[str, bool]:
         """The latest decision by plan."""

@@ -8,6 +8,7 @@ ledger.jsonl: privacy spent on each data set.
 from __future__ import annotations
 
 import logging
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties.agent import Agent, Limits
 from parties.consent import Consent, Terms
 from parties.party import Party
+from parties.peers import check_peers
 from parties.policy import Policy
 from parties.schema import Schema
 from parties.session_store import SessionStore
@@ -49,9 +51,10 @@ class Settings:
     values outside the schema. keep_key_share: keep it on disk, sealed, while a run lasts, so that
     the agent may restart. insecure_noise_seed: NOT PRIVATE, for tests. consent: {mode: "ask" a
     person or leave it to the "policy", wait_seconds}. policy: fields of `Policy`. budget:
-    {epsilon, delta} for all runs on `dataset`; empty keeps no ledger. limits: of `agent.Limits`.
-    peers: verification keys of the other parties by name; empty accepts any. keyring: entry of the
-    operating system's keyring that has the passphrase; empty: it is asked for.
+    {epsilon, delta} for all runs on `dataset`, counted in LEDGER; keep_ledger: false counts
+    nothing. limits: of `agent.Limits`. peers: verification keys of the other parties by name; a
+    plan with any other member is refused. keyring: entry of the operating system's keyring that
+    has the passphrase; empty: it is asked for.
 
     Raises:
         ParameterError: a field is out of range.
@@ -67,6 +70,7 @@ class Settings:
     relay_uid: int | None = None
     strict: bool = False
     keep_key_share: bool = True
+    keep_ledger: bool = True
     dataset: str = ""
     insecure_noise_seed: int | None = None
     keyring: str = ""
@@ -81,6 +85,7 @@ class Settings:
             raise ParameterError(
                 f"consent.mode={self.consent['mode']!r} is not one of {', '.join(CONSENT_MODES)}"
             )
+        check_peers(self.peers)
 
     @classmethod
     def load(cls, folder: Path) -> Settings:
@@ -106,12 +111,42 @@ class Settings:
         plain = vault.open(sealed, IDENTITY_LABEL)
         return vault, Ed25519PrivateKey.from_private_bytes(plain)
 
+    def open_ledger(self) -> Ledger | None:
+        """What earlier runs have spent; None where the owner keeps no record.
+
+        Raises:
+            ParameterError: the budget is missing, out of range, or given without a ledger.
+        """
+        if not self.keep_ledger and self.budget:
+            raise ParameterError(
+                f"{self.folder / FILE}: keep_ledger = false, but [budget] is given: remove one"
+            )
+        if not self.keep_ledger:
+            log.warning("no ledger is kept (keep_ledger = false): nobody adds up what runs spend")
+            return None
+        if set(self.budget) != {"epsilon", "delta"}:
+            raise ParameterError(
+                f"{self.folder / FILE}: [budget] must say what all runs on this data may spend: "
+                "add epsilon = 1.0 and delta = 1e-5 under it, or, to keep no ledger, "
+                "keep_ledger = false above the first table"
+            )
+        return Ledger(path=self.folder / LEDGER, **self.budget)
+
     def randomness(self) -> RandomSource:
         """The noise source of one session."""
         if self.insecure_noise_seed is None:
             return SystemRandomness()
         log.warning("NOT PRIVATE: the noise is seeded (insecure_noise_seed)")
         return SeededRandomness(self.insecure_noise_seed, self.name)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder in which other users can change what the owner consents to."""
+    if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ParameterError(
+            f"other users can write to {folder}, so they could consent for you: look through "
+            f"{FILE}, then run chmod 700 {folder}"
+        )
 
 
 def build_agent(settings: Settings, passphrase: str) -> Agent:
@@ -121,6 +156,7 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
         CohortError: a file is missing or wrong, the data do not fit the schema, or the passphrase
             is wrong.
     """
+    _check_folder(settings.folder)
     vault, signing_key = settings.open_vault(passphrase)
     schema = Schema.load(settings.folder / SCHEMA)
     shard = encode_shard(
@@ -130,15 +166,14 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
     )
     try:
         policy, limits = Policy(**settings.policy), Limits(**settings.limits)
-        ledger = (
-            Ledger(path=settings.folder / LEDGER, **settings.budget) if settings.budget else None
-        )
+        ledger = settings.open_ledger()
         terms = Terms(
             ask=settings.consent.get("mode", "ask") == "ask",
             wait_seconds=float(settings.consent.get("wait_seconds", 3600.0)),
             own_key=public_bytes(signing_key),
             norm_bound=schema.norm_bound,
-            peers=settings.peers,
+            # Read anew for each plan: the owner may come to know a party while the agent runs.
+            peers=lambda: Settings.load(settings.folder).peers,
         )
     except TypeError as error:
         raise ParameterError(f"{settings.folder / FILE}: {error}") from None

@@ -13,17 +13,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from parties import settings as files
-from parties.frames import check_path
+from parties.frames import check_path, owner_path
 from parties.schema import Schema
 from parties.shard import encode_shard
 from parties.tables import read_table
 from parties.vault import Vault
+from protocols.cards import Card
 from protocols.errors import ParameterError
-from protocols.messages import COORDINATOR, new_signing_key, public_bytes
-from protocols.private_files import write_private
+from protocols.messages import new_signing_key, public_bytes
+from protocols.names import check_name
+from protocols.private_files import private_folder, write_private
 from protocols.toml import to_toml
 
-INVITATION_KIND, CARD_KIND = "ciphercohort-invitation", "ciphercohort-party"
+INVITATION_KIND = "ciphercohort-invitation"
+# One run of the largest size; noise that withstands one other owner who pools with the coordinator,
+# which every run of two or more parties can give.
+MAX_EPSILON, MAX_DELTA, MIN_COLLUDERS = 1.0, 1e-5, 1
 _COMMENTS = {
     "data": "this party's rows: they never leave this machine unencrypted",
     "coordinator_key": "compare it with the coordinator's administrator, by telephone",
@@ -33,9 +38,10 @@ _COMMENTS = {
     "dataset": "runs on the same data share one budget, whatever their schema",
     "consent": "ask: a person accepts every plan; policy: [policy] decides alone",
     "policy": "larger values are refused; without max_epsilon a run without noise is accepted",
-    "budget": "for all runs on this data set together",
+    "keep_ledger": "false: nobody adds up what the runs on this data spend together",
+    "budget": "for all runs on this data set together; ledger.jsonl counts",
     "limits": "after either, the key share is erased and the session is over",
-    "peers": 'name = "verification key" of every other party; empty accepts any',
+    "peers": "the other parties that you know, see cohort party peers; no others in a plan",
     "keyring": "entry with the passphrase in the operating system's keyring; empty: asked for",
     "insecure_noise_seed": "NOT PRIVATE: for tests only",
 }
@@ -49,11 +55,12 @@ class Household:
     invitation: Path
     name: str
     data: Path
-    passphrase: str
+    passphrase: str = field(repr=False)
     clientappio: str = "127.0.0.1:9094"
     socket: Path | None = None
     relay_uid: int | None = None
     keep_key_share: bool = True
+    keep_ledger: bool = True
     insecure_noise_seed: int | None = None
     keyring: str = ""
     consent: Mapping[str, Any] = field(default_factory=dict)
@@ -61,43 +68,61 @@ class Household:
     budget: Mapping[str, float] = field(default_factory=dict)
 
 
-def init_party(household: Household) -> dict[str, Any]:
+def init_party(household: Household) -> Card:
     """Make the folder and return the card.
 
     Raises:
-        CohortError: the folder is in use, the invitation is none, or the data do not fit the
-            schema; nothing is written then.
+        CohortError: the folder is in use, the invitation is none, the data do not fit the schema,
+            or options contradict one another; nothing is written then.
     """
     folder, name = household.folder, household.name
-    if not name.replace("-", "").replace("_", "").isalnum() or name == COORDINATOR:
-        raise ParameterError(f"name={name!r}: use letters, digits, - and _, not {COORDINATOR!r}")
+    check_name(name)
+    if household.keep_ledger and _policy(household).get("max_epsilon") is None:
+        raise ParameterError(
+            "a ledger cannot count a run without noise, which this policy accepts: keep no ledger "
+            "(--no-ledger), or accept private runs only"
+        )
     if folder.exists() and any(folder.iterdir()):
         raise ParameterError(f"{folder} is not empty: choose another folder")
     invitation = _invitation(household.invitation)
     schema = Schema.from_dict(invitation["schema"])
     shard = encode_shard(read_table(household.data, label=schema.label.name), schema)
     socket = check_path((household.socket or folder / "agent.sock").absolute())
+    owner_path(socket)  # it has to fit too
     vault, identity = Vault(household.passphrase), new_signing_key()
     raw = identity.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     write_private(folder / files.IDENTITY, vault.seal(raw, files.IDENTITY_LABEL))
     node_key = _write_node_key(folder)
     (folder / files.CA).write_text(invitation["ca"], encoding="ascii")
     schema.save(folder / files.SCHEMA)
-    (folder / files.FILE).write_text(
-        to_toml(_fields(household, invitation, socket), _COMMENTS), encoding="utf-8"
+    text = to_toml(_fields(household, invitation, socket), _COMMENTS)
+    write_private(folder / files.FILE, text.encode())
+    card = Card(
+        name=name,
+        identity=public_bytes(identity),
+        node_key=node_key,
+        rows=shard.rows,
+        num_features=shard.num_features,
+        schema=schema.digest(),
     )
-    card = {
-        "kind": CARD_KIND,
-        "name": name,
-        "identity": public_bytes(identity),
-        "node_key": node_key,
-        "rows": shard.rows,
-        "num_features": shard.num_features,
-        "schema": schema.digest(),
-    }
-    (folder / files.CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    (folder / files.CARD).write_text(card.to_json(), encoding="utf-8")
     return card
+
+
+def _policy(household: Household) -> Mapping[str, Any]:
+    return household.policy or {
+        "max_epsilon": MAX_EPSILON,
+        "max_delta": MAX_DELTA,
+        "min_colluders": MIN_COLLUDERS,
+    }
+
+
+def _budget(household: Household) -> Mapping[str, float]:
+    if household.budget or not household.keep_ledger:
+        return household.budget
+    policy = _policy(household)
+    return {"epsilon": policy["max_epsilon"], "delta": policy.get("max_delta", MAX_DELTA)}
 
 
 def _fields(household: Household, invitation: dict[str, Any], socket: Path) -> dict[str, Any]:
@@ -111,11 +136,12 @@ def _fields(household: Household, invitation: dict[str, Any], socket: Path) -> d
         "socket": str(socket),
         "relay_uid": household.relay_uid,
         "keep_key_share": household.keep_key_share,
+        "keep_ledger": household.keep_ledger,
         "insecure_noise_seed": household.insecure_noise_seed,
         "keyring": household.keyring,
         "consent": household.consent or {"mode": "ask", "wait_seconds": 3600.0},
-        "policy": household.policy or {"max_epsilon": 1.0, "max_delta": 1e-5, "min_colluders": 0},
-        "budget": dict(household.budget),
+        "policy": _policy(household),
+        "budget": _budget(household),
         "limits": {"idle_seconds": 1800.0, "session_seconds": 86400.0},
         "peers": {},
     }

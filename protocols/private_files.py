@@ -3,31 +3,64 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
+MODE, FOLDER_MODE = 0o600, 0o700
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file (mode 0600), durably: afterwards it is the old one or the new one."""
-    scratch = path.with_name(f".{path.name}.tmp")
-    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
-    sync_folder(path.parent)
+
+def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file (mode 0600): afterwards it is the old one or the new one.
+
+    durable: it is on disk when this returns, and a power cut takes nothing back.
+
+    Security: the bytes go to a new file of an unpredictable name in the same folder, never through
+    a symbolic link and never into a file that is there already.
+    """
+    scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(scratch, flags, MODE)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
 
 
 def erase(path: Path) -> None:
     """Remove a file, durably. A disk may keep its blocks: seal what is secret."""
     path.unlink(missing_ok=True)
-    path.with_name(f".{path.name}.tmp").unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left of their writes; only while nobody else writes there."""
+    for scratch in folder.glob(".*.tmp"):
+        scratch.unlink(missing_ok=True)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open(…, opener=private_opener)`: a new file has mode 0600, a link is refused."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder of mode 0700, or give an existing one that mode."""
+    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    path.chmod(FOLDER_MODE)
+    return path
 
 
 def sync_folder(folder: Path) -> None:
     """Make new, renamed and removed names survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     finally:

@@ -23,11 +23,20 @@ def load_toml(path: Path) -> dict[str, Any]:
         ParameterError: it is missing or malformed.
     """
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ParameterError(f"{path} does not exist: cohort … init makes it") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ParameterError(f"{path} is malformed: {error}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Text as plain types.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    return dict(tomllib.loads(text))
 
 
 def to_toml(fields: Mapping[str, Any], comments: Mapping[str, str]) -> str:

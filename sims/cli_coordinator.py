@@ -15,6 +15,8 @@ from sims.console import FAILED, refusals, say
 coordinator_app = typer.Typer(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
+# What a party asks for by default (parties.setup.MIN_COLLUDERS).
+DEFAULT_COLLUDERS = 1
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
 
 
@@ -45,7 +47,10 @@ def init(
     interval: options.Interval = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
-    colluders: options.Colluders = None,
+    colluders: Annotated[
+        int | None,
+        typer.Option(help=f"Parties that may pool with you. Default: {DEFAULT_COLLUDERS}."),
+    ] = None,
     no_privacy: options.NoPrivacy = False,
     cover: options.Cover = None,
     profile: options.Profile = "secure",
@@ -75,6 +80,7 @@ def init(
             "learning_rate": learning_rate,
             "radius": interval,
             **privacy_fields(no_privacy, epsilon, delta, colluders),
+            **({"colluders": DEFAULT_COLLUDERS} if colluders is None and not no_privacy else {}),
             "cover": cover,
             "profile": profile,
             "ring_dim": ring_dim,

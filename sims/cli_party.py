@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from protocols.cards import spoken
 from protocols.errors import ParameterError
 from sims import cli_options as options
+from sims.cli_peers import peers_app
 from sims.console import refusals, say, stdout
 
 party_app = typer.Typer(
@@ -24,6 +27,12 @@ PassphraseFile = Annotated[
     typer.Option(help="File with the passphrase. Default: systemd's credential, or a question."),
 ]
 CREDENTIAL = "passphrase"
+log = logging.getLogger(__name__)
+Number = TypeVar("Number", int, float)
+_COLLUDERS = "How many of the other owners may pool what they see with the coordinator"
+_EPSILON = "Largest epsilon of all runs on this data together"
+_DELTA = "Largest delta of all runs on this data together"
+party_app.add_typer(peers_app, name="peers")
 
 
 @party_app.command(
@@ -37,7 +46,10 @@ def init(
     consent: Annotated[str, typer.Option(help="ask a person, or leave it to the policy.")] = "ask",
     max_epsilon: Annotated[float | None, typer.Option(help="Largest per run.")] = 1.0,
     max_delta: Annotated[float, typer.Option(help="Largest per run.")] = 1e-5,
-    min_colluders: Annotated[int, typer.Option(help="Coalition that noise must withstand.")] = 0,
+    min_colluders: Annotated[
+        int | None,
+        typer.Option(help="Other owners who may pool with the coordinator. Default: asked, or 1."),
+    ] = None,
     accept_no_privacy: Annotated[
         bool, typer.Option("--accept-no-privacy", help="Accept runs without noise.")
     ] = False,
@@ -45,8 +57,15 @@ def init(
         bool, typer.Option("--allow-insecure", help="Accept toy rings: for tests only.")
     ] = False,
     budget_epsilon: Annotated[
-        float | None, typer.Option(help="For all runs on the data together. Default: no ledger.")
+        float | None,
+        typer.Option(help="For all runs on the data. Default: asked, or as --max-epsilon."),
     ] = None,
+    budget_delta: Annotated[
+        float | None, typer.Option(help="The same. Default: asked, or as --max-delta.")
+    ] = None,
+    no_ledger: Annotated[
+        bool, typer.Option("--no-ledger", help="Nobody adds up what runs on the data spend.")
+    ] = False,
     address: Annotated[
         str, typer.Option(help="HOST:PORT that the SuperNode binds for its own processes.")
     ] = "127.0.0.1:9094",
@@ -70,14 +89,21 @@ def init(
 ) -> None:
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
-        from parties.setup import Household, init_party
+        from parties.setup import MIN_COLLUDERS, Household, init_party
 
+        largest = None if accept_no_privacy else max_epsilon
         policy: dict[str, Any] = {
-            "max_epsilon": None if accept_no_privacy else max_epsilon,
+            "max_epsilon": largest,
             "max_delta": max_delta,
-            "min_colluders": min_colluders,
+            "min_colluders": _asked(min_colluders, _COLLUDERS, MIN_COLLUDERS),
             "allow_insecure": allow_insecure,
         }
+        if no_ledger and (budget_epsilon, budget_delta) != (None, None):
+            raise ParameterError("--no-ledger is given together with a budget: leave one out")
+        budget = {}
+        if largest is not None and not no_ledger:
+            budget["epsilon"] = _asked(budget_epsilon, _EPSILON, largest)
+            budget["delta"] = _asked(budget_delta, _DELTA, max_delta)
         entry, passphrase = _new_passphrase(passphrase_file, keyring)
         card = init_party(
             Household(
@@ -91,15 +117,17 @@ def init(
                 socket=socket,
                 relay_uid=relay_uid,
                 keep_key_share=keep_key_share,
+                keep_ledger=not no_ledger,
                 insecure_noise_seed=insecure_noise_seed,
                 consent={"mode": consent, "wait_seconds": 3600.0},
                 policy=policy,
-                budget=_budget(budget_epsilon, max_delta),
+                budget=budget,
             )
         )
         say(console, f"{folder / 'party.toml'}: look through it, it says what you consent to")
         say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
-        say(console, f"your key, to compare by telephone: {card['identity']}")
+        say(console, "and to every other party, who runs cohort party peers add")
+        say(console, f"your key, to compare by telephone: {spoken(card.identity)}")
 
 
 @party_app.command()
@@ -190,14 +218,14 @@ def abort(folder: Folder, debug: options.Debug = False) -> None:
 def _agent(settings: Any, passphrase: str) -> Any:
     from contextlib import contextmanager
 
-    from parties.agent_server import AgentServer, Peers
+    from parties.agent_server import AgentServer
     from parties.settings import build_agent
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
     server = AgentServer(
         build_agent(settings, passphrase),
         Path(settings.socket),
-        Peers(relay_uid=settings.relay_uid),
+        settings.relay_uid,
     )
 
     @contextmanager
@@ -253,10 +281,21 @@ def _passphrase(path: Path | None, entry: str = "", confirm: bool = False) -> st
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
         path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
     if path is not None:
+        if path.stat().st_mode & 0o077:
+            log.warning("other users can read the passphrase: chmod 600 %s", path)
         return path.read_text(encoding="utf-8").rstrip("\n")
     found: str = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
     return found
 
 
-def _budget(epsilon: float | None, delta: float) -> dict[str, float]:
-    return {} if epsilon is None else {"epsilon": epsilon, "delta": delta}
+def _asked(given: Number | None, question: str, default: Number) -> Number:
+    """What an option says, else what a person at a terminal answers, else the default."""
+    if given is not None:
+        return given
+    found: Number = typer.prompt(question, default=default, err=True) if is_terminal() else default
+    return found
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.deployment import OUTCOME
-from coordinator.settings import SCHEMA, Card, Settings
+from coordinator.settings import SCHEMA, Settings
 from parties.schema import Schema
+from protocols.cards import Card
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ParameterError
 from protocols.plan import Member, RunPlan

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coordinator.settings import CARDS, NODES, Settings
+from coordinator.settings import NODES, Settings
 from coordinator.status import Status, read_status
 from protocols.errors import ProtocolError
 from protocols.private_files import write_private
@@ -58,7 +58,7 @@ def register_missing(settings: Settings) -> dict[str, int]:
     for name, card in cards.items():
         if nodes.get(name) in known:
             continue
-        public = settings.folder / CARDS / f"{name}.pub"
+        public = settings.card_path(name, "pub")
         public.write_text(f"{card.node_key}\n", encoding="ascii")
         nodes[name] = flower_commands.register(settings, public)
         write_private(settings.folder / NODES, to_json(nodes).encode())

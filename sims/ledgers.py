@@ -9,11 +9,14 @@ these were.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from protocols.errors import ParameterError
+from protocols.names import file_stem
 from protocols.privacy.ledger import Ledger
+from protocols.private_files import FOLDER_MODE, write_private
 from sims.config import SimulationConfig
 
 BUDGET = "budget.json"
@@ -24,15 +27,15 @@ def open_ledger(config: SimulationConfig, name: str) -> Ledger | None:
     """A party's ledger; None if none is kept.
 
     Raises:
-        ParameterError: the folder's budget cannot be read.
+        ParameterError: the folder's budget cannot be read, or `ledger_path` refuses the name.
     """
     if config.ledger is None or config.epsilon is None:
         return None
     path = config.ledger / BUDGET
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         promise = {"epsilon": config.epsilon, "delta": config.delta}
-        path.write_text(json.dumps(promise) + "\n", encoding="utf-8")
+        write_private(path, f"{json.dumps(promise)}\n".encode())
     try:
         granted = json.loads(path.read_text(encoding="utf-8"))
         epsilon, delta = float(granted["epsilon"]), float(granted["delta"])
@@ -40,7 +43,21 @@ def open_ledger(config: SimulationConfig, name: str) -> Ledger | None:
         raise ParameterError(
             f'{path} is not {{"epsilon": …, "delta": …}}: correct it, or choose another folder'
         ) from None
-    return Ledger(path=config.ledger / f"{name}.jsonl", epsilon=epsilon, delta=delta)
+    return Ledger(path=ledger_path(config.ledger, name), epsilon=epsilon, delta=delta)
+
+
+def ledger_path(folder: Path, name: str) -> Path:
+    """Where the ledger of a party stands, whatever its name: a name may be a value of a column.
+
+    Raises:
+        ParameterError: a former version kept the ledger under another name.
+    """
+    path, former = folder / f"{file_stem(name)}.jsonl", f"{folder}/{name}.jsonl"
+    if former != str(path) and os.path.exists(former):
+        raise ParameterError(
+            f"{former} is the ledger of {name!r} from an earlier version: rename it to {path}"
+        )
+    return path
 
 
 def dataset_of(config: SimulationConfig) -> str:

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from protocols.private_files import private_folder, private_opener
+
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_SECONDS = 10.0
@@ -64,8 +66,8 @@ def _keep(program: Program, stopping: threading.Event) -> None:
 
 
 def _start(program: Program) -> subprocess.Popen[bytes]:
-    program.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(program.log_path, "ab") as output:
+    private_folder(program.log_path.parent)
+    with open(program.log_path, "ab", opener=private_opener) as output:
         return subprocess.Popen(  # noqa: S603 - our own arguments, no shell
             list(program.command),
             env=dict(program.environment),

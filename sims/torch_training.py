@@ -39,6 +39,7 @@ from protocols.gradients import Vector
 from protocols.messages import new_signing_key
 from protocols.privacy.ledger import Ledger
 from protocols.updates.rule import UpdateRule
+from sims.ledgers import ledger_path
 from sims.torch_plan import TrainingPlan
 from sims.torch_stage import MakePlan, TorchPartySpec, run_encrypted, run_plain
 
@@ -172,7 +173,9 @@ class FederatedModule:
             return {}
         grant = self.budget or self.epsilon
         return {
-            name: Ledger(path=folder / "ledgers" / f"{name}.jsonl", epsilon=grant, delta=self.delta)
+            name: Ledger(
+                path=ledger_path(folder / "ledgers", name), epsilon=grant, delta=self.delta
+            )
             for name in shards
         }
 

@@ -29,6 +29,7 @@ from typing import Any
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import Event, GaussianEvent, LaplaceEvent, compose
 from protocols.privacy.gdp import check_delta, check_epsilon
+from protocols.private_files import private_opener
 
 _KINDS: dict[str, type[GaussianEvent] | type[LaplaceEvent]] = {
     "gaussian": GaussianEvent,
@@ -184,7 +185,7 @@ class Ledger:
     def _locked(self) -> Iterator[None]:
         """Hold the ledger's lock, against other processes and other threads."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(f"{self.path}.lock", "w") as lock:
+        with open(f"{self.path}.lock", "w", opener=private_opener) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -215,7 +216,7 @@ class Ledger:
         """Add a line and flush it to disk."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         full = {**entry, "time": stamp, "previous": _digest(lines[-1] if lines else "")}
-        with open(self.path, "a", encoding="utf-8") as file:
+        with open(self.path, "a", encoding="utf-8", opener=private_opener) as file:
             file.write(json.dumps(full, allow_nan=False, sort_keys=True) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -15,11 +15,12 @@ import coordinator.flower_app as flower_app
 import parties.flower_app as party_app
 from coordinator.deployment import create_session, serve_session
 from coordinator.kept_messages import recorded_finish
-from coordinator.message_log import FOLDER, MessageLog
-from coordinator.settings import CARD_KIND, CARDS, IDENTITY, NODES, Settings
+from coordinator.message_log import FOLDER, TRANSCRIPT, MessageLog
+from coordinator.settings import CARDS, IDENTITY, NODES, Settings
 from coordinator.setup import init_coordinator
 from coordinator.status import read_status, sessions
 from parties.vault import Vault
+from protocols.cards import CARD_KIND
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import decode, public_bytes
 from protocols.plan import Member
@@ -103,6 +104,7 @@ def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre)
         if len(steps) % 2:
             first = next(iter(outgoing))
             centre.ask(step, {first: outgoing[first]})
+            (folder / FOLDER / f".000001.msg.{len(steps):016x}.tmp").write_bytes(b"cut short")
             raise KeyboardInterrupt  # one party has answered, and its reply is lost
         return centre.ask(step, outgoing)
 
@@ -116,7 +118,9 @@ def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre)
     assert log2_error(centre.weights(session), centre.twin()) < -17
     log = MessageLog(folder)
     log.check(session, centre.keys)
-    log.check_strays()
+    log.check_strays()  # nor what interrupted writes left
+    for path in [folder, *folder.rglob("*")]:
+        assert path.name == TRANSCRIPT or not path.stat().st_mode & 0o077, path
     status = read_status(folder)
     assert status is not None and status["state"] == "finished" and status["attempts"] > 5
 

@@ -49,6 +49,12 @@ def test_every_frame_is_kept_as_it_was_sent(finished: tuple[Path, Session]) -> N
     assert names == {KEY, *(file_name(k) for k in range(len(sent)))}
 
 
+def test_nobody_else_reads_it(finished: tuple[Path, Session]) -> None:
+    folder = finished[0] / FOLDER
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
 def test_it_reads_back(finished: tuple[Path, Session]) -> None:
     folder, session = finished
     read = MessageLog(folder)

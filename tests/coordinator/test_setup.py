@@ -11,8 +11,9 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from coordinator.certificates import CA, CA_KEY, SERVER, SERVER_KEY, make_certificates
-from coordinator.settings import CARD_KIND, IDENTITY, Card, Settings
+from coordinator.settings import IDENTITY, Settings
 from coordinator.setup import INVITATION, admit, host_of, init_coordinator
+from protocols.cards import CARD_KIND, Card
 from protocols.errors import ParameterError
 
 ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
@@ -38,11 +39,18 @@ def test_cards_are_checked(centre: Settings, tmp_path: Path) -> None:
         with pytest.raises(ParameterError, match="no party's card"):
             Card.load(path)
     good = card("a")
-    path.write_text(json.dumps({**good, "name": "../etc"}))
-    with pytest.raises(ParameterError, match="odd characters"):
-        Card.load(path)
+    path.write_text(json.dumps({**good, "name": "../../x"}))
+    with pytest.raises(ParameterError, match=r"name='../../x': use letters, digits, - and _"):
+        admit(centre, path)
+    assert not list(tmp_path.rglob("x.json")) and not centre.cards()
     path.write_text(json.dumps(good))
     assert admit(centre, path).rows == 4
+    path.write_text(json.dumps({**good, "rows": 5}))
+    assert admit(centre, path).rows == 5 and centre.cards()["a"].rows == 5
+    path.write_text(json.dumps({**good, "identity": "ef" * 32}))
+    with pytest.raises(ParameterError, match=f"'a' is admitted with another key, {'ab' * 32}"):
+        admit(centre, path)
+    assert centre.cards()["a"].identity == "ab" * 32
     path.write_text(json.dumps({**good, "name": "c", "schema": "ff" * 32}))
     with pytest.raises(ParameterError, match="another schema"):
         admit(centre, path)

@@ -24,6 +24,7 @@ from coordinator.settings import NODES, Settings
 from coordinator.setup import admit, init_coordinator
 from coordinator.status import read_status
 from parties import frames
+from parties.peers import add_peer
 from parties.schema import Label, NumericColumn, Schema
 from parties.session_store import STATE as SEALED
 from parties.settings import CARD, FILE, STATE
@@ -174,10 +175,15 @@ def _found(folder: Path, idle_seconds: float) -> Settings:
                 insecure_noise_seed=SEED,
                 consent={"mode": "policy"},
                 policy={"allow_insecure": True},
+                keep_ledger=False,
             )
         )
         _set_idle(folder / name / FILE, idle_seconds)
         admit(settings, folder / name / CARD)
+    for name in NAMES:
+        for card in settings.cards().values():
+            if card.name != name:
+                add_peer(folder / name / FILE, card.name, card.identity)
     nodes = {name: k for k, name in enumerate(NAMES)}
     (settings.folder / NODES).write_text(json.dumps(nodes))
     return settings

@@ -141,7 +141,9 @@ def _hostile(template: Template, rng: Rng) -> bytes:
 def _send(world: World, data: bytes) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(60)
-        connection.connect(str(world.folder / f"{NAME}.sock"))
+        path = world.folder / f"{NAME}.sock"
+        is_control = data[4:5] in CONTROLS
+        connection.connect(str(frames.owner_path(path) if is_control else path))
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

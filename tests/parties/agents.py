@@ -45,8 +45,9 @@ class Agents:
     def restart(self, name: str) -> Agent:
         """As after kill -9: nothing but the folder is left."""
         party, store = self.session.parties[name], SessionStore(self.folder / name, self.vault)
-        key = public_bytes(party._signing_key)
-        terms = Terms(**({"ask": False, "own_key": key, "norm_bound": 2.0} | self.terms))
+        keys = {n: public_bytes(p._signing_key) for n, p in self.session.parties.items()}
+        default = {"ask": False, "own_key": keys[name], "norm_bound": 2.0, "peers": lambda: keys}
+        terms = Terms(**(default | self.terms))
         self.agents[name] = Agent(
             name=name,
             make_party=lambda: self.make_party(name),

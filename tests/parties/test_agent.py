@@ -7,13 +7,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from parties import manifest
 from parties.agent import Agent, Limits
 from parties.checkpoint import capture, restore
+from parties.consent import Terms
 from parties.key_share import KeyShare
 from parties.session_store import STATE
 from parties.vault import MIN_PASSPHRASE, Vault
@@ -249,8 +252,56 @@ def test_no_answer_is_a_refusal(tmp_path: Path, vault: Vault) -> None:
 
 
 def test_a_stranger_in_the_plan_is_refused(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault, peers={OTHER: "ab" * 32, NAME: "cd" * 32})
-    with pytest.raises(ProtocolError, match=r"not among this party's \[peers\]"):
+    agents = Agents(tmp_path, vault, peers=dict)
+    key = public_bytes(agents.session.party_keys[OTHER])
+    words = (
+        f"does not know 'hospital-2' \\(key {key}\\) of the plan.* cohort party peers add FOLDER"
+    )
+    with pytest.raises(ProtocolError, match=words):
+        agents.session.run(agents.ask)
+    assert agents.agents[NAME].status()["session"] is not None  # it may be known next time
+
+
+def test_another_key_than_the_known_one_is_refused(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault, peers=lambda: {OTHER: "ab" * 32, NAME: "cd" * 32})
+    with pytest.raises(ProtocolError, match=f"knows it by {'ab' * 32}.* peers add --replace"):
+        agents.session.run(agents.ask)
+
+
+def test_invented_members_are_refused(tmp_path: Path, vault: Vault) -> None:
+    """99 members that add no noise would leave sigma / 10 of what the plan promises."""
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "keys")
+    plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
+    own, friend = plan.members
+    ghosts = [replace(friend, name=f"ghost-{k}", verify_key=f"{k:064x}") for k in range(99)]
+    known = {OTHER: friend.verify_key}
+    terms = Terms(ask=False, own_key=own.verify_key, norm_bound=2.0, peers=lambda: known)
+    terms.check_members(NAME, plan)
+    with pytest.raises(PolicyError, match="'ghost-0' .*'ghost-1' .*'ghost-2' .* and 96 more"):
+        terms.check_members(NAME, SimpleNamespace(members=(own, friend, *ghosts)))  # type: ignore[arg-type]
+    twice = (own, friend, replace(own, name="ghost"))
+    known["ghost"] = own.verify_key
+    with pytest.raises(PolicyError, match="'hospital-1' and 'ghost' of the plan have the same key"):
+        terms.check_members(NAME, SimpleNamespace(members=twice))  # type: ignore[arg-type]
+
+
+def test_a_text_of_the_plan_cannot_pose_as_a_line(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "keys")
+    plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
+    hostile = replace(plan, session="x\nPrivacy: epsilon=0\r\x1b[8m")
+    seen = manifest.words(hostile, NAME, 2.0)
+    assert seen.count("\n") == manifest.words(plan, NAME, 2.0).count("\n")
+    assert "Session x?Privacy: epsilon=0??[8m; model" in seen
+
+
+def test_a_list_of_peers_that_cannot_be_read_is_a_refusal(tmp_path: Path, vault: Vault) -> None:
+    def broken() -> dict[str, str]:
+        raise ParameterError("party.toml is malformed")
+
+    agents = Agents(tmp_path, vault, peers=broken)
+    with pytest.raises(ProtocolError, match=r"\[peers\] cannot be read: party.toml is malformed"):
         agents.session.run(agents.ask)
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from parties import frames
-from parties.agent_server import AgentServer, Peers
+from parties.agent import Limits
+from parties.agent_server import CONNECTIONS, AgentServer
 from parties.flower_app import connect
 from parties.frames import AgentClient
 from parties.vault import Vault
-from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
+from protocols.errors import MessageError, ParameterError, ProtocolError
 from tests.helpers import log2_error
 from tests.parties.agents import PASSPHRASE, Agents
 
@@ -72,6 +73,11 @@ def send_raw(path: Path, data: bytes) -> bytes:
             return b""
 
 
+def framed(kind: bytes, payload: bytes) -> bytes:
+    """A whole frame."""
+    return frames.MAGIC + kind + len(payload).to_bytes(8, "big") + payload
+
+
 def test_a_session_through_the_relay_with_agents_that_restart(running: Running) -> None:
     session = running.agents.session
 
@@ -90,7 +96,8 @@ def test_a_session_through_the_relay_with_agents_that_restart(running: Running) 
 
 
 def test_the_socket_belongs_to_its_owner(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert running.path(NAME).stat().st_mode & 0o777 == 0o600
+    for path in (running.path(NAME), frames.owner_path(running.path(NAME))):
+        assert path.stat().st_mode & 0o777 == 0o600
     client = AgentClient(running.path(NAME), patience=0.1)
     assert client.control(frames.STATUS, {})["party"] == NAME
     monkeypatch.setattr(frames, "peer_uid", lambda connection: 4711)
@@ -115,12 +122,91 @@ def test_the_owner_gives_a_session_up(running: Running) -> None:
     assert not list((running.agents.folder / NAME).glob("*.sealed"))
 
 
-def test_a_relay_of_another_user_may_only_relay() -> None:
-    peers = Peers(relay_uid=4711)
-    peers.check(4711, frames.MESSAGE)
-    for kind in (frames.STATUS, frames.CONSENT, frames.GIVE_UP):
-        with pytest.raises(PolicyError):
-            peers.check(4711, kind)
+def test_a_relay_of_another_user_may_only_relay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = Agents(tmp_path, Vault(PASSPHRASE))
+    path = tmp_path / "relay.sock"
+    server = AgentServer(agents.agents[NAME], path, relay_uid=4711)
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        assert path.stat().st_mode & 0o777 == 0o660
+        assert frames.owner_path(path).stat().st_mode & 0o777 == 0o600
+        monkeypatch.setattr(frames, "peer_uid", lambda connection: 4711)
+        assert AgentClient(path).handle(agents.request("enrol", NAME))
+        for kind in (frames.STATUS, frames.CONSENT, frames.GIVE_UP):
+            assert b"is the owner's" in send_raw(path, framed(kind, b"{}"))
+            with pytest.raises(MessageError, match="user 4711 may not"):
+                AgentClient(path, patience=5).control(kind, {})
+    finally:
+        server.stop()
+        thread.join(10)
+
+
+def test_requests_that_wait_do_not_lock_the_owner_out(tmp_path: Path) -> None:
+    """A coordinator that repeats a plan twice as often as there are slots, before any consent."""
+    running = Running(Agents(tmp_path, Vault(PASSPHRASE), ask=True))
+    agents, client = running.agents, AgentClient(running.path(NAME), patience=2, reply_seconds=20)
+    replies: list[bytes] = []
+
+    def ask(step: str, outgoing: dict[str, bytes]) -> dict[str, bytes]:
+        if step != "agree":
+            return running.ask(step, outgoing)
+
+        def relay() -> None:
+            relay = AgentClient(running.path(NAME), patience=5, reply_seconds=20)
+            replies.append(relay.handle(outgoing[NAME]))
+
+        flood = [threading.Thread(target=relay, daemon=True) for _ in range(2 * CONNECTIONS)]
+        for thread in flood:
+            thread.start()
+        door, deadline = running.servers[NAME]._relay, time.monotonic() + 10
+        while door._slots._value and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not door._slots._value and not replies  # all slots are taken, and wait
+        (plan,) = client.control(frames.STATUS, {})["pending"]
+        assert client.control(frames.CONSENT, {"plan": plan, "accept": True})["accepted"]
+        for thread in flood:
+            thread.join(20)
+        raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            agents.session.run(ask)
+        assert len(replies) == 2 * CONNECTIONS and len(set(replies)) == 1
+    finally:
+        for name in running.servers:
+            running.stop(name)
+
+
+def test_a_session_ends_in_time_while_requests_wait(tmp_path: Path) -> None:
+    """The clock goes on where every slot is taken by a peer that sends nothing."""
+    running = Running(Agents(tmp_path, Vault(PASSPHRASE), Limits(idle_seconds=0.05)))
+    peers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(CONNECTIONS)]
+    try:
+        running.agents.agents[NAME].handle(running.agents.request("enrol", NAME))
+        for peer in peers:
+            peer.connect(str(running.path(NAME)))
+        client, deadline = AgentClient(running.path(NAME), patience=2), time.monotonic() + 10
+        while client.control(frames.STATUS, {})["session"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert client.control(frames.STATUS, {})["session"] is None
+    finally:
+        for peer in peers:
+            peer.close()
+        for name in running.servers:
+            running.stop(name)
+
+
+def test_what_is_no_socket_stays(running: Running, tmp_path: Path) -> None:
+    precious, link = tmp_path / "precious", tmp_path / "link"
+    precious.write_text("kept")
+    link.symlink_to(precious)
+    for path in (precious, link):
+        with pytest.raises(ParameterError, match="is there and is no socket"):
+            AgentServer(running.agents.agents[NAME], path)
+    assert precious.read_text() == "kept" and link.is_symlink()
 
 
 def test_no_second_agent_on_one_socket(running: Running) -> None:
@@ -142,7 +228,8 @@ def test_oversize_frames_cost_no_memory(running: Running) -> None:
         answer = send_raw(running.path(NAME), head)
         assert b"exceeds the cap" in answer or b"cut short" in answer
     control = frames.MAGIC + frames.STATUS + (frames.CONTROL_CAP + 1).to_bytes(8, "big")
-    assert b"exceeds the cap" in send_raw(running.path(NAME), control)
+    for path in (running.path(NAME), frames.owner_path(running.path(NAME))):
+        assert b"exceeds the cap" in send_raw(path, control)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 20_000  # kB
 
@@ -159,11 +246,11 @@ def test_hostile_bytes_do_not_end_the_agent(running: Running) -> None:
             data[rng.randrange(len(data))] = rng.randrange(256)
         kind = rng.choice((frames.MESSAGE, frames.STATUS, frames.CONSENT, b"?"))
         noise = rng.randbytes(rng.randint(0, 300))
-        framed = frames.MAGIC + kind + len(noise).to_bytes(8, "big") + noise
         cut = bytes(data[: rng.randrange(len(data))])
-        chosen = (bytes(data), noise, framed, cut, b"[]" + noise)[k % 5]
+        chosen = (bytes(data), noise, framed(kind, noise), cut, b"[]" + noise)[k % 5]
+        doors = (running.path(NAME), frames.owner_path(running.path(NAME)))
         if chosen != whole:
-            send_raw(running.path(NAME), chosen)
+            send_raw(doors[k // 5 % 2], chosen)
     assert client.control(frames.STATUS, {})["session"] is None
     session = running.agents.session
     assert log2_error(session.run(running.ask).weights, session.twin()) < -17
@@ -171,8 +258,7 @@ def test_hostile_bytes_do_not_end_the_agent(running: Running) -> None:
 
 @pytest.mark.parametrize("payload", [b"1e99", b"[]", b"null", b'"', b"[" * 60_000, b"\xff"])
 def test_odd_consent_is_answered(running: Running, payload: bytes) -> None:
-    head = frames.MAGIC + frames.CONSENT + len(payload).to_bytes(8, "big")
-    answer = send_raw(running.path(NAME), head + payload)
+    answer = send_raw(frames.owner_path(running.path(NAME)), framed(frames.CONSENT, payload))
     assert answer[4:5] == frames.REFUSAL
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,11 @@ from coordinator.settings import Settings as CentreSettings
 from parties.agent_server import AgentServer
 from parties.os_keyring import new_entry, read_entry
 from parties.settings import Settings, build_agent
+from parties.setup import Household
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.toml import load_toml, to_toml
-from sims import flower_commands
+from sims import cli_party, flower_commands
 from sims.cli import app
 from sims.deployed import plan_template
 from sims.status_page import make_server, page
@@ -48,6 +51,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     frame = pd.DataFrame({"age": range(20, 60), "y": [0, 1] * 20})
     frame.to_csv(home / "rows.csv", index=False)
+    (home / "passphrase").touch(mode=0o600)
     (home / "passphrase").write_text("correct horse battery staple\n")
     for words in (
         ("schema", "init", home / "rows.csv", "--label", "y", "--out", home / "schema.json"),
@@ -71,6 +75,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         *(init(home, name) for name in ("a", "b")),
         ("coordinator", "admit", home / "centre", home / "a/card.json", home / "b/card.json"),
+        ("party", "peers", "add", home / "a", home / "a/card.json", home / "b/card.json"),
     ):
         done = cohort(*words)
         assert done.exit_code == 0, done.output
@@ -89,6 +94,7 @@ def init(home: Path, name: str, **changes: str) -> tuple[object, ...]:
         *passphrase,
         "--allow-insecure",
         "--accept-no-privacy",
+        "--no-ledger",
     )
 
 
@@ -184,6 +190,159 @@ def test_init_refuses_what_would_go_wrong(home: Path, tmp_path: Path) -> None:
     words = init(home, "c")
     refused((*words, "--passphrase-file", tmp_path / "short"), "at least 12")
     refused(("coordinator", "admit", home / "centre", home / "schema.json"), "no party's card")
+
+
+def test_peers_by_command(home: Path, tmp_path: Path) -> None:
+    def peers(*words: object) -> str:
+        done = cohort("party", "peers", *words)
+        assert done.exit_code == 0, done.output
+        return str(done.output)
+
+    def refused(text: str, *words: object) -> None:
+        done = cohort("party", "peers", *words)
+        assert done.exit_code == 2 and text in done.output, done.output
+
+    folder = tmp_path / "c"
+    words = list(init(home, "c"))
+    words[2] = folder
+    assert cohort(*words).exit_code == 0
+    assert "every plan is refused" in peers("list", folder)
+    path = folder / "party.toml"
+    path.write_text(path.read_text() + "# b: seen on Monday\n\n[limits.more] # last\n")
+    before = path.read_text()
+    cards = [home / name / "card.json" for name in ("a", "b")]
+    keys = {name: Settings.load(home / name).folder / "card.json" for name in ("a", "b")}
+    keys = {name: json.loads(path.read_text())["identity"] for name, path in keys.items()}
+    shown = peers("add", folder, *cards, folder / "card.json")
+    assert "c: your own card, left out" in shown and "compare each key" in shown
+    assert f"a: {keys['a'][:4]} {keys['a'][4:8]}" in shown.replace("\n", " ")
+    assert Settings.load(folder).peers == keys
+    assert all(line in path.read_text().splitlines() for line in before.splitlines())
+    assert path.stat().st_mode & 0o777 == 0o600
+    listed = peers("list", folder).splitlines()
+    assert listed[0].startswith("c (you): ") and listed[2].replace(" ", "") == f"b:{keys['b']}"
+    card = json.loads(cards[0].read_text())
+    other = tmp_path / "other.json"
+    for change, text in (
+        ({"identity": "ab" * 32}, "known with another key"),
+        ({"name": "c"}, "is this party's own name"),
+        ({"name": "d"}, "'a' and 'd' the same key"),
+        ({"name": "../../x"}, "use letters, digits"),
+    ):
+        other.write_text(json.dumps({**card, **change}))
+        refused(text, "add", folder, other)
+    assert Settings.load(folder).peers == keys
+    other.write_text(json.dumps({**card, "identity": "ab" * 32}))
+    peers("add", folder, other, "--replace")
+    assert Settings.load(folder).peers["a"] == "ab" * 32
+    peers("remove", folder, "a")
+    assert Settings.load(folder).peers == {"b": keys["b"]}
+    refused("'a' is not among b", "remove", folder, "a")
+    path.write_text(path.read_text().replace("[peers]\n", "[peers] # mine\n"))
+    peers("add", folder, cards[0])
+    peers("remove", folder, "a")
+    table = f'peers = {{ b = "{keys["b"]}" }}\n' + re.sub(
+        r"\[peers\].*\nb = .*", "", path.read_text()
+    )
+    path.write_text(table)
+    refused("by hand", "add", folder, cards[0])
+    assert path.read_text() == table
+
+
+def test_a_known_peer_counts_at_once(home: Path, tmp_path: Path) -> None:
+    """The agent need not be started again."""
+    words = list(init(home, "a"))
+    words[2] = tmp_path / "a"
+    assert cohort(*words, "--consent", "policy", "--name", "a").exit_code == 0
+    plan = plan_template(CentreSettings.load(home / "centre"))
+    own = json.loads((tmp_path / "a/card.json").read_text())["identity"]
+    plan = replace(plan, members=(replace(plan.members[0], verify_key=own), plan.members[1]))
+    agent = build_agent(Settings.load(tmp_path / "a"), "correct horse battery staple")
+    with pytest.raises(PolicyError, match=r"does not know 'b' \(key .*cohort party peers add"):
+        agent.consent.require(plan)
+    assert cohort("party", "peers", "add", tmp_path / "a", home / "b/card.json").exit_code == 0
+    agent.consent.require(plan)
+    (tmp_path / "a/party.toml").write_text("peers = [")
+    with pytest.raises(PolicyError, match="cannot be read: .*malformed"):
+        agent.consent.require(plan)
+
+
+def private(home: Path, folder: Path, *more: object) -> tuple[object, ...]:
+    """`init` of a party that accepts private runs only."""
+    words = [word for word in init(home, "c") if word not in ("--accept-no-privacy", "--no-ledger")]
+    words[2] = folder
+    return (*words, *more)
+
+
+def test_safe_defaults(home: Path, tmp_path: Path) -> None:
+    assert cohort(*private(home, tmp_path / "c")).exit_code == 0
+    settings = Settings.load(tmp_path / "c")
+    assert settings.policy["min_colluders"] == 1 and settings.policy["max_epsilon"] == 1.0
+    assert settings.keep_ledger and settings.budget == {"epsilon": 1.0, "delta": 1e-5}
+    ledger = settings.open_ledger()
+    assert ledger is not None and ledger.path == settings.folder / "ledger.jsonl"
+    done = cohort(*private(home, tmp_path / "d", "--max-epsilon", 0.5, "--budget-epsilon", 2))
+    assert done.exit_code == 0 and Settings.load(tmp_path / "d").budget["epsilon"] == 2
+    done = cohort(*private(home, tmp_path / "e", "--no-ledger", "--min-colluders", 2))
+    settings = Settings.load(tmp_path / "e")
+    assert not settings.keep_ledger and settings.open_ledger() is None
+    assert settings.policy["min_colluders"] == 2
+    for more, text in (
+        (("--no-ledger", "--budget-delta", 1e-6), "leave one out"),
+        (("--accept-no-privacy",), "a ledger cannot count a run without noise"),
+    ):
+        done = cohort(*private(home, tmp_path / "f", *more))
+        assert done.exit_code == 2 and text in done.output and not (tmp_path / "f").exists()
+
+
+def test_a_person_at_a_terminal_is_asked(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_party, "is_terminal", lambda: True)
+    words = [str(word) for word in private(home, tmp_path / "c")]
+    done = runner.invoke(app, words, input="2\n\n1e-6\n")
+    assert done.exit_code == 0, done.output
+    for question in ("other owners may pool", "epsilon of all runs", "delta of all runs", "[1.0]"):
+        assert question in done.output
+    settings = Settings.load(tmp_path / "c")
+    assert settings.policy["min_colluders"] == 2
+    assert settings.budget == {"epsilon": 1.0, "delta": 1e-6}
+
+
+def test_a_party_of_an_earlier_version_is_told_what_to_add(home: Path, tmp_path: Path) -> None:
+    assert cohort(*private(home, tmp_path / "c")).exit_code == 0
+    path = tmp_path / "c/party.toml"
+    text = path.read_text().replace("keep_ledger = true\n", "")
+    path.write_text(text)
+    assert build_agent(Settings.load(tmp_path / "c"), "correct horse battery staple")
+    path.write_text(text.replace("epsilon = 1.0\ndelta = 1e-05\n", ""))
+    with pytest.raises(
+        ParameterError, match=r"add epsilon = 1.0 and delta = 1e-5 .*keep_ledger = f"
+    ):
+        build_agent(Settings.load(tmp_path / "c"), "correct horse battery staple")
+    path.write_text("keep_ledger = false\n" + text)
+    with pytest.raises(ParameterError, match=r"keep_ledger = false, but \[budget\] is given"):
+        build_agent(Settings.load(tmp_path / "c"), "correct horse battery staple")
+
+
+def test_nobody_else_may_write_or_read_a_partys_folder(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir(mode=0o755)
+    assert cohort(*private(home, folder)).exit_code == 0
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for name in ("party.toml", "identity.sealed", "node.key"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+    (tmp_path / "passphrase").write_text("correct horse battery staple\n")
+    done = cohort(*private(home, tmp_path / "d", "--passphrase-file", tmp_path / "passphrase"))
+    assert done.exit_code == 0 and "other users can read the passphrase" in done.output
+    folder.chmod(0o770)
+    with pytest.raises(ParameterError, match="other users can write to .* chmod 700"):
+        build_agent(Settings.load(folder), "correct horse battery staple")
+
+
+def test_no_text_of_a_household_shows_its_passphrase(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"folder": tmp_path, "invitation": tmp_path, "data": tmp_path}
+    assert "horse" not in repr(Household(name="a", passphrase="correct horse", **fields))
 
 
 def test_the_identity_opens_with_its_passphrase_only(home: Path) -> None:

@@ -1,0 +1,46 @@
+"""Names of parties: which ones a deployment takes, and the file names that any name becomes."""
+
+from __future__ import annotations
+
+import hashlib
+from urllib.parse import quote
+
+from protocols.errors import ParameterError
+from protocols.messages import COORDINATOR
+
+MAX_NAME = 64
+_MAX_STEM, _KEPT = 160, 80
+
+
+def check_name(name: object) -> str:
+    """The name of a party of a deployment.
+
+    Raises:
+        ParameterError: it is no text, has odd characters, is too long, or is the coordinator's.
+    """
+    if (
+        not isinstance(name, str)
+        or not name.replace("-", "").replace("_", "").isalnum()
+        or len(name) > MAX_NAME
+        or name == COORDINATOR
+    ):
+        raise ParameterError(
+            f"name={name!r}: use letters, digits, - and _, at most {MAX_NAME} of them, and not "
+            f"{COORDINATOR!r}"
+        )
+    return name
+
+
+def file_stem(name: str) -> str:
+    """A file name without its ending, for any text; different texts have different ones.
+
+    Letters and digits of ASCII, - _ ~ and inner dots stay. Everything else is percent-encoded, so
+    that no result is hidden, leaves its folder, or is longer than a file system takes.
+    """
+    stem = quote(name, safe="", errors="surrogatepass")
+    if stem.startswith("."):
+        stem = f"%2E{stem[1:]}"
+    if 0 < len(stem) <= _MAX_STEM:
+        return stem
+    # "%-" is no escape, so that no shorter name gives the same.
+    return f"{stem[:_KEPT]}%-{hashlib.sha256(stem.encode()).hexdigest()}"
