@@ -50,6 +50,7 @@ class RowContributor:
         if plan.length != shard.num_features:
             raise PolicyError(f"length={plan.length} is not the {shard.num_features} features")
         self._task, self._x, self._y = task, shard.x, shard.y
+        self._norm = plan.noise.norm
         self._weight = plan.row_weight(plan.party_index(name))
 
     def contribution(self, query: str, t: int, point: Array) -> Array:
@@ -62,7 +63,7 @@ class RowContributor:
             z = self._x @ point
             mean = expit(z) if self._task.kind == "logistic" else z
             rows, bound = self._x * (mean - self._y)[:, None], self._task.clip
-        total: Array = clip_rows(rows, bound, self._task.norm).sum(axis=0)
+        total: Array = clip_rows(rows, bound, self._norm).sum(axis=0)
         return self._weight * total
 
 
@@ -73,7 +74,7 @@ class DualContributor:
         self, plan: GradientPlan, shard: Shard, task: DualObjective, randomness: RandomSource
     ) -> None:
         self._party = DualParty(
-            task.plan(rows=plan.num_rows, rounds=plan.rounds),
+            task.plan(rows=plan.num_rows, rounds=plan.rounds, norm=plan.noise.norm),
             shard.x / task.row_scale,
             2 * shard.y - 1,
             sigma=0.0,
