@@ -208,7 +208,9 @@ def audit_privacy(
     additive = certificate.additive_delta
     delta = figures["delta_mechanism"] + additive
     error = (1 - confidence) / 4
-    direct, mu = _bounds(present.scores, absent.scores, delta=delta, additive=additive, error=error)
+    direct, mu = lower_bounds(
+        present.scores, absent.scores, delta=delta, additive=additive, error=error
+    )
     return PrivacyAudit(
         claimed=certificate.epsilon_by_coalition[coalition],
         delta=delta,
@@ -282,10 +284,14 @@ def _chunks(runs: int) -> Iterator[int]:
         yield min(_CHUNK, runs - start)
 
 
-def _bounds(
+def lower_bounds(
     present: Floats, absent: Floats, *, delta: float, additive: float, error: float
 ) -> tuple[float, float]:
-    """(direct epsilon, mu), lower bounds; every binomial bound fails with probability `error`."""
+    """(direct epsilon, mu), lower bounds; every binomial bound fails with probability `error`.
+
+    present, absent: scores of runs with either table, as many; additive: part of delta that no
+    Gaussian trade-off covers.
+    """
     half = present.size // 2
     candidates = _candidates(present[:half], absent[:half])
     # "not this table" is a test as well: the mirrored scores exchange the two tables
@@ -315,8 +321,10 @@ def _bounds(
 def _candidates(present: Floats, absent: Floats) -> Floats:
     both = np.concatenate([present, absent])
     tail = np.geomspace(10 / both.size, 0.5, _THRESHOLDS // 2)
-    values: Floats = np.unique(np.quantile(both, np.concatenate([tail, 1 - tail])))
-    return values
+    values = np.quantile(both, np.concatenate([tail, 1 - tail]))
+    # Just below as well: scores of Laplace noise pile up at their largest value.
+    found: Floats = np.unique([values, np.nextafter(values, -np.inf)])
+    return found
 
 
 def _rates(yes: Floats, no: Floats, threshold: float, error: float) -> tuple[float, float]:

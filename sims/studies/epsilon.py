@@ -1,0 +1,229 @@
+"""Epsilon three times: what a certificate claims, what another accountant finds, what attacks show.
+
+Question: does any setting that the product accepts claim less epsilon than it spends?
+
+    python -m sims.studies.epsilon [--runs 1000000] [--json]
+
+A row of the table is one mechanism, rule and schedule, with P = 3 owners of unequal size of whom
+t = 1 colludes: the certificate's epsilon at its mechanism's delta; dp-accounting's, composed from
+the plan's own words (`sims.second_accountant`), or from the measured moves of the worst pair if
+these cost more; and a lower bound at 99.9 % from an attack on the worst pair (`sims.audit_sums`, or
+`sims.audit_privacy` for encrypted rows). Claimed >= accounted >= attacked must hold, the first to
+within 1e-6 of itself: distributions are discretised pessimistically. Exit code 1 if it does not.
+
+Clips are small, so that the worst pair moves every sum by its whole sensitivity.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from protocols.errors import PrivacyError
+from protocols.gradients import GradientPlan
+from protocols.plan import Member
+from sims import audit_sums
+from sims.audit_privacy import audit_privacy
+from sims.config import UPDATES, SimulationConfig
+from sims.console import FAILED, refusals, stdout
+from sims.gradient_setting import choose_gradients
+from sims.recipe_gradients import certificate_of
+from sims.second_accountant import TOLERANCE, circuit_epsilon, sums_epsilon
+from sims.setting import choose_setting
+
+ROWS = (1200, 900, 1500)
+FEATURES, COLLUDERS, EPSILON, DELTA = 6, 1, 1.0, 1e-5
+CONFIDENCE = 0.999
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One setting: protocol "gradients" or "shards", and the options that differ."""
+
+    protocol: str
+    update: str
+    mechanism: str = "gaussian"
+    schedule: str = "all rows"
+    weights: str = "rows"
+
+    @property
+    def name(self) -> str:
+        """For a table."""
+        extra = ", equal weights" if self.weights == "equal" else ""
+        return f"{self.protocol} {self.mechanism} {self.update} {self.schedule}{extra}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Three times epsilon at `delta`."""
+
+    case: Case
+    claimed: float
+    accounted: float
+    attacked: float
+    delta: float
+
+    @property
+    def holds(self) -> bool:
+        """claimed >= accounted >= attacked."""
+        return self.claimed * (1 + TOLERANCE) >= self.accounted >= self.attacked
+
+
+def cases() -> Iterator[Case]:
+    """Everything that is accepted with a promise of privacy, regressions apart."""
+    for update in UPDATES["shards"]:
+        yield Case(protocol="shards", update=update)
+    for mechanism in ("gaussian", "laplace"):
+        for update in UPDATES["gradients"]:
+            # Secret batches have no accounting with Laplace noise: refused.
+            secret = ("poisson",) if mechanism == "gaussian" else ()
+            for schedule in ("cyclic", *secret) if update == "scd" else ("all rows",):
+                yield Case(
+                    protocol="gradients", update=update, mechanism=mechanism, schedule=schedule
+                )
+        yield Case(protocol="gradients", update="gd", mechanism=mechanism, weights="equal")
+
+
+def plan_of(case: Case, *, rounds: int | None = None) -> GradientPlan:
+    """The plan of sums that the product makes for a case."""
+    dual = case.update == "scd"
+    options: dict[str, Any] = {"batches": 4, "schedule": case.schedule, "loss": "ridge"}
+    config = SimulationConfig(
+        protocol="gradients",
+        update=case.update,
+        mechanism=case.mechanism,
+        weights=case.weights,
+        parties=len(ROWS),
+        colluders=COLLUDERS,
+        epsilon=EPSILON,
+        delta=DELTA,
+        clip=0.01,
+        rounds=rounds or (10 if dual else 4),
+        **(options if dual else {}),
+    )
+    setting = choose_gradients(config, rows_by_party=ROWS, num_features=FEATURES, norm_bound=1.0)
+    members = tuple(
+        Member(name=f"p{k}", rows=n, verify_key="00" * 32, commitment="00" * 32)
+        for k, n in enumerate(ROWS)
+    )
+    return GradientPlan(
+        session="epsilon",
+        members=members,
+        schema={"digest": "00" * 32},
+        num_features=FEATURES,
+        privacy=setting.privacy,
+        cipher=setting.cipher,
+        objective=setting.objective.to_dict(),
+        update=setting.rule.to_dict(),
+        length=FEATURES,
+        weights=setting.weights,
+        mechanism=setting.mechanism,
+        noise_scales=setting.noise_scales,
+    )
+
+
+def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
+    """All three figures of a case."""
+    if case.protocol == "shards":
+        return _examine_rows(case, runs=runs, rng=rng)
+    return examine_sums(case, plan_of(case), runs=runs, rng=rng)
+
+
+def examine_sums(case: Case, plan: GradientPlan, *, runs: int, rng: np.random.Generator) -> Found:
+    """All three figures of a plan of sums; its certificate may be one that nobody should accept."""
+    certificate = certificate_of(plan)
+    delta = certificate.figures["delta_mechanism"]
+    pair = audit_sums.worst_pair(plan)
+    if not audit_sums.steady(plan, pair):
+        raise PrivacyError(f"{case.name}: the row does not move every run's sums alike: lower clip")
+    accounted = max(
+        sums_epsilon(json.loads(json.dumps(plan.to_dict())), delta=delta),
+        audit_sums.pair_epsilon(plan, pair, delta=delta),
+    )
+    return Found(
+        case=case,
+        claimed=certificate.epsilon_by_coalition[COLLUDERS],
+        accounted=accounted,
+        attacked=audit_sums.attack(
+            plan, pair, runs=runs, delta=delta, confidence=CONFIDENCE, rng=rng
+        ),
+        delta=delta,
+    )
+
+
+def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
+    config = SimulationConfig(
+        update=case.update,
+        parties=len(ROWS),
+        colluders=COLLUDERS,
+        epsilon=4.0 if case.update == "quadratic-nag" else EPSILON,
+        delta=DELTA,
+        rounds=2 if "nag" in case.update else 10,
+    )
+    setting = choose_setting(
+        config,
+        rows=sum(ROWS),
+        num_features=FEATURES,
+        norm_bound=1.0,
+        parties=len(ROWS),
+    )
+    certificate = setting.certificate
+    if certificate is None:  # the settings above always carry noise
+        raise AssertionError("a private setting came without a certificate")
+    delta = certificate.figures["delta_mechanism"]
+    audit = audit_privacy(
+        certificate,
+        setting.rule,
+        coalition=COLLUDERS,
+        runs=runs,
+        rng=rng,
+        confidence=CONFIDENCE,
+    )
+    return Found(
+        case=case,
+        claimed=audit.claimed,
+        accounted=circuit_epsilon(
+            json.loads(json.dumps(certificate.setting.to_dict())),
+            radius=certificate.figures["R"],
+            delta=delta,
+        ),
+        attacked=audit.lower_bound,
+        delta=delta,
+    )
+
+
+def main(
+    runs: Annotated[int, typer.Option(help="Of both tables together, per setting.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Of the attacks' noise.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the table; exit code 1 if a claim is below what is spent."""
+    with refusals(False):
+        from rich.table import Table
+
+        table = Table(title=f"{runs:,} runs each, P = {len(ROWS)}, t = {COLLUDERS}, 99.9 %")
+        for heading in ("setting", "claimed", "dp-accounting", "attack", "holds"):
+            table.add_column(heading, justify="left" if heading == "setting" else "right")
+        passed = True
+        for case in cases():
+            found = examine(case, runs=runs, rng=np.random.default_rng(seed))
+            passed &= found.holds
+            figures = (found.claimed, found.accounted, found.attacked)
+            if as_json:
+                line = {**asdict(found), "holds": found.holds}
+                sys.stdout.write(json.dumps(line) + "\n")
+            table.add_row(case.name, *(f"{x:.4f}" for x in figures), str(found.holds))
+        if not as_json:
+            stdout().print(table)
+        if not passed:
+            raise typer.Exit(FAILED)
+
+
+if __name__ == "__main__":
+    typer.run(main)
