@@ -85,6 +85,8 @@ class GradientPlan(RunPlan):
             )
         if not all(0 < scale < math.inf for scale in self.noise_scales):
             raise ParameterError("noise_scales: every entry must be finite and positive")
+        if self.privacy:
+            _ = self.sum_setting()  # refuses what no certificate can be about
 
     @property
     def security_bits(self) -> int:

@@ -90,10 +90,12 @@ def cases() -> Iterator[Case]:
         yield Case(protocol="gradients", update="gd", mechanism=mechanism, weights="equal")
 
 
-def plan_of(case: Case, *, rounds: int | None = None) -> GradientPlan:
-    """The plan of sums that the product makes for a case."""
+def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> GradientPlan:
+    """The plan of sums that the product makes for a case; batches: of scd."""
     dual = case.update == "scd"
-    options: dict[str, Any] = {"batches": 4, "schedule": case.schedule, "loss": "ridge"}
+    options: dict[str, Any] = {"batches": batches, "loss": "ridge"} if dual else {}
+    if case.schedule != "all rows":
+        options["schedule"] = case.schedule
     config = SimulationConfig(
         protocol="gradients",
         update=case.update,
@@ -101,11 +103,11 @@ def plan_of(case: Case, *, rounds: int | None = None) -> GradientPlan:
         weights=case.weights,
         parties=len(ROWS),
         colluders=COLLUDERS,
-        epsilon=EPSILON,
+        epsilon=epsilon,
         delta=DELTA,
         clip=0.01,
-        rounds=rounds or (10 if dual else 4),
-        **(options if dual else {}),
+        rounds=10 if dual else 4,
+        **options,
     )
     setting = choose_gradients(config, rows_by_party=ROWS, num_features=FEATURES, norm_bound=1.0)
     members = tuple(
@@ -135,8 +137,29 @@ def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     return examine_sums(case, plan_of(case), runs=runs, rng=rng)
 
 
+def check_asked(case: Case, plan: GradientPlan) -> None:
+    """Refuse a plan that says something else than was asked for.
+
+    Raises:
+        PrivacyError: an option was dropped on the way.
+    """
+    stated = {
+        "mechanism": (case.mechanism, plan.mechanism),
+        "schedule": (case.schedule, plan.objective.get("schedule", "all rows")),
+    }
+    for name, (asked, found) in stated.items():
+        if asked != found:
+            raise PrivacyError(f"{case.name}: {name}={asked!r} was asked for, not {found!r}")
+
+
 def examine_sums(case: Case, plan: GradientPlan, *, runs: int, rng: np.random.Generator) -> Found:
-    """All three figures of a plan of sums; its certificate may be one that nobody should accept."""
+    """All three figures of a plan of sums.
+
+    Raises:
+        PrivacyError: the plan is not certified or not what was asked for, or the attack does not
+            apply to it.
+    """
+    check_asked(case, plan)
     certificate = certificate_of(plan)
     delta = certificate.figures["delta_mechanism"]
     pair = audit_sums.worst_pair(plan)
