@@ -32,7 +32,12 @@ OpenContributor = Callable[[GradientPlan, str, Shard, RandomSource], Contributor
 
 
 def clip_rows(rows: Array, bound: float, norm: int) -> Array:
-    """Every row scaled down to norm <= bound; shape kept."""
+    """Every row scaled down to norm <= bound; shape kept.
+
+    A row that is not finite, as at a point that overflows, counts as zero: an error would tell of
+    the row.
+    """
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     norms = np.linalg.norm(rows, ord=norm, axis=1)
     clipped: Array = rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))[:, None]
     return clipped

@@ -35,9 +35,11 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from protocols.approximation import Polynomial
+from protocols.curvature import row_sums
 from protocols.errors import ParameterError
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gdp import epsilon_for_mu
+from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule
 from sims.many_twins import Floats, train_many
 
@@ -120,6 +122,18 @@ class Neighbours:
         own, other = (math.cos(angle) * e + sign * math.sin(angle) * f for sign in (1, -1))
         return cls(link=link, rows=rows, driver=e, own=own, other=other)
 
+    def inverse(self, rule: UpdateRule) -> Floats | float:
+        """What the rule multiplies gradients by: 1 / b, the same for both tables, or 1.
+
+        The noise on b is left out: it is known, and no row of the pair shows in it.
+        """
+        if not isinstance(rule, QuadraticNesterov):
+            return 1.0
+        c = rule.curvature
+        sums = (self.rows - 1) * row_sums(self.driver[None]) + row_sums(self.own[None])
+        inverse: Floats = 1 / (c.offset + c.constant * sums / self.rows)
+        return inverse
+
     def shared(self, weights: Floats) -> Floats:
         """Sum of the N - 1 common rows' gradients, shape (runs, d)."""
         return (self.rows - 1) * (self.link(weights @ self.driver) - 1)[:, None] * self.driver
@@ -147,12 +161,13 @@ def worst_neighbours(certificate: Certificate, rule: UpdateRule) -> Neighbours:
 
     def difference(neighbours: Neighbours) -> float:
         moves: list[float] = []
+        inverse = neighbours.inverse(rule)
 
         def oracle(t: int, weights: Floats) -> Floats:
             own = neighbours.last(weights, neighbours.own)
             move = own - neighbours.last(weights, neighbours.other)
             moves.append(float(np.sum(move**2)))
-            return (neighbours.shared(weights) + own) / neighbours.rows
+            return inverse * (neighbours.shared(weights) + own) / neighbours.rows
 
         train_many(rule, oracle, runs=1, features=setting.features)
         return sum(moves)
@@ -257,6 +272,7 @@ class _World:
     def _chunk(self, runs: int, own: bool, rng: np.random.Generator) -> _Played:
         pair = self.neighbours
         shape = (runs, pair.driver.size)
+        inverse = pair.inverse(self.rule)
         scores, escaped = np.zeros(runs), np.zeros(runs, dtype=bool)
         largest = 0.0
 
@@ -273,7 +289,7 @@ class _World:
             escaped[:] |= np.einsum("ij,ij->i", weights, weights) > self.radius**2
             if self.coalition_std > 0:
                 seen += self.coalition_std * rng.standard_normal(shape)
-            return seen
+            return inverse * seen
 
         train_many(self.rule, oracle, runs=runs, features=pair.driver.size)
         return _Played(scores=scores, escaped=int(escaped.sum()), largest_move=math.sqrt(largest))

@@ -174,7 +174,7 @@ def _added(
     # A zero row adds nothing, whatever its label.
     x, y = np.zeros((count, plan.length)), np.zeros(count)
     x[place], y[place] = row
-    shard = Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=_schema(plan.length))
+    shard = Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=unit_schema(plan.length))
     owner = open_contributor(plan, name, shard, _EveryCoin())
     found: list[Floats] = []
 
@@ -191,7 +191,8 @@ def _added(
     raise ParameterError("the rule asked a party")
 
 
-def _schema(length: int) -> Schema:
+def unit_schema(length: int) -> Schema:
+    """So many features, rows clipped to norm 1."""
     columns = tuple(NumericColumn(name=f"c{k}", low=0.0, high=1.0) for k in range(length - 1))
     label = Label(name="y", negative="0", positive="1")
     return Schema(columns=columns, label=label, scaling="range", row_norm=1.0)

@@ -144,6 +144,33 @@ def circuit_epsilon(setting: Mapping[str, Any], *, radius: float, delta: float) 
     return gaussian_epsilon(ratios, delta=delta)
 
 
+def regression_epsilon(method: str, setting: Mapping[str, Any], *, delta: float) -> float:
+    """Epsilon at delta of a regression ("gram" or "lffr"), from a certificate's setting.
+
+    Gram: x x^T and x y^T of two rows in a plane, targets at either end of their bound. LFFR: x g
+    with g = 2 (p - y) p (1 - p) at the ends of the link's range, opposite for each output.
+    """
+    bound, rows = float(setting["norm_bound"]), int(setting["rows"])
+    if method == "gram":
+        target = float(setting["target_bound"])
+        turned = [np.array([math.cos(a), math.sin(a)]) for a in np.linspace(0.0, math.pi, 721)]
+        first = bound * turned[0]
+        moves = [
+            math.hypot(
+                float(np.linalg.norm(np.outer(first, first) - bound**2 * np.outer(other, other))),
+                target * float(np.linalg.norm(first - sign * bound * other)),
+            )
+            for other in turned
+            for sign in (1.0, -1.0)
+        ]
+        return gaussian_epsilon([max(moves) / (rows * float(setting["sigma"]))], delta=delta)
+    p = np.polynomial.polynomial.polyval(np.linspace(-1, 1, 2001), setting["link"]["coefficients"])
+    steepest = float(np.abs(2 * p * p * (1 - p)).max())
+    moved = 2 * bound * math.sqrt(int(setting["outputs"])) * steepest
+    ratio = moved / (rows * float(setting["sigma"]))
+    return gaussian_epsilon([ratio] * int(setting["rounds"]), delta=delta)
+
+
 def _largest_move(link: Mapping[str, Any], bound: float, radius: float) -> float:
     angles = np.linspace(0.0, math.pi, 361)
     directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)

@@ -56,8 +56,8 @@ STEPS: dict[Loss, Step] = {"ridge": ridge_step, "logistic": logistic_step, "svm"
 
 
 def clipped(zeta: Array, clip: float | Array) -> Array:
-    """zeta / max(1, |zeta| / C), entry by entry: |result| <= C."""
-    return np.clip(zeta, -clip, clip)
+    """zeta / max(1, |zeta| / C), entry by entry: |result| <= C; 0 where zeta is not a number."""
+    return np.where(np.isnan(zeta), 0.0, np.clip(zeta, -clip, clip))
 
 
 def dual_step(

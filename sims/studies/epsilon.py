@@ -7,9 +7,10 @@ Question: does any setting that the product accepts claim less epsilon than it s
 A row of the table is one mechanism, rule and schedule, with P = 3 owners of unequal size of whom
 t = 1 colludes: the certificate's epsilon at its mechanism's delta; dp-accounting's, composed from
 the plan's own words (`sims.second_accountant`), or from the measured moves of the worst pair if
-these cost more; and a lower bound at 99.9 % from an attack on the worst pair (`sims.audit_sums`, or
-`sims.audit_privacy` for encrypted rows). Claimed >= accounted >= attacked must hold, the first to
-within 1e-6 of itself: distributions are discretised pessimistically. Exit code 1 if it does not.
+these cost more; and a lower bound at 99.9 % from an attack on the worst pair (`sims.audit_sums`;
+`sims.audit_privacy` for encrypted rows; `sims.audit_regression`). Claimed >= accounted >= attacked
+must hold, the first to within 1e-6 of itself: distributions are discretised pessimistically. Exit
+code 1 if it does not.
 
 Clips are small, so that the worst pair moves every sum by its whole sensitivity.
 """
@@ -20,21 +21,35 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
 
+from parties.columns import NumericColumn
+from parties.schema import Schema
+from parties.targets import Targets
 from protocols.errors import PrivacyError
 from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
 from protocols.plan import Member
-from sims import audit_sums
+from sims import audit_regression, audit_sums
 from sims.audit_privacy import audit_privacy
-from sims.config import UPDATES, SimulationConfig
+from sims.config import REGRESSIONS, UPDATES, SimulationConfig
 from sims.console import FAILED, refusals, stdout
+from sims.deployed import PublicFigures
 from sims.gradient_setting import choose_gradients
+from sims.prepare import PreparedData
+from sims.recipe import Recipe, open_recipe
 from sims.recipe_gradients import certificate_of
-from sims.second_accountant import TOLERANCE, circuit_epsilon, sums_epsilon
+from sims.second_accountant import (
+    TOLERANCE,
+    circuit_epsilon,
+    gaussian_epsilon,
+    regression_epsilon,
+    sums_epsilon,
+)
 from sims.setting import choose_setting
 
 ROWS = (1200, 900, 1500)
@@ -44,7 +59,10 @@ CONFIDENCE = 0.999
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One setting: protocol "gradients" or "shards", and the options that differ."""
+    """One setting, and the options that differ.
+
+    protocol: "gradients", "shards", or "regression", whose update is the model.
+    """
 
     protocol: str
     update: str
@@ -76,7 +94,9 @@ class Found:
 
 
 def cases() -> Iterator[Case]:
-    """Everything that is accepted with a promise of privacy, regressions apart."""
+    """Everything that is accepted with a promise of privacy."""
+    for model in REGRESSIONS:
+        yield Case(protocol="regression", update=model)
     for update in UPDATES["shards"]:
         yield Case(protocol="shards", update=update)
     for mechanism in ("gaussian", "laplace"):
@@ -110,13 +130,9 @@ def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> Gradie
         **options,
     )
     setting = choose_gradients(config, rows_by_party=ROWS, num_features=FEATURES, norm_bound=1.0)
-    members = tuple(
-        Member(name=f"p{k}", rows=n, verify_key="00" * 32, commitment="00" * 32)
-        for k, n in enumerate(ROWS)
-    )
     return GradientPlan(
         session="epsilon",
-        members=members,
+        members=owners(),
         schema={"digest": "00" * 32},
         num_features=FEATURES,
         privacy=setting.privacy,
@@ -130,8 +146,18 @@ def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> Gradie
     )
 
 
+def owners() -> tuple[Member, ...]:
+    """P of them, of unequal size."""
+    return tuple(
+        Member(name=f"p{k}", rows=n, verify_key="00" * 32, commitment="00" * 32)
+        for k, n in enumerate(ROWS)
+    )
+
+
 def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     """All three figures of a case."""
+    if case.protocol == "regression":
+        return _examine_regression(case, runs=runs, rng=rng)
     if case.protocol == "shards":
         return _examine_rows(case, runs=runs, rng=rng)
     return examine_sums(case, plan_of(case), runs=runs, rng=rng)
@@ -217,6 +243,61 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
             delta=delta,
         ),
         attacked=audit.lower_bound,
+        delta=delta,
+    )
+
+
+def regression_recipe(model: str) -> Recipe:
+    """How the product trains a regression of one output on such owners."""
+    config = SimulationConfig(
+        model=model,
+        parties=len(ROWS),
+        colluders=COLLUDERS,
+        epsilon=EPSILON,
+        delta=DELTA,
+        profile="fast-insecure",
+    )
+    names = [f"c{k}" for k in range(FEATURES - 1)]
+    schema = Schema(
+        columns=tuple(NumericColumn(name=name, low=0.0, high=1.0) for name in names),
+        label=Targets(columns=(NumericColumn(name="y", low=0.0, high=1.0),)),
+        scaling="range",
+        row_norm=1.0,
+    )
+    cards = {member.name: member for member in owners()}
+    # A recipe asks its data for public figures only: rows by party, and the schema.
+    return open_recipe(config, cast(PreparedData, PublicFigures(schema, cast(Any, cards))))
+
+
+def _examine_regression(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
+    recipe = regression_recipe(case.update)
+    plan, certificate = recipe.make_plan("epsilon", owners()), recipe.certificate
+    if certificate is None:  # the settings above always carry noise
+        raise AssertionError("a private setting came without a certificate")
+    figures = certificate["figures"]
+    delta, error = figures["delta_mechanism"], (1 - CONFIDENCE) / 4
+    accounted = regression_epsilon(
+        certificate["method"], json.loads(json.dumps(certificate["setting"])), delta=delta
+    )
+    if isinstance(plan, GramPlan):
+        ratio = audit_regression.gram_ratio(plan, 1.0)
+        accounted = max(accounted, gaussian_epsilon([ratio], delta=delta))
+        attacked = audit_regression.attack_gram(ratio, runs=runs, delta=delta, error=error, rng=rng)
+    else:
+        attacked = audit_regression.attack_lffr(
+            cast(LffrPlan, plan),
+            1.0,
+            runs=runs,
+            delta=delta,
+            additive=figures["delta_norm_bound"],
+            error=error,
+            rng=rng,
+        )
+    return Found(
+        case=case,
+        claimed=certificate["epsilon"][COLLUDERS],
+        accounted=accounted,
+        attacked=attacked,
         delta=delta,
     )
 

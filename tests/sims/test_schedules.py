@@ -101,12 +101,12 @@ def test_coins_are_the_owners_own() -> None:
 
 def _shard(pair: Pair, plan: GradientPlan) -> Any:
     from parties.shard import ClampCounts, Shard
-    from sims.audit_sums import _schema
+    from sims.audit_sums import unit_schema
 
     count = plan.members[0].rows
     x, y = np.zeros((count, plan.length)), np.zeros(count)
     x[0], y[0] = pair.rows[0]
-    return Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=_schema(plan.length))
+    return Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=unit_schema(plan.length))
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])

@@ -14,13 +14,18 @@ from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
 from parties.budget import recompute
+from parties.objectives import open_contributor
+from parties.shard import ClampCounts, Shard
 from protocols import objectives
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.gradients import GradientPlan
+from protocols.lffr import LffrPlan
 from protocols.objectives import DualObjective
+from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
-from sims import audit_sums, gradient_setting
+from sims import audit_regression, audit_sums, gradient_setting
+from sims.config import UPDATES
 from sims.documents import to_json
 from sims.recipe_gradients import certificate_of
 from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon
@@ -53,7 +58,7 @@ def test_claimed_accounted_attacked(case: Case) -> None:
 
 def test_every_accepted_combination_is_examined() -> None:
     found = {(case.mechanism, case.update, case.schedule) for case in study.cases()}
-    for update in study.UPDATES["gradients"]:
+    for update in UPDATES["gradients"]:
         for mechanism in ("gaussian", "laplace"):
             for schedule in ("cyclic", "poisson"):
                 try:
@@ -127,6 +132,36 @@ def test_a_dropped_schedule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient_setting, "_dual", dropped)
     with pytest.raises(PrivacyError, match="schedule='poisson' was asked for, not 'cyclic'"):
         examined(POISSON)
+
+
+@pytest.mark.parametrize(
+    ("field", "factor"), [("sigma", 1.1), ("share_std", 1.1), ("sensitivity", 0.9)]
+)
+def test_figures_beside_the_promise_are_not_flattered(field: str, factor: float) -> None:
+    plan = study.plan_of(CYCLIC)
+    assert plan.privacy is not None
+    stated = replace(plan.privacy, **{field: factor * getattr(plan.privacy, field)})
+    with pytest.raises(PolicyError, match="of the plan is below"):
+        recompute(replace(plan, privacy=stated), 1.0)
+
+
+@pytest.mark.parametrize("update", ["gd", "scd"])
+def test_no_point_makes_an_owner_fail(update: str) -> None:
+    """At points that overflow, rows still add at most their clip, and no error tells of them."""
+    schedule = "cyclic" if update == "scd" else "all rows"
+    plan = study.plan_of(Case(protocol="gradients", update=update, schedule=schedule))
+    x = np.random.default_rng(1).normal(size=(plan.members[0].rows, plan.length))
+    x[:5] = 0.0
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
+    counts = ClampCounts(rows=len(x))
+    shard = Shard(x=x, y=np.ones(len(x)), counts=counts, schema=audit_sums.unit_schema(plan.length))
+    owner = open_contributor(plan, "p0", shard, SeededRandomness(1, "p0"))
+    bound = plan.sensitivity("any") / 2 * len(x)
+    for t in range(4):
+        point = np.full(plan.length, 1.7e308) * (-1.0) ** np.arange(plan.length)
+        with np.errstate(all="ignore"):
+            added = owner.contribution(plan.queries[t], t, point)
+        assert np.isfinite(added).all() and np.linalg.norm(added) <= bound
 
 
 def test_public_coins_are_not_amplified() -> None:
@@ -283,6 +318,25 @@ def test_half_of_the_noise_is_caught() -> None:
         rng=np.random.default_rng(3),
     )
     assert attacked > found.claimed
+
+
+def test_attacks_on_regressions_have_power() -> None:
+    """Twice the move of the sums, and a third of LFFR's noise, refute epsilon = 1."""
+    error, rng = 2.5e-4, np.random.default_rng(2)
+    found = audit_regression.attack_gram(
+        2 * gaussian_ratio(EPSILON), runs=RUNS, delta=DELTA, error=error, rng=rng
+    )
+    assert found > EPSILON
+    plan = study.regression_recipe("lffr").make_plan("epsilon", study.owners())
+    assert isinstance(plan, LffrPlan) and plan.privacy is not None
+    weak = replace(plan, privacy=replace(plan.privacy, sigma=plan.privacy.sigma / 3))
+    query: dict[str, Any] = {"runs": RUNS, "delta": DELTA, "additive": 0.0, "error": error}
+    assert audit_regression.attack_lffr(weak, 1.0, **query, rng=rng) > EPSILON
+    assert audit_regression.attack_lffr(plan, 1.0, **query, rng=rng) < EPSILON
+
+
+def gaussian_ratio(epsilon: float) -> float:
+    return mu_for_epsilon(epsilon=epsilon, delta=DELTA)
 
 
 def test_the_second_accountant_against_known_cases() -> None:
