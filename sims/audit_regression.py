@@ -6,8 +6,9 @@ noise, which enters linearly. The log-likelihood ratio of a Gaussian release is 
 are drawn as such.
 
 **LFFR.** All rows are B e; N - 1 of them have targets 1/2, which keeps p at 1/2 but for noise, and
-the last one has target 0 or 1, which moves the gradient by 2 p (1 - p) B, most at p = 1/2. The coalition knows the weights of every round and scores
-sum_t <v_t - (g_t + g'_t) / 2, g_t - g'_t>, as in `audit_privacy`.
+the last one has target 0 or 1, which moves the gradient by 2 p (1 - p) B, most at p = 1/2. The
+coalition knows the weights of every round and scores sum_t <v_t - (g_t + g'_t) / 2, g_t - g'_t>,
+as in `audit_privacy`.
 """
 
 from __future__ import annotations
