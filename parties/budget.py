@@ -102,11 +102,16 @@ def recompute(plan: RunPlan, norm_bound: float) -> Cost:
 
 def _cost_of_sums(plan: GradientPlan, privacy: PrivacyPlan) -> Cost:
     """Sums of rows that this party clips itself, so that the plan's bound is its own."""
-    setting = plan.sum_setting()
+    setting, smallest = plan.sum_setting(), min(plan.noise_scales)
     certificate = sum_certificate.check(setting)
     for condition in certificate.conditions:
         if not condition.satisfied:
             raise PolicyError(f"the plan is not certified: {explain(condition)}")
+    _at_least("noise_scales", smallest, privacy.sigma, "sigma as stated beside the promise")
+    share = plan.split.share_std(smallest)
+    _at_least("noise_scales", share, privacy.share_std, "share_std as stated, a party's part")
+    clip = 2 * plan.task.norm_bound(plan.queries[-1])
+    _at_least("sensitivity", privacy.sensitivity, clip, "twice the clip")
     return Cost(
         epsilon=certificate.figures["epsilon_exact"],
         events=certificate.events,

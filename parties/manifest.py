@@ -9,7 +9,6 @@ from parties.budget import recompute
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
-from protocols.privacy.accounting import epsilon_for
 
 _LEAVES = {
     "keys": "public key material, made from your key share",
@@ -77,17 +76,8 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
         f"against the coordinator and {privacy.colluders} of the other parties"
     )
     try:
-        cost = recompute(plan, norm_bound)
-        delta = cost.certificate.figures["delta_mechanism"]
-        for colluders in range(len(plan.members)):
-            epsilon = epsilon_for(
-                # The honest parties' noise alone: share_std sqrt(P - t).
-                sigma=privacy.share_std * (len(plan.members) - colluders) ** 0.5,
-                delta=delta,
-                rounds=plan.rounds,
-                sensitivity=cost.sensitivity,
-                rows=sum(member.rows for member in plan.members),
-            )
+        certificate = recompute(plan, norm_bound).certificate
+        for colluders, epsilon in enumerate(certificate.epsilon_by_coalition):
             yield f"  if {colluders} other parties collude: epsilon={epsilon:.4g}"
-    except (CohortError, KeyError) as error:
+    except CohortError as error:
         yield f"  this machine cannot confirm it: {error}"

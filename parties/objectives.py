@@ -32,7 +32,12 @@ OpenContributor = Callable[[GradientPlan, str, Shard, RandomSource], Contributor
 
 
 def clip_rows(rows: Array, bound: float, norm: int) -> Array:
-    """Every row scaled down to norm <= bound; shape kept."""
+    """Every row scaled down to norm <= bound; shape kept.
+
+    A row that is not finite, as at a point that overflows, counts as zero: an error would tell of
+    the row.
+    """
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     norms = np.linalg.norm(rows, ord=norm, axis=1)
     clipped: Array = rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))[:, None]
     return clipped
@@ -50,6 +55,7 @@ class RowContributor:
         if plan.length != shard.num_features:
             raise PolicyError(f"length={plan.length} is not the {shard.num_features} features")
         self._task, self._x, self._y = task, shard.x, shard.y
+        self._norm = plan.noise.norm
         self._weight = plan.row_weight(plan.party_index(name))
 
     def contribution(self, query: str, t: int, point: Array) -> Array:
@@ -62,7 +68,7 @@ class RowContributor:
             z = self._x @ point
             mean = expit(z) if self._task.kind == "logistic" else z
             rows, bound = self._x * (mean - self._y)[:, None], self._task.clip
-        total: Array = clip_rows(rows, bound, self._task.norm).sum(axis=0)
+        total: Array = clip_rows(rows, bound, self._norm).sum(axis=0)
         return self._weight * total
 
 
@@ -73,7 +79,7 @@ class DualContributor:
         self, plan: GradientPlan, shard: Shard, task: DualObjective, randomness: RandomSource
     ) -> None:
         self._party = DualParty(
-            task.plan(rows=plan.num_rows, rounds=plan.rounds),
+            task.plan(rows=plan.num_rows, rounds=plan.rounds, norm=plan.noise.norm),
             shard.x / task.row_scale,
             2 * shard.y - 1,
             sigma=0.0,

@@ -173,8 +173,10 @@ class TorchContributor:
         microbatch: int | None = None,
     ) -> None:
         task, module = plan.task, model.build()
-        if not isinstance(task, RowObjective) or task.kind != "torch" or task.norm != 2:
-            raise PolicyError(f"objective={dict(plan.objective)} is not a torch module's, norm 2")
+        if not isinstance(task, RowObjective) or task.kind != "torch":
+            raise PolicyError(f"objective={dict(plan.objective)} is not a torch module's")
+        if plan.noise.norm != 2:
+            raise PolicyError(f"mechanism={plan.mechanism!r}: a torch module clips in L2 only")
         own = [[key, shape] for key, shape in layout_of(module)]
         stated = [list(entry) for entry in plan.schema.get("parameters", [])]
         if own != stated or plan.length != to_vector(module).size:

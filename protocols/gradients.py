@@ -26,9 +26,10 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
 from protocols.plan import RunPlan
 from protocols.privacy.grid import NoiseGrid
+from protocols.privacy.mechanisms import Mechanism, mechanism_of
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares, laplace_shares
-from protocols.privacy.sum_certificate import MECHANISMS, SumSetting, grid_of
+from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.sum_certificate import SumSetting
 from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.rule import UpdateRule, iterate
 
@@ -69,8 +70,7 @@ class GradientPlan(RunPlan):
             )
         if self.length < 1:
             raise ParameterError(f"length={self.length} is below 1")
-        if self.mechanism not in MECHANISMS:
-            raise ParameterError(f"mechanism={self.mechanism!r} is not gaussian or laplace")
+        _ = self.noise
         if self.weights and (
             len(self.weights) != len(self.members)
             or not all(0 < w < math.inf for w in self.weights)
@@ -85,6 +85,8 @@ class GradientPlan(RunPlan):
             )
         if not all(0 < scale < math.inf for scale in self.noise_scales):
             raise ParameterError("noise_scales: every entry must be finite and positive")
+        if self.privacy:
+            _ = self.sum_setting()  # refuses what no certificate can be about
 
     @property
     def security_bits(self) -> int:
@@ -143,17 +145,14 @@ class GradientPlan(RunPlan):
         privacy = self.privacy
         if privacy is None:
             raise ParameterError("the plan has no privacy noise: there is nothing to account for")
-        task, counted, rate = self.task, len(self.queries), 1.0
-        if isinstance(task, DualObjective) and task.schedule == "poisson":
-            rate = 1 / task.batches
-        elif isinstance(task, DualObjective):
-            # Of one batch in K a row shows in; which one is public.
-            counted = -(-self.rounds // task.batches)
+        task = self.task
+        dual = task if isinstance(task, DualObjective) else None
         return SumSetting(
-            rate=rate,
+            rate=dual.rate if dual else 1.0,
+            batches=dual.public_batches if dual else 1,
             mechanism=self.mechanism,
-            sensitivities=tuple(self.sensitivity(query) for query in self.queries[:counted]),
-            scales=self.noise_scales[:counted],
+            sensitivities=tuple(self.sensitivity(query) for query in self.queries),
+            scales=self.noise_scales,
             length=self.length,
             split=self.split,
             epsilon=privacy.epsilon,
@@ -163,6 +162,11 @@ class GradientPlan(RunPlan):
     # -- noise --------------------------------------------------------------------------------
 
     @property
+    def noise(self) -> Mechanism:
+        """The mechanism; its norm is the one that parties clip in."""
+        return mechanism_of(self.mechanism)
+
+    @property
     def split(self) -> NoiseSplit:
         """How noise is divided among the parties."""
         colluders = self.privacy.colluders if self.privacy else 0
@@ -170,7 +174,7 @@ class GradientPlan(RunPlan):
 
     def grid(self, t: int) -> NoiseGrid:
         """Grid of round t's noise and contributions."""
-        return grid_of(self.noise_scales[t], self.split, self.mechanism)
+        return self.noise.grid(self.noise_scales[t], self.split)
 
     def draw_noise(self, t: int, randomness: RandomSource) -> Vector:
         """One party's share of the noise of round t, shape (length,); zeros without privacy.
@@ -180,7 +184,7 @@ class GradientPlan(RunPlan):
         if not self.noise_scales:
             return np.zeros(self.length)
         scale = self.noise_scales[t]
-        draw = laplace_shares if self.mechanism == "laplace" else gaussian_shares
+        draw = self.noise.shares
         shares: Vector = draw(scale, self.split, 1, self.length, randomness, self.grid(t))[0]
         return shares
 

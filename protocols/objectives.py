@@ -2,7 +2,8 @@
 
 The aggregate of a query is sum_p weight_p / n_p sum_i clip(g_i), a weighted mean over rows. A
 party clips in plaintext, so the sensitivity needs no bound on the iterates:
-replacing one row of party p moves it by at most 2 clip weight_p / n_p.
+replacing one row of party p moves it by at most 2 clip weight_p / n_p. Parties clip in the norm
+that the run's mechanism needs (`privacy.mechanisms`); an objective names none.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class RowObjective:
     """A loss that is a sum over rows.
 
     kind: "logistic": ln(1 + exp(-z)) and its like for the other label; "squared": (z - y)^2 / 2;
-    "torch": a module's loss, known to the parties. clip: bound on each row's gradient, > 0; norm:
-    2, or 1 for Laplace noise. curvature: diagonal bound of the Hessian asked for first, with
-    `curvature_clip` as the bound on each row's part (0: none).
+    "torch": a module's loss, known to the parties. clip: bound on each row's gradient, > 0.
+    curvature: diagonal bound of the Hessian asked for first, with `curvature_clip` as the bound on
+    each row's part (0: none).
 
     Raises:
         ParameterError: a field is out of range.
@@ -52,7 +53,6 @@ class RowObjective:
 
     kind: str
     clip: float
-    norm: int = 2
     curvature_clip: float = 0.0
 
     def __post_init__(self) -> None:
@@ -60,8 +60,6 @@ class RowObjective:
             raise ParameterError(f"objective={self.kind!r} is not logistic, squared or torch")
         if not 0 < self.clip < math.inf:
             raise ParameterError(f"clip={self.clip} must be finite and positive")
-        if self.norm not in (1, 2):
-            raise ParameterError(f"norm={self.norm} is neither 1 nor 2")
         if not 0 <= self.curvature_clip < math.inf:
             raise ParameterError(f"curvature_clip={self.curvature_clip} must not be negative")
 
@@ -104,8 +102,8 @@ class DualObjective:
                 raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
         self.plan(rows=self.batches, rounds=1)
 
-    def plan(self, *, rows: int, rounds: int) -> DualPlan:
-        """The run's parameters, for so many rows of all parties."""
+    def plan(self, *, rows: int, rounds: int, norm: int = 2) -> DualPlan:
+        """The run's parameters, for so many rows of all parties and clips in that norm."""
         return DualPlan(
             loss=self.loss,  # type: ignore[arg-type]
             lam=self.ridge,
@@ -114,7 +112,18 @@ class DualObjective:
             rounds=rounds,
             clip=self.clip,
             schedule=self.schedule,  # type: ignore[arg-type]
+            norm=norm,
         )
+
+    @property
+    def public_batches(self) -> int:
+        """K of batches that everybody knows; 1 where coins are secret."""
+        return self.batches if self.schedule == "cyclic" else 1
+
+    @property
+    def rate(self) -> float:
+        """Chance of a row to take part in a round, by its owner's secret coin."""
+        return 1.0 if self.schedule == "cyclic" else 1 / self.batches
 
     def queries(self, rounds: int) -> tuple[str, ...]:
         """One step per iteration."""

@@ -35,9 +35,11 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from protocols.approximation import Polynomial
+from protocols.curvature import row_sums
 from protocols.errors import ParameterError
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gdp import epsilon_for_mu
+from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule
 from sims.many_twins import Floats, train_many
 
@@ -120,6 +122,18 @@ class Neighbours:
         own, other = (math.cos(angle) * e + sign * math.sin(angle) * f for sign in (1, -1))
         return cls(link=link, rows=rows, driver=e, own=own, other=other)
 
+    def inverse(self, rule: UpdateRule) -> Floats | float:
+        """What the rule multiplies gradients by: 1 / b, the same for both tables, or 1.
+
+        The noise on b is left out: it is known, and no row of the pair shows in it.
+        """
+        if not isinstance(rule, QuadraticNesterov):
+            return 1.0
+        c = rule.curvature
+        sums = (self.rows - 1) * row_sums(self.driver[None]) + row_sums(self.own[None])
+        inverse: Floats = 1 / (c.offset + c.constant * sums / self.rows)
+        return inverse
+
     def shared(self, weights: Floats) -> Floats:
         """Sum of the N - 1 common rows' gradients, shape (runs, d)."""
         return (self.rows - 1) * (self.link(weights @ self.driver) - 1)[:, None] * self.driver
@@ -147,12 +161,13 @@ def worst_neighbours(certificate: Certificate, rule: UpdateRule) -> Neighbours:
 
     def difference(neighbours: Neighbours) -> float:
         moves: list[float] = []
+        inverse = neighbours.inverse(rule)
 
         def oracle(t: int, weights: Floats) -> Floats:
             own = neighbours.last(weights, neighbours.own)
             move = own - neighbours.last(weights, neighbours.other)
             moves.append(float(np.sum(move**2)))
-            return (neighbours.shared(weights) + own) / neighbours.rows
+            return inverse * (neighbours.shared(weights) + own) / neighbours.rows
 
         train_many(rule, oracle, runs=1, features=setting.features)
         return sum(moves)
@@ -208,7 +223,9 @@ def audit_privacy(
     additive = certificate.additive_delta
     delta = figures["delta_mechanism"] + additive
     error = (1 - confidence) / 4
-    direct, mu = _bounds(present.scores, absent.scores, delta=delta, additive=additive, error=error)
+    direct, mu = lower_bounds(
+        present.scores, absent.scores, delta=delta, additive=additive, error=error
+    )
     return PrivacyAudit(
         claimed=certificate.epsilon_by_coalition[coalition],
         delta=delta,
@@ -255,6 +272,7 @@ class _World:
     def _chunk(self, runs: int, own: bool, rng: np.random.Generator) -> _Played:
         pair = self.neighbours
         shape = (runs, pair.driver.size)
+        inverse = pair.inverse(self.rule)
         scores, escaped = np.zeros(runs), np.zeros(runs, dtype=bool)
         largest = 0.0
 
@@ -271,7 +289,7 @@ class _World:
             escaped[:] |= np.einsum("ij,ij->i", weights, weights) > self.radius**2
             if self.coalition_std > 0:
                 seen += self.coalition_std * rng.standard_normal(shape)
-            return seen
+            return inverse * seen
 
         train_many(self.rule, oracle, runs=runs, features=pair.driver.size)
         return _Played(scores=scores, escaped=int(escaped.sum()), largest_move=math.sqrt(largest))
@@ -282,10 +300,14 @@ def _chunks(runs: int) -> Iterator[int]:
         yield min(_CHUNK, runs - start)
 
 
-def _bounds(
+def lower_bounds(
     present: Floats, absent: Floats, *, delta: float, additive: float, error: float
 ) -> tuple[float, float]:
-    """(direct epsilon, mu), lower bounds; every binomial bound fails with probability `error`."""
+    """(direct epsilon, mu), lower bounds; every binomial bound fails with probability `error`.
+
+    present, absent: scores of runs with either table, as many; additive: part of delta that no
+    Gaussian trade-off covers.
+    """
     half = present.size // 2
     candidates = _candidates(present[:half], absent[:half])
     # "not this table" is a test as well: the mirrored scores exchange the two tables
@@ -315,8 +337,10 @@ def _bounds(
 def _candidates(present: Floats, absent: Floats) -> Floats:
     both = np.concatenate([present, absent])
     tail = np.geomspace(10 / both.size, 0.5, _THRESHOLDS // 2)
-    values: Floats = np.unique(np.quantile(both, np.concatenate([tail, 1 - tail])))
-    return values
+    values = np.quantile(both, np.concatenate([tail, 1 - tail]))
+    # Just below as well: scores of Laplace noise pile up at their largest value.
+    found: Floats = np.unique([values, np.nextafter(values, -np.inf)])
+    return found
 
 
 def _rates(yes: Floats, no: Floats, threshold: float, error: float) -> tuple[float, float]:

@@ -88,7 +88,9 @@ Clip = Annotated[
 Weights = Annotated[str, _option(SUMS, "What a party counts: rows (as its rows) or equal.")]
 Loss = Annotated[str, _option(SUMS, "Of scd: logistic, ridge or svm.")]
 Batches = Annotated[int, _option(SUMS, "Of scd: a round draws one row in so many.")]
-Schedule = Annotated[str, _option(SUMS, "Of scd's batches: cyclic (public) or poisson (secret).")]
+Schedule = Annotated[
+    str, _option(SUMS, "Of scd's batches: cyclic (public) or poisson (secret; gaussian).")
+]
 Mechanism = Annotated[str, _option(SUMS, "Privacy noise: gaussian or laplace (pure epsilon).")]
 Iterations = Annotated[int | None, _option(TRAINING, "How many. Default: chosen.")]
 Degree = Annotated[

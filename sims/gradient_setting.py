@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocols.aggregate.parameters import AggregateParameters, choose
@@ -19,8 +19,10 @@ from protocols.gradients import NOISE_TAIL
 from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.gdp import mu_for_epsilon
+from protocols.privacy.mechanisms import Mechanism, mechanism_of
+from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting, grid_of
+from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.updates.adaptive import RATES, Adagrad, Adam
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.gradient_descent import GradientDescent
@@ -89,8 +91,8 @@ class _Case:
         return self.config.rounds or DEFAULT_ROUNDS
 
     @property
-    def norm(self) -> int:
-        return 1 if self.config.mechanism == "laplace" else 2
+    def noise(self) -> Mechanism:
+        return mechanism_of(self.config.mechanism)
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -118,7 +120,10 @@ def choose_gradients(
     Raises:
         ParameterError: options that do not fit. PrivacyError: see `choose_setting`.
     """
-    natural = norm_bound * (math.sqrt(num_features) if config.mechanism == "laplace" else 1.0)
+    _check_options(config)
+    # The largest p-norm of a row of L2 norm 1 is d^(1/p - 1/2).
+    stretch = num_features ** (1 / mechanism_of(config.mechanism).norm - 0.5)
+    natural = norm_bound * stretch
     case = _Case(
         config=config,
         rows_by_party=tuple(rows_by_party),
@@ -141,6 +146,29 @@ def choose_gradients(
         noise_scales=scales,
         weights=case.weights,
     )
+
+
+def _check_options(config: SimulationConfig) -> None:
+    """Refuse what would be dropped without a word, and what has no proof."""
+    if config.update == "scd":
+        secret = config.schedule == "poisson" and config.batches > 1
+        if secret and config.epsilon is not None and config.mechanism != "gaussian":
+            raise ParameterError(
+                f"mechanism={config.mechanism!r} with schedule='poisson': secret batches are "
+                "accounted for with Gaussian noise only; take --mechanism gaussian or --schedule "
+                "cyclic"
+            )
+        if config.weights != "rows":
+            raise ParameterError(
+                f"weights={config.weights!r}: update 'scd' adds steps up, it does not weigh parties"
+            )
+        return
+    for name in ("loss", "batches", "schedule"):
+        value = getattr(config, name)
+        if value != type(config).__dataclass_fields__[name].default:
+            raise ParameterError(
+                f"{name}={value} is an option of --update scd: leave it out for {config.update}"
+            )
 
 
 # -- rules ----------------------------------------------------------------------------------------
@@ -266,7 +294,7 @@ def _row_objective(case: _Case, rule: UpdateRule) -> RowObjective:
     bound = 0.0
     if getattr(rule, "curvature", None) is not None:
         bound = LOGISTIC * case.norm_bound**2 * math.sqrt(case.num_features)
-    return RowObjective(kind="logistic", clip=case.clip, norm=case.norm, curvature_clip=bound)
+    return RowObjective(kind="logistic", clip=case.clip, curvature_clip=bound)
 
 
 def _dual(case: _Case) -> tuple[Objective, UpdateRule]:
@@ -276,6 +304,7 @@ def _dual(case: _Case) -> tuple[Objective, UpdateRule]:
         ridge=case.ridge,
         batches=config.batches,
         clip=config.clip or 1.0,
+        schedule=config.schedule,
         row_scale=case.norm_bound,
     )
     factor = 1 / (case.ridge * case.rows * case.norm_bound)
@@ -299,40 +328,50 @@ def _noise_scales(case: _Case, rule: UpdateRule, objective: Objective) -> tuple[
     if config.epsilon is None:
         return ()
     queries = objective.queries(rule.rounds)
-    if isinstance(objective, DualObjective):
-        plan = objective.plan(rows=case.rows, rounds=rule.rounds)
-        sigma = plan.noise_std(
-            epsilon=config.epsilon, delta=MECHANISM_SHARE * config.delta, dim=case.num_features
-        )
-        return (sigma,) * len(queries)
+    dual = objective if isinstance(objective, DualObjective) else None
+    weight, rate = (1.0, dual.rate) if dual else (case.row_weight, 1.0)
+    sensitivities = tuple(2 * objective.norm_bound(query) * weight for query in queries)
+    multipliers = _multipliers(case, rule, objective)
+    setting = SumSetting(
+        mechanism=config.mechanism,
+        sensitivities=sensitivities,
+        scales=sensitivities,
+        length=case.num_features,
+        split=case.split,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        rate=rate,
+    )
+    # The grid's part of the sensitivity grows with the noise: a fixed point, reached at once.
+    for _ in range(3):
+        scales = tuple(c * z for c, z in zip(setting.widened, multipliers, strict=True))
+        setting = replace(setting, scales=scales)
+    return setting.scales
+
+
+def _multipliers(case: _Case, rule: UpdateRule, objective: Objective) -> list[float]:
+    """Noise over sensitivity of every query, all of the budget used."""
+    config, queries = case.config, objective.queries(rule.rounds)
     own = getattr(rule, "noise_shares", None)
     shares = list(own() if own else (1 / rule.rounds,) * rule.rounds)
     if queries[0] == CURVATURE:
         shares = [CURVATURE_SHARE, *((1 - CURVATURE_SHARE) * share for share in shares)]
-    sensitivities = [2 * objective.norm_bound(query) * case.row_weight for query in queries]
-    budget, scales = _budget(config), sensitivities
-    # The grid's part of the sensitivity grows with the noise: a fixed point, reached at once.
-    for _ in range(3):
-        widened = _widened(case, sensitivities, scales)
-        scales = [
-            c / (budget * share)
-            if config.mechanism == "laplace"
-            else c / math.sqrt(2 * budget * share)
-            for c, share in zip(widened, shares, strict=True)
-        ]
-    return tuple(scales)
-
-
-def _widened(case: _Case, sensitivities: list[float], scales: list[float]) -> tuple[float, ...]:
-    return SumSetting(
-        mechanism=case.config.mechanism,
-        sensitivities=tuple(sensitivities),
-        scales=tuple(scales),
-        length=case.num_features,
-        split=case.split,
-        epsilon=case.config.epsilon or 1.0,
-        delta=case.config.delta,
-    ).widened
+    if isinstance(objective, DualObjective):
+        if objective.rate < 1:
+            assert config.epsilon is not None  # noqa: S101
+            # Of sigma over what ONE record adds, half of the sensitivity.
+            z = poisson_noise_multiplier(
+                epsilon=config.epsilon,
+                delta=MECHANISM_SHARE * config.delta,
+                rate=objective.rate,
+                rounds=rule.rounds,
+            )
+            return [z / 2] * len(queries)
+        draws = math.ceil(rule.rounds / objective.public_batches)
+        shares = [1 / draws] * len(queries)
+    # sum (C / s)^p over the queries that show a row is epsilon, or mu^2 = 2 rho.
+    norm = case.noise.norm
+    return [(norm * _budget(config) * share) ** (-1 / norm) for share in shares]
 
 
 def _privacy(case: _Case, objective: Objective, scales: tuple[float, ...]) -> PrivacyPlan | None:
@@ -360,7 +399,7 @@ def _cipher(case: _Case, objective: Objective, scales: tuple[float, ...]) -> Agg
     noise = NOISE_TAIL * max(scales) if scales else 0.0
     units = math.ceil(TAIL * NOISE_STD * math.sqrt(parties)) + parties / 2
     if scales:
-        unit = min(grid_of(scale, case.split, case.config.mechanism).unit for scale in scales)
+        unit = min(case.noise.grid(scale, case.split).unit for scale in scales)
         precision = unit * units
     else:
         precision = PRECISION * largest

@@ -22,7 +22,7 @@ from protocols.objectives import RowObjective
 from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting, grid_of
+from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.rule import UpdateRule
 
@@ -134,7 +134,7 @@ class TrainingPlan:
         largest = self.clip * max(self.rows_by_party) / sum(self.rows_by_party)
         precision = PRECISION * largest
         if scale:
-            unit = grid_of(scale, self.split, "gaussian").unit
+            unit = self.split.grid(scale).unit
             precision = unit * (math.ceil(TAIL * NOISE_STD * math.sqrt(parties)) + parties / 2)
         largest_sum = parties * (largest + NOISE_TAIL * scale)
         return choose(parties=parties, largest_sum=largest_sum, precision=precision)

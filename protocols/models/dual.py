@@ -55,13 +55,19 @@ def svm_step(alpha: Array, margin: Array, label: Array, curvature: float) -> Arr
 STEPS: dict[Loss, Step] = {"ridge": ridge_step, "logistic": logistic_step, "svm": svm_step}
 
 
-def clipped(zeta: Array, clip: float) -> Array:
-    """zeta / max(1, |zeta| / C), entry by entry: |result| <= C."""
-    return np.clip(zeta, -clip, clip)
+def clipped(zeta: Array, clip: float | Array) -> Array:
+    """zeta / max(1, |zeta| / C), entry by entry: |result| <= C; 0 where zeta is not a number."""
+    return np.where(np.isnan(zeta), 0.0, np.clip(zeta, -clip, clip))
 
 
 def dual_step(
-    loss: Loss, *, alpha: Array, margin: Array, label: Array, curvature: float, clip: float
+    loss: Loss,
+    *,
+    alpha: Array,
+    margin: Array,
+    label: Array,
+    curvature: float,
+    clip: float | Array,
 ) -> Array:
     """Clipped updates zeta of several rows, each from its own row alone.
 
@@ -71,6 +77,6 @@ def dual_step(
         margin: m = x . v / (lambda N).
         label: y.
         curvature: c = L / (lambda N) > 0.
-        clip: C > 0; infinity leaves zeta as it is.
+        clip: C > 0, of all rows or of each; infinity leaves zeta as it is.
     """
     return clipped(STEPS[loss](alpha, margin, label, curvature), clip)

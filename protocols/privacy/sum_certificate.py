@@ -1,16 +1,21 @@
 """The certificate of encrypted sums: rows are clipped in plaintext, so nothing bounds iterates.
 
 Query k releases sum_p (share of party p) + noise, every row's part of norm at most C_k / 2 in the
-aggregate, so that one replaced row moves it by at most C_k (L2 for Gaussian, L1 for Laplace noise).
-Contributions are rounded to the noise grid, which moves each by at most sqrt(d) / 2 units (d / 2 in
-L1); the widened sensitivity counts that for both neighbours. Points of later queries are functions
-of earlier releases: adaptive composition.
+aggregate, so that one replaced row moves it by at most C_k, in the norm of the mechanism
+(`mechanisms`). Contributions are rounded to the noise grid, which moves each by at most sqrt(d) / 2
+units (d / 2 in L1); the widened sensitivity counts that for both neighbours. Points of later
+queries are functions of earlier releases: adaptive composition.
 
 Gaussian: exact, mu^2 = sum_k (C_k / sigma_k)^2 (arXiv:1905.02383, Corollary 3.3); the grid costs
 delta (`grid.discretisation_delta`). Laplace: the shares of the honest parties sum to exactly the
 discrete Laplace law, epsilon = sum_k C_k / b_k for every delta.
+Public batches (K = `batches` > 1): query k shows the rows of batch k mod K and nothing of any other
+row, so a row costs what its own batch's queries cost, and the certificate is about the batch that
+costs most. Every query counts, whatever its place: the noise of one batch says nothing about
+another.
 Secret Poisson batches (rate < 1): `poisson`, which amplifies; a ledger is charged as if they were
-public, because amplified events do not add up with others there.
+public, because amplified events do not add up with others there. There a neighbour is compared with
+the sum without the row, so rounding counts for the row's presence and for its absence: twice.
 """
 
 from __future__ import annotations
@@ -20,25 +25,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocols.errors import ParameterError
-from protocols.privacy.accounting import Event, GaussianEvent, LaplaceEvent, compose, cross_check
+from protocols.privacy.accounting import Event, GaussianEvent, compose, cross_check
 from protocols.privacy.certificate import Certificate, Condition
-from protocols.privacy.grid import NoiseGrid, discretisation_delta
+from protocols.privacy.grid import discretisation_delta
+from protocols.privacy.mechanisms import Mechanism, mechanism_of
 from protocols.privacy.poisson import poisson_epsilon
 from protocols.privacy.shares import NoiseSplit
 
-MECHANISMS = ("gaussian", "laplace")
 # Of delta; the rest is for the grid.
 MECHANISM_SHARE = 0.99
 ASSUMPTIONS = (
     "every owner clips each row's part to the plan's bound, and takes part in every round",
     "neighbours differ in one row of one owner (replace-one); row counts are public",
 )
-
-
-def grid_of(scale: float, split: NoiseSplit, mechanism: str) -> NoiseGrid:
-    """The public grid of a query's noise and contributions."""
-    one = split.share_std(scale) if mechanism == "gaussian" else scale
-    return NoiseGrid.for_scale(one)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +53,7 @@ class SumSetting:
         epsilon, delta: the promise.
         rate: chance of a row to take part in a round, by its owner's secret coin; 1: always.
             Below 1, noise is Gaussian and the same in all rounds.
+        batches: K, of public batches in turn; 1: every query shows every row.
 
     Raises:
         ParameterError: a field is out of range.
@@ -67,11 +67,11 @@ class SumSetting:
     epsilon: float
     delta: float
     rate: float = 1.0
+    batches: int = 1
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if self.mechanism not in MECHANISMS:
-            raise ParameterError(f"mechanism={self.mechanism!r} is not gaussian or laplace")
+        _ = self.noise
         if not self.scales or len(self.scales) != len(self.sensitivities):
             raise ParameterError(
                 f"{len(self.scales)} scales for {len(self.sensitivities)} queries: need one each"
@@ -82,9 +82,22 @@ class SumSetting:
             raise ParameterError(f"length={self.length} is below 1")
         if not 0 < self.rate <= 1:
             raise ParameterError(f"rate={self.rate} is outside (0, 1]")
+        if self.batches < 1 or (self.batches > 1 and self.rate < 1):
+            raise ParameterError(
+                f"batches={self.batches}, rate={self.rate}: batches are at least 1, and either "
+                "public (rate=1) or secret (batches=1)"
+            )
         uniform = len(set(self.scales)) == len(set(self.sensitivities)) == 1
         if self.rate < 1 and not (uniform and self.mechanism == "gaussian"):
-            raise ParameterError("rate < 1 needs the same Gaussian noise in all rounds")
+            raise ParameterError(
+                f"rate={self.rate} with mechanism={self.mechanism!r}: secret batches need the same "
+                "Gaussian noise in all rounds; take the schedule cyclic"
+            )
+
+    @property
+    def noise(self) -> Mechanism:
+        """The mechanism."""
+        return mechanism_of(self.mechanism)
 
     @property
     def delta_mechanism(self) -> float:
@@ -94,25 +107,26 @@ class SumSetting:
     @property
     def widened(self) -> tuple[float, ...]:
         """Sensitivities with the rounding of two neighbours."""
-        root = math.sqrt(self.length) if self.mechanism == "gaussian" else self.length
+        units = self.noise.diameter(self.length) * (1 if self.rate == 1 else 2)
         return tuple(
-            c + root * grid_of(scale, self.split, self.mechanism).unit
+            c + units * self.noise.grid(scale, self.split).unit
             for c, scale in zip(self.sensitivities, self.scales, strict=True)
         )
 
     def events(self, coalition: int | None = None) -> tuple[Event, ...]:
-        """What all queries cost; against `coalition` parties instead of t.
+        """What a row of the costliest batch costs; against `coalition` parties instead of t.
 
         The noise of fewer or more honest shares of a Laplace law is none: there the answer is
         the promise's for at most t, and an infinite loss above.
         """
-        kind = GaussianEvent if self.mechanism == "gaussian" else LaplaceEvent
         factor = 1.0
         if coalition is not None and self.mechanism == "gaussian":
             factor = self.split.seen_std(1.0, coalition)
+        ratios = [c / scale for scale, c in zip(self.scales, self.widened, strict=True)]
+        shown = [ratios[k :: self.batches] for k in range(self.batches)]
         return tuple(
-            kind(noise_multiplier=factor * scale / c)
-            for scale, c in zip(self.scales, self.widened, strict=True)
+            self.noise.event(noise_multiplier=factor / ratio)
+            for ratio in max(shown, key=self.noise.cost)
         )
 
     def epsilon_of(self, coalition: int | None = None) -> float:
@@ -143,6 +157,7 @@ class SumSetting:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rate": self.rate,
+            "batches": self.batches,
         }
 
     @classmethod
@@ -172,7 +187,7 @@ def check(setting: SumSetting) -> Certificate:
     if s.mechanism == "gaussian":
         grid_delta = sum(
             discretisation_delta(
-                units=grid_of(scale, s.split, s.mechanism).units(s.split.share_std(scale)),
+                units=s.noise.grid(scale, s.split).units(s.split.share_std(scale)),
                 shares=1,
                 values=s.length,
                 epsilon=s.epsilon,
@@ -186,7 +201,7 @@ def check(setting: SumSetting) -> Certificate:
             left=exact,
             relation="<=",
             right=s.epsilon * (1 + 1e-9),
-            meaning="epsilon of all queries together, exact",
+            meaning="epsilon of all queries that show a row together, exact",
             by_design=True,
         ),
         Condition(

@@ -14,6 +14,10 @@ zeta_k x_k - zeta'_k x'_k, of norm at most **2 C**, in the rounds that draw k, a
 others. (The source paper releases alpha as well and omits a row instead: sqrt(2) C there, and
 2 sqrt(2) C for replace-one.) 2 C is reached: the same x, labels far apart, zeta = C and -C.
 
+Laplace noise needs that bound in L1, where a row of L2 norm 1 may measure sqrt(d). So zeta_j is
+clipped to C / max(1, |x_j|) in the norm of the run's mechanism: a row's step of v is at most C
+there, and for L2 nothing changes.
+
 Two ways to draw the batches have a proof:
 
 * "cyclic": rows are dealt into K fixed batches by position, and round t takes batch t mod K. This
@@ -69,8 +73,9 @@ class DualPlan:
         rows: N, all owners' rows together.
         batches: K, 1 .. N: a round draws one row in K.
         rounds: T >= 1.
-        clip: C > 0, the bound of |zeta|; infinity only without noise.
+        clip: C > 0, the bound of |zeta| |x|; infinity only without noise.
         schedule: "cyclic" or "poisson"; see the module's docstring.
+        norm: of the clip, 2 for Gaussian and 1 for Laplace noise.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -83,6 +88,7 @@ class DualPlan:
     rounds: int
     clip: float
     schedule: Schedule = "poisson"
+    norm: int = 2
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -94,6 +100,8 @@ class DualPlan:
             raise ParameterError(f"lam={self.lam} is not a finite number > 0")
         if not self.clip > 0:
             raise ParameterError(f"clip={self.clip} is not > 0")
+        if self.norm not in (1, 2):
+            raise ParameterError(f"norm={self.norm} is neither 1 nor 2")
         if self.rounds < 1 or not 1 <= self.batches <= self.rows:
             raise ParameterError(
                 f"rounds={self.rounds}, batches={self.batches}: need rounds >= 1 and batches in "
@@ -107,7 +115,7 @@ class DualPlan:
 
     @property
     def sensitivity(self) -> float:
-        """2 C: how far one replaced row moves the sum of a round that draws it."""
+        """2 C: how far one replaced row moves the sum of a round that draws it, in `norm`."""
         return 2.0 * self.clip
 
     @property
@@ -198,6 +206,8 @@ class DualParty:
         check_rows(plan, rows, labels)
         if sigma > 0 and not math.isfinite(plan.clip):
             raise ParameterError("clip=inf with noise protects nobody: give a finite clip")
+        if sigma > 0 and plan.norm != 2:
+            raise ParameterError(f"norm={plan.norm}: Gaussian noise needs clips in L2")
         self._plan, self._rows, self._labels = plan, rows, labels
         self._sigma, self._split, self._randomness = sigma, split, randomness
         self._grid: NoiseGrid = split.grid(sigma)
@@ -242,13 +252,14 @@ class DualParty:
 def move(plan: DualPlan, rows: Array, labels: Array, alpha: Array, v: Array, batch: Rows) -> Array:
     """Move alpha[batch] in place; X_B^T zeta, shape (d,)."""
     x = rows[batch]
+    lengths = np.linalg.norm(x, ord=plan.norm, axis=1)
     zeta = dual_step(
         plan.loss,
         alpha=alpha[batch],
         margin=x @ plan.theta(v),
         label=labels[batch],
         curvature=plan.curvature,
-        clip=plan.clip,
+        clip=plan.clip / np.maximum(1.0, lengths),
     )
     alpha[batch] += zeta
     total: Array = zeta @ x

@@ -1,0 +1,74 @@
+"""The two noises of encrypted sums, and the norm in which each needs its sensitivity.
+
+Gaussian noise hides a move of a given L2 norm, Laplace noise one of a given L1 norm. The norm
+belongs to the mechanism: nobody else names one, so that a bound in the wrong norm cannot be stated.
+
+With p the norm, C_k the sensitivity and s_k the scale of release k, the cost is sum_k (C_k / s_k)^p
+for both: mu^2 of Gaussian releases (arXiv:1905.02383, Corollary 3.3), epsilon of Laplace ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.errors import ParameterError
+from protocols.privacy.accounting import GaussianEvent, LaplaceEvent
+from protocols.privacy.grid import NoiseGrid
+from protocols.privacy.shares import NoiseSplit, gaussian_shares, laplace_shares
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mechanism:
+    """One kind of noise.
+
+    norm: p of the norm of sensitivities, 2 or 1; event: what a release costs, for an accountant;
+    shares: draws one party's part, arguments as in `gaussian_shares`; scale_of_share: what of a
+    scale s the grid is chosen by, from (s, split).
+    """
+
+    norm: int
+    event: type[GaussianEvent] | type[LaplaceEvent]
+    shares: Callable[..., Any]
+    scale_of_share: Callable[[float, NoiseSplit], float]
+
+    def grid(self, scale: float, split: NoiseSplit) -> NoiseGrid:
+        """The public grid of a release's noise and contributions."""
+        return NoiseGrid.for_scale(self.scale_of_share(scale, split))
+
+    def diameter(self, length: int) -> float:
+        """Of a cube of side 1 in so many dimensions: what rounding two neighbours adds [units]."""
+        return math.sqrt(length) if self.norm == 2 else float(length)
+
+    def cost(self, ratios: Iterable[float]) -> float:
+        """Of all releases; ratios: C_k / s_k."""
+        return math.fsum(ratio**self.norm for ratio in ratios)
+
+
+MECHANISMS: Mapping[str, Mechanism] = {
+    "gaussian": Mechanism(
+        norm=2,
+        event=GaussianEvent,
+        shares=gaussian_shares,
+        scale_of_share=lambda scale, split: split.share_std(scale),
+    ),
+    "laplace": Mechanism(
+        norm=1,
+        event=LaplaceEvent,
+        shares=laplace_shares,
+        scale_of_share=lambda scale, split: scale,
+    ),
+}
+
+
+def mechanism_of(name: str) -> Mechanism:
+    """The mechanism of that name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    if name not in MECHANISMS:
+        raise ParameterError(f"mechanism={name!r} is not {' or '.join(MECHANISMS)}")
+    return MECHANISMS[name]

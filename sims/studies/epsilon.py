@@ -1,0 +1,333 @@
+"""Epsilon three times: what a certificate claims, what another accountant finds, what attacks show.
+
+Question: does any setting that the product accepts claim less epsilon than it spends?
+
+    python -m sims.studies.epsilon [--runs 1000000] [--json]
+
+A row of the table is one mechanism, rule and schedule, with P = 3 owners of unequal size of whom
+t = 1 colludes: the certificate's epsilon at its mechanism's delta; dp-accounting's, composed from
+the plan's own words (`sims.second_accountant`), or from the measured moves of the worst pair if
+these cost more; and a lower bound at 99.9 % from an attack on the worst pair (`sims.audit_sums`;
+`sims.audit_privacy` for encrypted rows; `sims.audit_regression`). Claimed >= accounted >= attacked
+must hold, the first to within 1e-6 of itself: distributions are discretised pessimistically. Exit
+code 1 if it does not.
+
+Clips are small, so that the worst pair moves every sum by its whole sensitivity.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, cast
+
+import numpy as np
+import typer
+
+from parties.columns import NumericColumn
+from parties.schema import Schema
+from parties.targets import Targets
+from protocols.errors import PrivacyError
+from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
+from protocols.plan import Member
+from sims import audit_regression, audit_sums
+from sims.audit_privacy import audit_privacy
+from sims.config import REGRESSIONS, UPDATES, SimulationConfig
+from sims.console import FAILED, refusals, stdout
+from sims.deployed import PublicFigures
+from sims.gradient_setting import choose_gradients
+from sims.prepare import PreparedData
+from sims.recipe import Recipe, open_recipe
+from sims.recipe_gradients import certificate_of
+from sims.second_accountant import (
+    TOLERANCE,
+    circuit_epsilon,
+    gaussian_epsilon,
+    regression_epsilon,
+    sums_epsilon,
+)
+from sims.setting import choose_setting
+
+ROWS = (1200, 900, 1500)
+FEATURES, COLLUDERS, EPSILON, DELTA = 6, 1, 1.0, 1e-5
+CONFIDENCE = 0.999
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One setting, and the options that differ.
+
+    protocol: "gradients", "shards", or "regression", whose update is the model.
+    """
+
+    protocol: str
+    update: str
+    mechanism: str = "gaussian"
+    schedule: str = "all rows"
+    weights: str = "rows"
+
+    @property
+    def name(self) -> str:
+        """For a table."""
+        extra = ", equal weights" if self.weights == "equal" else ""
+        return f"{self.protocol} {self.mechanism} {self.update} {self.schedule}{extra}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Three times epsilon at `delta`."""
+
+    case: Case
+    claimed: float
+    accounted: float
+    attacked: float
+    delta: float
+
+    @property
+    def holds(self) -> bool:
+        """claimed >= accounted >= attacked."""
+        return self.claimed * (1 + TOLERANCE) >= self.accounted >= self.attacked
+
+
+def cases() -> Iterator[Case]:
+    """Everything that is accepted with a promise of privacy."""
+    for model in REGRESSIONS:
+        yield Case(protocol="regression", update=model)
+    for update in UPDATES["shards"]:
+        yield Case(protocol="shards", update=update)
+    for mechanism in ("gaussian", "laplace"):
+        for update in UPDATES["gradients"]:
+            # Secret batches have no accounting with Laplace noise: refused.
+            secret = ("poisson",) if mechanism == "gaussian" else ()
+            for schedule in ("cyclic", *secret) if update == "scd" else ("all rows",):
+                yield Case(
+                    protocol="gradients", update=update, mechanism=mechanism, schedule=schedule
+                )
+        yield Case(protocol="gradients", update="gd", mechanism=mechanism, weights="equal")
+
+
+def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> GradientPlan:
+    """The plan of sums that the product makes for a case; batches: of scd."""
+    dual = case.update == "scd"
+    options: dict[str, Any] = {"batches": batches, "loss": "ridge"} if dual else {}
+    if case.schedule != "all rows":
+        options["schedule"] = case.schedule
+    config = SimulationConfig(
+        protocol="gradients",
+        update=case.update,
+        mechanism=case.mechanism,
+        weights=case.weights,
+        parties=len(ROWS),
+        colluders=COLLUDERS,
+        epsilon=epsilon,
+        delta=DELTA,
+        clip=0.01,
+        rounds=10 if dual else 4,
+        **options,
+    )
+    setting = choose_gradients(config, rows_by_party=ROWS, num_features=FEATURES, norm_bound=1.0)
+    return GradientPlan(
+        session="epsilon",
+        members=owners(),
+        schema={"digest": "00" * 32},
+        num_features=FEATURES,
+        privacy=setting.privacy,
+        cipher=setting.cipher,
+        objective=setting.objective.to_dict(),
+        update=setting.rule.to_dict(),
+        length=FEATURES,
+        weights=setting.weights,
+        mechanism=setting.mechanism,
+        noise_scales=setting.noise_scales,
+    )
+
+
+def owners() -> tuple[Member, ...]:
+    """P of them, of unequal size."""
+    return tuple(
+        Member(name=f"p{k}", rows=n, verify_key="00" * 32, commitment="00" * 32)
+        for k, n in enumerate(ROWS)
+    )
+
+
+def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
+    """All three figures of a case."""
+    if case.protocol == "regression":
+        return _examine_regression(case, runs=runs, rng=rng)
+    if case.protocol == "shards":
+        return _examine_rows(case, runs=runs, rng=rng)
+    return examine_sums(case, plan_of(case), runs=runs, rng=rng)
+
+
+def check_asked(case: Case, plan: GradientPlan) -> None:
+    """Refuse a plan that says something else than was asked for.
+
+    Raises:
+        PrivacyError: an option was dropped on the way.
+    """
+    stated = {
+        "mechanism": (case.mechanism, plan.mechanism),
+        "schedule": (case.schedule, plan.objective.get("schedule", "all rows")),
+    }
+    for name, (asked, found) in stated.items():
+        if asked != found:
+            raise PrivacyError(f"{case.name}: {name}={asked!r} was asked for, not {found!r}")
+
+
+def examine_sums(case: Case, plan: GradientPlan, *, runs: int, rng: np.random.Generator) -> Found:
+    """All three figures of a plan of sums.
+
+    Raises:
+        PrivacyError: the plan is not certified or not what was asked for, or the attack does not
+            apply to it.
+    """
+    check_asked(case, plan)
+    certificate = certificate_of(plan)
+    delta = certificate.figures["delta_mechanism"]
+    pair = audit_sums.worst_pair(plan)
+    if not audit_sums.steady(plan, pair):
+        raise PrivacyError(f"{case.name}: the row does not move every run's sums alike: lower clip")
+    accounted = max(
+        sums_epsilon(json.loads(json.dumps(plan.to_dict())), delta=delta),
+        audit_sums.pair_epsilon(plan, pair, delta=delta),
+    )
+    return Found(
+        case=case,
+        claimed=certificate.epsilon_by_coalition[COLLUDERS],
+        accounted=accounted,
+        attacked=audit_sums.attack(
+            plan, pair, runs=runs, delta=delta, confidence=CONFIDENCE, rng=rng
+        ),
+        delta=delta,
+    )
+
+
+def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
+    config = SimulationConfig(
+        update=case.update,
+        parties=len(ROWS),
+        colluders=COLLUDERS,
+        epsilon=4.0 if case.update == "quadratic-nag" else EPSILON,
+        delta=DELTA,
+        rounds=2 if "nag" in case.update else 10,
+    )
+    setting = choose_setting(
+        config,
+        rows=sum(ROWS),
+        num_features=FEATURES,
+        norm_bound=1.0,
+        parties=len(ROWS),
+    )
+    certificate = setting.certificate
+    if certificate is None:  # the settings above always carry noise
+        raise AssertionError("a private setting came without a certificate")
+    delta = certificate.figures["delta_mechanism"]
+    audit = audit_privacy(
+        certificate,
+        setting.rule,
+        coalition=COLLUDERS,
+        runs=runs,
+        rng=rng,
+        confidence=CONFIDENCE,
+    )
+    return Found(
+        case=case,
+        claimed=audit.claimed,
+        accounted=circuit_epsilon(
+            json.loads(json.dumps(certificate.setting.to_dict())),
+            radius=certificate.figures["R"],
+            delta=delta,
+        ),
+        attacked=audit.lower_bound,
+        delta=delta,
+    )
+
+
+def regression_recipe(model: str) -> Recipe:
+    """How the product trains a regression of one output on such owners."""
+    config = SimulationConfig(
+        model=model,
+        parties=len(ROWS),
+        colluders=COLLUDERS,
+        epsilon=EPSILON,
+        delta=DELTA,
+        profile="fast-insecure",
+    )
+    names = [f"c{k}" for k in range(FEATURES - 1)]
+    schema = Schema(
+        columns=tuple(NumericColumn(name=name, low=0.0, high=1.0) for name in names),
+        label=Targets(columns=(NumericColumn(name="y", low=0.0, high=1.0),)),
+        scaling="range",
+        row_norm=1.0,
+    )
+    cards = {member.name: member for member in owners()}
+    # A recipe asks its data for public figures only: rows by party, and the schema.
+    return open_recipe(config, cast(PreparedData, PublicFigures(schema, cast(Any, cards))))
+
+
+def _examine_regression(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
+    recipe = regression_recipe(case.update)
+    plan, certificate = recipe.make_plan("epsilon", owners()), recipe.certificate
+    if certificate is None:  # the settings above always carry noise
+        raise AssertionError("a private setting came without a certificate")
+    figures = certificate["figures"]
+    delta, error = figures["delta_mechanism"], (1 - CONFIDENCE) / 4
+    accounted = regression_epsilon(
+        certificate["method"], json.loads(json.dumps(certificate["setting"])), delta=delta
+    )
+    if isinstance(plan, GramPlan):
+        ratio = audit_regression.gram_ratio(plan, 1.0)
+        accounted = max(accounted, gaussian_epsilon([ratio], delta=delta))
+        attacked = audit_regression.attack_gram(ratio, runs=runs, delta=delta, error=error, rng=rng)
+    else:
+        attacked = audit_regression.attack_lffr(
+            cast(LffrPlan, plan),
+            1.0,
+            runs=runs,
+            delta=delta,
+            additive=figures["delta_norm_bound"],
+            error=error,
+            rng=rng,
+        )
+    return Found(
+        case=case,
+        claimed=certificate["epsilon"][COLLUDERS],
+        accounted=accounted,
+        attacked=attacked,
+        delta=delta,
+    )
+
+
+def main(
+    runs: Annotated[int, typer.Option(help="Of both tables together, per setting.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Of the attacks' noise.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the table; exit code 1 if a claim is below what is spent."""
+    with refusals(False):
+        from rich.table import Table
+
+        table = Table(title=f"{runs:,} runs each, P = {len(ROWS)}, t = {COLLUDERS}, 99.9 %")
+        for heading in ("setting", "claimed", "dp-accounting", "attack", "holds"):
+            table.add_column(heading, justify="left" if heading == "setting" else "right")
+        passed = True
+        for case in cases():
+            found = examine(case, runs=runs, rng=np.random.default_rng(seed))
+            passed &= found.holds
+            figures = (found.claimed, found.accounted, found.attacked)
+            if as_json:
+                line = {**asdict(found), "holds": found.holds}
+                sys.stdout.write(json.dumps(line) + "\n")
+            table.add_row(case.name, *(f"{x:.4f}" for x in figures), str(found.holds))
+        if not as_json:
+            stdout().print(table)
+        if not passed:
+            raise typer.Exit(FAILED)
+
+
+if __name__ == "__main__":
+    typer.run(main)

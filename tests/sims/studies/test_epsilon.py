@@ -1,0 +1,375 @@
+"""No certificate claims less epsilon than is spent: claim, second accountant, attack."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, LaplaceDpEvent
+from dp_accounting.pld import PLDAccountant
+from scipy import stats
+
+from parties.budget import recompute
+from parties.objectives import open_contributor
+from parties.shard import ClampCounts, Shard
+from protocols import objectives
+from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.gradients import GradientPlan
+from protocols.lffr import LffrPlan
+from protocols.objectives import DualObjective
+from protocols.privacy.gdp import mu_for_epsilon
+from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.sum_certificate import SumSetting
+from sims import audit_regression, audit_sums, gradient_setting
+from sims.config import UPDATES
+from sims.documents import to_json
+from sims.recipe_gradients import certificate_of
+from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon
+from sims.studies import epsilon as study
+from sims.studies.epsilon import COLLUDERS, DELTA, EPSILON, Case, Found
+from sims.verify_certificate import certificate_problems
+from tests.sims.fake_run import SCHEMA
+
+RUNS = 60_000
+CYCLIC = Case(protocol="gradients", update="scd", schedule="cyclic")
+POISSON = Case(protocol="gradients", update="scd", schedule="poisson")
+LAPLACE = Case(protocol="gradients", update="scd", schedule="cyclic", mechanism="laplace")
+
+
+def examined(case: Case, plan: GradientPlan | None = None, runs: int = RUNS) -> Found:
+    rng = np.random.default_rng(5)
+    if plan is not None:
+        return study.examine_sums(case, plan, runs=runs, rng=rng)
+    return study.examine(case, runs=runs, rng=rng)
+
+
+@pytest.mark.parametrize("case", list(study.cases()), ids=lambda case: case.name)
+def test_claimed_accounted_attacked(case: Case) -> None:
+    found = examined(case)
+    assert found.holds, found
+    # Claims are tight, and attacks are attacks: otherwise the order would say little.
+    assert found.accounted > 0.93 * found.claimed
+    assert found.attacked > 0.1 * found.claimed
+
+
+def test_every_accepted_combination_is_examined() -> None:
+    found = {(case.mechanism, case.update, case.schedule) for case in study.cases()}
+    for update in UPDATES["gradients"]:
+        for mechanism in ("gaussian", "laplace"):
+            for schedule in ("cyclic", "poisson"):
+                try:
+                    plan = study.plan_of(
+                        Case(
+                            protocol="gradients",
+                            update=update,
+                            mechanism=mechanism,
+                            schedule=schedule,
+                        )
+                    )
+                except ParameterError:
+                    continue
+                stated = plan.objective.get("schedule", "all rows")
+                assert (plan.mechanism, update, stated) in found
+
+
+# -- the three defects, put back ------------------------------------------------------------------
+
+
+def test_an_l2_clip_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Owners that clip a step in L2 while the certificate counts it in L1."""
+    make = DualObjective.plan
+
+    def in_l2(self: DualObjective, *, rows: int, rounds: int, norm: int = 2) -> Any:
+        return make(self, rows=rows, rounds=rounds, norm=2)
+
+    monkeypatch.setattr(objectives.DualObjective, "plan", in_l2)
+    found = examined(LAPLACE)
+    assert not found.holds
+    assert found.accounted > 1.9 * found.claimed  # sqrt(6) times, less delta
+    assert found.attacked > found.claimed
+
+
+def honest_at_first(plan: GradientPlan) -> GradientPlan:
+    """Noise in the first ceil(T / K) rounds only."""
+    first = -(-plan.rounds // plan.objective["batches"])
+    scales = plan.noise_scales[:first] + (plan.noise_scales[0] / 1000,) * (plan.rounds - first)
+    return replace(plan, noise_scales=scales)
+
+
+def test_noise_in_the_first_rounds_only_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = honest_at_first(study.plan_of(CYCLIC))
+    with pytest.raises(PrivacyError, match="privacy_"):
+        certificate_of(plan)
+    whole = GradientPlan.sum_setting
+
+    def first_rounds(self: GradientPlan) -> SumSetting:
+        setting, first = whole(self), -(-self.rounds // self.objective["batches"])
+        return replace(
+            setting,
+            batches=1,
+            sensitivities=setting.sensitivities[:first],
+            scales=setting.scales[:first],
+        )
+
+    monkeypatch.setattr(GradientPlan, "sum_setting", first_rounds)
+    found = examined(CYCLIC, plan)
+    assert found.claimed <= EPSILON * (1 + 1e-9)
+    assert found.accounted == math.inf
+    assert found.attacked > found.claimed
+
+
+def test_a_dropped_schedule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = gradient_setting._dual
+
+    def dropped(case: Any) -> Any:
+        return whole(replace(case, config=replace(case.config, schedule="cyclic")))
+
+    assert study.plan_of(POISSON).noise_scales[0] < 0.7 * study.plan_of(CYCLIC).noise_scales[0]
+    monkeypatch.setattr(gradient_setting, "_dual", dropped)
+    with pytest.raises(PrivacyError, match="schedule='poisson' was asked for, not 'cyclic'"):
+        examined(POISSON)
+
+
+@pytest.mark.parametrize(
+    ("field", "factor"), [("sigma", 1.1), ("share_std", 1.1), ("sensitivity", 0.9)]
+)
+def test_figures_beside_the_promise_are_not_flattered(field: str, factor: float) -> None:
+    plan = study.plan_of(CYCLIC)
+    assert plan.privacy is not None
+    stated = replace(plan.privacy, **{field: factor * getattr(plan.privacy, field)})
+    with pytest.raises(PolicyError, match="of the plan is below"):
+        recompute(replace(plan, privacy=stated), 1.0)
+
+
+@pytest.mark.parametrize("update", ["gd", "scd"])
+def test_no_point_makes_an_owner_fail(update: str) -> None:
+    """At points that overflow, rows still add at most their clip, and no error tells of them."""
+    schedule = "cyclic" if update == "scd" else "all rows"
+    plan = study.plan_of(Case(protocol="gradients", update=update, schedule=schedule))
+    x = np.random.default_rng(1).normal(size=(plan.members[0].rows, plan.length))
+    x[:5] = 0.0
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
+    counts = ClampCounts(rows=len(x))
+    shard = Shard(x=x, y=np.ones(len(x)), counts=counts, schema=audit_sums.unit_schema(plan.length))
+    owner = open_contributor(plan, "p0", shard, SeededRandomness(1, "p0"))
+    bound = plan.sensitivity("any") / 2 * len(x)
+    for t in range(4):
+        point = np.full(plan.length, 1.7e308) * (-1.0) ** np.arange(plan.length)
+        with np.errstate(all="ignore"):
+            added = owner.contribution(plan.queries[t], t, point)
+        assert np.isfinite(added).all() and np.linalg.norm(added) <= bound
+
+
+def test_public_coins_are_not_amplified() -> None:
+    """A plan that says cyclic with a Poisson plan's noise is refused."""
+    plan = study.plan_of(POISSON)
+    public = replace(plan, objective={**plan.objective, "schedule": "cyclic"})
+    with pytest.raises(PrivacyError, match="privacy_noise"):
+        certificate_of(public)
+    with pytest.raises(PolicyError, match="privacy_noise"):
+        recompute(public, 1.0)
+
+
+# -- party, auditor and chooser agree -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [CYCLIC, POISSON, LAPLACE], ids=lambda case: case.name)
+def test_party_and_auditor_say_what_the_chooser_says(case: Case) -> None:
+    plan = study.plan_of(case)
+    certificate = certificate_of(plan)
+    cost = recompute(plan, 1.0)
+    assert cost.epsilon == certificate.figures["epsilon_exact"] <= EPSILON * (1 + 1e-9)
+    assert cost.epsilon > 0.998 * EPSILON
+    fields = json.loads(to_json(certificate.to_dict()))
+    assert list(certificate_problems(fields, plan, SCHEMA)) == []
+    weak = replace(plan, noise_scales=tuple(s / 2 for s in plan.noise_scales))
+    with pytest.raises(PolicyError, match="privacy_noise"):
+        recompute(weak, 1.0)
+    assert "setting.scales" in "; ".join(certificate_problems(fields, weak, SCHEMA))
+
+
+def test_party_and_auditor_refuse_noise_in_the_first_rounds_only() -> None:
+    plan = study.plan_of(CYCLIC)
+    forged = honest_at_first(plan)
+    with pytest.raises(PolicyError, match="privacy_noise"):
+        recompute(forged, 1.0)
+    fields = json.loads(to_json(certificate_of(plan).to_dict()))
+    fields["setting"]["scales"] = list(forged.noise_scales)
+    problems = "; ".join(certificate_problems(fields, forged, SCHEMA))
+    assert "conditions.privacy_noise" in problems
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_every_batch_counts(batch: int) -> None:
+    plan = study.plan_of(CYCLIC)
+    scales = [s / (2 if t % 4 == batch else 1) for t, s in enumerate(plan.noise_scales)]
+    forged = replace(plan, noise_scales=tuple(scales))
+    with pytest.raises(PolicyError, match="privacy_noise"):
+        recompute(forged, 1.0)
+
+
+def test_a_norm_cannot_be_stated() -> None:
+    for mechanism in ("gaussian", "laplace"):
+        plan = study.plan_of(Case(protocol="gradients", update="gd", mechanism=mechanism))
+        for norm in (1, 2):
+            with pytest.raises(ParameterError, match="norm"):
+                replace(plan, objective={**plan.objective, "norm": norm})
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("update", ["gd", "quadratic-nag", "scd"])
+def test_owners_clip_in_the_norm_of_the_mechanism(update: str, mechanism: str) -> None:
+    """Measured moves reach the plan's sensitivity along an axis, and never exceed it."""
+    schedule = "cyclic" if update == "scd" else "all rows"
+    case = Case(protocol="gradients", update=update, mechanism=mechanism, schedule=schedule)
+    plan = study.plan_of(case)
+    norm = {"gaussian": 2, "laplace": 1}[mechanism]
+    bounds = np.array([plan.sensitivity(query) for query in plan.queries])
+    reached = np.zeros(len(bounds))
+    for pair in audit_sums.candidates(plan):
+        moved = np.linalg.norm(pair.moves, ord=norm, axis=1)
+        assert (moved <= bounds * (1 + 1e-12)).all(), pair.name
+        reached = np.maximum(reached, moved)
+    first = 1 if update == "quadratic-nag" else 0
+    assert reached[first:] == pytest.approx(bounds[first:], rel=1e-9)
+
+
+def test_a_ledger_is_charged_for_the_costliest_batch() -> None:
+    plan = study.plan_of(CYCLIC)
+    events = certificate_of(plan).events
+    assert len(events) == 3  # ceil(10 / 4)
+    assert len(certificate_of(study.plan_of(POISSON)).events) == plan.rounds
+
+
+@pytest.mark.parametrize("promise", [0.02, 0.3, 3.0])
+@pytest.mark.parametrize("batches", [2, 20])
+def test_secret_batches_are_certified_at_any_epsilon(promise: float, batches: int) -> None:
+    plan = study.plan_of(POISSON, epsilon=promise, batches=batches)
+    found = certificate_of(plan).figures["epsilon_exact"]
+    assert 0.99 * promise < found <= promise * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"update": "scd", "schedule": "poisson", "mechanism": "laplace"}, "--schedule cyclic"),
+        ({"update": "gd", "schedule": "poisson"}, "schedule=poisson is an option of --update scd"),
+        ({"update": "gd", "batches": 3}, "batches=3 is an option of --update scd"),
+        ({"update": "gd", "loss": "svm"}, "loss=svm is an option of --update scd"),
+        ({"update": "scd", "weights": "equal"}, "weights='equal'"),
+    ],
+)
+def test_options_that_would_be_dropped_are_refused(options: dict[str, Any], words: str) -> None:
+    from sims.config import SimulationConfig
+
+    fields: dict[str, Any] = {"protocol": "gradients", "epsilon": 1.0, "batches": 4, **options}
+    if options["update"] != "scd" and "batches" not in options:
+        del fields["batches"]
+    config = SimulationConfig(**fields)
+    with pytest.raises(ParameterError, match=words):
+        gradient_setting.choose_gradients(
+            config, rows_by_party=(50, 50, 50), num_features=3, norm_bound=1.0
+        )
+
+
+def test_secret_batches_without_an_accounting_are_no_plan() -> None:
+    laplace, poisson = study.plan_of(LAPLACE), study.plan_of(POISSON)
+    with pytest.raises(ParameterError, match="secret batches"):
+        replace(laplace, objective={**laplace.objective, "schedule": "poisson"})
+    scales = (*poisson.noise_scales[:-1], 2 * poisson.noise_scales[-1])
+    with pytest.raises(ParameterError, match="secret batches"):
+        replace(poisson, noise_scales=scales)
+
+
+# -- the instruments ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_the_attack_sees_the_real_noise(mechanism: str) -> None:
+    """What P - t owners draw together against the law that the attack uses."""
+    plan = study.plan_of(Case(protocol="gradients", update="gd", mechanism=mechanism))
+    many = replace(plan, length=5000)
+    honest = plan.names[COLLUDERS:]
+    noise = sum(many.draw_noise(0, SeededRandomness(9, name)) for name in honest)
+    law = stats.norm if mechanism == "gaussian" else stats.laplace
+    assert stats.kstest(noise / plan.noise_scales[0], law.cdf).pvalue > 1e-6
+    assert stats.kstest(1.2 * noise / plan.noise_scales[0], law.cdf).pvalue < 1e-3
+
+
+def test_half_of_the_noise_is_caught() -> None:
+    """Owners that draw for half the plan's noise: claim and accountant agree, the attack does not.
+
+    Both believe the plan; only the attack sees what is drawn.
+    """
+    plan = study.plan_of(CYCLIC)
+    found = examined(CYCLIC)
+    half = replace(plan, noise_scales=tuple(s / 2 for s in plan.noise_scales))
+    pair = audit_sums.worst_pair(half)
+    attacked = audit_sums.attack(
+        half,
+        pair,
+        runs=RUNS,
+        delta=found.delta,
+        confidence=0.999,
+        rng=np.random.default_rng(3),
+    )
+    assert attacked > found.claimed
+
+
+def test_attacks_on_regressions_have_power() -> None:
+    """Twice the move of the sums, and a third of LFFR's noise, refute epsilon = 1."""
+    error, rng = 2.5e-4, np.random.default_rng(2)
+    found = audit_regression.attack_gram(
+        2 * gaussian_ratio(EPSILON), runs=RUNS, delta=DELTA, error=error, rng=rng
+    )
+    assert found > EPSILON
+    plan = study.regression_recipe("lffr").make_plan("epsilon", study.owners())
+    assert isinstance(plan, LffrPlan) and plan.privacy is not None
+    weak = replace(plan, privacy=replace(plan.privacy, sigma=plan.privacy.sigma / 3))
+    query: dict[str, Any] = {"runs": RUNS, "delta": DELTA, "additive": 0.0, "error": error}
+    assert audit_regression.attack_lffr(weak, 1.0, **query, rng=rng) > EPSILON
+    assert audit_regression.attack_lffr(plan, 1.0, **query, rng=rng) < EPSILON
+
+
+def gaussian_ratio(epsilon: float) -> float:
+    return mu_for_epsilon(epsilon=epsilon, delta=DELTA)
+
+
+def test_the_second_accountant_against_known_cases() -> None:
+    # mu = 1: delta(1) of the Gaussian mechanism, arXiv:1805.06530, Theorem 8.
+    delta = stats.norm.cdf(-0.5) - math.e * stats.norm.cdf(-1.5)
+    assert gaussian_epsilon([0.6, 0.8], delta=delta) == pytest.approx(1.0, rel=1e-6)
+    accountant = PLDAccountant()
+    accountant.compose(LaplaceDpEvent(2.0), 2)
+    assert laplace_epsilon([0.5, 0.5], delta=1e-5) == pytest.approx(
+        accountant.get_epsilon(1e-5), rel=1e-9
+    )
+    accountant = PLDAccountant()
+    accountant.compose(GaussianDpEvent(4.0))
+    assert gaussian_epsilon([0.25], delta=1e-5) == pytest.approx(
+        accountant.get_epsilon(1e-5), rel=1e-9
+    )
+
+
+def test_the_second_accountant_reads_every_field() -> None:
+    plan = json.loads(json.dumps(study.plan_of(CYCLIC).to_dict()))
+    base = sums_epsilon(plan, delta=DELTA)
+    weak = {**plan, "noise_scales": [*plan["noise_scales"][:-1], plan["noise_scales"][-1] / 2]}
+    assert sums_epsilon(weak, delta=DELTA) > 1.1 * base
+    clip = {**plan, "objective": {**plan["objective"], "clip": 0.02}}
+    assert sums_epsilon(clip, delta=DELTA) > 1.9 * base
+    whole = {**plan, "objective": {**plan["objective"], "batches": 1}}
+    assert sums_epsilon(whole, delta=DELTA) > 1.5 * base
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "cases", lambda: iter([CYCLIC]))
+    study.main(runs=20_000, as_json=True)
+    line = json.loads(capsys.readouterr().out)
+    assert line["holds"] and line["claimed"] >= line["accounted"] * (1 - 1e-6)
+    study.main(runs=20_000)
+    assert "scd" in capsys.readouterr().out

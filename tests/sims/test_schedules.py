@@ -1,0 +1,122 @@
+"""`--schedule` and `--mechanism` reach the plan, by simulation and by a coordinator's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from coordinator.settings import CARD_KIND, Settings
+from parties.budget import recompute
+from parties.manifest import words
+from parties.objectives import open_contributor
+from parties.schema import Schema
+from protocols.gradients import GradientPlan
+from protocols.privacy.randomness import SeededRandomness
+from sims.audit_sums import Pair, candidates
+from sims.cli import app
+from sims.deployed import plan_template
+from sims.studies.epsilon import Case, plan_of
+
+SCD = ("--protocol", "gradients", "--update", "scd", "--batches", 5, "--iterations", 10)
+
+
+def cohort(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def template(folder: Path, *options: object) -> GradientPlan:
+    """What `cohort coordinator init` with these options settles for two parties."""
+    pd.DataFrame({"age": range(20, 60), "y": [0, 1] * 20}).to_csv(folder / "rows.csv", index=False)
+    file = folder / "schema.json"
+    assert (
+        cohort("schema", "init", folder / "rows.csv", "--label", "y", "--out", file).exit_code == 0
+    )
+    done = cohort("coordinator", "init", folder / "centre", "--schema", file, *SCD, *options)
+    assert done.exit_code == 0, done.output
+    schema = Schema.load(file)
+    for name in ("a", "b"):
+        card = {
+            "kind": CARD_KIND,
+            "name": name,
+            "identity": "ab" * 32,
+            "node_key": "",
+            "rows": 400,
+            "num_features": schema.num_features,
+            "schema": schema.digest(),
+        }
+        path = folder / "centre" / "parties" / f"{name}.json"
+        path.write_text(pd.Series(card).to_json())
+    plan = plan_template(Settings.load(folder / "centre"))
+    assert isinstance(plan, GradientPlan)
+    return plan
+
+
+@pytest.mark.parametrize("schedule", ["cyclic", "poisson"])
+def test_a_coordinators_schedule_is_the_plans(tmp_path: Path, schedule: str) -> None:
+    plan = template(tmp_path, "--schedule", schedule)
+    assert plan.objective["schedule"] == schedule
+    setting = plan.sum_setting()
+    assert (setting.rate, setting.batches) == {"cyclic": (1, 5), "poisson": (0.2, 1)}[schedule]
+    assert recompute(plan, 1.0).epsilon == pytest.approx(1.0, rel=2e-3)
+
+
+def test_amplification_lowers_the_noise(tmp_path: Path) -> None:
+    """T = 10, K = 5: mu of two public batches against ten secret ones."""
+    scales = []
+    for schedule in ("cyclic", "poisson"):
+        folder = tmp_path / schedule
+        folder.mkdir()
+        scales.append(template(folder, "--schedule", schedule).noise_scales[0])
+    assert scales[1] < 0.7 * scales[0]
+
+
+def test_a_coordinator_is_told_what_has_no_proof(tmp_path: Path) -> None:
+    from protocols.errors import ParameterError
+
+    with pytest.raises(ParameterError, match="--schedule cyclic"):
+        template(tmp_path, "--schedule", "poisson", "--mechanism", "laplace")
+
+
+def test_coins_are_the_owners_own() -> None:
+    """Who joins follows from the owner's source alone: no message, plan or other owner tells."""
+    plan = plan_of(Case(protocol="gradients", update="scd", schedule="poisson"))
+    pair = next(iter(candidates(plan)))
+
+    def joined(seed: int) -> list[bool]:
+        owner = open_contributor(plan, "p0", _shard(pair, plan), SeededRandomness(seed, "coins"))
+        point = np.zeros(plan.length)
+        return [bool(owner.contribution("dual", t, point).any()) for t in range(plan.rounds)]
+
+    assert joined(1) == joined(1)
+    assert len({tuple(joined(seed)) for seed in range(20)}) > 10
+    share = np.mean([joined(seed) for seed in range(60)])
+    # 600 coins of chance 1/4: four standard deviations are 0.07.
+    assert share == pytest.approx(0.25, abs=0.08)
+
+
+def _shard(pair: Pair, plan: GradientPlan) -> Any:
+    from parties.shard import ClampCounts, Shard
+    from sims.audit_sums import unit_schema
+
+    count = plan.members[0].rows
+    x, y = np.zeros((count, plan.length)), np.zeros(count)
+    x[0], y[0] = pair.rows[0]
+    return Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=unit_schema(plan.length))
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("update", ["gd", "scd"])
+def test_an_owner_reads_the_certificates_epsilons(update: str, mechanism: str) -> None:
+    """In the words that it consents to, for each number of colluding parties."""
+    schedule = "cyclic" if update == "scd" else "all rows"
+    case = Case(protocol="gradients", update=update, mechanism=mechanism, schedule=schedule)
+    plan = plan_of(case)
+    text = words(plan, "p0", 1.0)
+    for k, epsilon in enumerate(recompute(plan, 1.0).certificate.epsilon_by_coalition):
+        assert f"if {k} other parties collude: epsilon={epsilon:.4g}\n" in text + "\n"
+    assert "if 1 other parties collude: epsilon=1\n" in text + "\n"
