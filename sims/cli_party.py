@@ -44,6 +44,14 @@ def init(
     allow_insecure: Annotated[
         bool, typer.Option("--allow-insecure", help="Accept toy rings: for tests only.")
     ] = False,
+    accept_unbounded: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unbounded",
+            help="Accept runs without a proof that training stays bounded: if it diverges, the "
+            "coordinator may see about log2(2P) bits of each value computed from a row.",
+        ),
+    ] = False,
     budget_epsilon: Annotated[
         float | None, typer.Option(help="For all runs on the data together. Default: no ledger.")
     ] = None,
@@ -77,6 +85,7 @@ def init(
             "max_delta": max_delta,
             "min_colluders": min_colluders,
             "allow_insecure": allow_insecure,
+            "accept_unbounded": accept_unbounded,
         }
         entry, passphrase = _new_passphrase(passphrase_file, keyring)
         card = init_party(
