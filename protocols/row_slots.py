@@ -50,7 +50,7 @@ from protocols.privacy.budget import MECHANISM_SHARE, Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.start_gradient import WORST, StartRelease
-from protocols.slot_bounds import MARGIN, SlotBounds, smallest
+from protocols.slot_bounds import MARGIN, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.quadratic import QuadraticNesterov
@@ -293,14 +293,16 @@ def norms(course: Course) -> tuple[Norms, ...]:
 
 def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
     """Of a plan, for rows of norm at most `norm_bound`."""
+    steps, course = len(plan.refreshes), _course(plan, norm_bound)
     try:
-        found = norms(_course(plan, norm_bound))
+        proofs = [_slots(plan, course, found) for found in norms(course)]
     except ParameterError as error:
-        return SlotBounds.unproven(len(plan.refreshes), f"out of range: {error}")
-    if not found:
-        reason = f"update {plan.rule.to_dict()['kind']}: no proof holds for its rates"
-        return SlotBounds.unproven(len(plan.refreshes), reason)
-    return smallest([_slots(plan, norm_bound, each) for each in found])
+        return SlotBounds.unproven(steps, f"out of range: {error}")
+    proven = [found for found in proofs if found.largest is not None]
+    if proven:
+        return min(proven, key=lambda found: found.largest or math.inf)
+    reason = f"update {plan.update['kind']}: no proof holds for its rates and iterations"
+    return SlotBounds.unproven(steps, reason)
 
 
 def _course(plan: RowsPlan, norm_bound: float) -> Course:
@@ -324,10 +326,9 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
     )
 
 
-def _slots(plan: RowsPlan, norm_bound: float, found: Norms) -> SlotBounds:
-    layout, c, rows = plan.layout, norm_bound, plan.num_rows
-    course, groups = _course(plan, c), -(-rows // layout.block_size)
-    curvature = plan.curvature
+def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
+    layout, c, rows = plan.layout, course.norm_bound, course.rows
+    groups, curvature = -(-rows // layout.block_size), course.curvature
     unit, gain = (1 / curvature.high, curvature.high * course.gain) if curvature else (1.0, 1.0)
     scale = abs(plan.units.side_scale)
     side = rows * (c / 2 + TAIL * course.noise)
@@ -337,7 +338,7 @@ def _slots(plan: RowsPlan, norm_bound: float, found: Norms) -> SlotBounds:
         terms = gain / scale * (groups * c * (residual(plan.link, c * point) - 0.5) + side)
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
-    tail = plan.rounds * plan.num_features * 2.0**-61 if course.noise else 0.0
+    tail = plan.rounds * course.features * 2.0**-61 if course.noise else 0.0
     return SlotBounds(
         refreshes=tuple(bound * MARGIN for bound in refreshes),
         release=found.last / plan.unit * MARGIN,

@@ -71,8 +71,3 @@ def risk(parties: int) -> str:
         f"coordinator about {math.log2(2 * parties):.1f} bits (log2(2P)) of each value computed "
         "from a row"
     )
-
-
-def smallest(proofs: list[SlotBounds]) -> SlotBounds:
-    """The one with the least bound; the first where none has one."""
-    return min(proofs, key=lambda found: found.largest or math.inf)

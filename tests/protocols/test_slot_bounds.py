@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from parties.manifest import words
+from parties.party import Party
 from parties.policy import Policy
 from protocols import refresh as refreshing
 from protocols import slot_bounds
 from protocols.approximation import sigmoid_approximation
 from protocols.curvature import Curvature, largest_row_sum
-from protocols.errors import DataError, ParameterError, PolicyError
+from protocols.errors import DataError, ParameterError, PolicyError, ProtocolError
 from protocols.gram import row_sum_bound
 from protocols.plan import PrivacyPlan
 from protocols.plans import plan_from_dict
@@ -30,7 +31,14 @@ from protocols.privacy.search import find_setting
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
 from tests import exact
-from tests.helpers import encrypted_weights, insecure, joint_keys, make_plan
+from tests.helpers import (
+    encrypted_weights,
+    insecure,
+    joint_keys,
+    make_plan,
+    make_rule,
+    make_session,
+)
 from tests.protocols import lffr_session, test_gram_plan
 from tests.protocols.slot_machine import Seen, seen_slots
 
@@ -364,3 +372,26 @@ def test_gram_rows_beyond_the_curvature_stay_at_home() -> None:
     plan.contribution(x, y, np.zeros(0))
     with pytest.raises(DataError, match="curvature"):
         plan.contribution(1.3 * x, y, np.zeros(0))
+
+
+def strict(**fields: Any) -> Party:
+    """A party with the default policy, but for the toy ring."""
+    return Party(**{**fields, "policy": Policy(allow_insecure=True)})
+
+
+@pytest.mark.parametrize(
+    ("update", "share", "refusal"),
+    [("gd", 1.0, ""), ("gd", 0.5, "is below"), ("barrier-1", 0.0, "no bound on this run's")],
+)
+def test_a_party_agrees_to_what_it_can_prove(update: str, share: float, refusal: str) -> None:
+    """Through the agreement, by the norm bound of the party's own schema."""
+    norm_bound = 3**0.5
+    rule = make_rule(update, 1).to_dict()
+    own = make_plan(rows=(20, 20), update=rule, degree=5).slot_bounds(norm_bound).largest
+    stated = own * share if own else None
+    session = make_session(update=rule, rounds=1, degree=5, party=strict, slot_bound=stated)
+    if not refusal:
+        session.run()
+        return
+    with pytest.raises(ProtocolError, match=f"refuses step 'agree': .*{refusal}"):
+        session.run()
