@@ -118,8 +118,11 @@ def _finish(training: Generator[Any, Any, EncryptedVector]) -> Floats:
     raise AssertionError("the slot machine asks nobody")
 
 
-def _rows(plan: RowsPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
-    layout, units, seen = plan.layout, plan.units, Seen()
+def packed_rows(
+    plan: RowsPlan, shards: Shards, noises: Sequence[Floats]
+) -> tuple[Evaluator, list[EncryptedVector], list[EncryptedVector]]:
+    """What `contribute.collect` would give, and whom to evaluate it with."""
+    layout, units = plan.layout, plan.units
     evaluator = Evaluator(SlotContext(plan.ckks), layout)  # type: ignore[arg-type]
     data = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_data_ciphertexts)]
     side = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_side_ciphertexts)]
@@ -133,18 +136,21 @@ def _rows(plan: RowsPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
             data[index] = data[index] + slots
         packed = layout.pack_side(np.concatenate([first, linear / units.side_scale]))
         side = [old + new for old, new in zip(side, packed, strict=True)]
+    rows = grouped(evaluator, [evaluator.wrap(Slots(part)) for part in data])
+    return evaluator, rows, [evaluator.wrap(Slots(part)) for part in side]
+
+
+def _rows(plan: RowsPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
+    layout, seen = plan.layout, Seen()
+    evaluator, rows, side = packed_rows(plan, shards, noises)
 
     def refresh(*args: Any) -> Generator[Any, Any, Any]:
         step, vectors = args[3], args[5]
         return _refreshed(evaluator, layout, plan.column_maps(step), vectors, seen)
         yield
 
-    rows = grouped(evaluator, [evaluator.wrap(Slots(part)) for part in data])
     with patch.object(train, "refresh", refresh):
-        training = train.train_encrypted(
-            evaluator, plan, b"", None, rows, [evaluator.wrap(Slots(part)) for part in side]
-        )
-        released = _finish(training)
+        released = _finish(train.train_encrypted(evaluator, plan, b"", None, rows, side))
     return _released(seen, released, layout.read_heads(released) * plan.unit)
 
 

@@ -19,8 +19,9 @@ from parties.manifest import words
 from parties.party import Party
 from parties.policy import Policy
 from protocols import refresh as refreshing
-from protocols import slot_bounds
+from protocols import row_slots, slot_bounds
 from protocols.approximation import sigmoid_approximation
+from protocols.ckks.circuit import EncryptedGradient
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import DataError, ParameterError, PolicyError, ProtocolError
 from protocols.gram import row_sum_bound
@@ -40,7 +41,7 @@ from tests.helpers import (
     make_session,
 )
 from tests.protocols import lffr_session, test_gram_plan
-from tests.protocols.slot_machine import Seen, seen_slots
+from tests.protocols.slot_machine import Seen, Slots, packed_rows, seen_slots
 
 C, FEATURES = 1.0, 4
 LOOSEST = 8.0
@@ -156,16 +157,21 @@ CASES: dict[str, Callable[[], Any]] = {
 
 
 def worst_data(plan: Any) -> list[list[tuple[Any, Any]]]:
-    """Shards by case: one direction, one column, a hard split, random; all on the boundary."""
+    """Shards by case: one direction, one column, random, a rare column; all on the boundary.
+
+    For several outputs also one column of short rows: there weights are longest.
+    """
     rng, d, outputs = np.random.default_rng(5), FEATURES, getattr(plan, "outputs", 0)
     n = plan.num_rows
     spread = rng.normal(size=(n, d))
     rare = np.tile(np.eye(d)[0] * 0.05, (n, 1))
     rare[:3] = np.eye(d)[1]
     found = []
-    for x in (np.full((n, d), d**-0.5), np.tile(np.eye(d)[0], (n, 1)), spread, rare):
-        lengths = np.linalg.norm(x, axis=1, keepdims=True)
-        x = x * C / (lengths if x is not rare else 1.0)
+    spread /= np.linalg.norm(spread, axis=1, keepdims=True)
+    column = np.tile(np.eye(d)[0], (n, 1))
+    short = [a * column for a in (0.02, 0.05, 0.1, 0.2, 0.4)] if outputs else []
+    for unscaled in (np.full((n, d), d**-0.5), column, spread, rare, *short):
+        x = C * unscaled
         y = np.ones(n) if x[:, 0].min() > 0 else (x[:, 0] > 0).astype(float)
         y = np.repeat(y[:, None], outputs, axis=1) if outputs else y
         split = [m.rows for m in plan.members]
@@ -210,6 +216,33 @@ def test_no_slot_passes_its_bound(name: str) -> None:
         assert slot <= bound, (step, slot, bound)
     largest = max(*seen.refreshes, seen.release)
     assert found.largest <= LOOSEST * largest
+
+
+@pytest.mark.parametrize("features", [4, 64])
+def test_a_gradients_slots_at_any_weights(features: int) -> None:
+    """Rows in a column of the side vector add to it: few of them, or a fourth of all."""
+    length, rows = 6.0, 160
+    plan = replace(rows_plan({**GD, "rounds": 1}), num_features=features)
+    column = np.arange(rows) % plan.layout.block_size == 0
+    x, y = np.zeros((rows, features)), np.where(column, 0.0, 1.0)
+    x[:, 0] = np.where(column, -C, C)
+    shards = [(x[:100], y[:100]), (x[100:], y[100:])]
+    evaluator, data, side = packed_rows(plan, shards, [np.zeros((1, features))] * 2)
+    weights = evaluator.wrap(
+        Slots(plan.layout.replicated(-length * np.eye(features)[0] / plan.unit), 1)
+    )
+    terms = EncryptedGradient(evaluator, plan.units, data, side)(weights, 4.0).terms
+    largest = max(float(np.abs(ct.values).max()) for ct in terms.cts)
+    norms = row_slots.Norms(
+        proof="", points=(length,), vectors=(((4.0, 0.0),),), last=0.0, failure=0.0
+    )
+    (bound,) = row_slots._slots(plan, row_slots._course(plan, C), norms).refreshes
+    assert bound / 1.03 <= largest <= bound
+
+
+def test_the_barriers_ball() -> None:
+    """The search fits the link's interval to the certificate's R: w_T / unit is at most 1."""
+    assert of_barrier().slot_bounds(C).release == pytest.approx(slot_bounds.MARGIN, rel=1e-3)
 
 
 def test_a_bound_has_little_to_spare() -> None:
@@ -381,7 +414,7 @@ def strict(**fields: Any) -> Party:
 
 @pytest.mark.parametrize(
     ("update", "share", "refusal"),
-    [("gd", 1.0, ""), ("gd", 0.5, "is below"), ("barrier-1", 0.0, "no bound on this run's")],
+    [("gd", 1.0, ""), ("gd", 0.9, "is below"), ("barrier-1", 0.0, "no bound on this run's")],
 )
 def test_a_party_agrees_to_what_it_can_prove(update: str, share: float, refusal: str) -> None:
     """Through the agreement, by the norm bound of the party's own schema."""
