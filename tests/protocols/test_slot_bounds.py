@@ -148,6 +148,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "lffr-rate": lambda: of_lffr(curvature=None, learning_rate=1.5, ridge=0.1),
     "lffr-noise": lambda: of_lffr(curvature=None, learning_rate=1.0, privacy=NOISE),
     "linear": of_gram,
+    "linear-plain": lambda: of_gram(ridge=0.0),
     "linear-ridge": lambda: of_gram(ridge=0.3, iterations=30),
     "improved-lffr": lambda: of_gram(model="improved-lffr", iterations=4),
     "linear-noise": lambda: of_gram(
