@@ -53,8 +53,11 @@ from protocols.privacy.start_gradient import WORST, StartRelease
 from protocols.slot_bounds import MARGIN, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.heavy_ball import HeavyBall
+from protocols.updates.nesterov import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import distinct
+from protocols.updates.strongly_convex import StronglyConvexNesterov
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -66,6 +69,8 @@ ERROR_SHARE = 2.0**-12
 """The mean gradient may be off by this part of C / N: what a plan with privacy is held to."""
 FARTHEST = 4.0
 """In radii of the link: beyond, a polynomial's bound by its coefficients is as good."""
+LINEAR = (Nesterov, QuadraticNesterov, HeavyBall, StronglyConvexNesterov)
+"""Rules whose vectors are combinations of their gradients, `GradientDescent` beside them."""
 BALL_CONDITIONS = (
     *("sigmoid_error", "barrier_decreasing", "barrier_positive", "eta_barrier"),
     *("eta_overshoot", "alpha", "norm", "gradient_at_zero"),
@@ -227,7 +232,10 @@ def ball(course: Course) -> Norms | None:
         for name, bound in proofs.items()
     }
     name = min(found, key=lambda each: found[each])
-    return None if math.isinf(found[name]) else replace(walk(course, found[name]), proof=name)
+    if math.isinf(found[name]):
+        return None
+    # Of the ball, and of the walk where it is shorter.
+    return replace(walk(course, found[name]), proof=name, failure=2 * course.failure)
 
 
 def barrier(course: Course) -> Norms | None:
@@ -283,8 +291,10 @@ def norms(course: Course) -> tuple[Norms, ...]:
         proofs = [barrier(course)]
     elif isinstance(course.rule, GradientDescent):
         proofs = [ball(course), walk(course)]
-    else:
+    elif isinstance(course.rule, LINEAR):
         proofs = [walk(course)]
+    else:
+        proofs = []
     return tuple(found for found in proofs if found is not None)
 
 
