@@ -73,7 +73,7 @@ def run(case: Case, plan: RowsPlan | None = None) -> Measured:
             shard=Shard(x=rows, y=labels, counts=ClampCounts(rows=len(labels)), schema=schema),
             signing_key=keys[name],
             coordinator_key=public_bytes(coordinator_key),
-            policy=Policy(allow_insecure=not case.secure),
+            policy=Policy(allow_insecure=not case.secure, accept_unbounded=True),
             randomness=SystemRandomness(),
         )
 

@@ -15,7 +15,7 @@ _LEAVES = {
     "rotations": "public key material, made from your key share",
     "relinearise": "public key material, made from your key share",
     "contribute": "your rows with noise, encrypted under the joint key",
-    "refresh": "a masked share of a ciphertext (no one learns a value from it)",
+    "refresh": "a masked share of a ciphertext (no one learns a value that the mask hides)",
     "decrypt": "a noisy share of one decryption",
     "cover-keys": "a public key, for shares that others encrypt for you",
     "cover-deal": "shares of your key share, each encrypted for one other party",
@@ -47,6 +47,7 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
     yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
     yield from _cover(plan)
+    yield from _slots(plan, norm_bound)
     yield "What is released to everyone: the trained coefficients, nothing else"
     yield from _privacy(plan, norm_bound)
     kinds = Counter(step.partition("/")[0] for step in plan.steps)
@@ -64,6 +65,13 @@ def _cover(plan: RunPlan) -> Iterator[str]:
             f"{plan.cover} parties that collude can read everybody's rows; without cover it takes "
             f"all {len(plan.members)}"
         )
+
+
+def _slots(plan: RunPlan, norm_bound: float) -> Iterator[str]:
+    if isinstance(plan, CircuitPlan):
+        own = plan.slot_bounds(norm_bound).words(len(plan.members))
+        stated = "none" if plan.slot_bound is None else f"{plan.slot_bound:.4g}"
+        yield f"Size of what masks hide: the plan states {stated}; by your own bounds {own}"
 
 
 def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:

@@ -265,9 +265,11 @@ class Party:
         if isinstance(plan, RowsPlan) and plan.start:
             self._check_start(plan.start)
         self._policy.check(plan)
-        sequence = step_sequence(plan)
-        if self._policy.max_epsilon is not None or self._account.is_kept:
-            cost = recompute(plan, self._shard.schema.norm_bound)
+        sequence, norm_bound = step_sequence(plan), self._shard.schema.norm_bound
+        counts = self._policy.max_epsilon is not None or self._account.is_kept
+        cost = recompute(plan, norm_bound) if counts else None
+        self._policy.check_slots(plan, norm_bound)
+        if cost:
             self._account.reserve(cost, plan.digest())
         self._plan, self._sequence = plan, sequence
         self._duties = self._open_duties(plan)

@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import PolicyError
 from protocols.plan import RunPlan
+from protocols.slot_bounds import risk
 
 BEFORE_PLAN = ("enrol", "agree")
+ROUNDING = 1e-9
+"""Relative slack of a bound that another machine has computed."""
+LOOSE = 2.0
+"""A bound may be stated so many times as large as it is: one bit of the masks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +28,9 @@ class Policy:
     max_epsilon, max_delta: largest privacy loss per run; None for max_epsilon accepts a run
     without privacy. min_colluders: coalition size that the noise, and the keys, must withstand.
     allow_insecure: accept toy rings (the profile fast-insecure). min_security_bits: of the RLWE
-    parameters.
+    parameters. accept_unbounded: accept a plan without a proof that its iterates stay bounded. What
+    that risks: if training diverges, refreshes may show the coordinator about log2(2P) bits of each
+    value computed from a row, P the number of parties.
     """
 
     max_epsilon: float | None = None
@@ -31,6 +38,7 @@ class Policy:
     min_colluders: int = 0
     min_security_bits: int = 128
     allow_insecure: bool = False
+    accept_unbounded: bool = False
 
     def check(self, plan: RunPlan) -> None:
         """Refuse a plan outside these terms.
@@ -67,6 +75,37 @@ class Policy:
                 f"colluders={privacy.colluders} is below {self.min_colluders}: the noise would "
                 "not withstand the coalition that this party fears; the coordinator's "
                 f"administrator sets colluders = {self.min_colluders} under [training]"
+            )
+
+    def check_slots(self, plan: RunPlan, norm_bound: float) -> None:
+        """Refuse a plan under CKKS whose stated bound on slots this party cannot prove itself.
+
+        norm_bound: of this party's rows, by its own schema.
+
+        Raises:
+            PolicyError: names the bound, stated and proven, or what a run without proof risks.
+        """
+        if not isinstance(plan, CircuitPlan):
+            return
+        found, stated = plan.slot_bounds(norm_bound), plan.slot_bound
+        own = found.largest
+        if own is None or stated is None:
+            if not self.accept_unbounded:
+                missing = found.proof if own is None else f"not stated; {found.proof} gives {own:g}"
+                raise PolicyError(
+                    f"slot_bound={stated} of the plan is refused ({missing}): "
+                    f"{risk(len(plan.members))}. accept_unbounded = true in the policy accepts that"
+                )
+            return
+        if not stated >= own * (1 - ROUNDING):
+            raise PolicyError(
+                f"slot_bound={stated:.6g} of the plan is below {own:.6g}, which this party proves "
+                f"({found.proof}): the masks of refreshes would not hide what is above"
+            )
+        if not stated <= own * LOOSE:
+            raise PolicyError(
+                f"slot_bound={stated:.6g} of the plan is above {LOOSE:g} times {own:.6g}, which "
+                f"this party proves ({found.proof}): the masks of refreshes would be smaller"
             )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy.randomness import RandomSource
+from protocols.slot_bounds import LARGEST_SLOT, SlotBounds
 
+Plan = TypeVar("Plan", bound="CircuitPlan")
 # One for each ciphertext of a refresh, None for one that is only refreshed.
 ColumnMaps = tuple[ColumnMap | None, ...]
 
@@ -25,7 +27,9 @@ class CircuitPlan(RunPlan):
     """A run in which the coordinator evaluates a circuit on ciphertexts.
 
     ckks: parameters; keys_per_message: rotation keys in one message; cover: any so many parties can
-    stand in for others that vanish after they have contributed, None: nobody can (see `cover`).
+    stand in for others that vanish after they have contributed, None: nobody can (see `cover`);
+    slot_bound: of every slot that a refresh or the decryption carries, None: nothing is proven (see
+    `slot_bounds`).
 
     Raises:
         ParameterError: fields that do not go together (depth too small …).
@@ -34,6 +38,7 @@ class CircuitPlan(RunPlan):
     ckks: CkksParameters
     keys_per_message: int = 4
     cover: int | None = None
+    slot_bound: float | None = None
 
     def __post_init__(self) -> None:
         RunPlan.__post_init__(self)
@@ -41,6 +46,11 @@ class CircuitPlan(RunPlan):
             raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
         if self.cover is not None:
             _check_cover(self.cover, len(self.members), self.privacy)
+        if self.slot_bound is not None and not 0 < self.slot_bound <= LARGEST_SLOT:
+            raise ParameterError(
+                f"slot_bound={self.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
+                "leaves room for masks"
+            )
 
     @property
     def decryptions(self) -> int:
@@ -97,6 +107,20 @@ class CircuitPlan(RunPlan):
         """The contribution."""
         return "contribute"
 
+    @abstractmethod
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """Of every refresh and of the release, proven for rows of norm at most `norm_bound`."""
+        ...
+
+    def with_slot_bound(self: Plan, norm_bound: float) -> Plan:
+        """The plan that states what is proven."""
+        return replace(self, slot_bound=self.slot_bounds(norm_bound).largest)
+
+    @property
+    def coefficient_bound(self) -> float | None:
+        """Of a refreshed or decrypted polynomial's coefficients; None: nothing is proven."""
+        return None if self.slot_bound is None else self.slot_bound * 2.0**self.ckks.scale_bits
+
     @property
     @abstractmethod
     def unit(self) -> float:
@@ -119,6 +143,7 @@ class CircuitPlan(RunPlan):
             "ckks": self.ckks.to_dict(),
             "keys_per_message": self.keys_per_message,
             "cover": self.cover,
+            "slot_bound": self.slot_bound,
         }
         return {**RunPlan.to_dict(self), **own}
 

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols import gram_slots
 from protocols.circuit_plan import CircuitPlan
-from protocols.errors import ParameterError
+from protocols.errors import DataError, ParameterError
 from protocols.gram import UNIT, GramSums, GramTask, with_noise
 from protocols.gram_training import model_error_std, refresh_schedule
 from protocols.models.gram_models import GramModel, gram_model
@@ -23,6 +24,7 @@ from protocols.privacy.budget import Budget
 from protocols.privacy.gram_certificate import MECHANISM_SHARE, GramSetting
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.slot_bounds import SlotBounds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +95,10 @@ class GramPlan(CircuitPlan):
         """Weights are encrypted as W / UNIT."""
         return UNIT
 
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """See `gram_slots`."""
+        return gram_slots.bounds(self, norm_bound)
+
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
         return model_error_std(self.task)
@@ -114,9 +120,15 @@ class GramPlan(CircuitPlan):
         """One party's sums as it encrypts them, and as the twin adds them.
 
         rows: shape (rows, d), bias last; targets: on [0, 1], shape (rows, c).
+
+        Raises:
+            DataError: the rows exceed `curvature_bound`, which training relies on.
         """
         sums = GramSums.of(rows, self.fitted.encode(targets))
         if self.privacy is None:
+            # Each row may use its part of the bound; 1e-9: rounding.
+            if np.max(sums.row_sums, initial=0.0) > self.curvature_bound * len(rows) * (1 + 1e-9):
+                raise DataError("the rows exceed the public bounds of the curvature; clamp them")
             return sums
         return with_noise(sums, noise, self.num_rows, self.split.grid(self.privacy.sigma).unit)
 

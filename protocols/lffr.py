@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import contribute
+from protocols import contribute, lffr_slots
 from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks import residues as rns
@@ -46,6 +46,7 @@ from protocols.privacy.lffr_certificate import LffrSetting
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from protocols.secret_half import SecretHalf
+from protocols.slot_bounds import SlotBounds
 
 Array = NDArray[np.float64]
 
@@ -173,6 +174,10 @@ class LffrPlan(CircuitPlan):
     def unit(self) -> float:
         """Weights are encrypted as W / R, R the link's radius."""
         return self.link.radius
+
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """See `lffr_slots`."""
+        return lffr_slots.bounds(self, norm_bound)
 
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient.

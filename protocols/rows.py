@@ -19,6 +19,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols import row_slots
 from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
@@ -30,6 +31,7 @@ from protocols.curvature import Curvature
 from protocols.errors import ParameterError
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.slot_bounds import SlotBounds
 from protocols.start import StartGradient
 from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.quadratic import QuadraticNesterov
@@ -139,6 +141,10 @@ class RowsPlan(CircuitPlan):
     def unit(self) -> float:
         """Weights are encrypted as w / R, R the link's radius."""
         return self.link.radius
+
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """See `row_slots`."""
+        return row_slots.bounds(self, norm_bound)
 
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""

@@ -56,6 +56,14 @@ def init(
     allow_insecure: Annotated[
         bool, typer.Option("--allow-insecure", help="Accept toy rings: for tests only.")
     ] = False,
+    accept_unbounded: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unbounded",
+            help="Accept runs without a proof that training stays bounded: if it diverges, the "
+            "coordinator may see about log2(2P) bits of each value computed from a row.",
+        ),
+    ] = False,
     budget_epsilon: Annotated[
         float | None,
         typer.Option(help="For all runs on the data. Default: asked, or as --max-epsilon."),
@@ -97,6 +105,7 @@ def init(
             "max_delta": max_delta,
             "min_colluders": _asked(min_colluders, _COLLUDERS, MIN_COLLUDERS),
             "allow_insecure": allow_insecure,
+            "accept_unbounded": accept_unbounded,
         }
         if no_ledger and (budget_epsilon, budget_delta) != (None, None):
             raise ParameterError("--no-ledger is given together with a budget: leave one out")

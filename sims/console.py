@@ -156,6 +156,7 @@ def _accuracy_table(table: Table, result: AnyRun) -> Table:
 def closing_lines(result: AnyRun) -> Iterator[str]:
     """What else a person wants to know at the end."""
     from sims.plan_figures import encryption_words
+    from sims.slot_words import slot_lines
 
     summary, privacy = result.summary(), result.plan.privacy
     yield f"largest weight difference to the twin: {result.max_abs_diff_to_twin:.2g}"
@@ -171,6 +172,7 @@ def closing_lines(result: AnyRun) -> Iterator[str]:
     else:
         yield "privacy: no noise was added"
     yield f"encryption: {encryption_words(result.plan)}"
+    yield from slot_lines(result.plan, result.schema.norm_bound)
 
 
 def checks_table(checks: list[Check], title: str) -> Table:

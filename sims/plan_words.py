@@ -61,6 +61,7 @@ def encryption_lines(body: dict[str, Any]) -> list[str]:
         f"{ckks['rotation_keys']} rotation keys, {ckks['data_ciphertexts']} data ciphertexts",
         f"decryption: flooded to {released['flooding_bits']} bits; the released weights are off "
         f"by {released['release_error_std']:.2g} (standard deviation)",
+        *body["slots"],
         *cover_lines(body),
     ]
 

@@ -20,6 +20,7 @@ from sims.config import SimulationConfig
 from sims.recipe_rows import choose_ckks
 from sims.release_start import assumed_release
 from sims.setting import TrainingSetting, choose_setting
+from sims.slot_words import slot_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,8 @@ class Forecast:
             "norm_bound": self.shape.norm_bound,
             "parties": len(plan.members),
             "cover": plan.cover,
+            "slot_bound": plan.slot_bound,
+            "slots": list(slot_lines(plan, self.shape.norm_bound)),
             "update": dict(plan.update),
             "iterations": plan.rounds,
             "degree": plan.link.degree,
@@ -241,7 +244,7 @@ def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSe
         privacy=setting.privacy,
         profile=config.profile,
     )
-    return cheapest_layout(plan)
+    return cheapest_layout(plan).with_slot_bound(shape.norm_bound)
 
 
 def operations_by_level(plan: RowsPlan) -> dict[str, dict[int, int]]:

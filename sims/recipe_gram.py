@@ -107,7 +107,7 @@ class GramRecipe:
             ridge=self.ridge,
             curvature_bound=self.curvature_bound,
             floor=FLOOR,
-        )
+        ).with_slot_bound(schema.norm_bound)
 
     def _privacy(self, parties: int) -> PrivacyPlan | None:
         config, release = self.config, self.release

@@ -108,7 +108,7 @@ class LffrRecipe:
             curvature=self.curvature,
             learning_rate=self.learning_rate,
             ridge=self.config.ridge or 0.0,
-        )
+        ).with_slot_bound(schema.norm_bound)
 
     def _privacy(self, parties: int) -> PrivacyPlan | None:
         config, release = self.config, self.release

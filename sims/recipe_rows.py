@@ -94,7 +94,7 @@ class RowsRecipe:
         """The plan that all parties agree to."""
         schema = self.data.schema
         plan = rows_plan(self.config, session, schema, self.setting, self.params, members)
-        return replace(plan, start=self.start)
+        return replace(plan, start=self.start).with_slot_bound(schema.norm_bound)
 
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in float64 on pooled rows, with the parties' summed noise."""

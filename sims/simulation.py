@@ -43,6 +43,7 @@ from sims.release_start import Started, choose_session, run_start, worst_release
 from sims.release_start import noise_root as noise_root_of_start
 from sims.result import AnyRun, Array, RunResult
 from sims.run_folder import RunFolder
+from sims.slot_words import unproven_words
 from sims.twin import fit_optimum, score
 
 
@@ -146,6 +147,8 @@ def party_specs(
         max_delta=config.delta,
         min_colluders=config.colluders,
         allow_insecure=config.profile != "secure",
+        # Who runs a simulation stands for all owners, and is warned.
+        accept_unbounded=True,
     )
     specs = {}
     for name, shard in data.shards.items():
@@ -226,7 +229,13 @@ def compare(
         costs=coordinator.costs,
         rows_by_party={name: shard.rows for name, shard in data.shards.items()},
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
-        warnings=(*data.notes, *recipe.notes, *twin.warnings, *missing_words(outcome.missing)),
+        warnings=(
+            *data.notes,
+            *recipe.notes,
+            *twin.warnings,
+            *unproven_words(plan, data.schema.norm_bound),
+            *missing_words(outcome.missing),
+        ),
         noise=noise,
         peak_memory_mb=peak_memory,
         total_seconds=total_seconds,

@@ -15,6 +15,7 @@ from typing import Any
 
 from parties.schema import Schema
 from parties.tables import Table, read_table
+from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
@@ -33,6 +34,7 @@ from sims.run_folder import (
     file_digest,
     read_status,
 )
+from sims.slot_words import slot_problems
 from sims.verify_certificate import certificate_problems
 
 JSON_FILES = (PLAN, MODEL, SUMMARY)
@@ -102,6 +104,12 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
         lambda: messages.sequence_problems(transcript, plan),
         f"every step once, {len(plan.members)} parties each: {_counted(plan)}",
     )
+    if isinstance(plan, CircuitPlan):
+        yield _check(
+            "slot bound",
+            lambda: slot_problems(plan, Schema.from_dict(model["schema"])),
+            "computed again from the plan and the schema's norm bound",
+        )
     yield _check("model", lambda: figures.model_problems(model, plan), "coef, schema and labels")
     yield _check(
         "figures",

@@ -210,4 +210,4 @@ def _template(settings: Settings) -> RowsPlan:
         privacy=NOISE,
         members=members,
         schema={"digest": cards[NAMES[0]].schema},
-    )
+    ).with_slot_bound(FEATURES**0.5)

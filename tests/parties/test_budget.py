@@ -208,7 +208,8 @@ def session(path: Path, budget_epsilon: float = 1.0, change: Any = None) -> Sess
 
     def certified_plan(members: Any) -> RowsPlan:
         plan = certify(build(members))
-        made.plan = plan if change is None else change(plan)
+        changed = plan if change is None else change(plan)
+        made.plan = changed.with_slot_bound(NORM)
         return made.plan
 
     made.coordinator._make_plan = certified_plan

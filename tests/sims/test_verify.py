@@ -87,7 +87,7 @@ def test_a_run_passes(run: Path) -> None:
     names = [check.name for check in checks]
     assert names == [
         *("run finished", "files unchanged", "transcript chain", "plan digest", "plan valid"),
-        *("message sequence", "model", "figures"),
+        *("message sequence", "slot bound", "model", "figures"),
     ]
     assert "INSECURE" in checks[4].detail
     rewrite(run, lambda lines: None)  # the forger's tools alone do no harm

@@ -1,0 +1,133 @@
+"""Bounds on the slots of LFFR on encrypted rows; the words are those of `row_slots`.
+
+A refresh carries (`ckks.lffr_circuit`), with g(z, y) the slope of the loss and s its `side_scale`,
+
+    slot = gain_j / s [sum_g x_ij g_i  +  in one column: N chi_j] + rest_j N / (eta s B unit),
+
+rest = w - 2 ridge eta B^-1 w: |rest| <= |w|. Each output walks by itself.
+
+**With a public rate**: `privacy.ball` with all noise, or without noise the same ball.
+
+**With the preconditioner** D^-1, D >= b / (1 + e), e the inverse's error: `privacy.descent` in the
+norm |w|_D, rate 1. b_k >= low + 0.155 mean |x_k| |x|_1 and Gershgorin give D >= (0.155 X^T X / N +
+2 ridge) / (1 + e), so that F curves by at most (1 + e) max(curvature(link) / 0.155, 1) as long as
+|z| <= radius; and |z| <= C |w|, |w| <= |w|_D sqrt((1 + e) / low).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.approximation import Polynomial
+from protocols.errors import ParameterError
+from protocols.models.lffr import CURVATURE, curvature, largest_slope, push_bound
+from protocols.privacy.ball import Ball
+from protocols.privacy.budget import GRID_MARGIN
+from protocols.privacy.descent import Descent, largest_integral, least_radius
+from protocols.row_slots import ERROR_SHARE, TAIL, inverse_bounds
+from protocols.slot_bounds import MARGIN, SlotBounds
+
+if TYPE_CHECKING:
+    from protocols.lffr import LffrPlan
+
+
+Floats = NDArray[np.float64]
+
+
+def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
+    """Of a plan, for rows of norm at most `norm_bound`."""
+    try:
+        length, proof = _length(plan, norm_bound)
+    except ParameterError as error:
+        return SlotBounds.unproven(len(plan.refreshes), f"out of range: {error}")
+    if math.isinf(length):
+        reason = f"lffr: {proof} does not hold for its rate and iterations"
+        return SlotBounds.unproven(len(plan.refreshes), reason)
+    layout, rows, given = plan.layout, plan.num_rows, plan.curvature
+    groups = -(-rows // layout.block_size)
+    noise = plan.split.total_std(plan.privacy.sigma) * GRID_MARGIN if plan.privacy else 0.0
+    gain, unit = (given.high * given.inverse.largest, 1 / given.high) if given else (1.0, 1.0)
+    scale, slope = abs(plan.units.side_scale), largest_slope(plan.link, norm_bound * length)
+    terms = gain / scale * (groups * norm_bound * slope + rows * TAIL * noise)
+    rest = length * rows / (plan.learning_rate * scale * layout.block_size * unit)
+    steps = [
+        *inverse_bounds(given, len(plan.refreshes) - plan.iterations),
+        *(terms + rest,) * plan.iterations,
+    ]
+    failure = plan.iterations * plan.num_features * plan.outputs * 2.0**-61
+    if plan.privacy:
+        failure += plan.privacy_setting(norm_bound).ball().failure * plan.outputs
+    return SlotBounds(
+        refreshes=tuple(bound * MARGIN for bound in steps),
+        release=length / plan.unit * MARGIN,
+        proof=proof,
+        failure=failure if noise else 0.0,
+    )
+
+
+def _length(plan: LffrPlan, norm_bound: float) -> tuple[float, str]:
+    """Bound on |w| of every output, inf if none holds, and its proof."""
+    edge = plan.link.radius / norm_bound
+    if plan.curvature is not None:
+        return _descent(plan, norm_bound), "descent in the preconditioner's norm"
+    ball = _ball(plan, norm_bound)
+
+    def squared(radius: float) -> float:
+        push = push_bound(
+            plan.link, shrink=1 - ball.alpha, eta=ball.eta, norm_bound=norm_bound, radius=radius
+        )
+        return ball.squared_bound(radius, push)
+
+    start = plan.learning_rate * norm_bound / 4
+    return least_radius(squared, start, edge), "the ball of LFFR"
+
+
+def _ball(plan: LffrPlan, norm_bound: float) -> Ball:
+    if plan.privacy:
+        return plan.privacy_setting(norm_bound).ball()
+    return Ball(
+        eta=plan.learning_rate,
+        alpha=2 * plan.learning_rate * plan.ridge,
+        rounds=plan.iterations,
+        features=plan.num_features,
+        norm_bound=norm_bound,
+        noise=0.0,
+        failure=1.0,
+        error=ERROR_SHARE * norm_bound / plan.num_rows,
+    )
+
+
+def _descent(plan: LffrPlan, norm_bound: float) -> float:
+    """|w| <= |w|_D sqrt((1 + e) / low), for the least |w|_D that holds with all |z| <= radius."""
+    given, link = plan.curvature, plan.link
+    assert given is not None  # noqa: S101
+    more = 1 + given.inverse.relative_error
+    by_norm = math.sqrt(more / given.low)
+    falls = Descent(eta=1.0, lam=0.0, rounds=plan.iterations)
+
+    def squared(radius: float) -> float:
+        ends = norm_bound * radius * by_norm
+        return falls.squared_bound(
+            radius,
+            push=push_bound(
+                link, shrink=1.0, eta=0.0, norm_bound=norm_bound * by_norm, radius=radius
+            ),
+            fall=largest_integral(_slope(link), link.radius, ends),
+            curvature=more * max(curvature(link) / CURVATURE, 1.0),
+            slope=0.0,
+        )
+
+    return by_norm * least_radius(squared, 0.01, link.radius / (norm_bound * by_norm))
+
+
+def _slope(link: Polynomial) -> Floats:
+    """2 (1 - p)^2 p, what -g is for y = 1, as coefficients."""
+    p = np.array(link.coefficients)
+    rest = -p
+    rest[0] += 1.0
+    slope: Floats = 2 * np.convolve(np.convolve(rest, rest), p)
+    return slope

@@ -1,0 +1,381 @@
+"""Bounds on the slots of training on encrypted rows.
+
+What a refresh carries (`ckks.circuit`, `ColumnSum.spread`), with rows c x, weights w / R and side
+columns over s = A / c; row i of group g stands in column i of every block j:
+
+    slot = gain_j / s [sum_g x_ij q(z_i)  +  in one column: sum_all x_ij (1/2 - y_i) + N chi_j]
+         + rest_j N / (f s B unit),
+
+q = p - 1/2, z = <v, x>, chi the noise of ALL parties on the mean gradient, B columns, at most
+ceil(N / B) groups. The new vector is rest + f (gradient + chi), f a public factor; gain_j = 1 and
+unit = 1 without a preconditioner, else gain_j = high / b_j <= high L and unit = 1 / high.
+The release is w_T / R. The inverse's refreshes carry u, at most 1, and y = u high / b.
+
+So everything follows from three bounds: |v_t| (hence q), |rest| and |w_T|. Let h(Z) = max |p| on
+[-Z, Z]; |p(z) - y| <= h since 1 - p(z) = p(-z), hence |gradient| <= C h(C |v|).
+
+**Walk** (any linear rule). All vectors are public combinations of the gradients so far: v = sum_s
+k_s P (g_s + chi_s), 0 <= P <= L. So |v| <= L (sum_s |k_s| C h(C |v_s|) + tau |k| (sqrt(d) +
+sqrt(2 x))), for the three vectors of all iterations together except with probability failure, x =
+ln(3 T / failure): `privacy.walk`, unrolled by running the rule itself. Short runs alone stay small.
+
+**Ball** (gd). `privacy.ball` with all noise, or without noise `privacy.descent`: |v_t|, |w_T| <= R;
+rest = (1 - eta lam) v_t.
+
+**Barrier**. arXiv:2605.27782, Theorem 3 (`privacy.barrier_certificate`): |v_t|, |w_T| <= R, and
+|rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as well.
+
+Noise: tau its std per coordinate. Norms are bounded as in the certificate, with the part of delta
+that the certificate has for that; |chi_j| <= 9 tau for all coordinates but 2^-61 T d.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.approximation import Approximation, Polynomial, range_bound
+from protocols.curvature import Curvature
+from protocols.errors import ParameterError
+from protocols.privacy import barrier_certificate
+from protocols.privacy.ball import Ball, push_bound
+from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
+from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.descent import Descent, least_radius, logistic_ball
+from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.start_gradient import WORST, StartRelease
+from protocols.slot_bounds import MARGIN, SlotBounds
+from protocols.updates.barrier import Barrier
+from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.heavy_ball import HeavyBall
+from protocols.updates.nesterov import Nesterov
+from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.rule import distinct
+from protocols.updates.strongly_convex import StronglyConvexNesterov
+
+if TYPE_CHECKING:
+    from protocols.rows import RowsPlan
+
+Floats = NDArray[np.float64]
+TAIL = 9.0
+"""P(|Z| > 9) < 2^-61."""
+ERROR_SHARE = 2.0**-12
+"""The mean gradient may be off by this part of C / N: what a plan with privacy is held to."""
+FARTHEST = 4.0
+"""In radii of the link: beyond, a polynomial's bound by its coefficients is as good."""
+LINEAR = (Nesterov, QuadraticNesterov, HeavyBall, StronglyConvexNesterov)
+"""Rules whose vectors are combinations of their gradients, `GradientDescent` beside them."""
+BALL_CONDITIONS = (
+    *("sigmoid_error", "barrier_decreasing", "barrier_positive", "eta_barrier"),
+    *("eta_overshoot", "alpha", "norm", "gradient_at_zero"),
+)
+"""Of the barrier's certificate: those that bound the iterates, and none about the budget."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Course:
+    """What bounds the iterates; all fields public.
+
+    rule: in units of w; link: p; norm_bound: C; rows: N; features: d; sigma: without any t
+    colluders; budget: P, t and the probability `delta_norm` that norms may fail with; start: what
+    the barrier's d rests on.
+    """
+
+    rule: Any
+    link: Polynomial
+    norm_bound: float
+    rows: int
+    features: int
+    sigma: float
+    budget: Budget
+    start: StartRelease | None = None
+
+    @property
+    def noise(self) -> float:
+        """tau, of all parties, rounded up to the grid."""
+        return self.budget.total_std(self.sigma)
+
+    @property
+    def failure(self) -> float:
+        """Of all norms of noise together."""
+        return self.budget.delta_norm if self.sigma else 0.0
+
+    @property
+    def error(self) -> float:
+        """Of the computed mean gradient, l2."""
+        return ERROR_SHARE * self.norm_bound / self.rows
+
+    @property
+    def gain(self) -> float:
+        """L."""
+        return self.rule.curvature.inverse.largest if self.curvature else 1.0
+
+    @property
+    def curvature(self) -> Curvature | None:
+        """Of the preconditioner."""
+        return self.rule.curvature if isinstance(self.rule, QuadraticNesterov) else None
+
+    def slope(self, length: float) -> float:
+        """C h(C |v|) + error, a bound on the computed gradient at |v| <= length."""
+        return self.norm_bound * residual(self.link, self.norm_bound * length) + self.error
+
+    def spread(self, length: float) -> float:
+        """Bound on a norm of noise of std `length` tau, all of them but with `failure`."""
+        if not self.noise:
+            return 0.0
+        x = math.log(3 * self.rule.rounds / self.failure)
+        return self.noise * length * (math.sqrt(self.features) + math.sqrt(2 * x))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Norms:
+    """points: |v_t|, t < T; vectors: of each refreshed one, t by t, (|f|, |rest|); last: |w_T|."""
+
+    proof: str
+    points: tuple[float, ...]
+    vectors: tuple[tuple[tuple[float, float], ...], ...]
+    last: float
+    failure: float
+
+
+@lru_cache(maxsize=4096)
+def residual(p: Polynomial, z: float) -> float:
+    """h(z), certain; inf where z is."""
+    if z > FARTHEST * p.radius:
+        t = z / p.radius
+        if not t < 1e15:
+            return math.inf
+        return math.fsum(abs(c) * t**k for k, c in enumerate(p.coefficients))
+    return max(abs(bound) for bound in range_bound(p, -z, z))
+
+
+# -- the three proofs -----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def walk(course: Course, within: float = math.inf) -> Norms:
+    """Of a linear rule; within: no v, rest or w_T is longer, by another proof."""
+    rule, rounds = course.rule, course.rule.rounds
+    slopes: Floats = np.zeros(rounds)
+    points: list[float] = []
+
+    def length(factors: Floats) -> float:
+        k = np.abs(factors)
+        # An unused factor of an infinite slope is nothing.
+        steps = math.fsum(a * b for a, b in zip(k, slopes, strict=True) if a)
+        walked = course.gain * (steps + course.spread(math.sqrt(float(k @ k))))
+        return min(within, walked)
+
+    def gradient(weights: Floats, step: float) -> Floats:
+        t = len(points)
+        points.append(length(weights))
+        slopes[t] = course.slope(points[-1])
+        unit: Floats = step * np.eye(rounds)[t]
+        return unit
+
+    state: tuple[Floats, ...] = rule.start(np.zeros(rounds))
+    vectors = []
+    for t in range(rounds):
+        state = rule.step(t, state, gradient)
+        new = distinct(state) if t + 1 < rounds else [rule.weights(state)]
+        moved = [vector for vector in new if vector[t]]
+        rests = [np.where(np.arange(rounds) == t, 0.0, vector) for vector in moved]
+        vectors.append(
+            tuple((abs(float(v[t])), length(rest)) for v, rest in zip(moved, rests, strict=True))
+        )
+    return Norms(
+        proof="the sum of all steps",
+        points=tuple(points),
+        vectors=tuple(vectors),
+        last=length(rule.weights(state)),
+        failure=course.failure,
+    )
+
+
+def ball(course: Course) -> Norms | None:
+    """Of gradient descent; None where no ball holds."""
+    rule: GradientDescent = course.rule
+    p, c, eta = course.link, course.norm_bound, rule.learning_rate
+    most = Ball(
+        eta=eta,
+        alpha=eta * rule.ridge,
+        rounds=rule.rounds,
+        features=course.features,
+        norm_bound=c,
+        noise=course.noise,
+        failure=course.failure or 1.0,
+        error=course.error,
+    )
+    falls = Descent(eta=eta, lam=rule.ridge, rounds=rule.rounds, error=course.error)
+
+    def by_steps(radius: float) -> float:
+        push = push_bound(p, shrink=1 - most.alpha, eta=eta, norm_bound=c, radius=radius)
+        return most.squared_bound(radius, push)
+
+    start, edge = eta * c / 2, p.radius / c
+    proofs: dict[str, Callable[[float], float]] = {
+        "the ball of gradient descent with noise": by_steps
+    }
+    if not course.noise:
+        proofs = {
+            "the ball of gradient descent, by steps": by_steps,
+            "the ball of gradient descent, by falls": lambda r: logistic_ball(falls, p, c, r),
+        }
+    found = {
+        name: min(least_radius(bound, start, edge), least_radius(bound, start, 2 * edge))
+        for name, bound in proofs.items()
+    }
+    name = min(found, key=lambda each: found[each])
+    if math.isinf(found[name]):
+        return None
+    # Of the ball, and of the walk where it is shorter.
+    return replace(walk(course, found[name]), proof=name, failure=2 * course.failure)
+
+
+def barrier(course: Course) -> Norms | None:
+    """Of the barrier; None where a condition of its theorem fails."""
+    rule: Barrier = course.rule
+    if rule.unit != 1:
+        return None
+    theta, start = rule.theta, course.start
+    setting = BarrierSetting(
+        rows=course.rows,
+        features=course.features,
+        norm_bound=course.norm_bound,
+        theta=theta,
+        lam=rule.weight,
+        kappa=rule.reciprocal.low / theta,
+        eta=rule.learning_rate,
+        rounds=rule.rounds,
+        sigmoid=_bare(course.link),
+        reciprocal=_bare(rule.reciprocal),
+        sigma=course.sigma,
+        budget=course.budget,
+        encryption_error=course.error * course.rows / math.sqrt(course.features),
+        d=start.d(course.norm_bound, course.budget.split) if start else WORST,
+        start=start,
+    )
+    found = barrier_certificate.check(setting)
+    conditions = {each.name: each for each in found.conditions}
+    # A plan holds its figures as rounded numbers; a nan has slack -inf.
+    if any(not conditions[name].slack >= -1e-9 for name in BALL_CONDITIONS):
+        return None
+    radius, eta = float(found.figures["R"]), rule.learning_rate
+    norm = course.noise * (math.sqrt(course.features) + c_delta(course.budget, rule.rounds))
+    rest = radius + eta * (course.slope(radius) + norm)
+    return Norms(
+        proof="the barrier's theorem",
+        points=(radius,) * rule.rounds,
+        vectors=(((eta, rest),),) * rule.rounds,
+        last=radius,
+        failure=course.failure + found.figures.get("start_delta", 0.0),
+    )
+
+
+def _bare(polynomial: Polynomial) -> Approximation:
+    return Approximation(
+        polynomial=polynomial, max_error=0.0, rms_error=0.0, max_slope=0.0, method="from the plan"
+    )
+
+
+@lru_cache(maxsize=64)
+def norms(course: Course) -> tuple[Norms, ...]:
+    """By every proof that there is."""
+    if isinstance(course.rule, Barrier):
+        proofs = [barrier(course)]
+    elif isinstance(course.rule, GradientDescent):
+        proofs = [ball(course), walk(course)]
+    elif isinstance(course.rule, LINEAR):
+        proofs = [walk(course)]
+    else:
+        proofs = []
+    return tuple(found for found in proofs if found is not None)
+
+
+# -- slots ----------------------------------------------------------------------------------------
+
+
+def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
+    """Of a plan, for rows of norm at most `norm_bound`."""
+    steps, course = len(plan.refreshes), _course(plan, norm_bound)
+    try:
+        proofs = [_slots(plan, course, found) for found in norms(course)]
+    except ParameterError as error:
+        return SlotBounds.unproven(steps, f"out of range: {error}")
+    proven = [found for found in proofs if found.largest is not None]
+    if proven:
+        return min(proven, key=lambda found: found.largest or math.inf)
+    reason = f"update {plan.update['kind']}: no proof holds for its rates and iterations"
+    return SlotBounds.unproven(steps, reason)
+
+
+def _course(plan: RowsPlan, norm_bound: float) -> Course:
+    privacy, parties = plan.privacy, len(plan.members)
+    split = NoiseSplit(parties=parties, colluders=privacy.colluders if privacy else 0)
+    budget = Budget(epsilon=None, delta=0.5, split=split)
+    if privacy:
+        share = MECHANISM_SHARE.get(privacy.accounting, 1 / 3)  # type: ignore[call-overload]
+        budget = Budget(
+            epsilon=privacy.epsilon, delta=privacy.delta, split=split, mechanism_share=share
+        )
+    return Course(
+        rule=plan.rule,
+        link=plan.link,
+        norm_bound=norm_bound,
+        rows=plan.num_rows,
+        features=plan.num_features,
+        sigma=privacy.sigma if privacy else 0.0,
+        budget=budget,
+        start=plan.start.release if plan.start else None,
+    )
+
+
+def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
+    layout, c, rows = plan.layout, course.norm_bound, course.rows
+    groups, curvature = -(-rows // layout.block_size), course.curvature
+    unit, gain = (1 / curvature.high, curvature.high * course.gain) if curvature else (1.0, 1.0)
+    scale = abs(plan.units.side_scale)
+    side = rows * (c / 2 + TAIL * course.noise)
+    refreshes = list(inverse_bounds(curvature, len(plan.refreshes) - plan.rounds))
+    for point, vectors in zip(found.points, found.vectors, strict=True):
+        # p = 1/2 + q, q odd: max |q| = h - 1/2.
+        terms = gain / scale * (groups * c * (residual(plan.link, c * point) - 0.5) + side)
+        rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
+        refreshes.append(terms + max(rests, default=0.0))
+    tail = plan.rounds * course.features * 2.0**-61 if course.noise else 0.0
+    return SlotBounds(
+        refreshes=tuple(bound * MARGIN for bound in refreshes),
+        release=found.last / plan.unit * MARGIN,
+        proof=found.proof,
+        failure=found.failure + tail + range_failure(course),
+    )
+
+
+def inverse_bounds(curvature: Curvature | None, steps: int) -> tuple[float, ...]:
+    """Of every refresh of the inversion: u <= 1, y = u high / b, at last 1 / (b factor).
+
+    Owners see to b <= high (`Curvature.share`), offset to b >= low.
+    """
+    if curvature is None:
+        return ()
+    inverse = curvature.inverse
+    return (max(inverse.high / inverse.low, inverse.largest / inverse.factor),) * steps
+
+
+def range_failure(course: Course) -> float:
+    """Probability that noise takes an entry of b out of [low, high]; see `walk_certificate`."""
+    curvature = course.curvature
+    if curvature is None or not curvature.sigma:
+        return 0.0
+    top = curvature.offset + curvature.constant * course.norm_bound**2 * (
+        (1 + math.sqrt(course.features)) / 2
+    )
+    margin = max(0.0, min(curvature.offset - curvature.low, curvature.high - top))
+    x = margin / course.budget.total_std(curvature.sigma)
+    return min(1.0, course.features * math.exp(-x * x / 2))

@@ -1,0 +1,37 @@
+"""How large the values get that refreshes hide, in words and as a check of a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from protocols.circuit_plan import CircuitPlan
+from sims.verify_figures import compare
+
+if TYPE_CHECKING:
+    from parties.schema import Schema
+    from protocols.plan import RunPlan
+
+
+def slot_lines(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
+    """One line, for plans under CKKS; norm_bound: of every row."""
+    if not isinstance(plan, CircuitPlan):
+        return ()
+    return (f"slots of refreshes: {plan.slot_bounds(norm_bound).words(len(plan.members))}",)
+
+
+def unproven_words(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
+    """A warning, where nothing is proven: whoever runs a simulation stands for all its owners."""
+    if not isinstance(plan, CircuitPlan) or plan.slot_bounds(norm_bound).largest is not None:
+        return ()
+    return (
+        *slot_lines(plan, norm_bound),
+        "an owner of a deployment refuses such a plan unless accept_unbounded = true is in its "
+        "policy; the barrier, a lower learning rate, fewer iterations or a ridge have a proof",
+    )
+
+
+def slot_problems(plan: CircuitPlan, schema: Schema) -> Iterator[str]:
+    """The bound that the plan states, computed again."""
+    own = plan.slot_bounds(schema.norm_bound).largest
+    yield from compare("plan.json", "slot_bound", plan.slot_bound, own)

@@ -1,0 +1,227 @@
+"""The circuits of every protocol run on plain slots, and what each refresh carries.
+
+The same code as under encryption: `Evaluator` and `train_…` see a context that holds numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from protocols import train
+from protocols.ckks.circuit import REFRESH_LEVEL
+from protocols.ckks.column_map import ColumnMap
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.gram import GramEvaluator
+from protocols.ckks.packing import Layout
+from protocols.ckks.parameters import CkksParameters
+from protocols.contribute import grouped, label_term
+from protocols.gram import pack
+from protocols.gram_plan import GramPlan
+from protocols.gram_training import train_gram
+from protocols.lffr import LffrPlan
+from protocols.lffr_training import train_lffr
+from protocols.rows import RowsPlan
+from tests.helpers import Floats
+
+Shards = Sequence[tuple[Floats, Floats]]
+
+
+@dataclass(slots=True)
+class Slots:
+    """A ciphertext's stand-in: shape (num_slots,)."""
+
+    values: Floats
+    level: int = 0
+
+    def GetLevel(self) -> int:  # noqa: N802
+        """Levels consumed."""
+        return self.level
+
+
+class SlotContext:
+    """`CkksContext` and OpenFHE's context, on numbers."""
+
+    def __init__(self, params: CkksParameters) -> None:
+        self.params, self.cc = params, self
+        self.primes = (1 << params.scale_bits,) * params.num_towers
+
+    def encode(self, values: Floats, level: int = 0) -> Floats:
+        return values
+
+    def ciphertext(self, polynomials: Any) -> Slots:
+        return Slots(np.zeros(self.params.num_slots), REFRESH_LEVEL)
+
+    def EvalAdd(self, left: Slots, right: Any) -> Slots:  # noqa: N802
+        return Slots(left.values + getattr(right, "values", right), left.level)
+
+    def EvalSub(self, left: Slots, right: Any) -> Slots:  # noqa: N802
+        return Slots(left.values - getattr(right, "values", right), left.level)
+
+    def EvalMult(self, left: Slots, right: Any) -> Slots:  # noqa: N802
+        return Slots(left.values * getattr(right, "values", right), left.level)
+
+    EvalMultNoRelin = EvalMult
+
+    def EvalSquare(self, ct: Slots) -> Slots:  # noqa: N802
+        return self.EvalMult(ct, ct)
+
+    def Relinearize(self, ct: Slots) -> Slots:  # noqa: N802
+        return ct
+
+    def EvalRotate(self, ct: Slots, index: int) -> Slots:  # noqa: N802
+        return Slots(np.roll(ct.values, -index), ct.level)
+
+    def EvalAddInPlace(self, total: Slots, other: Slots) -> None:  # noqa: N802
+        total.values = total.values + other.values
+
+    def Rescale(self, ct: Slots) -> Slots:  # noqa: N802
+        return Slots(ct.values, ct.level + 1)
+
+    def RescaleInPlace(self, ct: Slots) -> None:  # noqa: N802
+        ct.level += 1
+
+    def Compress(self, ct: Slots, towers: int) -> Slots:  # noqa: N802
+        return Slots(ct.values, self.params.num_towers - towers)
+
+
+@dataclass
+class Seen:
+    """Largest |slot| of each refresh, in order, and of the release; weights: as released."""
+
+    refreshes: list[float] = field(default_factory=list)
+    release: float = 0.0
+    weights: Any = None
+
+
+def seen_slots(plan: Any, shards: Shards, noises: Sequence[Floats]) -> Seen:
+    """Everything that the coordinator would have refreshed and decrypted, in the clear.
+
+    shards: rows, and labels or targets, of every party; noises: as its `draw_noise` would give.
+    """
+    if isinstance(plan, GramPlan):
+        return _gram(plan, shards, noises)
+    return (
+        _lffr(plan, shards, noises) if isinstance(plan, LffrPlan) else _rows(plan, shards, noises)
+    )
+
+
+def _finish(training: Generator[Any, Any, EncryptedVector]) -> Floats:
+    try:
+        next(training)
+    except StopIteration as stop:
+        return np.asarray(stop.value.ct.values)
+    raise AssertionError("the slot machine asks nobody")
+
+
+def packed_rows(
+    plan: RowsPlan, shards: Shards, noises: Sequence[Floats]
+) -> tuple[Evaluator, list[EncryptedVector], list[EncryptedVector]]:
+    """What `contribute.collect` would give, and whom to evaluate it with."""
+    layout, units = plan.layout, plan.units
+    evaluator = Evaluator(SlotContext(plan.ckks), layout)  # type: ignore[arg-type]
+    data = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_data_ciphertexts)]
+    side = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_side_ciphertexts)]
+    for k, ((x, y), noise) in enumerate(zip(shards, noises, strict=True)):
+        on_curvature, on_gradients = plan.divide_noise(noise)
+        linear = label_term(x, y) + layout.num_rows * on_gradients
+        first = np.zeros((0, layout.num_features))
+        if plan.curvature:
+            first = plan.curvature.share(x, plan.num_rows, on_curvature)[None, :]
+        for index, slots in layout.pack_rows(units.row_scale * x, k).items():
+            data[index] = data[index] + slots
+        packed = layout.pack_side(np.concatenate([first, linear / units.side_scale]))
+        side = [old + new for old, new in zip(side, packed, strict=True)]
+    rows = grouped(evaluator, [evaluator.wrap(Slots(part)) for part in data])
+    return evaluator, rows, [evaluator.wrap(Slots(part)) for part in side]
+
+
+def _rows(plan: RowsPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
+    layout, seen = plan.layout, Seen()
+    evaluator, rows, side = packed_rows(plan, shards, noises)
+
+    def refresh(*args: Any) -> Generator[Any, Any, Any]:
+        step, vectors = args[3], args[5]
+        return _refreshed(evaluator, layout, plan.column_maps(step), vectors, seen)
+        yield
+
+    with patch.object(train, "refresh", refresh):
+        released = _finish(train.train_encrypted(evaluator, plan, b"", None, rows, side))
+    return _released(seen, released, layout.read_heads(released) * plan.unit)
+
+
+def _lffr(plan: LffrPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
+    layout, units, seen = plan.layout, plan.units, Seen()
+    evaluator = Evaluator(SlotContext(plan.ckks), layout)  # type: ignore[arg-type]
+    data = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_data_ciphertexts)]
+    side = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_side_ciphertexts)]
+    for k, ((x, y), noise) in enumerate(zip(shards, noises, strict=True)):
+        packed = layout.pack_data(units.row_scale * x, (0.5 - y) / units.leading, k)
+        for index, slots in packed.items():
+            data[index] = data[index] + slots
+        columns = layout.pack_side(plan.side(x, noise))
+        side = [old + new for old, new in zip(side, columns, strict=True)]
+
+    def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
+        return _refreshed(evaluator, layout, plan.column_maps(step), vectors, seen)
+        yield
+
+    wrapped = [[evaluator.wrap(Slots(part)) for part in parts] for parts in (data, side)]
+    released = _finish(train_lffr(evaluator, plan, *wrapped, refresh_all))
+    return _released(seen, released, layout.read_heads(released) * plan.unit)
+
+
+def _gram(plan: GramPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
+    task, seen = plan.task, Seen()
+    evaluator = GramEvaluator(SlotContext(plan.ckks), task.layout)  # type: ignore[arg-type]
+    parts = [
+        pack(task, plan.contribution(x, y, noise))
+        for (x, y), noise in zip(shards, noises, strict=True)
+    ]
+    sums = [evaluator.wrap(Slots(np.sum(each, axis=0))) for each in zip(*parts, strict=True)]
+
+    def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
+        maps = (None,) * len(vectors)
+        return _refreshed(evaluator, None, maps, vectors, seen)
+        yield
+
+    released = _finish(train_gram(evaluator, task, sums, refresh_all))
+    return _released(seen, released, task.layout.read(released) * plan.unit)
+
+
+def _released(seen: Seen, slots: Floats, weights: Floats) -> Seen:
+    seen.release, seen.weights = float(np.abs(slots).max()), weights
+    return seen
+
+
+def _refreshed(
+    evaluator: Evaluator,
+    layout: Layout | None,
+    maps: Sequence[ColumnMap | None],
+    vectors: Sequence[EncryptedVector],
+    seen: Seen,
+) -> tuple[EncryptedVector, ...]:
+    seen.refreshes.append(max(float(np.abs(ct.values).max()) for v in vectors for ct in v.cts))
+    each = iter(maps)
+    return tuple(
+        evaluator.wrap(*(_mapped(ct, layout, next(each)) for ct in v.cts)) for v in vectors
+    )
+
+
+def _mapped(ct: Slots, layout: Layout | None, column_map: ColumnMap | None) -> Slots:
+    if column_map is None or layout is None:
+        return Slots(ct.values, 0)
+    grid = np.roll(ct.values, -layout.offset).reshape(layout.num_blocks, layout.block_size)
+    column = column_map.column
+    sums = column_map.value * (grid.sum(axis=1) if column is None else grid[:, column])
+    if column_map.head is None:
+        mapped = np.repeat(sums, layout.block_size)
+    else:
+        mapped = np.zeros(layout.num_slots)
+        mapped[:: layout.block_size] = sums
+        mapped = np.roll(mapped, column_map.head)
+    return Slots(np.roll(mapped, layout.offset), REFRESH_LEVEL)

@@ -1,0 +1,81 @@
+"""What the defaults prove about slots, and what whoever runs them reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from protocols.rows import RowsPlan
+from sims.config import SimulationConfig
+from sims.plan_words import encryption_lines
+from sims.planning import Shape, forecast, placeholder_plan
+from sims.setting import choose_setting
+from sims.simulation import simulate
+from sims.slot_words import slot_lines, slot_problems, unproven_words
+from tests.sims import test_recipe_gram
+
+
+def plan_of(rows: int = 456, features: int = 30, **changes: Any) -> RowsPlan:
+    """As `cohort simulate` plans it on data of this shape."""
+    config = SimulationConfig(**changes)
+    shape = Shape.even(rows=rows, features=features, parties=3)
+    setting = choose_setting(
+        config, rows=rows, num_features=shape.num_features, norm_bound=1.0, parties=3
+    )
+    return placeholder_plan(config, shape, setting)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0, 2.0])
+@pytest.mark.parametrize("update", ["barrier", "gd"])
+def test_defaults_are_proven(update: str, epsilon: float | None) -> None:
+    """No owner has to accept anything for these; nor a figure without sense."""
+    plan = plan_of(update=update, epsilon=epsilon)
+    assert plan.slot_bound is not None and plan.slot_bound < 100
+    assert unproven_words(plan, 1.0) == ()
+    (line,) = slot_lines(plan, 1.0)
+    assert f"at most {plan.slot_bound:.4g}" in line
+
+
+@pytest.mark.parametrize("update", ["nag", "quadratic-nag"])
+def test_accelerated_defaults_are_proven_with_privacy_alone(update: str) -> None:
+    assert plan_of(update=update, epsilon=1.0, rows=5000).slot_bound is not None
+    plan = plan_of(update=update)
+    assert plan.slot_bound is None
+    first, cure = unproven_words(plan, 1.0)
+    assert "NO PROOF" in first and "log2(2P)" in first and "accept_unbounded" in cure
+
+
+@pytest.mark.parametrize("model", ["linear", "improved-lffr", "lffr"])
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_defaults_of_regressions(model: str, epsilon: float | None) -> None:
+    """Gram models always; LFFR with noise, and without it where a ridge bounds the descent."""
+    from sims.recipe import open_recipe
+
+    for ridge in (None, 2.0):
+        found = test_recipe_gram.prepared(model=model, epsilon=epsilon, ridge=ridge)
+        plan: Any = open_recipe(*found).make_plan("session", test_recipe_gram.MEMBERS)
+        is_proven = model != "lffr" or epsilon is not None or ridge is not None
+        assert (plan.slot_bound is not None) == is_proven, ridge
+
+
+def test_a_simulation_goes_on_with_a_warning() -> None:
+    """Who runs it stands for all owners; a plan with a proof needs no words but one line."""
+    common: dict[str, Any] = {"profile": "fast-insecure", "seed": 1, "parties": 2}
+    result = simulate(SimulationConfig(update="nag", rounds=6, **common))
+    assert result.plan.slot_bound is None
+    assert any("NO PROOF" in warning for warning in result.warnings)
+    proven = simulate(SimulationConfig(update="gd", rounds=2, **common))
+    assert not any("NO PROOF" in warning for warning in proven.warnings)
+    plan: Any = proven.plan
+    assert list(slot_problems(plan, proven.schema)) == []
+    for forged in (None, plan.slot_bound / 2, plan.slot_bound * 1.01):
+        assert list(slot_problems(replace(plan, slot_bound=forged), proven.schema))
+
+
+def test_a_forecast_says_it() -> None:
+    shape = Shape.even(rows=300, features=5, parties=2)
+    body = forecast(SimulationConfig(parties=2, update="gd"), shape, timing=False).to_dict()
+    assert body["slot_bound"] > 0
+    assert any(line.startswith("slots of refreshes: at most") for line in encryption_lines(body))
