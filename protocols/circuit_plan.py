@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks.column_map import ColumnMap
+from protocols.ckks.masks import smallest_room
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
@@ -50,6 +51,12 @@ class CircuitPlan(RunPlan):
             raise ParameterError(
                 f"slot_bound={self.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
                 "leaves room for masks"
+            )
+        carried = self.coefficient_bound
+        if carried is not None and carried > smallest_room(self.ckks):
+            raise ParameterError(
+                f"slot_bound={self.slot_bound:.4g} at scale_bits={self.ckks.scale_bits} is beyond "
+                "what a refresh carries: take larger primes, or smaller steps"
             )
 
     @property
