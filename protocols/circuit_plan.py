@@ -28,7 +28,7 @@ class CircuitPlan(RunPlan):
     """A run in which the coordinator evaluates a circuit on ciphertexts.
 
     ckks: parameters; keys_per_message: rotation keys, or shares of the public key, in one message;
-    cover: any so many parties can stand in for others that vanish after they have contributed, None:
+    cover: so many parties can stand in for others that vanish after they have contributed, None:
     nobody can (see `cover`); slot_bound: of every slot that a refresh or the decryption carries,
     None: nothing is proven (see `slot_bounds`).
 
