@@ -1,7 +1,8 @@
 """The key ceremony: what one party uploads and computes, what the coordinator must hold at once.
 
 Question: at most 200 MB and 3 s per party at ring 2^15? And does the coordinator's memory grow with
-the parties? It adds a reply up as it arrives and holds one at a time.
+the parties? It adds a reply up as it arrives and holds one at a time. The peak is that of a process
+with all parties in it: each keeps what it has committed to until all have, 15 MB at ring 2^15.
 """
 
 from __future__ import annotations
