@@ -137,7 +137,7 @@ class SampleLedger:
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self._samples: dict[str, Sample] = {}
         self._uses: dict[tuple[Element, str], set[str]] = {}
-        self._masked: set[str] = set()
+        self._masked: dict[str, set[str]] = {}
         self._outputs: set[tuple[str, str]] = set()
         self._errors: set[str] = set()
         self.note(*samples)
@@ -178,6 +178,8 @@ class SampleLedger:
                 self._check_use(sample, term)
         for pad in sample.pads:
             self._check_pad(sample, pad, masked=SEED not in kinds)
+        if SEED in kinds:
+            self._check_bound(sample)
 
     def _check_use(self, sample: Sample, term: Term) -> None:
         used = self._uses.setdefault(
@@ -196,9 +198,19 @@ class SampleLedger:
             pad.name not in self._masked or (pad.name, pad.through) in self._outputs
         ):
             raise _refused(sample, f"{pad.through}({pad.name}) is published a second time (iii)")
-        self._masked.add(pad.name)
-        if not masked:
+        given = self._masked.setdefault(pad.name, set())
+        if masked:
+            given |= {t.element.name for t in sample.terms if t.element.kind == RECEIVED}
+        else:
             self._outputs.add((pad.name, pad.through))
+
+    def _check_bound(self, sample: Sample) -> None:
+        """Who knew the element first would send c1 = element - delta, see `refresh_element`."""
+        given = set[str]().union(*(self._masked[pad.name] for pad in sample.pads))
+        seeded = [term.element for term in sample.terms if term.element.kind == SEED]
+        for element in seeded:
+            if not all(name in element.name for name in given):
+                raise _refused(sample, f"{element} does not depend on what its pad masked (i)")
 
     def _check_hidden(self, sample: Sample) -> None:
         pads_alone = all(term.element.kind in (RECEIVED, ONE) for term in sample.terms)
