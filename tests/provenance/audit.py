@@ -7,12 +7,12 @@ shorter than for a run whose elements are all random. Searched are
 2. every part of them, n = 16. Samples belong together that share a symbol: an element (H0, H1 and
    the joint key share those that they are sums of), a pad, an error.
 
-Why parts are enough. Elements of different parts are hashes of different labels, so independent. For
+Why parts are enough. Elements of different parts are hashes of different labels: independent. For
 r = (r_1, r_2, …) over the parts, sum_i r_i A_i is uniform as soon as one r_i A_i is: a short
 combination across parts is no likelier than for random elements, unless each r_i alone is one that
 its part's elements leave structure in. That is looked for part by part; 1 is the check of this.
-Of samples of one part that say the same about secrets of their own (encryptions) two are taken; parts
-that are equal but for names are searched once.
+Of samples of one part that say the same about secrets of their own (encryptions) two are taken.
+Parts that are equal but for names are searched once.
 
 Whose view: one honest party's, all others' secrets given away (H0, H1 and the joint key hold their
 short parts). To know more secrets only adds combinations. With cover, t - 1 shares as well, and
@@ -82,9 +82,9 @@ def audit(
     whole: int = WHOLE,
     part: int = PART,
 ) -> Finding:
-    """The worst over all views. threshold, covered: t, and (a stand-in, a missing party), with cover.
+    """The worst over all views.
 
-    whole, part: n of the rings.
+    threshold, covered: t, and (a stand-in, a missing party), with cover; whole, part: n.
     """
     views = [(party, view(ledgers, party, threshold)) for party in ledgers]
     found = [_search(ledgers, views[0], whole)] if whole else []
@@ -144,7 +144,7 @@ def _searched(ledgers: Ledgers, owner: str, samples: Sequence[Sample], n: int) -
 
 
 def _bits(samples: Sequence[Sample]) -> int:
-    """log2 q, so that a random run's shortest combination has RANDOM_BITS: q^(secrets / columns)."""
+    """log2 q: a random run's shortest combination, q^(secrets / columns), has RANDOM_BITS."""
     shared = [s for s in samples if not any(t.secret.startswith("v(") for t in s.terms)]
     needed = [24]
     for each in (samples, shared):

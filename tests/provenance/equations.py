@@ -10,20 +10,20 @@ with a column for each coefficient of each pad, error and secret. Any coefficien
 polynomial is a row, and so all products by X^k and all automorphisms are among the combinations.
 
 The row echelon form mod q, pads first, then errors, then secrets, has three kinds of rows. Pivot
-under a pad: the pad hides it. Pivot under a secret: no error is left, an exact equation. Pivot under
-an error: kept. Combinations of the kept rows with small coefficients everywhere are the short
+under a pad: the pad hides it. Pivot under a secret: no error is left, an exact equation. Pivot
+under an error: kept. Combinations of the kept rows with small coefficients everywhere are the short
 vectors of a lattice. It is searched twice (`lattice.shortest`):
 
 - for combinations that cancel every secret, over a run as it is;
 - for those that leave secrets with small coefficients, as harmful as errors with small ones. Some
-  of them exist by design: c0 + s c1 of an encryption, with the key itself as coefficient. Nobody who
-  lacks s can form them, so here the audited party's secret is uniform in the sums that H0, H1 and
-  the joint key are, and only what colluders know of them is small.
+  of them exist by design: c0 + s c1 of an encryption, with the key itself as coefficient. Nobody
+  who lacks s can form them, so here the audited party's secret is uniform in the sums that H0, H1
+  and the joint key are, and only what colluders know of them is small.
 
 Moduli: the gadget's P g is 0 on the special primes, and on those of other digits: an equation of
 its own, without the gadget, modulo each. A combination that is short modulo Q P is short modulo
-each prime, so primes are looked at one by one (`gadgets`). Every sample is given modulo all kinds of
-primes, which is more than is sent.
+each prime, so primes are looked at one by one (`gadgets`). Every sample is given modulo all kinds
+of primes, which is more than is sent.
 """
 
 from __future__ import annotations

@@ -24,7 +24,18 @@ from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.samples import GADGET, JOINT_KEY, ONE, RECEIVED, SEED, SHARE, Element, Sample, Term
+from protocols.samples import (
+    EPHEMERAL,
+    GADGET,
+    JOINT_KEY,
+    ONE,
+    RECEIVED,
+    SEED,
+    SHARE,
+    Element,
+    Sample,
+    Term,
+)
 from tests import exact
 from tests.exact import Integers
 from tests.provenance.runs import Run
@@ -147,8 +158,9 @@ class Equations:
         if kind == SEED:
             head, _, digit = name.rpartition("/")
             if head == keygen.RELINEARISATION or head.startswith("rotation/"):
-                return self._digit(context.uniform_key_half(self.run.seed, head), int(digit))
-            return context.uniform_polynomial(self.run.seed, name)[: len(primes)]
+                half = rns.uniform(self.run.seed, head, context.key_primes, self.n)
+                return self._digit(half, int(digit))
+            return rns.uniform(self.run.seed, name, context.primes, self.n)[: len(primes)]
         if kind == GADGET:
             return np.array([[g] * self.n for g in gadget(context, int(name))], np.uint64)
         if kind == JOINT_KEY:
@@ -225,8 +237,8 @@ def gadget(context: object, digit: int) -> list[int]:
     ]
 
 
-def residuals(run: Run) -> list[Residual]:
-    """Every sample's error, measured.
+def residuals(run: Run) -> tuple[list[Residual], Equations]:
+    """Every sample's error, every mask and secret, measured by the first prime.
 
     Raises:
         UntrueError: a polynomial without a sample, a sample without a polynomial, another element,
@@ -244,8 +256,10 @@ def residuals(run: Run) -> list[Residual]:
                 f"{party}: {', '.join(odd)} stand in the ledger or in the messages alone"
             )
         found += _errors(run, equations, party, ledger, sent)
-    equations.close()
-    return found
+    for kind, held in ((SHARE, run.secrets), (EPHEMERAL, run.ephemerals)):
+        stated = math.sqrt(exact.TERNARY)
+        found += [Residual(party, kind, secret, stated) for party, secret in held.items()]
+    return found, equations
 
 
 def _check_sums(run: Run, equations: Equations) -> None:
@@ -309,23 +323,17 @@ def _errors(
             continue
         if sample.lemma == "masked decryption":
             (pad,) = sample.pads
-            masks[pad.name] = _mask(run, party, label, exact.whole(rest, primes) * pad.factor)
+            bits = mask_bits(primes, len(run.plan.names))
+            masks[pad.name] = mask = exact.whole(rest, primes) * pad.factor
+            if max(abs(mask)) > 1 << bits - 1:
+                raise UntrueError(f"{party}: the mask of {label} leaves its 2^{bits} values")
+            yield Residual(party, label, mask, 2.0**bits / math.sqrt(12))
             continue
         for pad in sample.pads:
             image = _mapped(run, label, masks[pad.name], bool(pad.through))
             rest = rns.add(rest, rns.scale(image, [-pad.factor] * len(primes), primes), primes)
         yield Residual(party, label, equations.error(rest, primes), sample.error_std)
     _check_polynomial(run, party, dealt)
-
-
-def _mask(run: Run, party: str, label: str, mask: Integers) -> Integers:
-    """M: within its interval, and as wide as it."""
-    bits = mask_bits(run.context.primes[:REFRESH_TOWERS], len(run.plan.names))
-    wide = exact.rms(mask / 2.0**bits) * math.sqrt(12)
-    # The square of a uniform number: fourth moment 9/5.
-    if max(abs(mask)) > 1 << bits - 1 or abs(wide - 1) > 6 * math.sqrt(0.2 / len(mask)):
-        raise UntrueError(f"{party}: the mask of {label} is not uniform over 2^{bits} values")
-    return mask
 
 
 def _mapped(run: Run, label: str, mask: Integers, mapped: bool) -> Residues:
@@ -374,7 +382,7 @@ def check(run: Run) -> list[Residual]:
     Raises:
         UntrueError: see `residuals`; an error is too small, too large, or not its own.
     """
-    found = residuals(run)
+    found, equations = residuals(run)
     for each in found:
         slack = 3 * SLACK if "contribute" in each.label else SLACK
         if abs(each.std / each.stated - 1) > slack * math.sqrt(512 / len(each.error)):
@@ -382,6 +390,7 @@ def check(run: Run) -> list[Residual]:
                 f"{each.party}: the error of {each.label} has std {each.std:.3g}, the ledger says "
                 f"{each.stated:.3g}"
             )
+    equations.close()
     check_independent(found)
     return found
 
@@ -390,7 +399,7 @@ def check_independent(found: list[Residual]) -> None:
     """No error is another one's, turned by any X^k, times any factor."""
     n = len(found[0].error)
     turn = np.exp(1j * np.pi * np.arange(n) / n)
-    unit = np.array([each.error.astype(float) / (each.std * math.sqrt(n)) for each in found])
+    unit = np.array([e.error.astype(float) / (max(e.std, 1e-9) * math.sqrt(n)) for e in found])
     spectra = np.fft.fft(unit * turn, axis=1)
     for k, spectrum in enumerate(spectra[:-1]):
         others = np.fft.ifft(spectra[k + 1 :] * spectrum.conj(), axis=1) / turn

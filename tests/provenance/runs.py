@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 from coordinator.coordinator import Coordinator
+from parties.aggregate_share import AggregateShare
 from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
@@ -77,7 +78,11 @@ class Run:
                 continue
             self.plan = party._plan
             share = getattr(duties, "_secret", None)
-            if share is None or isinstance(self.plan, GradientPlan):
+            if share is None:
+                continue
+            if isinstance(share, AggregateShare):
+                if share._unmasked is not None:
+                    self.secrets[name] = share._unmasked.astype(object)
                 continue
             self.seed, self.context = share._seed, share._context
             if share._secret is not None and name not in self.secrets:
@@ -111,10 +116,15 @@ def record(session: Session, losses: Losses | None = None, restarts: Restarts | 
     """Run a session to its end, watching."""
     run, gone, asked = Run(session), set[str](), list[str]()
     read, encrypt = public_bytes(session.coordinator_key), KeyShare.encrypt
+    add = AggregateShare.encrypt
 
     def watched(share: KeyShare, key: Any, slots: Any, label: str) -> Any:
         run.slots[asked[-1], label] = slots
         return encrypt(share, key, slots, label)
+
+    def watched_sum(share: AggregateShare, t: int, values: Any) -> Any:
+        run.slots[asked[-1], f"round/{t}"] = values
+        return add(share, t, values)
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         run.watch()
@@ -125,7 +135,10 @@ def record(session: Session, losses: Losses | None = None, restarts: Restarts | 
             if name in gone:
                 continue
             asked.append(name)
-            with patch.object(KeyShare, "encrypt", watched):
+            with (
+                patch.object(KeyShare, "encrypt", watched),
+                patch.object(AggregateShare, "encrypt", watched_sum),
+            ):
                 reply = session.ask(step, {name: data})[name]
             bodies = (decode(data, read), decode(reply, public_bytes(session.party_keys[name])))
             run.messages.append((step, name, *(envelope.body for envelope in bodies)))
@@ -176,7 +189,7 @@ def lffr_session(**changes: Any) -> Session:
     return open_session(plan, outputs=2)
 
 
-def sums_session(rounds: int = 3, parties: int = 3, **changes: Any) -> Session:
+def sums_session(rounds: int = 3, parties: int = 3, features: int = 3, **changes: Any) -> Session:
     """Encrypted sums."""
 
     def plan(common: dict[str, Any]) -> GradientPlan:
@@ -191,7 +204,7 @@ def sums_session(rounds: int = 3, parties: int = 3, **changes: Any) -> Session:
         }
         return GradientPlan(**common, **(fields | changes))
 
-    return open_session(plan, parties=parties)
+    return open_session(plan, parties=parties, features=features)
 
 
 def open_session(

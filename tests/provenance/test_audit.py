@@ -6,8 +6,9 @@ from functools import cache
 
 import pytest
 
+from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.errors import PolicyError
-from protocols.samples import SampleLedger
+from protocols.samples import SMALLEST_ERROR_STD, SampleLedger
 from tests.provenance import runs
 from tests.provenance.audit import Finding, audit
 from tests.provenance.equations import Ledgers
@@ -58,6 +59,10 @@ def test_mutants_are_refused_and_found(name: str) -> None:
     found = audit(leaking, whole=0, part=8)
     assert not found.passed, words(found)
     assert found.exact or min(found.cancelling, found.leaving) < 10, words(found)
+
+
+def test_the_ledger_knows_the_narrowest_error() -> None:
+    assert SMALLEST_ERROR_STD == NARROW_ERROR_STD
 
 
 def test_the_ledger_takes_what_is_published() -> None:
