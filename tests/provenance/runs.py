@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from coordinator.coordinator import Coordinator
+from coordinator.kept_messages import resumable
 from parties.aggregate_share import AggregateShare
 from parties.key_share import KeyShare
 from parties.party import Party
@@ -26,6 +29,7 @@ from protocols.aggregate.parameters import choose
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters
+from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import LostError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
@@ -37,6 +41,7 @@ from protocols.privacy.randomness import SeededRandomness
 from protocols.samples import Sample
 from protocols.transcript import Transcript
 from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.quadratic import QuadraticNesterov
 from tests import exact
 from tests.helpers import Session, make_data, make_session, party_names
 from tests.protocols.lffr_session import make_plan as make_lffr_plan
@@ -114,7 +119,41 @@ def _coefficients(share: Any, key: Any) -> exact.Integers:
 
 def record(session: Session, losses: Losses | None = None, restarts: Restarts | None = None) -> Run:
     """Run a session to its end, watching."""
-    run, gone, asked = Run(session), set[str](), list[str]()
+    run = Run(session)
+    run.weights = session.run(watching(run, losses, restarts)).weights
+    return run
+
+
+def resumed(folder: Path, at: str = "refresh/1") -> Run:
+    """A coordinator that dies while it waits for a step, and its successor from kept messages."""
+    run = Run(rows_session("nag", rounds=3))
+    session, keys = run.session, run.session.coordinator._party_keys
+    key, watched = public_bytes(session.coordinator_key), watching(run)
+
+    def dying(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        for k, reply in enumerate(watched(step, outgoing)):
+            if step == at and k:
+                raise KeyboardInterrupt
+            yield reply
+
+    with suppress(KeyboardInterrupt):
+        session.run(resumable(dying, folder / "messages", key, keys))
+    session.coordinator = Coordinator(
+        session=session.coordinator.session,
+        signing_key=session.coordinator_key,
+        party_keys=keys,
+        make_plan=session.coordinator._make_plan,
+        transcript=Transcript(),
+    )
+    run.weights = session.run(resumable(watched, folder / "messages", key, keys)).weights
+    return run
+
+
+def watching(
+    run: Run, losses: Losses | None = None, restarts: Restarts | None = None
+) -> Callable[[str, Mapping[str, bytes]], Iterator[tuple[str, bytes]]]:
+    """Deliver and record; parties vanish and restart as said."""
+    session, gone, asked = run.session, set[str](), list[str]()
     read, encrypt = public_bytes(session.coordinator_key), KeyShare.encrypt
     add = AggregateShare.encrypt
 
@@ -147,8 +186,7 @@ def record(session: Session, losses: Losses | None = None, restarts: Restarts | 
         if lost := tuple(name for name in outgoing if name in gone):
             raise LostError(f"no reply to {step!r} from {', '.join(lost)}", lost)
 
-    run.weights = session.run(ask).weights
-    return run
+    return ask
 
 
 # -- one session per protocol ----------------------------------------------------------------------
@@ -158,6 +196,13 @@ def rows_session(update: Any = "gd", **changes: Any) -> Session:
     """Encrypted rows."""
     fields = {"ring_dim": N, "degree": 3, "rows": 4, "rounds": 2, "parties": 3}
     return make_session(update=update, **(fields | changes))
+
+
+def quadratic_session(**changes: Any) -> Session:
+    """Encrypted rows, preconditioned by the encrypted inverse of the curvature."""
+    largest = largest_row_sum(3, columns=[1.0] * 3)
+    rule = QuadraticNesterov(rounds=2, curvature=Curvature.for_rows(largest, offset=0.05))
+    return rows_session(rule.to_dict(), degree=5, **changes)
 
 
 def gram_session(model: str = "linear", iterations: int = 3, **changes: Any) -> Session:
