@@ -94,7 +94,7 @@ def audit(
         found += [_search(ledgers, views[-1], whole)] if whole else []
     for owner, samples in views:
         found += [_search(ledgers, (owner, each), part) for each in parts(samples)]
-    worst = min(found, key=lambda each: (each.exact == 0, each.ratio))
+    worst = min(found, key=lambda each: (each.exact == 0, each.ratio, each.random))
     largest = max((samples for _, samples in views), key=len)
     total = sum(1 for sample in largest if sample.error_std)
     return Finding(
@@ -140,7 +140,7 @@ def _searched(ledgers: Ledgers, owner: str, samples: Sequence[Sample], n: int) -
                 exact = max(true.exact, made.exact)
                 where = ", ".join(s.label for s in given[:6])
                 found.append(Finding(len(given), left, exact, *lengths, random, where))
-    return min(found, key=lambda each: (each.exact == 0, each.ratio))
+    return min(found, key=lambda each: (each.exact == 0, each.ratio, each.random))
 
 
 def _bits(samples: Sequence[Sample]) -> int:

@@ -13,6 +13,7 @@ from tests.provenance import runs
 from tests.provenance.audit import Finding, audit
 from tests.provenance.equations import Ledgers
 from tests.provenance.mutants import MUTANTS
+from tests.provenance.options import examined
 from tests.provenance.runs import record
 
 
@@ -36,6 +37,17 @@ def test_a_run_with_maps() -> None:
     found = audit(rows())
     assert found.passed, words(found)
     assert found.samples == 20 and found.left == 18 and found.random > 1000
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rows, quadratic nesterov", "rows, parties restarted", "rows, coordinator resumed", "lffr"],
+)
+def test_protocols_and_options(name: str) -> None:
+    """Part by part; `python -m tests.provenance` has all of them, and all samples at once."""
+    count, found = examined(name, whole=0, part=8)
+    assert found.passed, words(found)
+    assert count > 3 * found.left
 
 
 def test_a_covered_run() -> None:
