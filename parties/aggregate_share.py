@@ -1,7 +1,9 @@
 """A party's secret of the aggregation: the only file where it appears.
 
 Everything that is published and depends on it stands in the sample ledger first
-(`protocols.samples`): the masked secret, and every element's worth of every round. The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate.security`.
+(`protocols.samples`): the masked secret, and every element's worth of every round.
+
+The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate.security`.
 """
 
 from __future__ import annotations

@@ -248,9 +248,7 @@ class KeyShare:
             Sample(f"{label}/c1", (_seeded(PUBLIC_KEY, own),), FRESH_ERROR_STD),
         ]
         context = self._context
-        return self._publish(
-            samples, lambda: context.residues_of(context.encrypt(public_key, slots))
-        )
+        return self._publish(samples, lambda: context.residues_of(context.encrypt(public_key, slots)))
 
     # -- cover for missing parties ------------------------------------------------------------
 

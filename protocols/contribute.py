@@ -84,9 +84,7 @@ def answer_contribute(
     linear = label_term(rows, labels) + layout.num_rows * noise
     first = np.zeros((0, layout.num_features)) if curvature is None else curvature[None, :]
     side = layout.pack_side(np.concatenate([first, linear / units.side_scale]))
-    return Body(
-        {"ciphertexts": list(data)}, encrypted(context, secret, key, [*data.values(), *side])
-    )
+    return Body({"ciphertexts": list(data)}, encrypted(context, secret, key, [*data.values(), *side]))
 
 
 def encrypted(
@@ -98,7 +96,8 @@ def encrypted(
     """A fresh ciphertext of each vector of slots, packed."""
     both = context.primes * 2
     return tuple(
-        rns.pack(secret.encrypt(key, slots, f"{STEP}/{k}"), both) for k, slots in enumerate(vectors)
+        rns.pack(secret.encrypt(key, slots, f"{STEP}/{k}"), both)
+        for k, slots in enumerate(vectors)
     )
 
 

@@ -333,9 +333,7 @@ def test_a_log_that_hides_an_answer_is_refused(tmp_path: Path) -> None:
     struck = [dict(x) for x in lines]
     first = next(k for k, x in enumerate(lines) if (x["step"], x["sender"]) == ("relinearise", C))
     struck[first] |= {"bytes": 0, "message": ""}
-    assert "step relinearise: no message from hospital-3" in " ".join(
-        sequence_problems(struck, plan)
-    )
+    assert "step relinearise: no message from hospital-3" in " ".join(sequence_problems(struck, plan))
     extra = [x for x in lines if x["step"] != "finish"]
     extra += [{**x, "recipient": B} for x in lines if x["step"] == "finish"][:1] + [
         x for x in lines if x["step"] == "finish"

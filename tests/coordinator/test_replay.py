@@ -369,11 +369,7 @@ def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Me
         (without("decrypt"), "steps", "is 'finish', the plan has 'decrypt'"),
         (without("finish"), "re-execution", "ends before step 'finish'; what was asked so far is"),
         (without("decrypt", "finish"), "re-execution", "ends before step 'decrypt'"),
-        (
-            without("relinearise", party=VICTIM),
-            "re-execution",
-            "nothing was sent to party 'hospital-2'",
-        ),
+        (without("relinearise", party=VICTIM), "re-execution", "nothing was sent to party 'hospital-2'"),
         (without("finish", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
         (without("keys", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
         (lambda found: found.clear(), "plan", "before a plan was agreed"),

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols import contribute, cover, decrypt, keygen, refresh
+from protocols import contribute, cover, keygen
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.masks import mask_bits
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.samples import (
     EPHEMERAL,
@@ -38,16 +37,12 @@ from protocols.samples import (
 )
 from tests import exact
 from tests.exact import Integers
+from tests.provenance.published import Published, UntrueError, dealt, published
 from tests.provenance.runs import Run
 
 # Of 512 coefficients: six standard errors of a std.
 SLACK = 6 / math.sqrt(2 * 512)
 CORRELATION = 6.5
-Published = tuple[tuple[int, ...], Residues]
-
-
-class UntrueError(AssertionError):
-    """The ledger does not say what was sent."""
 
 
 @dataclass(frozen=True)
@@ -63,76 +58,6 @@ class Residual:
     def std(self) -> float:
         """Measured."""
         return exact.rms(self.error)
-
-
-# -- from bytes to polynomials ---------------------------------------------------------------------
-
-
-def published(run: Run, party: str) -> dict[str, Published]:
-    """Every polynomial that a party sent, by the label that its place gives it.
-
-    Raises:
-        UntrueError: a blob that no step accounts for.
-    """
-    found: dict[str, Published] = {}
-    for step, name, _, reply in run.messages:
-        if name == party:
-            for label, primes, rows in _read(run, step, reply.blobs):
-                if label in found and (found[label][1] != rows).any():
-                    raise UntrueError(f"{label} was sent a second time by {party}, not resent")
-                found[label] = (primes, rows)
-    return found
-
-
-def _read(run: Run, step: str, blobs: tuple[bytes, ...]) -> Iterator[tuple[str, tuple, Residues]]:
-    context, n = run.context, run.plan.ckks.ring_dim
-    kind, _, index = step.partition("/")
-    if context is None or max(map(len, blobs), default=0) < 8 * n:
-        return
-    primes, extended = context.primes, context.extended_primes
-    low, pair = primes[:REFRESH_TOWERS], (primes, primes)
-    shapes: list[tuple[str, tuple[int, ...]]]
-
-    def digits(name: str, half: str = "") -> list[tuple[str, tuple[int, ...]]]:
-        return [(f"{name}/{k}{half}", extended) for k in range(run.plan.ckks.num_digits)]
-
-    if kind == "keys":
-        shapes = [(keygen.PUBLIC_KEY, primes)]
-        shapes += digits(keygen.RELINEARISATION, "/h0") + digits(keygen.RELINEARISATION, "/h1")
-    elif kind == "rotations":
-        names = map(keygen.rotation_label, run.plan.rotation_chunks[int(index)])
-        shapes = [shape for name in names for shape in digits(name)]
-    elif kind == keygen.RELINEARISE:
-        shapes = digits(keygen.RELINEARISATION, "/t")
-    elif kind == contribute.STEP:
-        halves = [f"{kind}/{k}/{c}" for k in range(len(blobs)) for c in ("c0", "c1")]
-        shapes = list(zip(halves, pair * len(blobs), strict=True))
-    elif cover.repeated(kind) == refresh.STEP:
-        labels = [refresh.label(step, k) for k in range(len(blobs) // 2)]
-        shapes = [s for x in labels for s in ((f"{x}/h0", low), (f"{x}/h1", primes))]
-    elif cover.repeated(kind) == decrypt.STEP:
-        shapes = [(step, primes[: decrypt.DECRYPTION_TOWERS])]
-    elif kind == cover.DEAL:
-        return  # sealed: see `_dealt`
-    else:
-        raise UntrueError(f"no sample accounts for what {step} carries")
-    data = b"".join(blobs)
-    if len(data) != sum(rns.packed_size(moduli, n) for _, moduli in shapes):
-        raise UntrueError(f"{step} carries {len(data)} bytes, not its samples alone")
-    for label, moduli in shapes:
-        size = rns.packed_size(moduli, n)
-        yield label, moduli, rns.unpack(data[:size], moduli, n)
-        data = data[size:]
-
-
-def _dealt(run: Run, party: str) -> dict[str, Published]:
-    """What others hold of a dealer, by the ledger's label."""
-    points = {name: k + 1 for k, name in enumerate(run.plan.names)}
-    return {
-        f"{cover.DEAL}/{points[holder]}": (run.context.primes, held[party])
-        for holder, held in run.held.items()
-        if party in held
-    }
 
 
 # -- residuals -------------------------------------------------------------------------------------
@@ -249,7 +174,7 @@ def residuals(run: Run) -> tuple[list[Residual], Equations]:
     _check_sums(run, equations)
     for party, samples in run.samples.items():
         ledger = {sample.label: sample for sample in samples}
-        sent = published(run, party) | _dealt(run, party)
+        sent = published(run, party) | dealt(run, party)
         if set(sent) != set(ledger):
             odd = sorted(set(sent) ^ set(ledger))
             raise UntrueError(
@@ -310,7 +235,7 @@ def _errors(
     sent: dict[str, Published],
 ) -> Iterator[Residual]:
     masks: dict[str, Integers] = {}
-    dealt: list[tuple[int, Integers]] = []
+    shares: list[tuple[int, Integers]] = []
     for label, sample in ledger.items():
         primes = sent[label][0]
         if any(term.secret.startswith("v(") for term in sample.terms):
@@ -319,7 +244,7 @@ def _errors(
             continue
         rest = equations.without_terms(party, sample, sent[label])
         if sample.lemma == "secret sharing":
-            dealt.append((sample.pads[0].factor, exact.whole(rest[:1], primes[:1])))
+            shares.append((sample.pads[0].factor, exact.whole(rest[:1], primes[:1])))
             continue
         if sample.lemma == "masked decryption":
             (pad,) = sample.pads
@@ -333,7 +258,7 @@ def _errors(
             image = _mapped(run, label, masks[pad.name], bool(pad.through))
             rest = rns.add(rest, rns.scale(image, [-pad.factor] * len(primes), primes), primes)
         yield Residual(party, label, equations.error(rest, primes), sample.error_std)
-    _check_polynomial(run, party, dealt)
+    _check_polynomial(run, party, shares)
 
 
 def _mapped(run: Run, label: str, mask: Integers, mapped: bool) -> Residues:

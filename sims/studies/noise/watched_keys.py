@@ -35,9 +35,7 @@ def key_noise(
         stages.note("rotation_key", error, theory.rotation_key(parties))
     else:
         derived = theory.relinearisation_key(parties, plan.ckks.ring_dim)
-        stages.note(
-            "relinearisation_key", _relinearisation_key(secret, plan, asked, replies), derived
-        )
+        stages.note("relinearisation_key", _relinearisation_key(secret, plan, asked, replies), derived)
 
 
 def _public_key(

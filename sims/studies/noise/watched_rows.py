@@ -107,9 +107,7 @@ class _Seen:
         """All clients have answered a step."""
         kind = step.partition("/")[0]
         if kind in ("keys", "relinearise") or step == "rotations/0":
-            key_noise(
-                self.stages, self.secret, self._plan, self._clients.seed, kind, asked, replies
-            )
+            key_noise(self.stages, self.secret, self._plan, self._clients.seed, kind, asked, replies)
         elif kind == "contribute":
             self._contributions(replies, spy)
         elif kind == "decrypt":
