@@ -1,5 +1,8 @@
 """A party's secret of the aggregation: the only file where it appears.
 
+Everything that is published and depends on it stands in the sample ledger first
+(`protocols.samples`): the masked secret, and every element's worth of every round.
+
 The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate.security`.
 """
 
@@ -29,6 +32,7 @@ from protocols.aggregate.security import NOISE_STD
 from protocols.aggregate.setup import Masked
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.privacy.randomness import RandomSource
+from protocols.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term
 from protocols.signed_values import SignedValue
 
 
@@ -69,6 +73,7 @@ class AggregateShare:
         self._ring = ring_of(params)
         self._pid = os.getpid()
         self._last_round = -1
+        self._ledger = SampleLedger()
         secret = narrow_gaussian(NOISE_STD, params.ring_dim, randomness)
         self._factor: Factor | None = self._ring.multiplier(secret)
         self._unmasked: NDArray[np.int64] | None = secret
@@ -82,6 +87,11 @@ class AggregateShare:
 
     def __reduce__(self) -> Any:
         raise PolicyError("a secret share is never serialised")
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """What was published, in order."""
+        return self._ledger.samples
 
     def erase(self) -> None:
         """Overwrite and forget the secret; every later operation raises PolicyError."""
@@ -110,8 +120,15 @@ class AggregateShare:
         setup.check_keys(self._digest, self._roster, keys)
         if keys[self._name] != self._mask_key:
             raise ProtocolError(f"the mask key of {self._name!r} is not the one that it sent")
+        others = sorted(self._roster.keys() - {self._name})
+        pads = (
+            Pad(f"M{tuple(sorted((self._name, other)))}", 1 if self._name < other else -1)
+            for other in others
+        )
+        term = Term(Element(ONE), SHARE)
+        self._ledger.note(Sample(setup.OPENING_KEY, (term,), pads=tuple(pads), lemma="opening key"))
         masked = self._unmasked.astype(np.uint16)  # mod 2^16
-        for other in sorted(self._roster.keys() - {self._name}):
+        for other in others:
             mask = self._mask(self._ephemeral, other, keys[other].value)
             masked = masked + mask if self._name < other else masked - mask
         self._forget_masks()
@@ -158,9 +175,17 @@ class AggregateShare:
         message = encode(self._params, values)
         self._last_round = t
         length, ring = message.shape[1], self._ring
+        names = [f"round/{t}/{k}" for k in range(self._params.num_chunks(length))]
+        terms = [(Term(Element(SEED, name), SHARE),) for name in names]
+        self._ledger.note(
+            *(
+                Sample(name, term, NOISE_STD, message="m")
+                for name, term in zip(names, terms, strict=True)
+            )
+        )
         elements = [
             ring.inverse(self._factor.times(public_element(self._params, self._digest, t, k)))
-            for k in range(self._params.num_chunks(length))
+            for k in range(len(names))
         ]
         error = ring.residues(narrow_gaussian(NOISE_STD, length, self._randomness))
         b = np.concatenate(elements, axis=1)[:, :length] + error

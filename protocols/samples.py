@@ -26,9 +26,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.errors import PolicyError
 
+# Below every error that is used: OpenFHE's of rotation keys (`ckks.parameters.NARROW_ERROR_STD`).
+SMALLEST_ERROR_STD = 1.0
 # Where an element comes from.
 SEED, JOINT_KEY, GADGET, RECEIVED, ONE = "H", "joint-key", "P g", "received", "1"
 # Secrets: a key share (and what stands in for others), the ephemeral secret of the relinearisation
@@ -137,7 +138,7 @@ class SampleLedger:
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self._samples: dict[str, Sample] = {}
         self._uses: dict[tuple[Element, str], frozenset[str]] = {}
-        self._masked: set[str] = set()
+        self._masked: dict[str, frozenset[str]] = {}
         self._outputs: set[tuple[str, str]] = set()
         self._errors: set[str] = set()
         self.note(*samples)
@@ -178,6 +179,8 @@ class SampleLedger:
                 self._check_use(sample, term)
         for pad in sample.pads:
             self._check_pad(sample, pad, masked=SEED not in kinds)
+        if SEED in kinds:
+            self._check_bound(sample)
 
     def _check_use(self, sample: Sample, term: Term) -> None:
         place = term.element, _GROUPS.get(term.secret, term.secret)
@@ -195,19 +198,32 @@ class SampleLedger:
             pad.name not in self._masked or (pad.name, pad.through) in self._outputs
         ):
             raise _refused(sample, f"{pad.through}({pad.name}) is published a second time (iii)")
-        self._masked.add(pad.name)
-        if not masked:
+        given = self._masked.get(pad.name, frozenset())
+        if masked:
+            received = (t.element.name for t in sample.terms if t.element.kind == RECEIVED)
+            self._masked[pad.name] = given.union(received)
+        else:
             self._outputs.add((pad.name, pad.through))
+
+    def _check_bound(self, sample: Sample) -> None:
+        """Who knew the element first would send c1 = element - delta, see `refresh_element`."""
+        given = frozenset[str]().union(*(self._masked[pad.name] for pad in sample.pads))
+        seeded = [term.element for term in sample.terms if term.element.kind == SEED]
+        for element in seeded:
+            if not all(name in element.name for name in given):
+                raise _refused(sample, f"{element} does not depend on what its pad masked (i)")
 
     def _check_hidden(self, sample: Sample) -> None:
         pads_alone = all(term.element.kind in (RECEIVED, ONE) for term in sample.terms)
-        if not sample.error_std and not (sample.pads and pads_alone):
+        # The sum of all is public by design, and one party alone is the sum.
+        padded = sample.pads or sample.lemma == "opening key"
+        if not sample.error_std and not (padded and pads_alone):
             raise _refused(sample, "neither an error nor a pad hides it (iv)")
         if not sample.error_std:
             return
-        if not sample.error_std >= NARROW_ERROR_STD:
+        if not sample.error_std >= SMALLEST_ERROR_STD:
             raise _refused(
-                sample, f"error_std={sample.error_std:g} is below {NARROW_ERROR_STD:g} (iv)"
+                sample, f"error_std={sample.error_std:g} is below {SMALLEST_ERROR_STD:g} (iv)"
             )
         if sample.error_name in self._errors:
             raise _refused(sample, f"the error {sample.error_name!r} is used a second time (iv)")
