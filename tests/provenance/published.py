@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocols import contribute, cover, decrypt, keygen, refresh
+from protocols import cover, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
+from protocols.commitments import KEYS, ROWS
 from tests.provenance.runs import Run
 
 Published = tuple[tuple[int, ...], Residues]
@@ -45,7 +46,7 @@ def _read(run: Run, step: str, blobs: tuple[bytes, ...]) -> Iterator[tuple[str, 
     def digits(name: str, half: str = "") -> list[tuple[str, tuple[int, ...]]]:
         return [(f"{name}/{k}{half}", extended) for k in range(run.plan.ckks.num_digits)]
 
-    if kind == "keys":
+    if kind == KEYS.open:
         shapes = [(keygen.PUBLIC_KEY, primes)]
         shapes += digits(keygen.RELINEARISATION, "/h0") + digits(keygen.RELINEARISATION, "/h1")
     elif kind == "rotations":
@@ -53,7 +54,7 @@ def _read(run: Run, step: str, blobs: tuple[bytes, ...]) -> Iterator[tuple[str, 
         shapes = [shape for name in names for shape in digits(name)]
     elif kind == keygen.RELINEARISE:
         shapes = digits(keygen.RELINEARISATION, "/t")
-    elif kind == contribute.STEP:
+    elif kind == ROWS.open:
         halves = [f"{kind}/{k}/{c}" for k in range(len(blobs)) for c in ("c0", "c1")]
         shapes = list(zip(halves, pair * len(blobs), strict=True))
     elif cover.repeated(kind) == refresh.STEP:

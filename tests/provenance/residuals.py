@@ -17,12 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols import contribute, cover, keygen
+from protocols import cover, keygen
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.residues import Residues
+from protocols.keygen import PUBLIC_SHARES as SHARES
 from protocols.samples import (
     EPHEMERAL,
     GADGET,
@@ -73,7 +74,9 @@ class Equations:
         blobs = [blob for body in requests for blob in body.blobs]
         self._received = {hashlib.sha256(blob).hexdigest(): blob for blob in blobs}
         self._second = next(b for s, _, b, _ in run.messages if s == keygen.RELINEARISE)
-        self._joint = next(b for s, _, b, _ in run.messages if s == contribute.STEP)
+        first = run.messages[0][1]
+        shares = [b for s, name, b, _ in run.messages if (_kind(s), name) == (SHARES, first)]
+        self._joint = [blob for body in shares for blob in body.blobs]
         self.extra = {party: _stood_in(run, party) for party in run.samples}
         self._open: list[tuple[Residues, tuple[int, ...], Integers]] = []
 
@@ -89,7 +92,10 @@ class Equations:
         if kind == GADGET:
             return np.array([[g] * self.n for g in gadget(context, int(name))], np.uint64)
         if kind == JOINT_KEY:
-            return rns.unpack(self._joint.blobs[0], primes, self.n)
+            total = np.zeros((len(primes), self.n), np.uint64)
+            for blob in self._joint:
+                total = rns.add(total, rns.unpack(blob, primes, self.n), primes)
+            return total
         if kind == ONE:
             return np.ones((len(primes), self.n), np.uint64)
         if name in self._received:
@@ -150,6 +156,10 @@ class Equations:
             error = sum(f * held[i][1] for i, f in enumerate(factors))
             if (exact.evaluations(error, prime) != rows).any():
                 raise UntrueError(f"prime {k} has other errors than the first one")
+
+
+def _kind(step: str) -> str:
+    return step.partition("/")[0]
 
 
 def gadget(context: object, digit: int) -> list[int]:

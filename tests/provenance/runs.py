@@ -127,6 +127,7 @@ def record(session: Session, losses: Losses | None = None, restarts: Restarts | 
 def resumed(folder: Path, at: str = "refresh/1") -> Run:
     """A coordinator that dies while it waits for a step, and its successor from kept messages."""
     run = Run(rows_session("nag", rounds=3))
+    (folder / "messages").mkdir()
     session, keys = run.session, run.session.coordinator._party_keys
     key, watched = public_bytes(session.coordinator_key), watching(run)
 
@@ -272,7 +273,7 @@ def open_session(
             shard=Shard(x=x, y=y, counts=ClampCounts(rows=len(y)), schema=schema),
             signing_key=keys[name],
             coordinator_key=public_bytes(coordinator_key),
-            policy=Policy(allow_insecure=True),
+            policy=Policy(allow_insecure=True, accept_unbounded=True),
             randomness=SeededRandomness(1, name),
         )
         for name, (x, y) in zip(names, shards, strict=True)

@@ -18,12 +18,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from protocols import agree, contribute, decrypt, keygen, refresh
+from protocols import agree, commitments, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.flooding import gaussian_polynomial
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
+from protocols.commitments import KEYS, ROWS, Opening, Terms
 from protocols.messages import COORDINATOR, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
@@ -52,6 +53,7 @@ class Simulator:
             rows=rows, features=plan.num_features, ring_dim=plan.ckks.ring_dim
         )
         self.session.coordinator._make_plan = self._plan_for
+        self._openings: dict[tuple[str, commitments.Phase], Opening] = {}
         self._seeds = {name: self._bytes(f"seed {name}") for name in plan.names}
 
     def _plan_for(self, members: Any) -> RowsPlan:
@@ -95,7 +97,7 @@ class Simulator:
         return ask
 
     def _reply(self, name: str, step: str, request: Body) -> Body:
-        kind, _, index = step.partition("/")
+        kind = step.partition("/")[0]
         if kind == "enrol":
             member = self._plan.members[self._plan.party_index(name)]
             schema = dict(self._plan.schema)["digest"]
@@ -107,20 +109,37 @@ class Simulator:
             return Body({"plan": self._now.digest()})
         if kind == "reveal":
             return Body({"seed": self._seeds[name].hex()})
-        if kind == "finish":
+        if kind in ("finish", keygen.PUBLIC_SHARES, commitments.CONFIRM):
             return Body()
         if kind == decrypt.STEP:
             return Body(blobs=(self._share(name),))
+        for phase in (KEYS, ROWS):
+            if kind == phase.commit:
+                return self._opening(name, phase).commit(self._drawn_reply(name, phase.open))
+            if kind == phase.open:
+                return self._openings[name, phase].open(request)
+        return self._drawn_reply(name, step, len(request.blobs))
+
+    def _opening(self, name: str, phase: commitments.Phase) -> Opening:
+        """Digests are signed as the parties sign them: the simulator has keys of its own."""
+        seed = agree.joint_seed(self._now, {n: s.hex() for n, s in self._seeds.items()})
+        key = self.session.party_keys[name]
+        self._openings[name, phase] = Opening(Terms.of(self._now, phase, seed), name, key)
+        return self._openings[name, phase]
+
+    def _drawn_reply(self, name: str, step: str, asked: int = 0) -> Body:
+        """Uniform polynomials in the places of a reply; asked: blobs of the request."""
+        kind, _, index = step.partition("/")
         meta: dict[str, Any] = {}
         primes, half = self._context.primes, self._context.key_primes
         chunks = self._plan.rotation_chunks
         shapes = {
-            "keys": [primes, half, half],
+            KEYS.open: [primes, half, half],
             "rotations": [half] * len(chunks[int(index)]) if kind == "rotations" else [],
             keygen.RELINEARISE: [half],
-            refresh.STEP: [primes[:REFRESH_TOWERS], primes] * len(request.blobs),
+            refresh.STEP: [primes[:REFRESH_TOWERS], primes] * asked,
         }.get(kind)
-        if kind == contribute.STEP:
+        if kind == ROWS.open:
             held = list(self._plan.layout.ciphertexts_of(self._plan.party_index(name)))
             count = len(held) + self._plan.layout.num_side_ciphertexts
             meta, shapes = {"ciphertexts": held}, [primes * 2] * count

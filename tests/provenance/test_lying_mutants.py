@@ -117,8 +117,8 @@ LIES: dict[str, tuple[Mutant, str]] = {
     "no e2": (second_round(no_error), "error of relinearisation/0/t has std 0"),
     "one e2 for two digits": (second_round(one_error), "/t are not independent"),
     "reused M": (one_mask, "/h0 are not independent"),
-    "half the error": (gaussian(lambda e: e // 2), "error of refresh/0/0/h1 has std 1"),
-    "twice the error": (gaussian(lambda e: e * 2), "error of refresh/0/0/h1 has std 6"),
+    "half the error": (gaussian(lambda e: e // 2), "error of refresh/0/0/h1 has std [12]"),
+    "twice the error": (gaussian(lambda e: e * 2), "error of refresh/0/0/h1 has std [56]"),
     "one a for two digits": (one_key_half, "error of relinearisation/1/h0 has std"),
     "an element 3 a": (multiple_of_the_public_key, "error of refresh/0/0/h1 has std"),
 }
