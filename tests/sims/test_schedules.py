@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from coordinator.settings import Settings
 from parties.budget import recompute
 from parties.manifest import words
-from protocols.cards import CARD_KIND
 from parties.objectives import open_contributor
 from parties.schema import Schema
+from protocols.cards import CARD_KIND
 from protocols.gradients import GradientPlan
 from protocols.privacy.randomness import SeededRandomness
 from sims.audit_sums import Pair, candidates

@@ -210,6 +210,9 @@ def test_party_and_auditor_count_the_decryption(
         arithmetic.OTHER_DELTA + stated["figures"]["delta_norm_bound"], rel=1e-6
     )
     assert list(certificate_problems(stated, plan, schema)) == []
+    short = replace(plan.ckks, first_mod_bits=plan.ckks.scale_bits + 1, scale_bits=20)
+    with pytest.raises(PolicyError, match="which its certificate counts"):
+        recompute(replace(plan, ckks=short), schema.norm_bound)
     # A plan whose noise, and a certificate whose budget, leave the decryption out.
     with monkeypatch.context() as patched:
         patched.setattr(arithmetic, "FLOODING_MU", 0.0)
