@@ -7,11 +7,12 @@ what was asked.
 
 Security: a recorded reply is signed by its party and names the request that it answers; a party
 answers every step once. So if the keys in the plan are the parties' own (see the check
-`signatures`), a coordinator that had a chosen ciphertext refreshed or decrypted, or handed out a
-public key of its own, cannot produce a log that passes. It is detected, not prevented: the harm
-is done by then. One party's messages alone are not enough: the requests follow from everybody's
-replies. Those are taken as honest: a colluding party could choose its own so that a harmful request
-follows from them.
+`signatures`), a coordinator that had a chosen ciphertext refreshed or decrypted, or summed up
+other contributions than those it was sent, cannot produce a log that passes. It is detected, not
+prevented: the harm is done by then. One party's messages alone are not enough: the requests follow
+from everybody's replies. Those are taken as honest: a colluding party could choose its own so that
+a harmful request follows from them. Not its key shares and its contribution, which it committed to
+before it saw another party's: they are held against their digests again.
 
 Not fixed: OpenFHE's decoder adds noise to what is decrypted, so the released weights are compared
 to within `decrypt.release_error_std`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from protocols.aggregate.security import NOISE_STD
 from protocols.aggregate.setup import Masked
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.privacy.randomness import RandomSource
-from protocols.signed_keys import SignedKey
+from protocols.signed_values import SignedValue
 
 
 class AggregateShare:
@@ -73,8 +74,8 @@ class AggregateShare:
         self._unmasked: NDArray[np.int64] | None = secret
         self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
         key = self._ephemeral.public_key().public_bytes_raw().hex()
-        signature = signing_key.sign(setup.signed_text(self._digest, name, key)).hex()
-        self._mask_key = SignedKey(key, signature)
+        text = partial(setup.signed_text, self._digest)
+        self._mask_key = SignedValue.by(signing_key, text, name, key)
 
     def __repr__(self) -> str:
         return "AggregateShare(<secret>)"
@@ -91,11 +92,11 @@ class AggregateShare:
 
     # -- set-up of the opening key ------------------------------------------------------------
 
-    def mask_key(self) -> SignedKey:
+    def mask_key(self) -> SignedValue:
         """This party's ephemeral X25519 key, signed with its identity."""
         return self._mask_key
 
-    def masked_secret(self, keys: Mapping[str, SignedKey]) -> Masked:
+    def masked_secret(self, keys: Mapping[str, SignedValue]) -> Masked:
         """s_p + sum_(q > p) M_pq - sum_(q < p) M_pq mod 2^16, shape (n,), once.
 
         keys: of all parties, as the coordinator relayed them.
@@ -111,7 +112,7 @@ class AggregateShare:
             raise ProtocolError(f"the mask key of {self._name!r} is not the one that it sent")
         masked = self._unmasked.astype(np.uint16)  # mod 2^16
         for other in sorted(self._roster.keys() - {self._name}):
-            mask = self._mask(self._ephemeral, other, keys[other].key)
+            mask = self._mask(self._ephemeral, other, keys[other].value)
             masked = masked + mask if self._name < other else masked - mask
         self._forget_masks()
         return masked
@@ -123,7 +124,7 @@ class AggregateShare:
         except ValueError:
             raise ProtocolError(f"unusable mask key of party {other!r}", culprit=other) from None
         # Both ends sort by name: fixed-size keys first, so that the names cannot run into them.
-        ends = sorted([(self._name, self._mask_key.key), (other, key)])
+        ends = sorted([(self._name, self._mask_key.value), (other, key)])
         pair = b"".join(bytes.fromhex(k) for _, k in ends) + repr([n for n, _ in ends]).encode()
         info = b"ciphercohort/mask/1\0" + pair
         derived = HKDF(hashes.SHA256(), 32, salt=self._digest, info=info).derive(shared)

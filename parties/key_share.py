@@ -49,8 +49,6 @@ from protocols.samples import (
 )
 
 T = TypeVar("T")
-# Of `KeyShare.sealed`.
-KEY_SHARE_BLOBS = 3
 # Three errors of OpenFHE's: of s H0, s H1 and u H1.
 _ROUND_TWO_STD = FRESH_ERROR_STD * 3**0.5
 

@@ -11,10 +11,14 @@ from protocols.errors import CohortError
 from protocols.plan import RunPlan
 
 _LEAVES = {
+    "commit-keys": "a digest of public key material, signed",
     "keys": "public key material, made from your key share",
+    "public-shares": "nothing: you add up the joint public key from everyone's shares",
     "rotations": "public key material, made from your key share",
     "relinearise": "public key material, made from your key share",
+    "commit-rows": "a digest of your encrypted rows, signed",
     "contribute": "your rows with noise, encrypted under the joint key",
+    "confirm": "nothing: you see that all parties were told the same",
     "refresh": "a masked share of a ciphertext (no one learns a value that the mask hides)",
     "decrypt": "a noisy share of one decryption",
     "mask-keys": "a public key, for masks that cancel in the sum",

@@ -132,7 +132,7 @@ class Party:
     def close(self) -> None:
         """Erase the key share; the party answers no more.
 
-        A run that has not reached `contribute` is taken back from the ledger.
+        A run that has not reached `commit-rows` is taken back from the ledger.
         """
         if self._duties:
             self._duties.erase()

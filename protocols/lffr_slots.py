@@ -42,7 +42,7 @@ def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
     """Of a plan, for rows of norm at most `norm_bound`."""
     try:
         length, proof = _length(plan, norm_bound)
-    except ParameterError as error:
+    except (ParameterError, OverflowError) as error:
         return SlotBounds.unproven(len(plan.refreshes), f"out of range: {error}")
     if math.isinf(length):
         reason = f"lffr: {proof} does not hold for its rate and iterations"

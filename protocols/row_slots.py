@@ -306,7 +306,7 @@ def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
     steps, course = len(plan.refreshes), _course(plan, norm_bound)
     try:
         proofs = [_slots(plan, course, found) for found in norms(course)]
-    except ParameterError as error:
+    except (ParameterError, OverflowError) as error:
         return SlotBounds.unproven(steps, f"out of range: {error}")
     proven = [found for found in proofs if found.largest is not None]
     if proven:

@@ -40,9 +40,19 @@ def mask_bits(primes: Sequence[int], parties: int) -> int:
 
 
 def smallest_mask_bits(params: CkksParameters, parties: int) -> int:
-    """A lower bound of `mask_bits`, before the primes are known: each is above half of its size."""
+    """A lower bound of `mask_bits`, before the primes are known."""
+    return mask_bits(_smallest_primes(params), parties)
+
+
+def smallest_room(params: CkksParameters) -> int:
+    """A lower bound of `room`, before the primes are known."""
+    return room(_smallest_primes(params))
+
+
+def _smallest_primes(params: CkksParameters) -> list[int]:
+    """Each prime is above half of its size."""
     sizes = (params.first_mod_bits, *[params.scale_bits] * (REFRESH_TOWERS - 1))
-    return mask_bits([1 << size - 1 for size in sizes], parties)
+    return [1 << size - 1 for size in sizes]
 
 
 def draw_mask(

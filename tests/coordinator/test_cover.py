@@ -27,7 +27,7 @@ from tests.test_mutants import share_is_flooded
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 3}
 A, B, C, D = "hospital-1", "hospital-2", "hospital-3", "hospital-4"
 LOSSES = ((A,), (D,), (B, D), (A, C))
-STEPS = ("refresh/0", "refresh/1", "refresh/2", "decrypt")
+STEPS = ("confirm", "refresh/0", "refresh/1", "refresh/2", "decrypt")
 # When parties vanish: at this step, and for good.
 Fates = dict[str, tuple[str, ...]]
 
@@ -100,6 +100,7 @@ def test_another_loss_is_covered_by_the_same_parties() -> None:
         ({"refresh/1": (D,), "cover-refresh/1": (B,)}, "no reply to 'cover-refresh/1'", B),
         ({"relinearise": (B,)}, "no reply to 'relinearise'", B),
         ({"cover-deal": (B,)}, "no reply to 'cover-deal'", B),
+        ({"commit-rows": (C,)}, "no reply to 'commit-rows'", C),
         ({"contribute": (C,)}, "no reply to 'contribute'", C),
     ],
 )
