@@ -11,12 +11,13 @@ are not bounded, or whose noise is split as if nobody colluded, is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from protocols import arithmetic
 from protocols.approximation import Approximation, Polynomial
+from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
@@ -72,6 +73,11 @@ def recompute(plan: RunPlan, norm_bound: float) -> Cost:
         raise PolicyError("the plan has no privacy noise: there is nothing to account for")
     if isinstance(plan, GradientPlan):
         return _cost_of_sums(plan, privacy)
+    if isinstance(plan, CircuitPlan):
+        try:
+            arithmetic.check(plan, norm_bound)
+        except ParameterError as error:
+            raise PolicyError(f"the plan's privacy setting is out of range: {error}") from None
     if isinstance(plan, GramPlan):
         return _cost_of_release(plan, privacy, norm_bound)
     if isinstance(plan, LffrPlan):
@@ -217,7 +223,9 @@ def _setting(
         raise PolicyError(
             f"accounting={privacy.accounting!r} is not one of {', '.join(MECHANISM_SHARE)}"
         )
+    counted = arithmetic.counted(plan, norm_bound)
     common: dict[str, Any] = {
+        "encryption_error": counted.pop("encryption_error"),
         "rows": plan.layout.num_rows,
         "features": plan.num_features,
         "norm_bound": norm_bound,
@@ -229,15 +237,9 @@ def _setting(
             split=split,
             accounting=privacy.accounting,  # type: ignore[arg-type]
             mechanism_share=MECHANISM_SHARE[privacy.accounting],  # type: ignore[index]
+            **counted,
         ),
     }
-    arithmetic.check(plan, norm_bound)
-    common["encryption_error"] = arithmetic.allowed_error(norm_bound, plan.num_features)
-    common["budget"] = replace(
-        common["budget"],
-        other_delta=arithmetic.OTHER_DELTA,
-        spent_mu=arithmetic.FLOODING_MU,
-    )
     if kind in ("nag", "quadratic-nag"):
         return WalkSetting(**common, rule=plan.rule)  # type: ignore[arg-type]
     common |= {"eta": float(rule["learning_rate"]), "rounds": plan.rounds}

@@ -139,6 +139,25 @@ class CircuitPlan(RunPlan):
         return None if self.slot_bound is None else self.slot_bound * 2.0**self.ckks.scale_bits
 
     @property
+    def model_size(self) -> int:
+        """Numbers that are released."""
+        return self.num_features
+
+    @property
+    @abstractmethod
+    def step_per_row(self) -> float:
+        """What an iteration moves the weights by, over the sum of gradients: rate / N, the least.
+
+        inf where no sum is made under encryption before its noise is added.
+        """
+        ...
+
+    @abstractmethod
+    def row_bound(self, norm_bound: float) -> float:
+        """Norm of one row's part of that sum, for rows of norm at most `norm_bound`; else 0."""
+        ...
+
+    @property
     @abstractmethod
     def unit(self) -> float:
         """What the decrypted slots are multiplied by."""

@@ -26,7 +26,7 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
 from protocols.plan import RunPlan
 from protocols.privacy.grid import NoiseGrid
-from protocols.privacy.mechanisms import Mechanism, mechanism_of
+from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
@@ -34,8 +34,6 @@ from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.rule import UpdateRule, iterate
 
 Vector = NDArray[np.float64]
-# A Gaussian or Laplace value leaves so many scales with a probability below 2^-57.
-NOISE_TAIL = 40.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +85,7 @@ class GradientPlan(RunPlan):
             raise ParameterError("noise_scales: every entry must be finite and positive")
         if self.privacy:
             _ = self.sum_setting()  # refuses what no certificate can be about
+            _check_range(self)
 
     @property
     def security_bits(self) -> int:
@@ -208,6 +207,19 @@ class GradientPlan(RunPlan):
             "noise_scales": list(self.noise_scales),
         }
         return {**RunPlan.to_dict(self), **own}
+
+
+def _check_range(plan: GradientPlan) -> None:
+    """An owner's value beyond the range ends the run, which tells of its rows."""
+    parts = [plan.row_weight(p) * member.rows for p, member in enumerate(plan.members)]
+    largest = max(parts) * max(plan.task.norm_bound(query) for query in plan.queries)
+    needed = largest + NOISE_TAIL * max(plan.noise_scales)
+    if not plan.cipher.max_value >= needed:
+        raise ParameterError(
+            f"cipher: the range of an owner's values, {plan.cipher.max_value:.6g}, is below "
+            f"{needed:.6g}, its largest contribution and {NOISE_TAIL:g} noise scales: take larger "
+            "primes, or a smaller scale_bits"
+        )
 
 
 # -- party half -----------------------------------------------------------------------------------

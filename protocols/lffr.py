@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import contribute, lffr_slots
+from protocols import arithmetic, contribute, lffr_slots
 from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE
@@ -38,7 +38,7 @@ from protocols.lffr_inverse import inverse_refreshes, relative_error
 from protocols.messages import Body
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.privacy.budget import Budget
-from protocols.privacy.lffr_certificate import LffrSetting
+from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from protocols.secret_half import SecretHalf
@@ -167,6 +167,20 @@ class LffrPlan(CircuitPlan):
         return (ColumnMap.of(layout, value, head=0 if last else None),)
 
     @property
+    def model_size(self) -> int:
+        """Features times outputs."""
+        return self.num_features * self.outputs
+
+    @property
+    def step_per_row(self) -> float:
+        """With a public rate, which privacy asks for."""
+        return self.learning_rate / self.num_rows
+
+    def row_bound(self, norm_bound: float) -> float:
+        """Of x g^T, see `lffr_certificate`."""
+        return row_bound(self.link, norm_bound, self.outputs)
+
+    @property
     def unit(self) -> float:
         """Weights are encrypted as W / R, R the link's radius."""
         return self.link.radius
@@ -228,7 +242,12 @@ class LffrPlan(CircuitPlan):
         if self.privacy is None:
             raise ParameterError("privacy=None: a run without privacy has no certificate")
         promise = self.privacy
-        budget = Budget(epsilon=promise.epsilon, delta=promise.delta, split=self.split)
+        budget = Budget(
+            epsilon=promise.epsilon,
+            delta=promise.delta,
+            split=self.split,
+            **arithmetic.beside(),
+        )
         return LffrSetting(
             rows=self.num_rows,
             features=self.num_features,
@@ -239,6 +258,7 @@ class LffrPlan(CircuitPlan):
             rounds=self.iterations,
             ridge=self.ridge,
             sigma=promise.sigma,
+            encryption_error=arithmetic.allowed_error(self.row_bound(norm_bound), self.model_size),
             budget=budget,
         )
 

@@ -138,6 +138,17 @@ class RowsPlan(CircuitPlan):
         return tuple(ColumnMap.of(layout, v, head=head) for v in values for head in heads)
 
     @property
+    def step_per_row(self) -> float:
+        """A preconditioner is at least 1 / high, and its rates at least 1."""
+        curvature = self.curvature
+        rate = 1 / curvature.high if curvature else float(self.update["learning_rate"])
+        return rate / self.num_rows
+
+    def row_bound(self, norm_bound: float) -> float:
+        """The slope of the loss is at most 1."""
+        return norm_bound
+
+    @property
     def unit(self) -> float:
         """Weights are encrypted as w / R, R the link's radius."""
         return self.link.radius

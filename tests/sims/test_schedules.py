@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.settings import CARD_KIND, Settings
+from coordinator.settings import Settings
 from parties.budget import recompute
 from parties.manifest import words
 from parties.objectives import open_contributor
 from parties.schema import Schema
+from protocols.cards import CARD_KIND
 from protocols.gradients import GradientPlan
 from protocols.privacy.randomness import SeededRandomness
 from sims.audit_sums import Pair, candidates
@@ -120,3 +121,7 @@ def test_an_owner_reads_the_certificates_epsilons(update: str, mechanism: str) -
     for k, epsilon in enumerate(recompute(plan, 1.0).certificate.epsilon_by_coalition):
         assert f"if {k} other parties collude: epsilon={epsilon:.4g}\n" in text + "\n"
     assert "if 1 other parties collude: epsilon=1\n" in text + "\n"
+    # Every noisy sum opens, not the coefficients alone.
+    assert "released to everyone: the noisy sum of every round" in text
+    assert "nothing else" not in text
+    assert f"Joint decryptions: {len(plan.queries)};" in text

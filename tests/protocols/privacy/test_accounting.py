@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mpmath
 import pytest
@@ -16,10 +17,10 @@ from protocols.privacy.accounting import (
     LaplaceEvent,
     compose,
     cross_check,
-    epsilon_by_coalition,
     epsilon_for,
     sigma_for,
 )
+from protocols.privacy.budget import Budget
 from protocols.privacy.gdp import delta_for_mu, epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.shares import NoiseSplit
 
@@ -97,11 +98,16 @@ def test_the_closed_form_is_refused_where_it_ends() -> None:
         sigma_for(epsilon=12.0, delta=1e-5, rounds=1, sensitivity=1.0, rows=1, accounting="paper")
 
 
+def by_coalition(split: NoiseSplit, *, delta: float, **query: Any) -> list[float]:
+    budget = Budget(epsilon=1.0, delta=2 * delta, split=split, mechanism_share=0.5)
+    return list(budget.by_coalition(**query))
+
+
 def test_coalitions() -> None:
     split = NoiseSplit(parties=10, colluders=3)
     query = {"delta": 1e-5, "rounds": 400, "sensitivity": 2.2, "rows": 30_000}
     sigma = sigma_for(epsilon=1.0, **query)  # type: ignore[arg-type]
-    seen = epsilon_by_coalition(sigma=sigma, split=split, **query)  # type: ignore[arg-type]
+    seen = by_coalition(split, sigma=sigma, **query)  # type: ignore[arg-type]
     assert len(seen) == 10
     assert seen == sorted(seen)
     assert seen[3] == pytest.approx(1.0, rel=1e-6)
@@ -112,7 +118,7 @@ def test_a_split_by_p_shows_the_published_leak() -> None:
     query = {"delta": 1e-5, "rounds": 400, "sensitivity": 1.0, "rows": 1}
     sigma = sigma_for(epsilon=1.0, **query)  # type: ignore[arg-type]
     by_p = NoiseSplit(parties=10, colluders=0)
-    seen = epsilon_by_coalition(sigma=sigma, split=by_p, **query)  # type: ignore[arg-type]
+    seen = by_coalition(by_p, sigma=sigma, **query)  # type: ignore[arg-type]
     assert seen[9] == pytest.approx(3.62, abs=0.005)
 
 
