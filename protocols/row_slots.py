@@ -42,7 +42,6 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Approximation, Polynomial, range_bound
 from protocols.curvature import Curvature
-from protocols.errors import ParameterError
 from protocols.privacy import barrier_certificate
 from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
@@ -50,7 +49,7 @@ from protocols.privacy.budget import MECHANISM_SHARE, Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.start_gradient import WORST, StartRelease
-from protocols.slot_bounds import MARGIN, SlotBounds
+from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.heavy_ball import HeavyBall
@@ -306,7 +305,7 @@ def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
     steps, course = len(plan.refreshes), _course(plan, norm_bound)
     try:
         proofs = [_slots(plan, course, found) for found in norms(course)]
-    except (ParameterError, OverflowError) as error:
+    except OUT_OF_RANGE as error:
         return SlotBounds.unproven(steps, f"out of range: {error}")
     proven = [found for found in proofs if found.largest is not None]
     if proven:

@@ -22,12 +22,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from protocols.errors import ParameterError
+
 MARGIN = 1 + 2.0**-6
 """Roundings leave 2^-30 of a slot at most, primes are off 2^scale_bits by 2^-20 of it."""
 LARGEST_SLOT = 2.0**32
 """A proven bound above this is as good as none: no plan that trains is near it."""
 LARGEST_FAILURE = 2.0**-10
 """Nor is one that fails more often."""
+
+
+OUT_OF_RANGE = (ParameterError, ArithmeticError, np.linalg.LinAlgError)
+"""What a hostile plan's numbers lead to: no proof, and no other error."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
