@@ -29,8 +29,8 @@ class Policy:
     without privacy. min_colluders: coalition size that the noise, and the keys, must withstand.
     allow_insecure: accept toy rings (the profile fast-insecure). min_security_bits: of the RLWE
     parameters. accept_unbounded: accept a plan without a proof that its iterates stay bounded. What
-    that risks: if training diverges, refreshes may show the coordinator about log2(2P) bits of each
-    value computed from a row, P the number of parties.
+    that risks: if training diverges, refreshes may show the coordinator about log2(2P) bits a
+    refresh of each value computed from a row, P the number of parties; several add up.
     """
 
     max_epsilon: float | None = None

@@ -77,6 +77,6 @@ def risk(parties: int) -> str:
     """What a run without a proof risks."""
     return (
         "no bound on this run's iterates is proven: if training diverges, refreshes may show the "
-        f"coordinator about {math.log2(2 * parties):.1f} bits (log2(2P)) of each value computed "
-        "from a row"
+        f"coordinator about {math.log2(2 * parties):.1f} bits (log2(2P)) a refresh of each value "
+        "computed from a row, and those of several refreshes add up"
     )

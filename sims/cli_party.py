@@ -61,7 +61,8 @@ def init(
         typer.Option(
             "--accept-unbounded",
             help="Accept runs without a proof that training stays bounded: if it diverges, the "
-            "coordinator may see about log2(2P) bits of each value computed from a row.",
+            "coordinator may see about log2(2P) bits a refresh of each value computed from a row; "
+            "those of several refreshes add up.",
         ),
     ] = False,
     budget_epsilon: Annotated[
