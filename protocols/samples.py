@@ -42,8 +42,8 @@ LEMMAS = {
     "secrets under one element: a hybrid over the secrets",
     "relinearisation": "t_p = s_p H0 + (u_p - s_p) H1 + e2: to P - 1 colluders what t_p hides is "
     "-s_h h1 + e2, uniform by ring-LWE; circular, its element h1 = a s + e1 depends on the secret",
-    "masked decryption": "c1 s_p - M_p is uniform up to the statistical distance of the mask, for a "
-    "c1 whose message is within the room: the agreed one, on the coordinator's word",
+    "masked decryption": "c1 s_p - M_p is uniform up to the mask's statistical distance, where "
+    "the message of c1 is within the room: the agreed c1, on the coordinator's word",
     "flooded decryption": "c1 s_p + e, e of std sqrt(12 tau) 2^(s/2) sigma_e: Li, Micciancio, "
     "Schultz, Sorrell, CRYPTO 2022, Theorem 2",
     "opening key": "s_p under pads of pairs that cancel in the sum of all parties: Bonawitz et "

@@ -348,7 +348,7 @@ def test_without_proof_only_by_consent(name: str) -> None:
     plan = UNPROVEN[name]()
     assert plan.slot_bounds(C).largest is None
     for stated in (plan, replace(plan, slot_bound=5.0), plan.with_slot_bound(C)):
-        with pytest.raises(PolicyError, match=r"2\.0 bits \(log2\(2P\)\) of each value computed"):
+        with pytest.raises(PolicyError, match=r"2\.0 bits \(log2\(2P\)\) a refresh of each"):
             Policy().check_slots(stated, C)
         Policy(accept_unbounded=True).check_slots(stated, C)
     assert plan.with_slot_bound(C).coefficient_bound is None
