@@ -84,7 +84,7 @@ def _cover(plan: RunPlan) -> Iterator[str]:
 
 def _slots(plan: RunPlan, norm_bound: float) -> Iterator[str]:
     if isinstance(plan, CircuitPlan):
-        own = plan.slot_bounds(norm_bound).words(len(plan.members))
+        own = plan.slot_bounds(norm_bound).sentence(len(plan.members))
         stated = "none" if plan.slot_bound is None else f"{plan.slot_bound:.4g}"
         yield f"Size of what masks hide: the plan states {stated}; by your own bounds {own}"
 

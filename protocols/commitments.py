@@ -55,7 +55,7 @@ class Phase:
 
 
 KEYS = Phase("commit-keys", "keys", "key shares")
-ROWS = Phase("commit-rows", "contribute", "contribution")
+ROWS = Phase("commit-rows", "contribute", "contributions")
 CONFIRM = "confirm"
 
 

@@ -1,7 +1,7 @@
 """GramPlan: the frozen, hashed description of one regression on Gram sums.
 
-keys ... square     the joint key ceremony                                    `keygen`
-contribute          encrypted sums, noise included                            `gram`
+commit-keys ...     the joint key ceremony                                    `keygen`
+commit-rows ...     encrypted sums, noise included                            `gram`
 refresh/k           when levels run out                                       `refresh`
 decrypt             the final model, once                                     `decrypt`
 """

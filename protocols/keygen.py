@@ -1,7 +1,7 @@
 """Steps `commit-keys` to `relinearise`: the joint key ceremony, star-shaped, no leader.
 
-The joint secret is s = sum_p s_p. All uniform halves come from the joint seed, so that parties
-upload only what depends on their secret, and download next to nothing:
+The joint secret is s = sum_p s_p. All uniform halves come from the joint seed, so that nobody sends
+them. Each party uploads what depends on its secret, and downloads all b_p, H0 and H1:
 
     commit-keys  -> {seeds}    <- digest of what `keys` will send, signed (see `commitments`)
     keys         -> {digests}  <- b_p = -a s_p + e; h0 = -a' u_p + P s_p g + e0, h1 = a' s_p + e1

@@ -27,7 +27,7 @@ from protocols.models.lffr import CURVATURE, curvature, largest_slope, push_boun
 from protocols.privacy.ball import Ball
 from protocols.privacy.budget import GRID_MARGIN
 from protocols.privacy.descent import Descent, largest_integral, least_radius
-from protocols.row_slots import ERROR_SHARE, TAIL, inverse_bounds
+from protocols.row_slots import ERROR_SHARE, TAIL, TAIL_FAILURE, inverse_bounds
 from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
         *inverse_bounds(given, len(plan.refreshes) - plan.iterations),
         *(terms + rest,) * plan.iterations,
     ]
-    failure = plan.iterations * plan.num_features * plan.outputs * 2.0**-61
+    failure = plan.iterations * plan.num_features * plan.outputs * TAIL_FAILURE
     if plan.privacy:
         failure += plan.privacy_setting(norm_bound).ball().failure * plan.outputs
     return SlotBounds(

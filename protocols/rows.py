@@ -1,11 +1,11 @@
 """The encrypted-shard protocol on rows: every party encrypts its rows once.
 
-    keys ... square     the joint key ceremony                        `keygen`
-    contribute          encrypted rows, label term and noise          `contribute`
+    commit-keys ...     the joint key ceremony                        `keygen`
+    commit-rows ...     encrypted rows, label term and noise          `contribute`
     refresh/k           when levels run out                           `refresh`
     decrypt             the final model, once                         `decrypt`
 
-Between `contribute` and `decrypt` the coordinator evaluates gradient and update: `train`.
+Between `confirm` and `decrypt` the coordinator evaluates gradient and update: `train`.
 """
 
 from __future__ import annotations

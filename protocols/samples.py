@@ -9,13 +9,13 @@ is made, in the whole life of a secret, restarts included, unless:
 
 (i)   an element from the joint seed is used once per secret group. A group is closed under
       automorphisms, rescaling, dropped primes and public linear relations: s, what stands in for
-      other parties, u and u - s are one group.
+      other parties, u and u - s are one group. The lemma "two secrets" alone may use it for two.
 (ii)  an element that the coordinator sent is used by a lemma's exception alone, under a label that
       is answered once.
 (iii) a pad enters one masked sample; each output of its map has an element of its own.
 (iv)  every sample has an error of its own, or a pad.
-(v)   sums that the coordinator sends as elements (H0, H1) are named "received": its word is trusted
-      for them until they are checked.
+
+Elements named "received" are the coordinator's word: c1, H0, H1. The ledger does not check them.
 
 Nothing here is secret. What follows from the list is in docs/security-argument.md.
 """

@@ -65,7 +65,7 @@ class SlotBounds:
         holds = largest <= LARGEST_SLOT and self.failure <= LARGEST_FAILURE
         return largest if holds else None
 
-    def words(self, parties: int) -> str:
+    def sentence(self, parties: int) -> str:
         """One sentence for whoever consents."""
         if self.largest is None:
             return f"NO PROOF ({self.proof}): {risk(parties)}"

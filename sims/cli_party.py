@@ -98,13 +98,14 @@ def init(
 ) -> None:
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
-        from parties.setup import MIN_COLLUDERS, Household, init_party
+        from parties.setup import Household, init_party
+        from protocols.privacy.shares import DEFAULT_COLLUDERS
 
         largest = None if accept_no_privacy else max_epsilon
         policy: dict[str, Any] = {
             "max_epsilon": largest,
             "max_delta": max_delta,
-            "min_colluders": _asked(min_colluders, _COLLUDERS, MIN_COLLUDERS),
+            "min_colluders": _asked(min_colluders, _COLLUDERS, DEFAULT_COLLUDERS),
             "allow_insecure": allow_insecure,
             "accept_unbounded": accept_unbounded,
         }

@@ -20,7 +20,7 @@ from sims.config import SimulationConfig
 from sims.recipe_rows import choose_ckks
 from sims.release_start import assumed_release
 from sims.setting import TrainingSetting, choose_setting
-from sims.slot_words import slot_lines
+from sims.slot_report import slot_lines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from dp_accounting.pld import pld_privacy_accountant
 INTERVAL = 1e-4
 TOLERANCE = 1e-6
 """Relative: a claim may lie below the pessimistic epsilon by the discretisation, no more."""
-HOPELESS = 30.0
+LARGEST_LOSS = 30.0
 """Losses above are not worth the memory: epsilon counts as infinite."""
 
 
@@ -54,7 +54,7 @@ def sums_epsilon(plan: Mapping[str, Any], *, delta: float) -> float:
 def gaussian_epsilon(ratios: Sequence[float], *, delta: float) -> float:
     """Of Gaussian releases; ratios: sensitivity over standard deviation."""
     squared = math.fsum(r * r for r in ratios)
-    if not squared < HOPELESS:
+    if not squared < LARGEST_LOSS:
         return math.inf
     events = {dp_accounting.GaussianDpEvent(1 / r): n for r, n in _count(ratios)}
     # Where little is spent, losses are as small.
@@ -63,14 +63,14 @@ def gaussian_epsilon(ratios: Sequence[float], *, delta: float) -> float:
 
 def laplace_epsilon(ratios: Sequence[float], *, delta: float) -> float:
     """Of Laplace releases, or of coordinates of one; ratios: move over scale."""
-    if not math.fsum(ratios) < HOPELESS:
+    if not math.fsum(ratios) < LARGEST_LOSS:
         return math.inf
     return _composed({dp_accounting.LaplaceDpEvent(1 / r): n for r, n in _count(ratios)}, delta)
 
 
 def poisson_epsilon(ratios: Sequence[float], *, rate: float, delta: float) -> float:
     """Of Gaussian releases that a row joins by a secret coin; ratios: as in `gaussian_epsilon`."""
-    if not math.fsum(r * r for r in ratios) < HOPELESS / rate:
+    if not math.fsum(r * r for r in ratios) < LARGEST_LOSS / rate:
         return math.inf
     event = dp_accounting.PoissonSampledDpEvent
     # One row adds half of what replacing it moves.

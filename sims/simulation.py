@@ -43,7 +43,7 @@ from sims.release_start import Started, choose_session, run_start, worst_release
 from sims.release_start import noise_root as noise_root_of_start
 from sims.result import AnyRun, Array, RunResult
 from sims.run_folder import RunFolder
-from sims.slot_words import unproven_words
+from sims.slot_report import unproven_warnings
 from sims.twin import fit_optimum, score
 
 
@@ -233,7 +233,7 @@ def compare(
             *data.notes,
             *recipe.notes,
             *twin.warnings,
-            *unproven_words(plan, data.schema.norm_bound),
+            *unproven_warnings(plan, data.schema.norm_bound),
             *missing_words(outcome.missing),
         ),
         noise=noise,

@@ -52,9 +52,7 @@ class Snapshot:
         self._save(root)
 
     def _save(self, thing: Any) -> None:
-        ours = type(thing).__module__.startswith(
-            ("parties.", "protocols.samples", "protocols.commitments")
-        ) and hasattr(thing, "__dict__")
+        ours = type(thing).__module__.startswith(OWN) and hasattr(thing, "__dict__")
         if not ours or any(thing is other for other, _ in self._saved):
             return
         self._saved.append((thing, _copied(vars(thing))))

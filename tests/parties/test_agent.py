@@ -274,15 +274,15 @@ def test_invented_members_are_refused(tmp_path: Path, vault: Vault) -> None:
     run_until(agents, "keys")
     plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
     own, friend = plan.members
-    ghosts = [replace(friend, name=f"ghost-{k}", verify_key=f"{k:064x}") for k in range(99)]
+    guests = [replace(friend, name=f"guest-{k}", verify_key=f"{k:064x}") for k in range(99)]
     known = {OTHER: friend.verify_key}
     terms = Terms(ask=False, own_key=own.verify_key, norm_bound=2.0, peers=lambda: known)
     terms.check_members(NAME, plan)
-    with pytest.raises(PolicyError, match="'ghost-0' .*'ghost-1' .*'ghost-2' .* and 96 more"):
-        terms.check_members(NAME, SimpleNamespace(members=(own, friend, *ghosts)))  # type: ignore[arg-type]
-    twice = (own, friend, replace(own, name="ghost"))
-    known["ghost"] = own.verify_key
-    with pytest.raises(PolicyError, match="'hospital-1' and 'ghost' of the plan have the same key"):
+    with pytest.raises(PolicyError, match="'guest-0' .*'guest-1' .*'guest-2' .* and 96 more"):
+        terms.check_members(NAME, SimpleNamespace(members=(own, friend, *guests)))  # type: ignore[arg-type]
+    twice = (own, friend, replace(own, name="guest"))
+    known["guest"] = own.verify_key
+    with pytest.raises(PolicyError, match="'hospital-1' and 'guest' of the plan have the same key"):
         terms.check_members(NAME, SimpleNamespace(members=twice))  # type: ignore[arg-type]
 
 

@@ -309,7 +309,7 @@ def test_a_copied_contribution_is_named(
 
     if not deceives:
         sessions["it"] = small(parties=3, party=Copying)
-        with pytest.raises(ProtocolError, match="other contribution than it committed") as caught:
+        with pytest.raises(ProtocolError, match="other contributions than it committed") as caught:
             sessions["it"].run()
         assert caught.value.culprit == COLLUDER
         return
@@ -319,7 +319,7 @@ def test_a_copied_contribution_is_named(
     monkeypatch.undo()
     check = replay(tmp_path).checks[-1]
     assert (check.name, check.passed) == ("re-execution", False)
-    assert f"party '{COLLUDER}' opened other contribution than it committed to" in check.detail
+    assert f"party '{COLLUDER}' opened other contributions than it committed to" in check.detail
 
 
 # -- equivocation ----------------------------------------------------------------------------------

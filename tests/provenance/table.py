@@ -11,6 +11,7 @@ from pathlib import Path
 
 from protocols.samples import GADGET, ONE, RECEIVED, SEED, SHARE, Sample
 from tests.provenance import runs
+from tests.provenance.options import COVERED, LOST
 from tests.provenance.runs import record
 
 README = Path(__file__).resolve().parents[2] / "protocols" / "README.md"
@@ -80,9 +81,7 @@ def table(samples: Iterable[Sample]) -> str:
 
 def section() -> str:
     """What stands between the markers."""
-    covered = runs.rows_session("gd", rounds=2, parties=4, cover=2)
-    losses = {"refresh/1": ["hospital-4"], "decrypt": ["hospital-3"]}
-    circuit = record(covered, losses=losses).samples["hospital-1"]
+    circuit = record(runs.rows_session("gd", **COVERED), LOST).samples["hospital-1"]
     unmapped = record(runs.gram_session(iterations=2)).samples["hospital-1"]
     plain = [s for s in unmapped if s.label.startswith("refresh")]
     sums = record(runs.sums_session()).samples["hospital-1"]

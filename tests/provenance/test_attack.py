@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from types import SimpleNamespace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 import pytest
 
 from parties.key_share import KeyShare
-from protocols import keygen
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import choose_parameters
 from protocols.ckks.residues import Residues
-from protocols.messages import Body
 from tests import exact
-from tests.helpers import drive, party_names
+from tests.helpers import party_names
 from tests.provenance import runs
 from tests.provenance.attack import decrypted_slots, old_flow, recover_all
 from tests.provenance.runs import Run, record
@@ -67,24 +65,16 @@ def test_at_128_bits(flow: Any) -> None:
     params = choose_parameters(6, ring_dim=1 << 15)
     assert params.security_bits == 128
     context, seed = CkksContext(params, f"attack-{flow.__name__}"), b"a" * 32
-    sent: dict[str, list[Residues]] = {}
-
-    def answer(name: str, step: str, body: Body) -> Body:
-        if step == "keys":
-            reply = keygen.answer_keys(context, shares[name])
-        else:
-            reply = keygen.answer_relinearise(context, shares[name], body)
-        size = rns.packed_size(context.key_primes, params.ring_dim)
-        halves = [b for b in reply.blobs if len(b) == size]
-        sent.setdefault(name, []).extend(
-            rns.unpack(b, context.key_primes, params.ring_dim) for b in halves
-        )
-        return reply
-
+    primes = context.key_primes
     with flow():
         shares = {name: KeyShare(context, seed, 3) for name in party_names(3)}
-        plan: Any = SimpleNamespace(names=tuple(shares), rotation_chunks=[])
-        drive(keygen.ceremony(context, plan, seed, {}), answer)
+        sent = {name: list(share.relinearisation_first()) for name, share in shares.items()}
+        h0, h1 = (
+            reduce(partial(rns.add, primes=primes), each)
+            for each in zip(*sent.values(), strict=True)
+        )
+        for name, share in shares.items():
+            sent[name].append(share.relinearisation_second(h0, h1))
     found = recover_all(context, sent)
     assert len(found) == (3 if flow is old_flow else 0)
     for name, secret in found.items():

@@ -13,7 +13,7 @@ from tests.provenance import runs
 from tests.provenance.audit import Finding, audit
 from tests.provenance.equations import Ledgers
 from tests.provenance.mutants import MUTANTS
-from tests.provenance.options import examined
+from tests.provenance.options import COVERED, LOST, examined
 from tests.provenance.runs import record
 
 
@@ -24,8 +24,7 @@ def rows() -> Ledgers:
 
 @cache
 def covered() -> Ledgers:
-    session = runs.rows_session("gd", rounds=2, parties=4, cover=2)
-    return record(session, losses={"refresh/1": ["hospital-4"], "decrypt": ["hospital-3"]}).samples
+    return record(runs.rows_session("gd", **COVERED), LOST).samples
 
 
 def words(found: Finding) -> str:
@@ -41,19 +40,23 @@ def test_a_run_with_maps() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["rows, quadratic nesterov", "rows, parties restarted", "rows, coordinator resumed", "lffr"],
+    [
+        "rows, quadratic nesterov",
+        "rows, parties restarted",
+        "rows, coordinator resumed",
+        "rows, cover, two lost",
+        "lffr",
+        pytest.param("gram, improved lffr (no map)", marks=pytest.mark.slow),
+    ],
 )
 def test_protocols_and_options(name: str) -> None:
-    """Part by part; `python -m tests.provenance` has all of them, and all samples at once."""
+    """The ledger is true, and nothing follows from it, part by part.
+
+    `python -m tests.provenance` has all runs, and all samples at once.
+    """
     count, found = examined(name, whole=0, part=8)
     assert found.passed, words(found)
-    assert count > 3 * found.left
-
-
-def test_a_covered_run() -> None:
-    """One colluder sees one dealt share of each; a stand-in answers for a missing party."""
-    found = audit(covered(), 2, ("hospital-1", "hospital-4"), whole=0, part=8)
-    assert found.passed, words(found)
+    assert count > 40 and count > 3 * found.left
 
 
 def test_t_shares_give_a_secret() -> None:

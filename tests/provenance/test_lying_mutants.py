@@ -56,8 +56,8 @@ def no_error(share: KeyShare, primes: Any) -> Any:
 
 def one_error(share: KeyShare, primes: Any) -> Any:
     """The same in all digits."""
-    rng = np.random.default_rng(id(share) % 1000)
-    error = np.rint(rng.normal(0, 5.525, share._context.params.ring_dim)).astype(int)
+    rng, n = np.random.default_rng(1), share._context.params.ring_dim
+    error = np.rint(rng.normal(0, key_share._ROUND_TWO_STD, n)).astype(int)
     one = [exact.evaluations(error, q) for q in share._context.extended_primes]
     return np.concatenate([np.array(one, np.uint64)] * share._context.params.num_digits)
 

@@ -79,8 +79,8 @@ def test_a_scaled_message_shows_log2_of_2p_bits(share: KeyShare, shift: int) -> 
 
 
 @pytest.mark.parametrize("shift", [75, 90])
-def test_under_masks_of_119_bits_it_showed_half_of_them(share: KeyShare, shift: int) -> None:
-    """OpenFHE's own: c is read from y alone, but for its last 60 - shift bits."""
+def test_masks_of_119_bits_showed_the_top_bits(share: KeyShare, shift: int) -> None:
+    """OpenFHE's own: c is read from y alone, but for its last 119 - shift bits."""
     c, y, modulus = seen(share, shift, f"old/{shift}", old=True)
     del modulus
     guess = np.array([round(int(value) / (1 << shift)) for value in y], dtype=object)
