@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -36,12 +36,21 @@ from protocols import agree, cover
 from protocols.circuit_plan import CircuitPlan
 from protocols.decrypt import release_error_std
 from protocols.errors import CohortError, MessageError, ProtocolError
-from protocols.messages import Ask, Body, Exchange, to_everyone
+from protocols.messages import UNHEARD, Ask, Body, Exchange, heard, to_everyone
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.transcript import Transcript
 
-CHECKS = ("hash chain", "plan", "signatures", "seeds", "steps", "re-execution", "weights")
+CHECKS = (
+    "hash chain",
+    "plan",
+    "signatures",
+    "seeds",
+    "steps",
+    "re-execution",
+    "weights",
+    "records",
+)
 FINISH = "finish"
 # Called before each step of the re-execution: its name, how many are done, how many there are.
 OnStep = Callable[[str, int, int], None]
@@ -108,6 +117,7 @@ def _details(folder: Path, found: Replayed, on_step: OnStep) -> Iterator[str]:
     yield f"{len(log.steps)} steps: every request computed again, all equal"
     found.weights = _released(log)
     yield _check_weights(plan, found.weights, expected)
+    yield _check_lost(log)
 
 
 # -- what the log says ----------------------------------------------------------------------------
@@ -184,13 +194,15 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
         ProtocolError: a request was another one than the replies before it lead to, or steps are
             missing.
     """
-    transcript = Transcript()
+    transcript, heads = Transcript(), dict.fromkeys(plan.names, UNHEARD)
     exchange = _protocol(plan, transcript)
     try:
         asked = next(exchange)
         for done, step in enumerate(log.steps):
             on_step(step.name, done, len(log.steps))
             _compare(log, asked, step)
+            for name, entry in step.requests.items():
+                heads[name] = heard(heads[name], entry.message)
             for entry in step.entries:
                 transcript.add(
                     step=entry.step,
@@ -199,7 +211,7 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
                     size=entry.bytes,
                     message=entry.message,
                 )
-            replies = _folded(asked, log, plan, step)
+            replies = _folded(asked, log, plan, step, heads)
             if step.name == FINISH:
                 return next(iter(asked.bodies.values())).meta["weights"]
             asked = exchange.send(replies)
@@ -208,8 +220,13 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
     raise ProtocolError(f"the log ends before step {asked.step!r}; what was asked so far is right")
 
 
-def _folded(asked: Ask, log: MessageLog, plan: RunPlan, step: Step) -> dict[str, Body]:
-    """Replies of one step as `Coordinator` hands them back, read one after the other."""
+def _folded(
+    asked: Ask, log: MessageLog, plan: RunPlan, step: Step, heads: Mapping[str, str]
+) -> dict[str, Body]:
+    """Replies of one step as `Coordinator` hands them back, read one after the other.
+
+    heads: by party, of all requests to it up to this step's.
+    """
     replies = {}
     for member in plan.members:
         name = member.name
@@ -220,7 +237,13 @@ def _folded(asked: Ask, log: MessageLog, plan: RunPlan, step: Step) -> dict[str,
                 f"the log ends at step {step.name!r}, without an answer of {name!r}; "
                 "what was asked so far is right"
             )
-        body = log.read(step.replies[name], member.verify_key).body
+        reply = log.read(step.replies[name], member.verify_key)
+        if reply.seen != heads[name]:
+            raise ProtocolError(
+                f"step {step.name!r}: party {name!r} was asked something that this log does not "
+                "hold, after its reply before this one"
+            )
+        body = reply.body
         replies[name] = asked.fold(name, body) if asked.fold else body
     return replies
 
@@ -285,3 +308,14 @@ def _check_weights(plan: RunPlan, weights: Any, expected: Any) -> str:
             f"{bound:.2g}"
         )
     return f"as decrypted, to {largest:.2g} (noise of the decoder: at most {bound:.2g})"
+
+
+def _check_lost(log: MessageLog) -> str:
+    """A reply shows what its party was asked up to then; after the last one nothing does."""
+    lost = [f"{name} from step {step.name!r} on" for step in log.steps for name in step.lost]
+    if lost:
+        raise ProtocolError(
+            f"not verified for {', '.join(lost)}: the last replies were lost, so what was asked "
+            "from there on is the coordinator's word; ask these owners for their own record"
+        )
+    return "every party's replies name the requests of this log, and no others"

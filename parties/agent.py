@@ -24,6 +24,7 @@ from protocols.errors import CohortError, PolicyError
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
+    UNHEARD,
     Body,
     Envelope,
     decode,
@@ -79,7 +80,7 @@ class Agent:
         self._lock = threading.Lock()
         self._party: Party | None = None
         self._step, self._busy, self._heard = "", 0, time.monotonic()
-        self._saved = 0
+        self._saved = 0, UNHEARD  # steps answered, head
         self._session = store.open_session()
         if self._session is not None:
             self._resume(self._session)
@@ -110,7 +111,8 @@ class Agent:
                     self._heard = time.monotonic()
         except PolicyError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
-            return self._sign(request, data, Body({"error": str(error)}))
+            with self._lock:
+                return self._refuse(request, data, str(error))
 
     def _known(self, request: Envelope, data: bytes) -> bytes | None:
         """A reply that needs no party; else the session is open afterwards."""
@@ -153,17 +155,31 @@ class Agent:
         if party is None or request.session != self._session:
             raise PolicyError(f"session {request.session!r} is over")
         reply = party.handle(data)
-        steps = party.answered
-        if steps == 0:
+        if party.answered == 0:
             self._end("refused at its first step")
-        elif steps > self._saved:
-            self._step = request.step
-            if request.step == "finish":
-                self._end(FINISHED, digest(data), reply)
-            else:
-                self._store.save(party)
-                self._saved = steps
+        elif party.answered > self._saved[0] and request.step == "finish":
+            self._end(FINISHED, digest(data), reply)
+        else:
+            self._save(party, request.step)
         return reply
+
+    def _refuse(self, request: Envelope, data: bytes, reason: str) -> bytes:
+        party, own = self._party, request.recipient == self.name
+        if party is None or request.session != self._session or not own:
+            return self._sign(request, data, Body({"error": reason}))
+        reply = party.refuse(request, digest(data), reason)
+        self._save(party, request.step)
+        return reply
+
+    def _save(self, party: Party, step: str) -> None:
+        """Before a reply leaves: keep what the request has changed."""
+        answered, seen = self._saved
+        if party.seen == seen:
+            return
+        if party.answered > answered:
+            self._step = step
+        self._store.save(party)
+        self._saved = party.answered, party.seen
 
     def _sign(self, request: Envelope, data: bytes, body: Body) -> bytes:
         envelope = Envelope(
@@ -174,7 +190,7 @@ class Agent:
     # -- sessions ---------------------------------------------------------------------------------
 
     def _begin(self, session: str) -> None:
-        self._party, self._saved = self._make_party(), 0
+        self._party, self._saved = self._make_party(), (0, UNHEARD)
         self._store.save(self._party)
         self._store.begin(session)
         self._session, self._heard = session, time.monotonic()
@@ -189,7 +205,7 @@ class Agent:
         if self._party is None:
             self._end(reason)
         else:
-            self._saved = self._party.answered
+            self._saved = self._party.answered, self._party.seen
             log.warning("%s: session %s goes on", self.name, session)
 
     def _end(self, reason: str, request: str = "", reply: bytes = b"") -> None:
