@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -39,6 +39,7 @@ from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.messages import UNHEARD, Ask, Body, Exchange, heard, to_everyone
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
+from protocols.statement import read_statement
 from protocols.transcript import Transcript
 
 CHECKS = (
@@ -82,15 +83,21 @@ class Replayed:
         return len(self.checks) == len(CHECKS) and all(check.passed for check in self.checks)
 
 
-def replay(folder: Path, on_step: OnStep = lambda step, done, total: None) -> Replayed:
+def replay(
+    folder: Path,
+    on_step: OnStep = lambda step, done, total: None,
+    statements: Sequence[bytes] = (),
+) -> Replayed:
     """Check the log in a run folder, in the order of CHECKS, up to the first that fails.
+
+    statements: of parties whose last replies were lost, see `protocols.statement`.
 
     Raises:
         ParameterError: no messages were recorded in the folder.
     """
     require_messages(folder)
     found = Replayed()
-    details = _details(folder, found, on_step)
+    details = _details(folder, found, on_step, statements)
     for name in CHECKS:
         try:
             found.checks.append(Check(name, True, next(details)))
@@ -100,7 +107,9 @@ def replay(folder: Path, on_step: OnStep = lambda step, done, total: None) -> Re
     return found
 
 
-def _details(folder: Path, found: Replayed, on_step: OnStep) -> Iterator[str]:
+def _details(
+    folder: Path, found: Replayed, on_step: OnStep, statements: Sequence[bytes]
+) -> Iterator[str]:
     """What each of CHECKS shows; raises CohortError where it fails."""
     log = MessageLog(folder)
     yield f"{len(log.entries)} messages, unbroken"
@@ -117,7 +126,7 @@ def _details(folder: Path, found: Replayed, on_step: OnStep) -> Iterator[str]:
     yield f"{len(log.steps)} steps: every request computed again, all equal"
     found.weights = _released(log)
     yield _check_weights(plan, found.weights, expected)
-    yield _check_lost(log)
+    yield _check_records(log, plan, statements)
 
 
 # -- what the log says ----------------------------------------------------------------------------
@@ -310,12 +319,30 @@ def _check_weights(plan: RunPlan, weights: Any, expected: Any) -> str:
     return f"as decrypted, to {largest:.2g} (noise of the decoder: at most {bound:.2g})"
 
 
-def _check_lost(log: MessageLog) -> str:
-    """A reply shows what its party was asked up to then; after the last one nothing does."""
-    lost = [f"{name} from step {step.name!r} on" for step in log.steps for name in step.lost]
-    if lost:
+def _check_records(log: MessageLog, plan: RunPlan, statements: Sequence[bytes]) -> str:
+    """Who has not said what it was asked to the end: its last reply is missing.
+
+    statements: see `protocols.statement`.
+    """
+    keys = {member.name: member.verify_key for member in plan.members}
+    told = dict(read_statement(data, plan.session, keys) for data in statements)
+    heads = {name: [UNHEARD] for name in keys}
+    for step in log.steps:
+        for name, entry in step.requests.items():
+            heads[name].append(heard(heads[name][-1], entry.message))
+    lost = {name: step.name for step in log.steps for name in step.lost}
+    for name, head in told.items():
+        # The last request, or the reply to it, was lost.
+        if head not in heads[name][-2 if name in lost else -1 :]:
+            raise ProtocolError(
+                f"party {name!r} was asked something that this log does not hold: its statement "
+                "says so"
+            )
+    silent = [f"{name} from step {step!r} on" for name, step in lost.items() if name not in told]
+    if silent:
         raise ProtocolError(
-            f"not verified for {', '.join(lost)}: the last replies were lost, so what was asked "
-            "from there on is the coordinator's word; ask these owners for their own record"
+            f"not verified for {', '.join(silent)}: the last replies were lost, so what was asked "
+            "from there on is the coordinator's word; ask these owners for their own record "
+            "(cohort party statement)"
         )
-    return "every party's replies name the requests of this log, and no others"
+    return "every party was asked what this log holds, and nothing else: its signature says so"

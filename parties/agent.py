@@ -32,6 +32,7 @@ from protocols.messages import (
     encode,
 )
 from protocols.plans import plan_from_dict
+from protocols.statement import make_statement
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +213,8 @@ class Agent:
         if self._party is not None:
             self._party.close()
         if self._session is not None:
-            self._store.end(self._session, reason, request, reply)
+            seen = self._party.seen if self._party else ""
+            self._store.end(self._session, reason, seen, request, reply)
             log.warning("%s: session %s is over: %s", self.name, self._session, reason)
         self._party, self._session, self._step = None, None, ""
 
@@ -234,6 +236,26 @@ class Agent:
             session = self._session
             self._end("its owner gave it up")
             return session
+
+    def statement(self, session: str | None = None) -> bytes:
+        """This party's signed word on what it was asked; session: the latest where None.
+
+        Raises:
+            PolicyError: the session is unknown or goes on, or its record was lost.
+        """
+        with self._lock:
+            session = session or self._store.latest()
+            record = self._store.record(session) if session else None
+        if session is None or record is None:
+            raise PolicyError(f"session {session!r} is unknown here")
+        if not record.ended:
+            raise PolicyError(
+                f"session {session!r} goes on, so that a statement would not be the last word: "
+                "cohort party abort ends it"
+            )
+        if not record.seen:
+            raise PolicyError(f"what was asked in session {session!r} was lost with its state")
+        return make_statement(session, self.name, record.seen, self._signing_key)
 
     def status(self) -> dict[str, Any]:
         """What its owner may see: no data, no key."""
