@@ -5,11 +5,19 @@ the same release of OpenFHE and the same floating-point arithmetic, which encode
 constants). So the same code runs again on the recorded replies, and what it asks is compared with
 what was asked.
 
-Security: a recorded reply is signed by its party and names the request that it answers; a party
-answers every step once. So if the keys in the plan are the parties' own (see the check
-`signatures`), a coordinator that had a chosen ciphertext refreshed or decrypted, or summed up
-other contributions than those it was sent, cannot produce a log that passes. It is detected, not
-prevented: the harm is done by then. One party's messages alone are not enough: the requests follow
+Security
+- A recorded reply is signed by its party, names the request that it answers, and carries the head of
+  all requests that the party has processed up to then, refused ones too (`messages.heard`). So if
+  the keys in the plan are the parties' own (see the check `signatures`), a party that has signed
+  its last reply, or a statement (`protocols.statement`), was asked what the log holds, in that
+  order, and nothing else. A coordinator that had a chosen ciphertext refreshed or decrypted by it,
+  or summed up other contributions than those it was sent, cannot produce a log that passes.
+- Nobody signs what a party was asked from a lost reply on: "lost" is the coordinator's word, and
+  with cover T parties that are lost on paper alone can have given it every key. So such a log does
+  not pass (check `records`) without the statement of each lost party.
+- It is detected, not prevented: the harm is done by then.
+
+One party's messages alone are not enough: the requests follow
 from everybody's replies. Those are taken as honest: a colluding party could choose its own so that
 a harmful request follows from them. Not its key shares and its contribution, which it committed to
 before it saw another party's: they are held against their digests again.
