@@ -6,9 +6,9 @@ constants). So the same code runs again on the recorded replies, and what it ask
 what was asked.
 
 Security
-- A recorded reply is signed by its party, names the request that it answers, and carries the head of
-  all requests that the party has processed up to then, refused ones too (`messages.heard`). So if
-  the keys in the plan are the parties' own (see the check `signatures`), a party that has signed
+- A recorded reply is signed by its party, names the request that it answers, and carries the head
+  of all requests that the party has processed up to then, refused ones too (`messages.heard`). So
+  if the keys in the plan are the parties' own (see the check `signatures`), a party that has signed
   its last reply, or a statement (`protocols.statement`), was asked what the log holds, in that
   order, and nothing else. A coordinator that had a chosen ciphertext refreshed or decrypted by it,
   or summed up other contributions than those it was sent, cannot produce a log that passes.

@@ -62,7 +62,10 @@ def test_every_protocol_goes_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows, Gram sums and LFFR: the twin's model, a folder that verifies and, the lost one's record aside, replays."""
+    """Rows, Gram sums and LFFR: the twin's model, a folder that verifies and replays.
+
+    All but what the lost party was asked, which it has not stated.
+    """
     lost = "party-2"
     dies(monkeypatch, lost, step)
     train, test, schema = tables
