@@ -25,11 +25,13 @@ from protocols.gradients import GradientPlan
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
+    UNHEARD,
     Body,
     Envelope,
     decode,
     digest,
     encode,
+    heard,
     public_bytes,
 )
 from protocols.plan import RunPlan
@@ -54,8 +56,9 @@ class Party:
     """Holds one shard, one key share and one policy; answers the coordinator.
 
     Security: signature, session and step order are checked before anything else is read; each
-    step is answered once, and a repeated request gets the cached bytes. The key share is erased
-    at the last step, or by `close`.
+    step is answered once, and a repeated request gets the cached bytes. Every reply carries the
+    head of all requests of the session, refused ones too: no log without one of them fits it. The
+    key share is erased at the last step, or by `close`.
 
     name: as in the plan; shard: encoded private rows; schema: digest of the public schema;
     signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
@@ -101,6 +104,8 @@ class Party:
         self._answered = 0
         self._repeated: list[str] = []
         self._last: tuple[str, str, bytes] | None = None  # step, request digest, reply
+        self._heard = dict[str, None]()  # digests of the session's requests, a resent one once
+        self.seen = UNHEARD
         self._plan: RunPlan | None = None
         self._duties: Duties | None = None
         self._handlers: dict[str, Callable[[Body], Body]] = {
@@ -121,6 +126,8 @@ class Party:
         if self._last and self._last[:2] == (request.step, name):
             return self._last[2]
         try:
+            self._check_address(request)
+            self._hear(name)
             body = self._answer(request)
         except CohortError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
@@ -128,6 +135,11 @@ class Party:
         reply = self._reply(request, name, body)
         self._last = (request.step, name, reply)
         return reply
+
+    def refuse(self, request: Envelope, name: str, reason: str) -> bytes:
+        """Refuse a request of this session for its owner; name: the request's digest."""
+        self._hear(name)
+        return self._reply(request, name, Body({"error": reason}))
 
     def close(self) -> None:
         """Erase the key share; the party answers no more.
@@ -164,6 +176,8 @@ class Party:
             "session": self._session,
             "answered": self._answered,
             "last": [step, request],
+            "heard": list(self._heard),
+            "seen": self.seen,
             "repeated": self._repeated,
             "plan": self._plan.to_dict() if self._plan else None,
             "finished": asdict(self.finished) if self.finished else None,
@@ -178,6 +192,7 @@ class Party:
         self._session, self._answered = meta["session"], int(meta["answered"])
         step, request = meta["last"]
         self._last = (step, request, reply) if step else None
+        self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
         if meta["finished"]:
             seen = meta["finished"]
             self.finished = Finished(plan=seen["plan"], weights=tuple(seen["weights"]))
@@ -192,13 +207,21 @@ class Party:
 
     # -- checks ---------------------------------------------------------------------------------
 
-    def _answer(self, request: Envelope) -> Body:
+    def _check_address(self, request: Envelope) -> None:
         if (request.sender, request.recipient) != (COORDINATOR, self.name):
             raise MessageError(
                 f"message from {request.sender!r} to {request.recipient!r} is not for this party"
             )
         if self._session is not None and request.session != self._session:
             raise PolicyError(f"session {request.session!r} is not the one agreed to")
+
+    def _hear(self, name: str) -> None:
+        """Note a request of this session; name: its digest. A copy that comes late is no other."""
+        if name not in self._heard:
+            self._heard[name] = None
+            self.seen = heard(self.seen, name)
+
+    def _answer(self, request: Envelope) -> Body:
         if self._answered >= len(self._sequence):
             raise PolicyError(f"step {request.step!r}: this party's run is over")
         expected = self._sequence[self._answered]
@@ -234,9 +257,8 @@ class Party:
         return self._duties.answer(kind, int(index or 0), request.body)
 
     def _reply(self, request: Envelope, answers: str, body: Body) -> bytes:
-        envelope = Envelope(
-            request.session, request.step, self.name, COORDINATOR, body, answers=answers
-        )
+        address = (request.session, request.step, self.name, COORDINATOR)
+        envelope = Envelope(*address, body, answers=answers, seen=self.seen)
         return encode(envelope, self._signing_key)
 
     # -- steps ------------------------------------------------------------------------------------

@@ -26,11 +26,16 @@ Security
 - S is fixed by the first loss; M may grow. A party repeats a step once, for the same c1 and under a
   label of its own (so with another random element, see `refresh`). It refuses another S, an M that
   is less than before, that holds S or itself.
-- A coordinator that has both answers to a refresh (of a party whose reply came late, or that it
-  declared missing against the truth) sees ring-LWE samples with different random elements, and the
-  message under two independent masks. One that has both answers to the decryption sees one
-  polynomial under two independent floodings: `decrypt.flooding_of` charges tau = 2. Late
-  replies of a covered party are ignored, and it is asked nothing more.
+- A reply that comes late is one answer more, of a faithful coordinator: with both answers to a
+  refresh it has ring-LWE samples with different random elements, and the message under two
+  independent masks; with both to the decryption, one polynomial under two independent floodings:
+  `decrypt.flooding_of` charges tau = 2. Late replies of a covered party are ignored, and it is
+  asked nothing more.
+- NOT prevented: a coordinator that declares parties missing against the truth can have the joint
+  secret key. T of them (or T - 1 and one on its side) answer `decrypt` for a c1 of its choice, then
+  `cover-decrypt` for the same c1 as stand-ins for all others: the second answers add up to c1 s
+  + e. A log that says "lost" of them does not pass the audit without their own statements, and with
+  them it does not pass either (`coordinator.replay`, `tests/coordinator/test_records.py`).
 - NOT prevented, as all deviations: a coordinator that tells honest parties different M and S, with
   t - 1 parties on its side, gets up to h + 1 / h floodings' worth, h the honest parties. Its signed
   requests show it.

@@ -161,9 +161,10 @@ def bytes_by_party(plan: RowsPlan) -> dict[str, dict[str, int]]:
     """Wire bytes of each party in both directions, by party and phase."""
     key = new_signing_key()
 
-    def framed(step: str, sender: str, recipient: str, part: Part, answers: str) -> int:
+    def framed(step: str, sender: str, recipient: str, part: Part, message: str) -> int:
         body = Body(part.meta, (b"",) * len(part.blobs))
-        empty = len(encode(Envelope(plan.session, step, sender, recipient, body, answers), key))
+        address = (plan.session, step, sender, recipient)
+        empty = len(encode(Envelope(*address, body, answers=message, seen=message), key))
         return empty + sum(size + len(str(size)) - 1 for size in part.blobs)
 
     traffic = {}

@@ -226,6 +226,22 @@ def abort(folder: Folder, debug: options.Debug = False) -> None:
         typer.echo(f"session {ended} is over" if ended else "there was no session")
 
 
+@party_app.command()
+def statement(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="File to write, for cohort audit transcript.")],
+    session: Annotated[str | None, typer.Option(help="Default: the latest.")] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Sign what this party was asked in a session that is over, as a digest: no data, no key."""
+    with refusals(debug) as console:
+        from parties.frames import STATEMENT
+
+        found = _control(folder, STATEMENT, {"session": session})
+        out.write_bytes(bytes.fromhex(found["statement"]))
+        say(console, f"{out}: whoever audits the run gives it to cohort audit transcript")
+
+
 def _agent(settings: Any, passphrase: str) -> Any:
     from contextlib import contextmanager
 

@@ -25,7 +25,17 @@ from protocols.ckks.flooding import gaussian_polynomial
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS, Opening, Terms
-from protocols.messages import COORDINATOR, Body, Envelope, decode, digest, encode, public_bytes
+from protocols.messages import (
+    COORDINATOR,
+    UNHEARD,
+    Body,
+    Envelope,
+    decode,
+    digest,
+    encode,
+    heard,
+    public_bytes,
+)
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
 from tests.helpers import Session, make_session
@@ -83,16 +93,17 @@ class Simulator:
 
     def _asking(self, run: Run) -> Any:
         read = public_bytes(self.session.coordinator_key)
+        seen = dict.fromkeys(self._plan.names, UNHEARD)
 
         def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
             for name, data in outgoing.items():
                 request = decode(data, read)
                 body = self._reply(name, step, request.body)
                 run.messages.append((step, name, request.body, body))
-                envelope = Envelope(
-                    request.session, step, name, COORDINATOR, body, answers=digest(data)
-                )
-                yield name, encode(envelope, self.session.party_keys[name])
+                asked, address = digest(data), (request.session, step, name, COORDINATOR)
+                seen[name] = heard(seen[name], asked)
+                reply = Envelope(*address, body, answers=asked, seen=seen[name])
+                yield name, encode(reply, self.session.party_keys[name])
 
         return ask
 
