@@ -155,7 +155,7 @@ class Agent:
         reply = party.handle(data)
         steps = party.answered
         if steps == 0:
-            self._end("refused at its first step")
+            self._end("this party refused", digest(data), reply)
         elif steps > self._saved:
             self._step = request.step
             if request.step == "finish":
