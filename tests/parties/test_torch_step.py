@@ -187,6 +187,23 @@ def test_a_loss_of_the_whole_batch_is_refused() -> None:
         TorchContributor(plan_of(MLP, [shard, shard]), "p0", shard, model)
 
 
+def test_a_module_that_fails_on_rows_is_the_owners_affair() -> None:
+    """At the first rows or in a round: a DataError, which does not say what the row was."""
+
+    def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if not outputs.isfinite().all():
+            raise RuntimeError("row 3 is 8675309")
+        return cases.row_loss(outputs, labels)
+
+    shard = cases.data(8)
+    model = TorchModel(module=cases.make_mlp, loss=loss)
+    owner = TorchContributor(plan_of(MLP, [shard, shard]), "p0", shard, model)
+    point = to_vector(MLP.build())
+    assert np.isfinite(owner.contribution("gradient", 0, point)).all()
+    with pytest.raises(DataError, match="fail on these rows: RuntimeError$"):
+        owner.contribution("gradient", 1, point * 1e39)
+
+
 def test_a_plan_about_something_else_is_refused() -> None:
     shard = cases.data(8)
     plan = plan_of(MLP, [shard, shard])
