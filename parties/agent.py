@@ -157,7 +157,7 @@ class Agent:
             raise PolicyError(f"session {request.session!r} is over")
         reply = party.handle(data)
         if party.answered == 0:
-            self._end("refused at its first step")
+            self._end("this party refused", digest(data), reply)
         elif party.answered > self._saved[0] and request.step == "finish":
             self._end(FINISHED, digest(data), reply)
         else:

@@ -20,7 +20,7 @@ from parties.objectives import OpenContributor, open_contributor
 from parties.policy import BEFORE_PLAN, Policy, step_sequence
 from parties.shard import Shard
 from protocols import agree, cover
-from protocols.errors import CohortError, MessageError, PolicyError
+from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.messages import (
     COORDINATOR,
@@ -43,6 +43,9 @@ from protocols.start import StartGradient
 
 log = logging.getLogger(__name__)
 
+REFUSED = "this party refuses: see its own log"
+"""All that a coordinator hears of a refusal for the sake of rows."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
@@ -59,6 +62,10 @@ class Party:
     step is answered once, and a repeated request gets the cached bytes. Every reply carries the
     head of all requests of the session, refused ones too: no log without one of them fits it. The
     key share is erased at the last step, or by `close`.
+
+    Privacy: a refusal for the sake of rows (DataError) has one text, counts as spent and ends the
+    session, so that a coordinator learns nothing from its words and cannot ask again. All other
+    refusals follow from public figures alone.
 
     name: as in the plan; shard: encoded private rows; schema: digest of the public schema;
     signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
@@ -129,6 +136,11 @@ class Party:
             self._check_address(request)
             self._hear(name)
             body = self._answer(request)
+        except DataError as error:
+            log.warning("%s refuses %s: %s", self.name, request.step, error)
+            self._account.spend()
+            self.close()
+            body = Body({"error": REFUSED})
         except CohortError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
             return self._reply(request, name, Body({"error": str(error)}))
@@ -144,7 +156,7 @@ class Party:
     def close(self) -> None:
         """Erase the key share; the party answers no more.
 
-        A run that has not reached `commit-rows` is taken back from the ledger.
+        A run that has not reached its first data step is taken back from the ledger.
         """
         if self._duties:
             self._duties.erase()
@@ -288,6 +300,8 @@ class Party:
             self._check_start(plan.start)
         self._policy.check(plan)
         sequence, norm_bound = step_sequence(plan), self._shard.schema.norm_bound
+        if isinstance(plan, GradientPlan):
+            plan.check_rows(norm_bound)
         counts = self._policy.max_epsilon is not None or self._account.is_kept
         cost = recompute(plan, norm_bound) if counts else None
         self._policy.check_slots(plan, norm_bound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ class CircuitPlan(RunPlan):
     Raises:
         ParameterError: fields that do not go together (depth too small …).
     """
+
+    # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
+    max_rounds: ClassVar[int] = 10**4
 
     ckks: CkksParameters
     keys_per_message: int = 4

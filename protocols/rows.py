@@ -33,7 +33,7 @@ from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from protocols.slot_bounds import SlotBounds
 from protocols.start import StartGradient
-from protocols.updates.catalogue import rule_from_dict
+from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule, gradient_factors
 
@@ -73,7 +73,7 @@ class RowsPlan(CircuitPlan):
     @property
     def rounds(self) -> int:
         """Iterations T."""
-        return int(self.update["rounds"])
+        return rounds_of(self.update)
 
     @property
     def layout(self) -> Layout:

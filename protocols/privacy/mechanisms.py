@@ -31,7 +31,7 @@ class Mechanism:
     norm: p of the norm of sensitivities, 2 or 1; event: what a release costs, for an accountant;
     shares: draws one party's part, arguments as in `gaussian_shares`; scale_of_share: what of a
     scale s the grid is chosen by, from (s, split); tail: chance, at most, that one value of one
-    share is not its exact law's, or is beyond NOISE_TAIL scales, which ends the run.
+    share is not its exact law's, or is beyond NOISE_TAIL scales, where it is cut off.
     """
 
     norm: int

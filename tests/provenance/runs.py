@@ -206,7 +206,9 @@ def quadratic_session(**changes: Any) -> Session:
     return rows_session(rule.to_dict(), degree=5, **changes)
 
 
-def gram_session(model: str = "linear", iterations: int = 3, **changes: Any) -> Session:
+def gram_session(
+    model: str = "linear", iterations: int = 3, curvature_bound: float = 6.0, **changes: Any
+) -> Session:
     """Gram sums."""
 
     def plan(common: dict[str, Any]) -> GramPlan:
@@ -215,7 +217,7 @@ def gram_session(model: str = "linear", iterations: int = 3, **changes: Any) -> 
             model=model,
             outputs=2,
             iterations=iterations,
-            curvature_bound=6.0,
+            curvature_bound=curvature_bound,
             privacy=None,
             profile="fast-insecure",
             ckks=CkksParameters(ring_dim=1024, depth=6, security_bits=0),
