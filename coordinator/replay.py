@@ -29,7 +29,6 @@ to within `decrypt.release_error_std`.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -194,11 +193,9 @@ def _protocol(plan: RunPlan, transcript: Transcript) -> Exchange[None]:
     agreed, seeds = yield from agree.agree(
         plan.names, keys, lambda members: replace(plan, members=members)
     )
-    # OpenFHE's key maps are static and go by session: the run's own keys may still be there.
-    apart = replace(agreed, session=uuid.uuid4().hex)
     missing = list[str]()
     watch = Watch(on_missing=lambda names: missing.extend(set(names) - set(missing)))
-    weights = yield from conduct(apart, agree.joint_seed(agreed, seeds), seeds, watch)
+    weights = yield from conduct(agreed, agree.joint_seed(agreed, seeds), seeds, watch)
     summary = {"weights": weights.tolist(), "transcript": transcript.head}
     present = tuple(name for name in plan.names if name not in missing)
     yield to_everyone(FINISH, present, Body(summary))

@@ -131,7 +131,10 @@ class Agent:
                 raise PolicyError(f"session {request.session!r} has not begun here")
             self._begin(request.session)
         elif request.session != self._session:
-            raise PolicyError(f"this party is busy with session {self._session!r}")
+            raise PolicyError(
+                f"this party is busy with session {self._session!r}; its owner can end that one: "
+                "cohort party abort"
+            )
         return None
 
     def _abort(self, request: Envelope, data: bytes) -> bytes:

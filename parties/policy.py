@@ -7,10 +7,11 @@ of decryptions and of refreshes is bounded by construction.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from protocols.circuit_plan import CircuitPlan
-from protocols.errors import PolicyError
+from protocols.errors import ParameterError, PolicyError
 from protocols.plan import RunPlan
 from protocols.slot_bounds import risk
 
@@ -29,6 +30,9 @@ class Policy:
     parameters. accept_unbounded: accept a plan without a proof that its iterates stay bounded. What
     that risks: if training diverges, refreshes may show the coordinator about log2(2P) bits a
     refresh of each value computed from a row, P the number of parties; several add up.
+
+    Raises:
+        ParameterError: a limit that limits nothing (not a number, negative, infinite).
     """
 
     max_epsilon: float | None = None
@@ -37,6 +41,18 @@ class Policy:
     min_security_bits: int = 128
     allow_insecure: bool = False
     accept_unbounded: bool = False
+
+    def __post_init__(self) -> None:
+        epsilon = self.max_epsilon
+        if epsilon is not None and not 0 < epsilon < math.inf:
+            raise ParameterError(
+                f"max_epsilon={epsilon} must be a positive number; leave it out to accept runs "
+                "without privacy"
+            )
+        if not 0 < self.max_delta < 1:
+            raise ParameterError(f"max_delta={self.max_delta} is outside (0, 1)")
+        if type(self.min_colluders) is not int or self.min_colluders < 0:
+            raise ParameterError(f"min_colluders={self.min_colluders} must be 0 or more, whole")
 
     def check(self, plan: RunPlan) -> None:
         """Refuse a plan outside these terms.

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from parties import settings as files
 from parties.frames import check_path, owner_path
+from parties.policy import Policy
 from parties.schema import Schema
 from parties.shard import encode_shard
 from parties.tables import read_table
@@ -22,6 +23,7 @@ from protocols.cards import Card
 from protocols.errors import ParameterError
 from protocols.messages import new_signing_key, public_bytes
 from protocols.names import check_name
+from protocols.privacy.ledger import Ledger
 from protocols.privacy.shares import DEFAULT_COLLUDERS
 from protocols.private_files import private_folder, write_private
 from protocols.toml import to_toml
@@ -83,6 +85,12 @@ def init_party(household: Household) -> Card:
             "a ledger cannot count a run without noise, which this policy accepts: keep no ledger "
             "(--no-ledger), or accept private runs only"
         )
+    Policy(**_policy(household))
+    if household.keep_ledger:
+        Ledger(path=folder / files.LEDGER, **_budget(household))
+    mode = household.consent.get("mode", "ask")
+    if mode not in ("ask", "policy"):
+        raise ParameterError(f"consent={mode!r} is not ask or policy")
     if folder.exists() and any(folder.iterdir()):
         raise ParameterError(f"{folder} is not empty: choose another folder")
     invitation = _invitation(household.invitation)

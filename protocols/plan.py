@@ -102,7 +102,11 @@ class RunPlan(ABC):
                 "larger one or the profile fast-insecure"
             )
         if self.version != PLAN_VERSION:
-            raise ParameterError(f"plan version {self.version} is not {PLAN_VERSION}")
+            raise ParameterError(
+                f"plan version {self.version} is not {PLAN_VERSION}: the release that made the run "
+                "reads it. Before version 5, messages of a run on encrypted rows disclose its "
+                "keys: see SECURITY.md"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from protocols.transcript import Transcript
 from tests import exact
 from tests.coordinator.recorded import SMALL
 from tests.helpers import Session, make_session
+from tests.provenance import runs
 
 A, B, C, D = (f"hospital-{k}" for k in (1, 2, 3, 4))
 OMITTED = "was asked something that this log does not hold"
@@ -194,3 +195,14 @@ def test_what_is_no_statement_is_refused() -> None:
     ):
         with pytest.raises(MessageError, match=words):
             read_statement(data, run, keys)
+
+
+def test_honest_sums_pass(tmp_path: Path) -> None:
+    """Their opening key is bound to the session: the re-execution keeps its name."""
+    session = runs.sums_session(rounds=2)
+    session.coordinator._transcript = Transcript(tmp_path / TRANSCRIPT)
+    key = public_bytes(session.coordinator_key)
+    session.run(keep_messages(session.ask, tmp_path / FOLDER, key))
+    session.coordinator._transcript.close()
+    found = replay(tmp_path)
+    assert found.passed, found.checks[-1].detail

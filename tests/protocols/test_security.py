@@ -12,7 +12,7 @@ import pytest
 from parties.policy import Policy, step_sequence
 from protocols import agree
 from protocols.ckks.parameters import REFRESH_TOWERS
-from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import Body, Envelope, decode, encode, new_signing_key, public_bytes
 from tests.helpers import (
     NOISE,
@@ -385,3 +385,17 @@ def test_a_request_signed_by_nobody_is_not_answered() -> None:
     for broken in (b"", data[:-1], data[:40], seal(header_of(data), new_signing_key())):
         with pytest.raises(MessageError):
             session.parties[VICTIM].handle(broken)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *({"max_epsilon": value} for value in (0.0, -1.0, float("nan"), float("inf"))),
+        *({"max_delta": value} for value in (0.0, 1.0, 2.0, float("nan"))),
+        *({"min_colluders": value} for value in (-1, 0.5, float("nan"))),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(field: dict[str, Any]) -> None:
+    """A comparison with nan is never true, so that nothing would be refused."""
+    with pytest.raises(ParameterError, match=f"{next(iter(field))}="):
+        Policy(**field)
