@@ -2,7 +2,7 @@
 PYTHON ?= $(firstword $(foreach name,python3 python3.12 python3.10 python,$(shell command -v $(name))))
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := protocols parties coordinator sims
+PACKAGES := ciphercohort protocols parties coordinator sims
 
 # Two test processes with one OpenMP thread each beat one process with two. A file's tests stay in
 # one process, so its key ceremonies run once. `make test PYTEST='-x tests/protocols'` overrides.

@@ -41,7 +41,7 @@ Keys = tuple[Residues, Body]
 class Watch:
     """Called as a run goes on: on_phase(phase), on_iteration(t), on_missing(all covered parties).
 
-    Of the encrypted-gradient protocol: start: public weights to start from, zeros by default;
+    Of the secure-aggregation protocol: start: public weights to start from, zeros by default;
     on_weights(t, w): every iterate, which is public there.
     """
 

@@ -67,7 +67,7 @@ class Observer:
     """Called as a run goes on; all default to nothing.
 
     on_phase(phase), on_progress(phase, done, total) for progress bars; on_weights(t, w): every
-    iterate of the encrypted-gradient protocol, public there; on_missing(names): all parties that
+    iterate of the secure-aggregation protocol, public there; on_missing(names): all parties that
     others stand in for, whenever one more has vanished.
     """
 
@@ -82,7 +82,7 @@ class Coordinator:
 
     session: unique name; signing_key: the coordinator's identity; party_keys: verification keys
     (hex) by party name; make_plan: the run plan once the members are known; start: public weights
-    that the encrypted-gradient protocol starts from, zeros by default.
+    that the secure-aggregation protocol starts from, zeros by default.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A small torch network on scikit-learn's digits, trained by five parties on encrypted gradients.
+"""A small torch network on scikit-learn's digits, trained by five parties with secure aggregation.
 
     python examples/digits_mlp.py
     python examples/digits_mlp.py --epsilon 2 --rounds 60

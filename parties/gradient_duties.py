@@ -1,4 +1,4 @@
-"""A party's duties in the encrypted-gradient protocol: one encrypted contribution a round."""
+"""A party's duties in the secure-aggregation protocol: one encrypted contribution a round."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class GradientDuties:
     def state(self, seal: Callable[[bytes], bytes]) -> Body:
         """Empty until there is a secret; the secret itself is held in memory only."""
         if self._secret is not None:
-            raise PolicyError("the secret of encrypted sums is held in memory only")
+            raise PolicyError("the secret of secure aggregation is held in memory only")
         return Body()
 
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:

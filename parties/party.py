@@ -71,7 +71,7 @@ class Party:
     signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
     randomness: source of the privacy noise; ledger: record of what earlier runs have spent, None
     keeps none; dataset: the owner's name of the data in the ledger; open_contributor: what it
-    contributes to a run of the encrypted-gradient protocol; before: the session at zero in which
+    contributes to a run of the secure-aggregation protocol; before: the session at zero in which
     this party has taken part, `finished` of the object that did; a plan that builds on any other is
     refused.
 

@@ -1,4 +1,4 @@
-"""Any torch module in the encrypted-gradient protocol: clipped per-row gradients of a loss.
+"""Any torch module in the secure-aggregation protocol: clipped per-row gradients of a loss.
 
 Parameters travel as one vector: the trainable ones in the order of `module.named_parameters()`,
 each flattened row by row. The plan lists names and shapes; a party with another module refuses.

@@ -1,4 +1,4 @@
-"""The encrypted-gradient protocol: one small ciphertext per party and round, only the sum opens.
+"""The secure-aggregation protocol: one small ciphertext per party and round, only the sum opens.
 
     mask-keys, opening-key   the joint opening key                     `aggregate.setup`
     round/t   -> the point of the query, in the clear   <- encrypted contribution + noise share

@@ -1,4 +1,4 @@
-"""Names of parties: which ones a deployment takes, and the file names that any name becomes."""
+"""Names: of the protocols, and of parties, which a deployment takes and which become file names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from urllib.parse import quote
 from protocols.errors import ParameterError
 from protocols.messages import COORDINATOR
 
+ENCRYPTED_ROWS, SECURE_AGGREGATION = "encrypted-rows", "secure-aggregation"
+_ALIASES = {"shards": ENCRYPTED_ROWS, "gradients": SECURE_AGGREGATION}
 MAX_NAME = 64
 _MAX_STEM, _KEPT = 160, 80
+
+
+def protocol_name(name: str) -> str:
+    """The name of a protocol for one of its aliases, shards and gradients; any other as it is."""
+    return _ALIASES.get(name, name)
 
 
 def check_name(name: object) -> str:

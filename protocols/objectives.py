@@ -1,4 +1,4 @@
-"""What a party contributes in a round of the encrypted-gradient protocol: the public part.
+"""What a party contributes in a round of the secure-aggregation protocol: the public part.
 
 The aggregate of a query is sum_p weight_p / n_p sum_i clip(g_i), a weighted mean over rows. A
 party clips in plaintext, so the sensitivity needs no bound on the iterates:

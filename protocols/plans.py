@@ -33,7 +33,7 @@ def _start(fields: Any) -> StartGradient:
         raise MessageError("start must be an object with the plan of the session before")
     plan = plan_from_dict(fields["plan"])
     if not isinstance(plan, GradientPlan):
-        raise MessageError("start.plan is not a plan of the encrypted-gradient protocol")
+        raise MessageError("start.plan is not a plan of the secure-aggregation protocol")
     read = {**fields, "plan": plan, "released": _floats(fields.get("released"))}
     return from_fields(StartGradient, read)
 

@@ -1,4 +1,4 @@
-"""The encrypted-shard protocol on rows: every party encrypts its rows once.
+"""The encrypted-rows protocol on rows: every party encrypts its rows once.
 
     commit-keys ...     the joint key ceremony                        `keygen`
     commit-rows ...     encrypted rows, label term and noise          `contribute`

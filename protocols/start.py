@@ -1,6 +1,6 @@
 """The session before a run: it opens the noisy gradient at zero, on which the run's d rests.
 
-It is a session of the encrypted-gradient protocol of one round: gradient descent of rate 1 from
+It is a session of the secure-aggregation protocol of one round: gradient descent of rate 1 from
 zero, so that the released weights are minus the noisy mean gradient. The plan of the main run holds
 that session's plan and what it released; a party compares both with what it saw there.
 """

@@ -1,4 +1,4 @@
-"""The training loop of the encrypted-shard protocol: gradient, update, refresh, T times.
+"""The training loop of the encrypted-rows protocol: gradient, update, refresh, T times.
 
 The loop is written once. `train_encrypted` runs it on ciphertexts and yields refreshes;
 `train_plain` runs it on arrays: the plaintext twin, and the oracle of every encrypted test.

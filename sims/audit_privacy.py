@@ -1,7 +1,7 @@
 """An empirical lower bound on epsilon: what the strongest distinguisher gets out of real runs.
 
 **Who looks.** k owners pool what they know with the coordinator: every round's noisy gradient (more
-than the encrypted-shard protocol shows, all that the encrypted-gradient protocol shows), their own
+than the encrypted-rows protocol shows, all that the secure-aggregation protocol shows), their own
 noise, which they subtract, and all rows but one.
 
 **Neighbours.** N - 1 rows are B e with label 1 and drive the weights along e. The last row is

@@ -6,19 +6,21 @@ Libraries that take long to load are imported inside the commands, so that help 
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS
 from sims import cli_options as options
+from sims.api import configured
 from sims.cli_audit import audit_app
 from sims.cli_coordinator import coordinator_app
 from sims.cli_party import party_app
 from sims.cli_plan import EXAMPLES as PLAN_EXAMPLES
 from sims.cli_plan import plan
-from sims.cli_run import announce, party_count, privacy_fields, run, show
+from sims.cli_run import announce, run, show
 from sims.cli_schema import schema_app
 from sims.cli_study import study_app
 from sims.console import FAILED, refusals, say, stdout
@@ -38,7 +40,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Train a model on the rows of several owners, encrypted, and see nothing but the model.",
     epilog="Exit codes: 0 fine, 1 a check of verify failed, 2 refused (the message says why), "
     "130 interrupted.",
 )
@@ -48,6 +49,22 @@ app.add_typer(study_app, name="study")
 app.add_typer(coordinator_app, name="coordinator")
 app.add_typer(party_app, name="party")
 app.command(epilog=PLAN_EXAMPLES)(plan)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ciphercohort {metadata.version('ciphercohort')}")
+        raise typer.Exit
+
+
+@app.callback()
+def cohort(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Train a model on the rows of several owners, encrypted, and see nothing but the model."""
 
 
 @app.command(epilog=EXAMPLES)
@@ -65,7 +82,7 @@ def simulate(
     parties: options.Parties = None,
     split: options.Split = "even",
     processes: options.Processes = False,
-    protocol: options.Protocol = "shards",
+    protocol: options.Protocol = ENCRYPTED_ROWS,
     update: options.Update = "barrier",
     iterations: options.Iterations = None,
     degree: options.Degree = None,
@@ -101,26 +118,17 @@ def simulate(
     optimum. Without --data it uses a data set that scikit-learn ships.
     """
     with refusals(debug) as console:
-        from sims.config import SimulationConfig
-
-        if data is None and label is not None:
-            raise ParameterError(f"label={label!r} is given without data: add --data FILE")
-        if data is None and target is not None:
-            raise ParameterError(f"target={target!r} is given without data: add --data FILE")
-        if test is not None and holdout is not None:
-            raise ParameterError("test and holdout are both given: choose one of them")
-        promise = privacy_fields(no_privacy, epsilon, delta, colluders)
-        config = SimulationConfig(
+        config = configured(
             data=data,
             model=model,
-            targets=options.names_in(target),
+            target=target,
             label=label,
             positive=positive,
             schema=schema,
             test=test,
-            holdout=options.DEFAULT_HOLDOUT if holdout is None else holdout,
-            exclude=tuple(exclude or ()),
-            parties=party_count(parties, split),
+            holdout=holdout,
+            exclude=exclude,
+            parties=parties,
             split=split,
             protocol=protocol,
             update=update,
@@ -132,11 +140,14 @@ def simulate(
             batches=batches,
             schedule=schedule,
             mechanism=mechanism,
-            rounds=iterations,
+            iterations=iterations,
             degree=degree,
             learning_rate=learning_rate,
-            radius=interval,
-            **promise,
+            interval=interval,
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            no_privacy=no_privacy,
             accounting=accounting,
             release_start=release_start,
             ledger=ledger,
@@ -171,13 +182,12 @@ def predict(
         from protocols.errors import DataError
         from sims.console import INSECURE
         from sims.predict import load_model, score_table
-        from sims.predict import predict as predict_rows
 
         known = load_model(model)
         if known.insecure:
             say(console, INSECURE, "bold red")
         frame = read_table(data, label=known.schema.label.name)
-        table = predict_rows(known, frame)
+        table = known.predict(frame)
         table.to_csv(sys.stdout if out is None else out, index=False)
         try:
             scores = score_table(known, frame)
@@ -219,7 +229,6 @@ def verify(
 def version() -> None:
     """Show the versions of ciphercohort and of what it is built on."""
     import platform
-    from importlib import metadata
 
     for name in ("ciphercohort", "openfhe", "flwr", "numpy", "scikit-learn"):
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sims import cli_options as options
+from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
 from sims.console import FAILED, refusals, say, stdout
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ def privacy(
         from sims.setting import choose_setting
 
         config = SimulationConfig(
-            parties=options.DEFAULT_PARTIES if parties is None else parties,
+            parties=DEFAULT_PARTIES if parties is None else parties,
             colluders=colluders or 0,
-            epsilon=options.DEFAULT_EPSILON if epsilon is None else epsilon,
-            delta=options.DEFAULT_DELTA if delta is None else delta,
+            epsilon=DEFAULT_EPSILON if epsilon is None else epsilon,
+            delta=DEFAULT_DELTA if delta is None else delta,
             update=update,
             rounds=iterations,
         )
-        owners = config.parties or options.DEFAULT_PARTIES
+        owners = config.parties or DEFAULT_PARTIES
         setting = choose_setting(
             config, rows=rows, num_features=features, norm_bound=1.0, parties=owners
         )

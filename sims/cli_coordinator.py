@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS
 from protocols.privacy.shares import DEFAULT_COLLUDERS
 from sims import cli_options as options
 from sims.console import FAILED, refusals, say
@@ -32,7 +33,7 @@ def init(
     control: Annotated[str, typer.Option(help="Bound for this command.")] = "127.0.0.1:9093",
     serverappio: Annotated[str, typer.Option(help="Bound for own processes.")] = "127.0.0.1:9091",
     model: options.Model = "logistic",
-    protocol: options.Protocol = "shards",
+    protocol: options.Protocol = ENCRYPTED_ROWS,
     update: options.Update = "barrier",
     ridge: options.Ridge = None,
     momentum: options.Momentum = None,
@@ -62,7 +63,7 @@ def init(
     with refusals(debug) as console:
         from coordinator.setup import init_coordinator
         from parties.schema import Schema
-        from sims.cli_run import privacy_fields
+        from sims.api import privacy_fields
 
         training: dict[str, Any] = {
             "model": model,

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-DEFAULT_EPSILON, DEFAULT_DELTA = 1.0, 1e-5
-DEFAULT_PARTIES, DEFAULT_HOLDOUT = 3, 0.2
+from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
+
 DATA, OWNERS, TRAINING = "Data", "Data owners", "Training"
 PRIVACY, ENCRYPTION, OUTPUT = "Privacy", "Encryption", "Output"
-SUMS = "Training with --protocol gradients"
+SUMS = "Training with --protocol secure-aggregation"
 
 
 def _option(panel: str, words: str, *names: str) -> Any:
@@ -60,15 +60,16 @@ Protocol = Annotated[
     str,
     _option(
         TRAINING,
-        "shards: every row encrypted once, owners offline between refreshes; gradients: one small "
-        "encrypted sum a round, owners online, every iterate public.",
+        "encrypted-rows: every row encrypted once, owners offline between refreshes; "
+        "secure-aggregation: one small encrypted sum a round, owners online, every iterate "
+        "public.",
     ),
 ]
 Update = Annotated[
     str,
     _option(
         TRAINING,
-        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag. gradients alone: "
+        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag. secure-aggregation alone: "
         "clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
         "quadratic-adam.",
     ),
@@ -77,8 +78,8 @@ Ridge = Annotated[
     float | None,
     _option(
         TRAINING,
-        "Ridge coefficient, of regressions and of --protocol gradients. Default: 0, or what "
-        "privacy needs at least.",
+        "Ridge coefficient, of regressions and of --protocol secure-aggregation. Default: 0, or "
+        "what privacy needs at least.",
     ),
 ]
 Momentum = Annotated[float | None, _option(SUMS, "Of hb. Default: 0.9.")]
@@ -165,8 +166,3 @@ KeepMessages = Annotated[
 ]
 AsJson = Annotated[bool, _option(OUTPUT, "Print one JSON object on stdout.", "--json")]
 Debug = Annotated[bool, _option(OUTPUT, "Show tracebacks and warnings of libraries.", "--debug")]
-
-
-def names_in(text: str | None) -> tuple[str, ...]:
-    """Column names that commas separate."""
-    return () if text is None else tuple(name.strip() for name in text.split(","))

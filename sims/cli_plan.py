@@ -9,14 +9,13 @@ import typer
 
 from protocols.errors import ParameterError
 from sims import cli_options as options
-from sims.cli_run import party_count, privacy_fields
+from sims.api import configured
 from sims.console import INSECURE, refusals, say, stdout
 from sims.plan_words import cost_lines, cost_table, encryption_lines, privacy_lines, update_line
 
 if TYPE_CHECKING:
-    from sims.config import SimulationConfig
     from sims.explain import Explanation
-    from sims.planning import Forecast, Shape
+    from sims.planning import Forecast
 
 # Of mu^2, for a release that is assumed.
 DEFAULT_SHARE = 0.05
@@ -106,33 +105,32 @@ def plan(
     Takes the shape of the data from --rows and --features, or from --data. Nothing is encrypted.
     """
     with refusals(debug) as console:
-        from sims.config import SimulationConfig
         from sims.documents import to_json
-        from sims.planning import forecast
+        from sims.planning import forecast, shape_asked
 
         if release_start is not None and assume_start is None:
             raise ParameterError(
                 "release_start needs data that a plan does not look at: add --assume-start D"
             )
-        _check_source(data is not None, label, rows, features, norm_bound)
-        if test is not None and holdout is not None:
-            raise ParameterError("test and holdout are both given: choose one of them")
-        config = SimulationConfig(
+        config = configured(
             data=data,
             label=label,
             positive=positive,
             schema=schema,
             test=test,
-            holdout=options.DEFAULT_HOLDOUT if holdout is None else holdout,
-            exclude=tuple(exclude or ()),
-            parties=party_count(parties, split),
+            holdout=holdout,
+            exclude=exclude,
+            parties=parties,
             split=split,
             update=update,
-            rounds=iterations,
+            iterations=iterations,
             degree=degree,
             learning_rate=learning_rate,
-            radius=interval,
-            **privacy_fields(no_privacy, epsilon, delta, colluders),
+            interval=interval,
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            no_privacy=no_privacy,
             accounting=accounting,
             release_start=release_start or (None if assume_start is None else DEFAULT_SHARE),
             seed=seed,
@@ -141,7 +139,7 @@ def plan(
             ring_dim=ring_dim,
             strict=strict,
         )
-        config, shape = _shape(config, rows, features, norm_bound)
+        config, shape = shape_asked(config, rows, features, norm_bound)
         if profile != "secure":
             say(console, INSECURE, "bold red")
         if explain and no_timing:
@@ -155,41 +153,6 @@ def plan(
         _show(found)
         if searched:
             _show_search(searched)
-
-
-def _check_source(
-    has_data: bool,
-    label: str | None,
-    rows: int | None,
-    features: int | None,
-    norm_bound: float | None,
-) -> None:
-    given = {"rows": rows, "features": features, "norm-bound": norm_bound}
-    if has_data:
-        extra = ", ".join(name for name, value in given.items() if value is not None)
-        if extra:
-            raise ParameterError(f"{extra} and data are both given: the data fix them")
-        return
-    if rows is None or features is None:
-        raise ParameterError(
-            "the shape of the data is missing: give --rows and --features, or --data FILE"
-        )
-    if label is not None:
-        raise ParameterError(f"label={label!r} is given without data: add --data FILE")
-
-
-def _shape(
-    config: SimulationConfig, rows: int | None, features: int | None, norm_bound: float | None
-) -> tuple[SimulationConfig, Shape]:
-    from sims.planning import Shape, shape_of_data
-
-    if rows is None or features is None:
-        return shape_of_data(config)
-    if config.split != "even" or config.parties is None:
-        raise ParameterError(f"split={config.split!r} needs data: add --data FILE, or leave it out")
-    bound = 1.0 if norm_bound is None else norm_bound
-    shape = Shape.even(rows=rows, features=features, parties=config.parties, norm_bound=bound)
-    return config, shape
 
 
 def _explained(found: Forecast) -> Explanation:

@@ -6,12 +6,10 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from protocols.errors import ParameterError
-from sims import cli_options as options
 from sims.console import (
     INSECURE,
     INTERRUPTED,
@@ -29,32 +27,6 @@ if TYPE_CHECKING:
 
     from sims.config import SimulationConfig
     from sims.result import AnyRun
-
-
-def party_count(parties: int | None, split: str) -> int | None:
-    """Number of parties; None where the split decides."""
-    if parties is None and not split.startswith("by:"):
-        return options.DEFAULT_PARTIES
-    return parties
-
-
-def privacy_fields(
-    no_privacy: bool, epsilon: float | None, delta: float | None, colluders: int | None
-) -> dict[str, Any]:
-    """Fields of the configuration; the default promise where nothing is chosen.
-
-    Raises:
-        ParameterError: the options contradict one another.
-    """
-    given = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
-    given = {name: value for name, value in given.items() if value is not None}
-    if no_privacy and given:
-        raise ParameterError(
-            f"no-privacy is given together with {', '.join(given)}: leave one or the other out"
-        )
-    if no_privacy:
-        return {}
-    return {"epsilon": options.DEFAULT_EPSILON, "delta": options.DEFAULT_DELTA, **given}
 
 
 def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:

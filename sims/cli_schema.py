@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
-from sims.cli_options import Debug, names_in
+from sims.api import names_in
+from sims.cli_options import Debug
 from sims.console import refusals, say, stdout
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS
 from sims import cli_options as options
+from sims.api import DEFAULT_DELTA
 from sims.console import refusals, say, stdout
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ Updates = Annotated[
 ]
 Noises = Annotated[str, _listed("honest: std sigma / sqrt(P - t) each; all: sigma each.")]
 Splits = Annotated[str, _listed("even, dirichlet:ALPHA.")]
-Weights = Annotated[str, _listed("Of clients in --protocol gradients: rows, equal.")]
+Weights = Annotated[str, _listed("Of clients in --protocol secure-aggregation: rows, equal.")]
 Epsilons = Annotated[str, _listed("The promise; none for no privacy noise.")]
 Iterations = Annotated[str | None, _listed("T; none as certified.")]
 Norms = Annotated[str | None, _listed("Row norm bounds; none as the schema says.")]
@@ -78,7 +80,7 @@ def noise(
     schema: options.SchemaFile = None,
     test: options.TestFile = None,
     exclude: options.Exclude = None,
-    protocol: options.Protocol = "shards",
+    protocol: options.Protocol = ENCRYPTED_ROWS,
     parties: Parties = "1,2,5,10,20,50,100,200",
     colluders: Colluders = "0,1,half,all-but-one",
     encrypted: Encrypted = "none",
@@ -123,7 +125,7 @@ def noise(
             "epsilons": _optional(epsilon, float),
             "iterations": _optional(iterations, int),
             "norms": _optional(norm, float),
-            "delta": options.DEFAULT_DELTA if delta is None else delta,
+            "delta": DEFAULT_DELTA if delta is None else delta,
             "profile": profile,
             "ring_dim": ring_dim,
         }
@@ -145,7 +147,7 @@ def accuracy(
     schema: options.SchemaFile = None,
     test: options.TestFile = None,
     exclude: options.Exclude = None,
-    protocol: options.Protocol = "shards",
+    protocol: options.Protocol = ENCRYPTED_ROWS,
     update: options.Update = "gd",
     parties: Annotated[int, typer.Option(help="Number of clients.", min=1)] = 10,
     colluders: Colluders = "0,half,all-but-one",
@@ -165,7 +167,7 @@ def accuracy(
             parties=(parties,),
             colluders=tuple(_values(colluders, str)),
             epsilons=tuple(_optional(epsilon, float)),
-            delta=options.DEFAULT_DELTA if delta is None else delta,
+            delta=DEFAULT_DELTA if delta is None else delta,
         )
         rows = _source(data, label, positive, schema, test, exclude)
         title = f"Accuracy and epsilon: {rows.title}, {parties} clients"

@@ -9,11 +9,12 @@ from typing import Any
 
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
 
 PROFILES = ("secure", "fast-insecure")
 UPDATES = {
-    "shards": ("barrier", "gd", "nag", "quadratic-nag"),
-    "gradients": (
+    ENCRYPTED_ROWS: ("barrier", "gd", "nag", "quadratic-nag"),
+    SECURE_AGGREGATION: (
         *("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt", "scd"),
         *("adagrad", "adam", "quadratic-nag", "quadratic-adagrad", "quadratic-adam"),
     ),
@@ -29,7 +30,7 @@ CHOICES = {
 REGRESSIONS = ("linear", "improved-lffr", "lffr")
 """Models of numeric targets, several at once."""
 LOGISTIC_ONLY = ("label", "positive", "protocol", "update", "degree", "learning_rate", "radius")
-GRADIENTS_ONLY = (
+AGGREGATION_ONLY = (
     *("ridge", "momentum", "clip", "weights", "loss", "batches", "schedule", "mechanism"),
 )
 
@@ -44,12 +45,12 @@ class SimulationConfig:
     schema: schema file; None: inferred from the data, which a deployment may not do. test: file
     with test rows, or None to
     hold out the share `holdout`. parties: number of parties (None only with split "by:COLUMN").
-    split: "even", "by:COLUMN" or "dirichlet:ALPHA". protocol: "shards" (encrypted rows) or
-    "gradients" (encrypted sums, round by round). update: see UPDATES. rounds: iterations; None:
+    split: "even", "by:COLUMN" or "dirichlet:ALPHA". protocol: "encrypted-rows", once, or
+    "secure-aggregation" of an encrypted sum a round. update: see UPDATES. rounds: iterations; None:
     chosen. degree: of the sigmoid polynomial; None: chosen (7 without privacy). epsilon, delta,
     colluders: the privacy promise; epsilon None: no privacy noise. learning_rate, radius: of gd
-    and nag; None: chosen. ridge: of regressions and of protocol "gradients"; None: chosen. Of
-    protocol "gradients" alone: momentum; clip: bound on a
+    and nag; None: chosen. ridge: of regressions and of secure aggregation; None: chosen. Of
+    secure aggregation alone: momentum; clip: bound on a
     row's gradient (of scd: on its step), None: the natural one; weights: of the parties, "rows"
     or "equal"; loss, batches, schedule: of scd; mechanism: "gaussian" or "laplace" noise. seed:
     of splits and noise: a seeded run is NOT PRIVATE. profile: "secure" (128 bits) or "fast-
@@ -76,7 +77,7 @@ class SimulationConfig:
     exclude: tuple[str, ...] = ()
     parties: int | None = 3
     split: str = "even"
-    protocol: str = "shards"
+    protocol: str = ENCRYPTED_ROWS
     update: str = "barrier"
     rounds: int | None = None
     degree: int | None = None
@@ -112,6 +113,7 @@ class SimulationConfig:
             raise ParameterError(
                 f"parties={self.parties} is below 2: joint training needs at least two data owners"
             )
+        object.__setattr__(self, "protocol", protocol_name(self.protocol))
         self._check_model()
         self._check_protocol()
         if self.degree is not None and self.degree not in SIGMOID_DEGREES:
@@ -149,10 +151,10 @@ class SimulationConfig:
         """The plan checks the rest, once the parties are known."""
         if self.cover is None:
             return
-        if self.protocol != "shards":
+        if self.protocol != ENCRYPTED_ROWS:
             raise ParameterError(
-                f"cover={self.cover} is an option of --protocol shards: with sums, start again "
-                "without the party that vanished"
+                f"cover={self.cover} is an option of --protocol encrypted-rows: with "
+                "secure-aggregation, start again without the party that vanished"
             )
         if self.cover < 2 or (self.parties is not None and self.cover >= self.parties):
             raise ParameterError(
@@ -167,9 +169,10 @@ class SimulationConfig:
 
     def _check_spending(self) -> None:
         """Ledger, accounting and release."""
-        if self.accounting != "exact" and (self.protocol != "shards" or self.is_regression):
+        if self.accounting != "exact" and (self.protocol != ENCRYPTED_ROWS or self.is_regression):
             raise ParameterError(
-                f"accounting={self.accounting!r} is for gradient training with --protocol shards"
+                f"accounting={self.accounting!r} is for gradient training with --protocol "
+                "encrypted-rows"
             )
         for name in ("ledger", "release_start"):
             if getattr(self, name) is not None and self.epsilon is None:
@@ -180,9 +183,10 @@ class SimulationConfig:
             raise ParameterError(
                 f"release_start={self.release_start} is outside (0, 1); 0.05 is usual"
             )
-        if self.protocol != "shards" or self.update != "barrier" or self.is_regression:
+        if self.protocol != ENCRYPTED_ROWS or self.update != "barrier" or self.is_regression:
             raise ParameterError(
-                "release_start is for --protocol shards --update barrier, whose certificate uses d"
+                "release_start is for --protocol encrypted-rows --update barrier, whose "
+                "certificate uses d"
             )
 
     @property
@@ -252,13 +256,14 @@ class SimulationConfig:
                 raise ParameterError(
                     f"{name}={getattr(self, name)!r} is not one of {', '.join(choices)}"
                 )
-        if self.protocol == "shards":
-            for name in GRADIENTS_ONLY:
+        if self.protocol == ENCRYPTED_ROWS:
+            for name in AGGREGATION_ONLY:
                 if name == "ridge" and self.is_regression:
                     continue
                 if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                     raise ParameterError(
-                        f"{name}={getattr(self, name)} is an option of --protocol gradients"
+                        f"{name}={getattr(self, name)} is an option of --protocol "
+                        "secure-aggregation"
                     )
         if self.momentum is not None and not 0 <= self.momentum < 1:
             raise ParameterError(f"momentum={self.momentum} is outside [0, 1)")

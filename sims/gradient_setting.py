@@ -1,4 +1,4 @@
-"""From what was asked to what is run in the encrypted-gradient protocol.
+"""From what was asked to what is run in the secure-aggregation protocol.
 
 Rows are clipped in plaintext, so every first-order rule is private here; nothing has to bound the
 iterates. The noise of a rule's iterations is divided as the rule says (`noise_shares`).

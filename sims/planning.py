@@ -256,6 +256,34 @@ def operations_by_level(plan: RowsPlan) -> dict[str, dict[int, int]]:
     return found
 
 
+def shape_asked(
+    config: SimulationConfig,
+    rows: int | None,
+    features: int | None,
+    norm_bound: float | None,
+) -> tuple[SimulationConfig, Shape]:
+    """The shape that is given, or that of the data; and the configuration for it.
+
+    Raises:
+        SchemaError, DataError, ParameterError: both are given, or neither; or as `simulate`.
+    """
+    given = {"rows": rows, "features": features, "norm-bound": norm_bound}
+    if config.data is not None:
+        extra = ", ".join(name for name, value in given.items() if value is not None)
+        if extra:
+            raise ParameterError(f"{extra} and data are both given: the data fix them")
+        return shape_of_data(config)
+    if rows is None or features is None:
+        raise ParameterError(
+            "the shape of the data is missing: give --rows and --features, or --data FILE"
+        )
+    if config.split != "even" or config.parties is None:
+        raise ParameterError(f"split={config.split!r} needs data: add --data FILE, or leave it out")
+    bound = 1.0 if norm_bound is None else norm_bound
+    shape = Shape.even(rows=rows, features=features, parties=config.parties, norm_bound=bound)
+    return config, shape
+
+
 def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, Shape]:
     """The shape that `simulate` would train on; reads the data, for their shape alone.
 

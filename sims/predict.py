@@ -20,7 +20,7 @@ from parties.tables import Table, read_table
 from parties.targets import Targets
 from protocols.errors import ParameterError
 from protocols.models.regression_models import regression_model
-from sims.model_fields import LOGISTIC, REGRESSION
+from sims.model_fields import LOGISTIC, REGRESSION, coefficients
 from sims.regression_result import RegressionScores, score_regression, targets_of
 from sims.regression_twin import predict as predict_targets
 from sims.result import Array, Scores
@@ -55,17 +55,51 @@ class Model:
         """
         return cls(**_common(fields, LOGISTIC))
 
-    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
-        """`probability` of the positive label, and `prediction`, the label's text."""
-        logits = encode_features(table, self.schema) @ self.weights
+    @property
+    def classes(self) -> tuple[str, str]:
+        """The label's negative and positive value, in the order of `predict_proba`'s columns."""
         label = _label_of(self.schema)
+        return label.negative, label.positive
+
+    @property
+    def coefficients(self) -> pd.Series[float]:
+        """Log-odds of the positive label per unit of each feature, by feature."""
+        coef, _ = self.schema.model_in_data_units(self.weights)
+        return pd.Series(coef, index=list(self.schema.feature_names), name="coefficient")
+
+    @property
+    def intercept(self) -> float:
+        """Log-odds where every feature is 0."""
+        return self.schema.model_in_data_units(self.weights)[1]
+
+    def predict(self, table: Table) -> pd.DataFrame:
+        """`probability` of the positive label, and `prediction`, the label's text.
+
+        Positive above probability 1/2. The label's column may be absent and is not looked at; the
+        index is the table's.
+
+        Raises:
+            SchemaError, DataError: a column is missing, or a cell cannot be used.
+        """
+        frame = read_table(table, label=self.schema.label.name)
+        logits = encode_features(frame, self.schema) @ self.weights
+        negative, positive = self.classes
         return pd.DataFrame(
             {
                 "probability": expit(logits),
-                "prediction": np.where(logits > 0, label.positive, label.negative),
+                "prediction": np.where(logits > 0, positive, negative),
             },
-            index=table.index,
+            index=frame.index,
         )
+
+    def predict_proba(self, table: Table) -> Array:
+        """Probability of each of `classes`, shape (rows, 2).
+
+        Raises:
+            SchemaError, DataError: as `predict`.
+        """
+        positive = self.predict(table)["probability"].to_numpy()
+        return np.column_stack([1 - positive, positive])
 
     def score(self, table: pd.DataFrame) -> Scores:
         """Accuracy and area under the ROC curve."""
@@ -117,12 +151,35 @@ class RegressionModel:
             raise ParameterError("the schema of the model has no targets: it is not a regression's")
         return cls(**common, model=str(fields.get("model")))
 
-    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Targets in the data's own units, by name."""
-        x = encode_features(table, self.schema)
+    @property
+    def coefficients(self) -> pd.DataFrame:
+        """Per unit of each feature: of the linear model in the target's units, else of the score.
+
+        Features by target.
+        """
+        coef, _ = coefficients(self.schema, self.weights, self.model)
+        features = list(self.schema.feature_names)
+        return pd.DataFrame(coef.T, index=features, columns=list(self.targets.names))
+
+    @property
+    def intercept(self) -> pd.Series[float]:
+        """Where every feature is 0, by target."""
+        _, constants = coefficients(self.schema, self.weights, self.model)
+        return pd.Series(constants, index=list(self.targets.names), name="intercept")
+
+    def predict(self, table: Table) -> pd.DataFrame:
+        """Targets in the data's own units, by name; the index is the table's.
+
+        The targets' columns may be absent and are not looked at.
+
+        Raises:
+            SchemaError, DataError: a column is missing, or a cell cannot be used.
+        """
+        frame = read_table(table, label=self.schema.label.name)
+        x = encode_features(frame, self.schema)
         values = predict_targets(regression_model(self.model), self.weights, x)
         return pd.DataFrame(
-            self.targets.to_data_units(values), columns=self.targets.names, index=table.index
+            self.targets.to_data_units(values), columns=self.targets.names, index=frame.index
         )
 
     def score(self, table: pd.DataFrame) -> RegressionScores:
@@ -188,24 +245,12 @@ def load_model(path: str | Path) -> AnyModel:
     return model_from_dict(fields)
 
 
-def predict(model: AnyModel, frame: Table) -> pd.DataFrame:
-    """Predict every row; the label column may be absent and is not looked at.
-
-    Returns: `probability` of the positive label, and `prediction`, the label's text (positive
-    above probability 1/2); of a regression the targets by name; the index of the frame.
-
-    Raises:
-        SchemaError, DataError: a column is missing, or a cell cannot be used.
-    """
-    return model.predict(read_table(frame, label=model.schema.label.name))
-
-
 def score_table(model: AnyModel, frame: Table) -> Scores | RegressionScores | None:
     """How good the predictions are; None where the table lacks a column to predict.
 
     Raises:
-        SchemaError, DataError: as `predict`; a label is missing or neither of the two values, a
-            target is missing or no number.
+        SchemaError, DataError: as `Model.predict`; a label is missing or neither of the two values,
+            a target is missing or no number.
     """
     table = read_table(frame, label=model.schema.label.name)
     if not set(model.schema.label_names) <= set(table.columns):

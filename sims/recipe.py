@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.targets import Targets
-from protocols.errors import ParameterError, SchemaError
+from protocols.errors import SchemaError
+from protocols.names import SECURE_AGGREGATION
 from protocols.plan import Member, RunPlan
 from protocols.start import StartGradient
 from sims.config import SimulationConfig
@@ -76,15 +77,13 @@ def open_recipe(
         from sims.recipe_gram import GramRecipe
 
         return GramRecipe.choose(config, data)
-    if config.protocol == "gradients":
+    if config.protocol == SECURE_AGGREGATION:
         from sims.recipe_gradients import GradientRecipe
 
         return GradientRecipe.choose(config, data)
-    if config.protocol == "shards":
-        from sims.recipe_rows import RowsRecipe
+    from sims.recipe_rows import RowsRecipe
 
-        return RowsRecipe.choose(config, data, start)
-    raise ParameterError(f"protocol={config.protocol!r} is not shards or gradients")
+    return RowsRecipe.choose(config, data, start)
 
 
 def _check_outcome(config: SimulationConfig, data: PreparedData) -> None:

@@ -1,4 +1,4 @@
-"""Recipe of the encrypted-gradient protocol: rule, objective, noise schedule, cipher, twin."""
+"""Recipe of the secure-aggregation protocol: rule, objective, noise schedule, cipher, twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipe of the encrypted-shard protocol: certified setting, circuit parameters, twin."""
+"""Recipe of the encrypted-rows protocol: certified setting, circuit parameters, twin."""
 
 from __future__ import annotations
 

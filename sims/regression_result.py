@@ -11,7 +11,7 @@ from parties.targets import Targets
 from protocols.models.linear import Linear
 from protocols.models.regression_models import RegressionModel
 from sims.regression_twin import mean_squared_errors, predict
-from sims.result import Array, FinishedRun
+from sims.result import Array, SimulationResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class RegressionMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionResult(FinishedRun[RegressionScores, RegressionMetrics]):
+class RegressionResult(SimulationResult[RegressionScores, RegressionMetrics]):
     """Weights have shape (num_features, outputs); the optimum is scikit-learn's least squares."""
 
     @property

@@ -1,6 +1,6 @@
 """Session one of a run with `--release-start`: the noisy gradient at zero, opened and charged.
 
-It runs in the encrypted-gradient protocol between the same parties, before the setting of the main
+It runs in the secure-aggregation protocol between the same parties, before the setting of the main
 run is chosen, because that setting depends on what it releases.
 """
 
@@ -17,6 +17,7 @@ from coordinator.coordinator import Coordinator, Outcome
 from parties.party import Finished, Party
 from protocols.gradients import GradientPlan
 from protocols.messages import public_bytes
+from protocols.names import SECURE_AGGREGATION
 from protocols.privacy.budget import MECHANISM_SHARE, Budget
 from protocols.privacy.gdp import epsilon_for_mu
 from protocols.privacy.shares import NoiseSplit
@@ -89,7 +90,7 @@ def choose_session(config: SimulationConfig, data: PreparedData) -> GradientReci
     )
     session = replace(
         config,
-        protocol="gradients",
+        protocol=SECURE_AGGREGATION,
         update=str(RULE.to_dict()["kind"]),
         rounds=RULE.rounds,
         learning_rate=RULE.learning_rate,

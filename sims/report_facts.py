@@ -194,7 +194,7 @@ def _lffr_facts(plan: LffrPlan) -> Iterator[Fact]:
 
 
 def _sum_facts(plan: GradientPlan) -> Iterator[Fact]:
-    """Encrypted sums."""
+    """Secure aggregation."""
     cipher = plan.cipher
     yield (
         "Security",

@@ -66,7 +66,7 @@ class IterationMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinishedRun(Generic[Q, M]):
+class SimulationResult(Generic[Q, M]):
     """A finished simulation, whatever the model.
 
     weights: jointly decrypted, scaled units, bias last; twin_weights: of the plaintext twin with
@@ -132,7 +132,7 @@ class FinishedRun(Generic[Q, M]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResult(FinishedRun[Scores, IterationMetrics]):
+class RunResult(SimulationResult[Scores, IterationMetrics]):
     """Of a logistic model; the optimum is that of non-private maximum likelihood."""
 
     @property
@@ -144,5 +144,5 @@ class RunResult(FinishedRun[Scores, IterationMetrics]):
         return label
 
 
-AnyRun = FinishedRun[Any, Any]
+AnyRun = SimulationResult[Any, Any]
 """A finished simulation of any model."""

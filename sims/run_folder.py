@@ -5,7 +5,7 @@
     plan.json         the agreed RunPlan and its `digest`
     model.json        the jointly decrypted model, see `documents.model_document`
     metrics.jsonl     figures by iteration, costs, scores, see `documents.metrics_lines`
-    summary.json      FinishedRun.summary()
+    summary.json      SimulationResult.summary()
     certificate.json  the privacy certificate, where there is one
     report.html       all of this for a person
     messages/         every message, where the run keeps them (see coordinator.message_log)

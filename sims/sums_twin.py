@@ -1,4 +1,4 @@
-"""The encrypted-gradient protocol in plaintext: the parties' contributions and noise, summed."""
+"""The secure-aggregation protocol in plaintext: the parties' contributions and noise, summed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("protocols", "parties", "coordinator", "sims")
+PACKAGES = ("ciphercohort", "protocols", "parties", "coordinator", "sims")
 
 #: External package -> the only modules (or packages, with all below them) that may import it.
 ALLOWED = {
@@ -33,6 +33,7 @@ ALLOWED = {
 PUBLIC_FLOWER = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
 #: Modules that run on an unfit interpreter, or before anything is installed.
 STANDARD_LIBRARY_ONLY = (
+    "ciphercohort",
     "protocols",
     "protocols.errors",
     "protocols.platform",

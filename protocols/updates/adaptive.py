@@ -1,7 +1,7 @@
-"""Adagrad and Adam, plain and on the quadratic gradient. NOT for the encrypted-shard protocol.
+"""Adagrad and Adam, plain and on the quadratic gradient. NOT for the encrypted-rows protocol.
 
 Both divide by a root of each entry, so they run where the coordinator sees the noisy gradient: in
-the plaintext twin and in the encrypted-gradient protocol. Their vectors are arrays.
+the plaintext twin and in the secure-aggregation protocol. Their vectors are arrays.
 
     Adagrad   s <- s + g^2,                        w <- w - eta g / (tau + sqrt(s))
     Adam      m <- b1 m + (1 - b1) g,  s <- b2 s + (1 - b2) g^2,
@@ -66,7 +66,7 @@ class Adaptive:
         """
         raise ParameterError(
             f"update {self.kind!r} would divide by roots of encrypted numbers; under encrypted "
-            "rows take quadratic-nag, or the encrypted-gradient protocol"
+            "rows take quadratic-nag, or the secure-aggregation protocol"
         )
 
     def noise_gain(self) -> float:

@@ -52,7 +52,7 @@ class DualAscent:
         Raises:
             ParameterError: always.
         """
-        raise ParameterError("update 'scd' runs in the encrypted-gradient protocol only")
+        raise ParameterError("update 'scd' runs in the secure-aggregation protocol only")
 
     def noise_gain(self) -> float:
         """As `levels`."""

@@ -26,6 +26,7 @@ from protocols.approximation import Polynomial
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.shares import NoiseSplit
 from sims import cli_options as options
+from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON
 from sims.config import SimulationConfig
 from sims.console import refusals, say, stdout
 from sims.documents import to_json
@@ -184,8 +185,8 @@ def main(
     exclude: options.Exclude = None,
     seeds: Annotated[int, typer.Option(min=2, help="Models to train.")] = 100,
     splits: Annotated[int, typer.Option(min=1, help="Hold-outs that share the seeds.")] = 10,
-    epsilon: options.Epsilon = options.DEFAULT_EPSILON,
-    delta: options.Delta = options.DEFAULT_DELTA,
+    epsilon: options.Epsilon = DEFAULT_EPSILON,
+    delta: options.Delta = DEFAULT_DELTA,
     parties: Annotated[int, typer.Option(help="How many data owners.")] = 10,
     colluders: Annotated[int, typer.Option(help="Parties that may pool what they know.")] = 0,
     update: Annotated[list[str] | None, typer.Option(help="barrier, gd; default both.")] = None,
@@ -202,7 +203,7 @@ def main(
             parties=parties,
             colluders=colluders,
             epsilon=epsilon,
-            delta=options.DEFAULT_DELTA if delta is None else delta,
+            delta=DEFAULT_DELTA if delta is None else delta,
         )
         if schema is None:
             say(console, "the schema is inferred from the data: not for a deployment", "yellow")

@@ -1,7 +1,7 @@
 """Sums through the product's own messages: encrypted, and in the clear.
 
 Both arms run the real coordinator and signed frames in one process. The encrypted one is a whole
-run of the encrypted-gradient protocol; each sum is read off the points that the parties receive:
+run of the secure-aggregation protocol; each sum is read off the points that the parties receive:
 gradient descent with step 1 has w_t - w_(t + 1) = sum_p v_p.
 """
 
@@ -75,7 +75,7 @@ class _Replay:
 
 
 class EncryptedArm:
-    """One run of the encrypted-gradient protocol; set-up and every round are a lap each."""
+    """One run of the secure-aggregation protocol; set-up and every round are a lap each."""
 
     def __init__(self, case: Case, on_message: Callable[[], None]) -> None:
         self._case, self._meter = case, Meter(on_message)

@@ -33,6 +33,7 @@ from protocols.errors import PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import Member
 from sims import audit_regression, audit_sums
 from sims.audit_privacy import audit_privacy
@@ -63,7 +64,7 @@ LARGEST_RING = 1 << 17
 class Case:
     """One setting, and the options that differ.
 
-    protocol: "gradients", "shards", or "regression", whose update is the model.
+    protocol: "secure-aggregation", "encrypted-rows", or "regression", whose update is the model.
     """
 
     protocol: str
@@ -99,17 +100,20 @@ def cases() -> Iterator[Case]:
     """Everything that is accepted with a promise of privacy."""
     for model in REGRESSIONS:
         yield Case(protocol="regression", update=model)
-    for update in UPDATES["shards"]:
-        yield Case(protocol="shards", update=update)
+    for update in UPDATES[ENCRYPTED_ROWS]:
+        yield Case(protocol=ENCRYPTED_ROWS, update=update)
     for mechanism in ("gaussian", "laplace"):
-        for update in UPDATES["gradients"]:
+        for update in UPDATES[SECURE_AGGREGATION]:
             # Secret batches have no accounting with Laplace noise: refused.
             secret = ("poisson",) if mechanism == "gaussian" else ()
             for schedule in ("cyclic", *secret) if update == "scd" else ("all rows",):
                 yield Case(
-                    protocol="gradients", update=update, mechanism=mechanism, schedule=schedule
+                    protocol=SECURE_AGGREGATION,
+                    update=update,
+                    mechanism=mechanism,
+                    schedule=schedule,
                 )
-        yield Case(protocol="gradients", update="gd", mechanism=mechanism, weights="equal")
+        yield Case(protocol=SECURE_AGGREGATION, update="gd", mechanism=mechanism, weights="equal")
 
 
 def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> GradientPlan:
@@ -119,7 +123,7 @@ def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> Gradie
     if case.schedule != "all rows":
         options["schedule"] = case.schedule
     config = SimulationConfig(
-        protocol="gradients",
+        protocol=SECURE_AGGREGATION,
         update=case.update,
         mechanism=case.mechanism,
         weights=case.weights,
@@ -160,7 +164,7 @@ def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     """All three figures of a case."""
     if case.protocol == "regression":
         return examine_regression(case, regression_recipe(case.update), runs=runs, rng=rng)
-    if case.protocol == "shards":
+    if case.protocol == ENCRYPTED_ROWS:
         return _examine_rows(case, runs=runs, rng=rng)
     return examine_sums(case, plan_of(case), runs=runs, rng=rng)
 

@@ -1,7 +1,7 @@
-"""A real deployment of encrypted gradients: SuperLink, three SuperNodes and agents, over TLS.
+"""A real deployment of secure aggregation: SuperLink, three SuperNodes and agents, over TLS.
 
 `python -m tests.flower.deployment FOLDER`, under the interpreter whose Flower is meant; the noise
-is seeded, so NOT PRIVATE. Encrypted gradients need no OpenFHE. The SuperNodes, authenticated by
+is seeded, so NOT PRIVATE. Secure aggregation needs no OpenFHE. The SuperNodes, authenticated by
 their keys, dial in from another address. Stated and checked: the model is the in-process one;
 Flower listens on 127.0.0.1 only; where the SuperLink has one port, another address reaches the
 fleet API and nothing else; a SuperLink that is killed in mid-run costs a Flower run and not the
@@ -58,7 +58,7 @@ def deploy(home: Path) -> list[str]:
     """Train twice, deployed and in one process; returns what is not as stated."""
     example = load_example("--rows", "150", "--iterations", "3", "--update", "gd", "--epsilon", "3")
     options = example.arguments()
-    shared = [*example.training(options), "--protocol", "gradients"]
+    shared = [*example.training(options), "--protocol", "secure-aggregation"]
     example.training = lambda _: shared
     home.mkdir(parents=True)
     label = example.prepare(home, options)
@@ -91,7 +91,7 @@ def deploy(home: Path) -> list[str]:
 
 
 def openfhe() -> str:
-    """Whether encrypted gradients had an OpenFHE to fall back on."""
+    """Whether secure aggregation had an OpenFHE to fall back on."""
     found = importlib.util.find_spec(MARKER)
     return "absent (a stand-in that raises)" if found else version("openfhe")
 

@@ -1,7 +1,7 @@
 """A stand-in for openfhe: installs, imports, and raises as soon as anything of it is called.
 
 With it the project installs and starts where no openfhe loads, such as CPython 3.12 with a glibc
-below 2.38. A run that needs no OpenFHE (encrypted gradients, the identity cipher) goes through; any
+below 2.38. A run that needs no OpenFHE (secure aggregation, the identity cipher) goes through; any
 other one ends with an error. For throwaway environments of tests: it also answers `os.confstr` with
 the glibc that `protocols.platform` asks for, in every process of the environment.
 """

@@ -110,7 +110,7 @@ def test_encrypted_gradients() -> None:
     config = SimulationConfig(
         data=frame.assign(y=[0, 1] * 30),
         label="y",
-        protocol="gradients",
+        protocol="secure-aggregation",
         update="gd",
         rounds=2,
         epsilon=3.0,

@@ -351,7 +351,7 @@ def with_start(plan: RowsPlan, length: float = 0.2) -> RowsPlan:
     from sims.setting import _privacy
 
     wanted = SimulationConfig(
-        protocol="gradients",
+        protocol="secure-aggregation",
         update="gd",
         rounds=1,
         learning_rate=1.0,

@@ -1,4 +1,4 @@
-"""The encrypted-gradient protocol's plan, certificate and rule driver, without keys."""
+"""The secure-aggregation protocol's plan, certificate and rule driver, without keys."""
 
 from __future__ import annotations
 
@@ -175,7 +175,9 @@ def test_a_share_rarely_leaves_forty_scales(honest: int) -> None:
 
 
 def test_a_range_that_noise_leaves_is_no_plan() -> None:
-    plan = study.plan_of(study.Case(protocol="gradients", update="gd", mechanism="laplace"))
+    plan = study.plan_of(
+        study.Case(protocol="secure-aggregation", update="gd", mechanism="laplace")
+    )
     coarse = replace(plan.cipher, scale_bits=plan.cipher.scale_bits + 3)
     with pytest.raises(ParameterError, match="40 noise scales"):
         replace(plan, cipher=coarse)

@@ -87,7 +87,7 @@ def section() -> str:
     sums = record(runs.sums_session()).samples["hospital-1"]
     return (
         f"{BEGIN}\nUnder threshold CKKS; `refresh/k/i/h1` is with a map and without:\n\n"
-        f"{table([*circuit, *plain])}\nEncrypted sums:\n\n{table(sums)}{END}"
+        f"{table([*circuit, *plain])}\nSecure aggregation:\n\n{table(sums)}{END}"
     )
 
 

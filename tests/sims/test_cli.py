@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +321,7 @@ def test_help(words: tuple[str, ...]) -> None:
 
 def test_version() -> None:
     assert "openfhe 1.6" in cohort("version").stdout
+    assert cohort("--version").stdout == f"ciphercohort {metadata.version('ciphercohort')}\n"
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -143,7 +143,7 @@ def test_predicted_bytes_are_those_of_a_run() -> None:
         ({"cover": 1}, "cover=1 is outside 2"),
         ({"cover": 4, "parties": 4}, "cover=4 is outside 2"),
         ({"cover": 2, "epsilon": 1.0, "colluders": 2}, "take --cover 3 or more"),
-        ({"cover": 2, "protocol": "gradients"}, "an option of --protocol shards"),
+        ({"cover": 2, "protocol": "secure-aggregation"}, "an option of --protocol encrypted-rows"),
     ],
 )
 def test_options_that_do_not_fit(fields: dict[str, Any], words: str) -> None:

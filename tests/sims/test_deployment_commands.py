@@ -164,7 +164,16 @@ def test_a_plan_of_encrypted_sums(home: Path, tmp_path: Path) -> None:
     centre = tmp_path / "centre"
     done = cohort(
         *("coordinator", "init", centre, "--schema", home / "schema.json", "--iterations", 7),
-        *("--protocol", "gradients", "--update", "scd", "--batches", 4, "--schedule", "poisson"),
+        *(
+            "--protocol",
+            "secure-aggregation",
+            "--update",
+            "scd",
+            "--batches",
+            4,
+            "--schedule",
+            "poisson",
+        ),
     )
     assert done.exit_code == 0, done.output
     cards = [home / name / "card.json" for name in ("a", "b")]

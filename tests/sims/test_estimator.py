@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import pickletools
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -21,10 +19,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils import estimator_checks
 
+from ciphercohort import FederatedLogisticRegression
 from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.shard import encode_shard
 from protocols.errors import CohortError, DataError, ParameterError, PrivacyError, SchemaError
-from sims import FederatedLogisticRegression, federated
+from sims import federated
 
 NAME = "FederatedLogisticRegression"
 Rows = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -344,18 +343,6 @@ def test_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert out == "" and "keys" in err and "1/2" not in err
     fast(verbose=2).fit(X, y)
     assert "1/2" in capsys.readouterr().err
-
-
-def test_importing_sims_stays_light() -> None:
-    script = (
-        "import sys, sims\n"
-        "assert not {'sklearn', 'openfhe', 'flwr', 'numpy'} & set(sys.modules)\n"
-        f"assert {NAME!r} in dir(sims)\n"
-        f"from sims import {NAME}\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=True)
-    with pytest.raises(ImportError, match="Federated"):
-        exec("from sims import FederatedForest")
 
 
 # -- refusals -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whole runs of the encrypted-gradient protocol: every rule, its twin, its refusals."""
+"""Whole runs of the secure-aggregation protocol: every rule, its twin, its refusals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(**options: Any) -> RunResult:
     fields: dict[str, Any] = {
         "data": table(),
         "label": "y",
-        "protocol": "gradients",
+        "protocol": "secure-aggregation",
         "update": "gd",
         "rounds": 4,
         "seed": 3,
@@ -42,7 +42,7 @@ def run(**options: Any) -> RunResult:
     return simulate(SimulationConfig(**{**fields, **options}))
 
 
-@pytest.mark.parametrize("update", UPDATES["gradients"])
+@pytest.mark.parametrize("update", UPDATES["secure-aggregation"])
 @pytest.mark.parametrize("epsilon", [None, 5.0])
 def test_every_rule_equals_its_twin(update: str, epsilon: float | None) -> None:
     clip = 0.5 if update == "clipped-gd" else None
@@ -59,7 +59,7 @@ def test_without_noise_it_reaches_the_optimum() -> None:
     result = run(update="nag", ridge=0.05, rounds=150, epsilon=None)
     recipe_rows = result.rows_by_party
     assert sum(recipe_rows.values()) == 96
-    config = SimulationConfig(data=table(), label="y", protocol="gradients", seed=3)
+    config = SimulationConfig(data=table(), label="y", protocol="secure-aggregation", seed=3)
     from sims.prepare import prepare
 
     data = prepare(config, np.random.default_rng(3))
@@ -119,8 +119,11 @@ def test_an_altered_certificate_fails(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"protocol": "shards", "update": "hb"}, "--protocol gradients"),
-        ({"protocol": "shards", "update": "gd", "clip": 1.0}, "option of --protocol gradients"),
+        ({"protocol": "encrypted-rows", "update": "hb"}, "--protocol secure-aggregation"),
+        (
+            {"protocol": "encrypted-rows", "update": "gd", "clip": 1.0},
+            "option of --protocol secure-aggregation",
+        ),
         ({"protocol": "other"}, "protocol='other'"),
         ({"update": "clipped-gd"}, "--clip"),
         ({"mechanism": "uniform"}, "mechanism"),

@@ -13,14 +13,15 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from ciphercohort import FederatedRegression
 from parties.budget import recompute
 from parties.schema import Schema
 from parties.shard import encode_shard
 from protocols.errors import PolicyError
 from protocols.plans import plan_from_dict
-from sims import FederatedRegression, cli
+from sims import cli
 from sims.config import SimulationConfig
-from sims.predict import load_model, predict
+from sims.predict import load_model
 from sims.prepare import prepare
 from sims.recipe_lffr import certified
 from sims.verify import verify_run
@@ -66,7 +67,11 @@ def test_encrypted_is_the_twin_and_learns(
     """Against a loop written here, to what the encrypted inverse of b leaves."""
     out, summary = plain
     np.testing.assert_allclose(summary["mse"], summary["twin"]["mse"], rtol=1e-4)
-    assert summary["protocol"] == "lffr" and summary["update"] == "fixed-hessian"
+    assert (
+        summary["protocol"] == "encrypted-rows"
+        and summary["model"] == "lffr"
+        and summary["update"] == "fixed-hessian"
+    )
     assert min(summary["r2"]) > 0.3
     shard = encode_shard(pd.read_csv(tables[0]), Schema.load(tables[2]), False)
     own = textbook(shard.x, shard.y, 6)
@@ -85,7 +90,7 @@ def test_predictions_follow_the_links_words(
     low, high = (np.array([c[name] for c in columns]) for name in ("low", "high"))
     own = low + (high - low) / (1 + np.exp(-z - np.array(fields["intercept"])))
     model = load_model(plain[0] / "model.json")
-    np.testing.assert_allclose(predict(model, frame).to_numpy(), own, rtol=1e-9)
+    np.testing.assert_allclose(model.predict(frame).to_numpy(), own, rtol=1e-9)
     assert "gamma" not in fields["link"] and "exp(-z)" in fields["link"]["meaning"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from parties.shard import encode_shard, raw_features
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
-from sims.predict import Model, load_model, predict, score_table
+from sims.predict import Model, load_model, score_table
 from sims.result import RunResult
 from tests.sims.fake_run import NASTY, SCHEMA, finished_run, make_frame
 
@@ -41,7 +41,7 @@ def test_rows_are_clamped_as_in_training(model: Model) -> None:
     frame = make_frame(40)
     frame.loc[0, "age"], frame.loc[1, NASTY], frame.loc[2, "ward"] = 1e6, -1e6, "unknown"
     logits = encode_shard(frame, SCHEMA).x @ model.weights
-    table = predict(model, frame.drop(columns="died").set_index(np.arange(5, 45)))
+    table = model.predict(frame.drop(columns="died").set_index(np.arange(5, 45)))
     assert table.index.tolist() == list(range(5, 45))
     np.testing.assert_allclose(table["probability"], 1 / (1 + np.exp(-logits)), rtol=1e-12)
     assert (table["prediction"] == np.where(logits > 0, "yes", "no")).all()
@@ -54,7 +54,7 @@ def test_data_units_predict_the_same_where_nothing_is_clipped(model: Model) -> N
     inside = np.isclose(x[:, -1], 0.5) & (np.abs(x).max(axis=1) < 1.0 - 1e-9)
     assert inside.sum() > 20
     coef, intercept = SCHEMA.model_in_data_units(model.weights)
-    logits = np.log(predict(model, frame)["probability"] / (1 - predict(model, frame).probability))
+    logits = np.log(model.predict(frame)["probability"] / (1 - model.predict(frame).probability))
     np.testing.assert_allclose((raw @ coef + intercept)[inside], logits[inside], rtol=1e-9)
 
 
@@ -70,7 +70,7 @@ def test_data_units_predict_the_same_where_nothing_is_clipped(model: Model) -> N
 def test_bad_rows_are_named(error: type[CohortError], change: object, model: Model) -> None:
     assert callable(change)
     with pytest.raises(error):
-        predict(model, change(make_frame(10)))
+        model.predict(change(make_frame(10)))
 
 
 def test_unknown_labels_cannot_be_scored(model: Model) -> None:

@@ -18,9 +18,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from ciphercohort import FederatedLogisticRegression, FederatedRegression
 from parties.schema import Schema, infer_schema
 from protocols.errors import DataError, ParameterError, SchemaError
-from sims import FederatedLogisticRegression, FederatedRegression, federated
+from sims import federated
 from sims.regression_result import RegressionResult
 from tests.sims.test_recipe_gram import make_frame
 

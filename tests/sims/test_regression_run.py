@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from parties.schema import Schema
 from sims import cli
 from sims.documents import to_json
-from sims.predict import RegressionModel, load_model, predict
+from sims.predict import RegressionModel, load_model
 from sims.run_folder import STATUS, file_digest
 from sims.verify import verify_run
 from tests.sims.test_recipe_gram import make_frame
@@ -166,7 +166,7 @@ def test_linear_coefficients_are_in_data_units(
     x = raw[fields["features"]].to_numpy(dtype=float)
     own = x @ np.array(fields["coef"]).T + fields["intercept"]
     model = load_model(linear[0] / "model.json")
-    np.testing.assert_allclose(predict(model, inside).to_numpy(), own, rtol=1e-9)
+    np.testing.assert_allclose(model.predict(inside).to_numpy(), own, rtol=1e-9)
     assert abs(fields["coef"][0][0] - 30) < 2
 
 
@@ -182,7 +182,7 @@ def test_improved_predictions_follow_the_links_words(
     columns = fields["schema"]["label"]["targets"]
     low, high = (np.array([c[name] for c in columns]) for name in ("low", "high"))
     model = load_model(improved[0] / "model.json")
-    found = predict(model, frame)
+    found = model.predict(frame)
     assert isinstance(model, RegressionModel) and list(found.columns) == ["cost", "days"]
     np.testing.assert_allclose(found.to_numpy(), low + t * (high - low), rtol=1e-9)
 
@@ -243,7 +243,10 @@ def test_metrics_tell_every_iteration(linear: tuple[Path, Result]) -> None:
         ("--model linear --target cost --label ward", "option of --model logistic"),
         ("--model linear --target cost --update nag", "option of --model logistic"),
         ("--model linear --target cost --degree 3", "option of --model logistic"),
-        ("--model linear --target cost --protocol gradients", "option of --model logistic"),
+        (
+            "--model linear --target cost --protocol secure-aggregation",
+            "option of --model logistic",
+        ),
         ("--model linear --target cost --ridge -1", "ridge=-1.0"),
         ("--model linear --target cost --split by:cost", "names a target"),
         ("--model linear --target cost --split dirichlet:1", "skews classes"),

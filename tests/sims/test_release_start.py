@@ -234,12 +234,17 @@ def test_a_ledger_without_its_budget_is_refused(table: Path, tmp_path: Path) -> 
     ("changes", "words"),
     [
         ({"release_start": 1.0}, "release_start=1.0 is outside"),
-        ({"update": "gd"}, "release_start is for --protocol shards --update barrier"),
+        ({"update": "gd"}, "release_start is for --protocol encrypted-rows --update barrier"),
         ({"epsilon": None}, "release_start needs a privacy promise"),
         ({"epsilon": None, "release_start": None, "ledger": Path("x")}, "ledger needs a privacy"),
         ({"accounting": "hope"}, "accounting='hope' is not one of"),
         (
-            {"accounting": "paper", "protocol": "gradients", "release_start": None, "degree": None},
+            {
+                "accounting": "paper",
+                "protocol": "secure-aggregation",
+                "release_start": None,
+                "degree": None,
+            },
             "accounting='paper' is for gradient training",
         ),
     ],

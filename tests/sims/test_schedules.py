@@ -23,7 +23,7 @@ from sims.cli import app
 from sims.deployed import plan_template
 from sims.studies.epsilon import Case, plan_of
 
-SCD = ("--protocol", "gradients", "--update", "scd", "--batches", 5, "--iterations", 10)
+SCD = ("--protocol", "secure-aggregation", "--update", "scd", "--batches", 5, "--iterations", 10)
 
 
 def cohort(*arguments: object) -> Any:
@@ -85,7 +85,7 @@ def test_a_coordinator_is_told_what_has_no_proof(tmp_path: Path) -> None:
 
 def test_coins_are_the_owners_own() -> None:
     """Who joins follows from the owner's source alone: no message, plan or other owner tells."""
-    plan = plan_of(Case(protocol="gradients", update="scd", schedule="poisson"))
+    plan = plan_of(Case(protocol="secure-aggregation", update="scd", schedule="poisson"))
     pair = next(iter(candidates(plan)))
 
     def joined(seed: int) -> list[bool]:
@@ -115,7 +115,9 @@ def _shard(pair: Pair, plan: GradientPlan) -> Any:
 def test_an_owner_reads_the_certificates_epsilons(update: str, mechanism: str) -> None:
     """In the words that it consents to, for each number of colluding parties."""
     schedule = "cyclic" if update == "scd" else "all rows"
-    case = Case(protocol="gradients", update=update, mechanism=mechanism, schedule=schedule)
+    case = Case(
+        protocol="secure-aggregation", update=update, mechanism=mechanism, schedule=schedule
+    )
     plan = plan_of(case)
     text = words(plan, "p0", 1.0)
     for k, epsilon in enumerate(recompute(plan, 1.0).certificate.epsilon_by_coalition):

@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any
 
 from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS, protocol_name
 from sims.config import UPDATES
 
 COALITIONS = ("0", "1", "half", "all-but-one")
@@ -48,15 +49,15 @@ class Cell:
     data, or "growing": every client brings rows_per_party rows (0: all rows over the largest P).
     split: "even" or "dirichlet:ALPHA". noise: "honest", std sigma / sqrt(P - t) each, or "all",
     sigma each. rounds: T, None as certified. norm: rows are divided by it and clipped to 1; None
-    as the schema says. weights: of the parties, "rows" or "equal" (gradients). epsilon None: no
-    privacy noise. profile, ring_dim: of encrypted cells.
+    as the schema says. weights: of the parties, "rows" or "equal" (secure aggregation). epsilon
+    None: no privacy noise. profile, ring_dim: of encrypted cells.
 
     Raises:
         ParameterError: a field is out of range.
     """
 
     kind: str = "twin"
-    protocol: str = "shards"
+    protocol: str = ENCRYPTED_ROWS
     update: str = "gd"
     parties: int = 2
     coalition: str = "0"
@@ -73,6 +74,7 @@ class Cell:
     ring_dim: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "protocol", protocol_name(self.protocol))
         if self.parties < 1:
             raise ParameterError(f"parties={self.parties} is below 1")
         for name, choices in (("kind", KINDS), ("mode", MODES), ("noise", NOISE_RULES)):
@@ -138,7 +140,7 @@ class Grid:
         ParameterError: an empty list, or a value out of range (from `Cell`).
     """
 
-    protocol: str = "shards"
+    protocol: str = ENCRYPTED_ROWS
     parties: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 200)
     colluders: tuple[str, ...] = COALITIONS
     modes: tuple[str, ...] = ("fixed",)
@@ -156,6 +158,7 @@ class Grid:
     ring_dim: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "protocol", protocol_name(self.protocol))
         for field in fields(self):
             value = getattr(self, field.name)
             if value == () and field.name not in ("parties", "encrypted"):

@@ -1,8 +1,8 @@
 """Grids from a YAML file, for studies that are too large for options.
 
     grids:
-      - {protocol: shards, updates: [barrier, gd], parties: [1, 10, 100], encrypted: [2, 5]}
-      - {protocol: gradients, updates: nag, noises: [honest, all], iterations: [50, 200]}
+      - {protocol: encrypted-rows, updates: [barrier, gd], parties: [1, 10, 100], encrypted: [2, 5]}
+      - {protocol: secure-aggregation, updates: nag, noises: [honest, all], iterations: [50, 200]}
 
 Fields are those of `grid.Grid`; a single value stands for a list of one.
 """

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.objectives import RowObjective
 from protocols.updates.rule import UpdateRule
 from sims.config import SimulationConfig
@@ -20,8 +21,8 @@ from sims.setting import TrainingSetting, choose_setting
 
 Floats = NDArray[np.float64]
 COVERED = {
-    "shards": ("barrier", "gd", "nag"),
-    "gradients": ("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt"),
+    ENCRYPTED_ROWS: ("barrier", "gd", "nag"),
+    SECURE_AGGREGATION: ("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt"),
 }
 """Rules whose plaintext twin runs for many seeds at once; encrypted cells take them all."""
 
@@ -67,7 +68,7 @@ def open_setting(
         )
     # Without the data, which do not enter: the same choice is made once.
     bare = replace(config, data=None, label=None, schema=None, test=None, exclude=(), split="even")
-    if config.protocol == "gradients":
+    if config.protocol == SECURE_AGGREGATION:
         return _of_sums(_sums(bare, rows_by_party, num_features, norm_bound), rows_by_party)
     rows, parties = sum(rows_by_party), len(rows_by_party)
     return _of_shards(_shards(bare, rows, num_features, norm_bound, parties), rows_by_party)

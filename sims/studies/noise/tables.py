@@ -18,7 +18,7 @@ from sims.studies.noise.slopes import Slope
 
 COLUMNS = {
     "kind": "twin (plaintext, the same noise) or encrypted",
-    "protocol": "shards (rows encrypted once) or gradients (an encrypted sum per round)",
+    "protocol": "encrypted-rows (once) or secure-aggregation (an encrypted sum per round)",
     "update": "update rule",
     "parties": "P, number of clients",
     "coalition": "how the number of colluders follows from P",

@@ -1,4 +1,4 @@
-"""LOOKS AT SECRETS. Encrypted shards: the noise of every stage of one run."""
+"""LOOKS AT SECRETS. Encrypted rows: the noise of every stage of one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LOOKS AT SECRETS. Encrypted gradients: the error of every opened sum of one run."""
+"""LOOKS AT SECRETS. Secure aggregation: the error of every opened sum of one run."""
 
 from __future__ import annotations
 

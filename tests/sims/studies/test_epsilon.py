@@ -34,9 +34,9 @@ from sims.verify_certificate import certificate_problems
 from tests.sims.fake_run import SCHEMA
 
 RUNS = 60_000
-CYCLIC = Case(protocol="gradients", update="scd", schedule="cyclic")
-POISSON = Case(protocol="gradients", update="scd", schedule="poisson")
-LAPLACE = Case(protocol="gradients", update="scd", schedule="cyclic", mechanism="laplace")
+CYCLIC = Case(protocol="secure-aggregation", update="scd", schedule="cyclic")
+POISSON = Case(protocol="secure-aggregation", update="scd", schedule="poisson")
+LAPLACE = Case(protocol="secure-aggregation", update="scd", schedule="cyclic", mechanism="laplace")
 
 
 def examined(case: Case, plan: GradientPlan | None = None, runs: int = RUNS) -> Found:
@@ -57,13 +57,13 @@ def test_claimed_accounted_attacked(case: Case) -> None:
 
 def test_every_accepted_combination_is_examined() -> None:
     found = {(case.mechanism, case.update, case.schedule) for case in study.cases()}
-    for update in UPDATES["gradients"]:
+    for update in UPDATES["secure-aggregation"]:
         for mechanism in ("gaussian", "laplace"):
             for schedule in ("cyclic", "poisson"):
                 try:
                     plan = study.plan_of(
                         Case(
-                            protocol="gradients",
+                            protocol="secure-aggregation",
                             update=update,
                             mechanism=mechanism,
                             schedule=schedule,
@@ -148,7 +148,7 @@ def test_figures_beside_the_promise_are_not_flattered(field: str, factor: float)
 def test_no_point_makes_an_owner_fail(update: str) -> None:
     """At points that overflow, rows still add at most their clip, and no error tells of them."""
     schedule = "cyclic" if update == "scd" else "all rows"
-    plan = study.plan_of(Case(protocol="gradients", update=update, schedule=schedule))
+    plan = study.plan_of(Case(protocol="secure-aggregation", update=update, schedule=schedule))
     x = np.random.default_rng(1).normal(size=(plan.members[0].rows, plan.length))
     x[:5] = 0.0
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
@@ -265,7 +265,7 @@ def test_every_batch_counts(batch: int) -> None:
 
 def test_a_norm_cannot_be_stated() -> None:
     for mechanism in ("gaussian", "laplace"):
-        plan = study.plan_of(Case(protocol="gradients", update="gd", mechanism=mechanism))
+        plan = study.plan_of(Case(protocol="secure-aggregation", update="gd", mechanism=mechanism))
         for norm in (1, 2):
             with pytest.raises(ParameterError, match="norm"):
                 replace(plan, objective={**plan.objective, "norm": norm})
@@ -276,7 +276,9 @@ def test_a_norm_cannot_be_stated() -> None:
 def test_owners_clip_in_the_norm_of_the_mechanism(update: str, mechanism: str) -> None:
     """Measured moves reach the plan's sensitivity along an axis, and never exceed it."""
     schedule = "cyclic" if update == "scd" else "all rows"
-    case = Case(protocol="gradients", update=update, mechanism=mechanism, schedule=schedule)
+    case = Case(
+        protocol="secure-aggregation", update=update, mechanism=mechanism, schedule=schedule
+    )
     plan = study.plan_of(case)
     norm = {"gaussian": 2, "laplace": 1}[mechanism]
     bounds = np.array([plan.sensitivity(query) for query in plan.queries])
@@ -317,7 +319,12 @@ def test_secret_batches_are_certified_at_any_epsilon(promise: float, batches: in
 def test_options_that_would_be_dropped_are_refused(options: dict[str, Any], words: str) -> None:
     from sims.config import SimulationConfig
 
-    fields: dict[str, Any] = {"protocol": "gradients", "epsilon": 1.0, "batches": 4, **options}
+    fields: dict[str, Any] = {
+        "protocol": "secure-aggregation",
+        "epsilon": 1.0,
+        "batches": 4,
+        **options,
+    }
     if options["update"] != "scd" and "batches" not in options:
         del fields["batches"]
     config = SimulationConfig(**fields)
@@ -342,7 +349,7 @@ def test_secret_batches_without_an_accounting_are_no_plan() -> None:
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_the_attack_sees_the_real_noise(mechanism: str) -> None:
     """What P - t owners draw together against the law that the attack uses."""
-    plan = study.plan_of(Case(protocol="gradients", update="gd", mechanism=mechanism))
+    plan = study.plan_of(Case(protocol="secure-aggregation", update="gd", mechanism=mechanism))
     many = replace(plan, length=5000)
     honest = plan.names[COLLUDERS:]
     noise = sum(many.draw_noise(0, SeededRandomness(9, name)) for name in honest)

@@ -18,8 +18,8 @@ from tests.sims.studies.noise.test_report_browser import made_up
 DOCS = Path(__file__).parents[4] / "docs"
 LARGEST = 60_000  # bytes of a picture
 PAGE = """# Page
-![ratio](gallery/adult-shards-privacy_ratio_fixed.svg)
-<!-- slopes adult-shards privacy_ratio largest_iterate -->
+![ratio](gallery/adult-rows-privacy_ratio_fixed.svg)
+<!-- slopes adult-rows privacy_ratio largest_iterate -->
 old table
 <!-- end -->
 text
@@ -40,16 +40,16 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One finished study, and an empty one whose name begins alike."""
     folder = tmp_path_factory.mktemp("studies")
     found = [m for m in made_up() if m.cell.kind == "twin" and m.cell.rounds is None]
-    for name in ("adult-shards", "adult"):
+    for name in ("adult-rows", "adult"):
         (folder / name).mkdir()
-    write_all(folder / "adult-shards", "t", "c", found, [Grid(modes=("fixed", "growing"))])
+    write_all(folder / "adult-rows", "t", "c", found, [Grid(modes=("fixed", "growing"))])
     return folder
 
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     (tmp_path / "gallery").mkdir()
-    (tmp_path / "gallery" / "adult-shards-forgotten.svg").write_text("<svg/>")
+    (tmp_path / "gallery" / "adult-rows-forgotten.svg").write_text("<svg/>")
     path = tmp_path / "gallery.md"
     path.write_text(PAGE)
     return path
@@ -68,7 +68,7 @@ def test_the_page_shows_what_is_there(assembler: Any) -> None:
 
 
 def test_its_grid_can_be_read() -> None:
-    first, second = read_grids(DOCS / "gallery" / "gradients.yaml")
+    first, second = read_grids(DOCS / "gallery" / "aggregation.yaml")
     assert first.encrypted == (2, 5, 10, 20)
     assert second.weights == ("equal",)
 
@@ -84,7 +84,7 @@ def test_it_is_brought_up_to_date(assembler: Any, studies: Path, page: Path) -> 
     assert "| t = 0 | t = 1 | t = P / 2 | t = P - 1 |" in text
     assert "bits below the bound" in text
     assert [path.name for path in (page.parent / "gallery").iterdir()] == [
-        "adult-shards-privacy_ratio_fixed.svg"
+        "adult-rows-privacy_ratio_fixed.svg"
     ]
     once = text
     assembler.assemble(page, studies)
@@ -96,11 +96,11 @@ def test_nothing_is_lost_where_a_study_is_missing(
 ) -> None:
     less = tmp_path / "less"
     shutil.copytree(studies, less)
-    (less / "adult-shards" / "figures" / "privacy_ratio_fixed.svg").unlink()
+    (less / "adult-rows" / "figures" / "privacy_ratio_fixed.svg").unlink()
     with pytest.raises(SystemExit, match=r"privacy_ratio_fixed\.svg"):
         assembler.assemble(page, less)
-    shutil.rmtree(less / "adult-shards")
-    with pytest.raises(SystemExit, match="adult-shards"):
+    shutil.rmtree(less / "adult-rows")
+    with pytest.raises(SystemExit, match="adult-rows"):
         assembler.assemble(page, less)
     assert page.read_text() == PAGE
     assert len(list((page.parent / "gallery").iterdir())) == 1

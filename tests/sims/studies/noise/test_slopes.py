@@ -149,7 +149,11 @@ def measured(coalition: str) -> list[Measurement]:
     found = []
     for parties in (2, 4, 8, 16):
         cell = Cell(
-            protocol="gradients", parties=parties, coalition=coalition, rounds=30, epsilon=1.0
+            protocol="secure-aggregation",
+            parties=parties,
+            coalition=coalition,
+            rounds=30,
+            epsilon=1.0,
         )
         found += measure_twin(cell, Source(), range(SEEDS))
     return found
@@ -195,7 +199,7 @@ def test_growing_data_lower_the_noise_as_one_over_n() -> None:
     found = []
     for parties in (2, 5, 10, 20):
         cell = Cell(
-            protocol="gradients",
+            protocol="secure-aggregation",
             parties=parties,
             coalition="all-but-one",
             mode="growing",

@@ -28,7 +28,7 @@ from sims.studies.noise.tables import COLUMNS, tidy_rows
 from sims.studies.noise.twins import measure_twin
 
 GRID = Grid(
-    protocol="gradients",
+    protocol="secure-aggregation",
     parties=(1, 2, 4),
     colluders=("0", "all-but-one"),
     iterations=(5,),
@@ -122,7 +122,9 @@ def test_without_noise_it_is_the_twin() -> None:
 
 def test_a_clip_bounds_what_a_row_adds() -> None:
     """With equal weights of unequal clients, the noise follows the smallest one's rows."""
-    cell = Cell(protocol="gradients", parties=3, split="dirichlet:0.3", weights="equal", rounds=5)
+    cell = Cell(
+        protocol="secure-aggregation", parties=3, split="dirichlet:0.3", weights="equal", rounds=5
+    )
     one, two = measure_twin(cell, Source(), [0, 1])
     assert one.facts["smallest"] != two.facts["smallest"]
     ratio = one.values["sigma"] / two.values["sigma"]
@@ -247,7 +249,7 @@ def test_accuracy_against_epsilon(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    options = ["--protocol", "gradients", "--parties", "2,3", "--colluders", "0"]
+    options = ["--protocol", "secure-aggregation", "--parties", "2,3", "--colluders", "0"]
     options += ["--iterations", "3", "--seeds", "2", "--jobs", "1", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, ["study", "noise", *options])
     assert done.exit_code == 0, done.output

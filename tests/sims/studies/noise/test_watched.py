@@ -27,8 +27,8 @@ def run(protocol: str, parties: int, update: str = "gd") -> Measurement:
         parties=parties,
         rounds=3,
         epsilon=None,
-        profile="fast-insecure" if protocol == "shards" else "secure",
-        ring_dim=2048 if protocol == "shards" else None,
+        profile="fast-insecure" if protocol == "encrypted-rows" else "secure",
+        ring_dim=2048 if protocol == "encrypted-rows" else None,
     )
     return measure_encrypted(cell, Source(), 0)
 
@@ -42,7 +42,7 @@ STAGES = (
 @pytest.mark.parametrize("parties", [2, 5])
 def test_every_stage_of_shards(parties: int) -> None:
     """n = 2048 values of each stage: standard deviation 0.02 bits; 0.2 bits are allowed."""
-    found = run("shards", parties)
+    found = run("encrypted-rows", parties)
     for name in STAGES:
         off = math.log2(found.values[name] / found.predicted[name])
         assert abs(off) < 0.2, f"{name}: {off:+.2f} bits"
@@ -59,7 +59,7 @@ def test_every_stage_of_shards(parties: int) -> None:
 @pytest.mark.parametrize(("update", "refreshes"), [("nag", 3), ("quadratic-nag", 4)])
 def test_refreshes_of_several_vectors(update: str, refreshes: int) -> None:
     """Nesterov's state has two vectors; the inverse's copies come out of a map as well."""
-    found = run("shards", 2, update)
+    found = run("encrypted-rows", 2, update)
     off = [math.log2(value / found.predicted["refresh"]) for value in found.courses["refresh"]]
     assert len(off) == refreshes and max(map(abs, off)) < 0.2
     for name in ("circuit", "first_iterate"):
@@ -67,7 +67,7 @@ def test_refreshes_of_several_vectors(update: str, refreshes: int) -> None:
     assert 2**-44 < found.values["scale_drift"] < 2**-38
 
 
-@pytest.mark.parametrize("protocol", ["shards", "gradients"])
+@pytest.mark.parametrize("protocol", ["encrypted-rows", "secure-aggregation"])
 def test_traffic_is_predicted_to_the_byte(protocol: str) -> None:
     found = run(protocol, 2)
     for name in ("bytes_party", "bytes_coordinator"):
@@ -78,7 +78,7 @@ def test_traffic_is_predicted_to_the_byte(protocol: str) -> None:
 
 def test_every_sum_of_gradients() -> None:
     """3 x 31 errors: 4 standard deviations of their rms are 0.45 bits; the key has 2048."""
-    found = run("gradients", 4)
+    found = run("secure-aggregation", 4)
     assert abs(math.log2(found.values["opened"] / found.predicted["opened"])) < 0.5
     off = math.log2(found.values["opening_key"] / found.predicted["opening_key"])
     assert abs(off) < 0.1
@@ -87,7 +87,7 @@ def test_every_sum_of_gradients() -> None:
 
 
 def test_names_are_documented() -> None:
-    for found in (run("shards", 2), run("gradients", 2)):
+    for found in (run("encrypted-rows", 2), run("secure-aggregation", 2)):
         assert set(found.values) | set(found.predicted) <= set(COMPONENTS)
 
 

@@ -1,0 +1,38 @@
+"""Federated, encrypted, differentially private regression: what a user calls.
+
+    from ciphercohort import load_model, simulate
+    result = simulate(data="patients.csv", label="died", epsilon=1.0, out="runs/died")
+    load_model("runs/died/model.json").predict("new.csv")
+
+A name is loaded when it is asked for, so that this import stays light; `__init__.pyi` has the
+types.
+"""
+
+from importlib import import_module, metadata
+
+from protocols.platform import guard
+
+guard()
+
+_HOMES = {
+    "FederatedLogisticRegression": "sims.estimator",
+    "FederatedRegression": "sims.regression",
+    "load_model": "sims.predict",
+    "plan": "sims.api",
+    "simulate": "sims.api",
+}
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the module that defines it."""
+    if name == "__version__":
+        return metadata.version("ciphercohort")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the names that are loaded on demand as well."""
+    return sorted({*globals(), *__all__})

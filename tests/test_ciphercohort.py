@@ -1,0 +1,202 @@
+"""The import name: light, typed, and the commands' own functions."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import ciphercohort
+from protocols.errors import CohortError, ParameterError
+from sims.api import PlanOptions, SimulateOptions, configured
+from sims.cli import app
+from sims.result import RunResult
+from sims.studies.noise.grid import Cell, Grid
+from tests.test_imports import PACKAGES, ROOT
+
+NAMES = {
+    *("FederatedLogisticRegression", "FederatedRegression"),
+    *("load_model", "plan", "simulate"),
+}
+TOY: dict[str, Any] = {"profile": "fast-insecure", "no_privacy": True, "update": "gd"}
+
+
+def table(rows: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"age": rng.normal(60, 10, rows), "ward": rng.choice(["A", "B"], rows)})
+    risk = (frame["age"] - 60) / 3 + (frame["ward"] == "B") + rng.logistic(size=rows)
+    return frame.assign(y=np.where(risk > 0, "ill", "well"), cost=frame["age"] + risk)
+
+
+def cohort(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+# -- the package -----------------------------------------------------------------------------------
+
+
+def test_it_offers_what_users_call_and_nothing_else() -> None:
+    assert set(ciphercohort.__all__) == NAMES | {"__version__"}
+    assert set(ciphercohort.__all__) <= set(dir(ciphercohort))
+    for name in NAMES:
+        assert getattr(ciphercohort, name).__name__ == name
+    with pytest.raises(ImportError, match="forest"):
+        exec("from ciphercohort import forest")
+
+
+def test_the_import_is_light() -> None:
+    script = (
+        "import sys, ciphercohort\n"
+        "heavy = {'openfhe', 'flwr', 'sklearn', 'pandas', 'numpy', 'scipy', 'torch', 'sims'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        f"from ciphercohort import {', '.join(sorted(NAMES))}\n"
+        "assert not {'torch', 'opacus'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_every_name_is_typed_where_it_is_loaded_from() -> None:
+    """Types come from the stub, objects from the module: the two name the same homes."""
+    stub = ast.parse((ROOT / "ciphercohort" / "__init__.pyi").read_text(encoding="utf-8"))
+    typed = {
+        alias.asname: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == {name: getattr(ciphercohort, name).__module__ for name in NAMES}
+    for package in PACKAGES:
+        assert (ROOT / package / "py.typed").exists()
+
+
+# -- the functions ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    test = folder.with_name("test.csv")
+    table(60, seed=2).to_csv(test, index=False)
+    result = ciphercohort.simulate(
+        data=table(90, seed=1),
+        label="y",
+        positive="ill",
+        exclude="cost",
+        test=str(test),
+        iterations=2,
+        out=str(folder),
+        **TOY,
+    )
+    assert isinstance(result, RunResult)
+    return folder, result
+
+
+def test_predictions_are_those_of_cohort_predict(run: tuple[Path, RunResult]) -> None:
+    folder, result = run
+    test, model = folder.with_name("test.csv"), ciphercohort.load_model(folder / "model.json")
+    printed = cohort("predict", "--model", folder / "model.json", "--data", test)
+    expected = pd.read_csv(io.StringIO(printed.stdout))
+    frame = pd.read_csv(test)
+    for source in (test, frame, frame.drop(columns="y")):
+        pd.testing.assert_frame_equal(model.predict(source), expected)
+    assert model.classes == ("well", "ill")
+    chance = model.predict_proba(test)
+    assert chance.shape == (60, 2) and np.allclose(chance.sum(axis=1), 1)
+    np.testing.assert_allclose(chance[:, 1], expected["probability"])
+    assert (expected["prediction"] == frame["y"]).mean() == result.scores.accuracy
+    document = json.loads((folder / "model.json").read_text())
+    assert model.coefficients.to_dict() == dict(
+        zip(document["features"], document["coef"], strict=True)
+    )
+    assert model.intercept == document["intercept"] and model.schema == result.schema
+
+
+def test_a_regression_predicts_its_targets(tmp_path: Path) -> None:
+    made = ciphercohort.simulate(
+        data=table(90, seed=1),
+        model="linear",
+        target=["cost"],
+        exclude=["y"],
+        iterations=2,
+        out=tmp_path / "run",
+        no_privacy=True,
+        profile="fast-insecure",
+    )
+    model = ciphercohort.load_model(tmp_path / "run" / "model.json")
+    fields = json.loads((tmp_path / "run" / "model.json").read_text())
+    assert model.coefficients["cost"].to_list() == fields["coef"][0]
+    assert model.intercept.to_list() == fields["intercept"]
+    assert list(model.predict(table(5, seed=2))) == ["cost"] and made.plan.model == "linear"
+
+
+def test_the_plan_is_that_of_cohort_plan() -> None:
+    words = "plan --rows 1000 --features 9 --parties 10 --colluders 3 --no-timing --json"
+    found = ciphercohort.plan(rows=1000, features=9, parties=10, colluders=3, timing=False)
+    assert json.loads(cohort(*words.split()).stdout) == json.loads(json.dumps(found.to_dict()))
+    assert found.epsilon_by_coalition[0] <= 1.0 and found.seconds is None
+
+
+def test_defaults_are_those_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[Any] = []
+
+    def stop(config: Any, on_event: object = None) -> None:
+        configs.append(config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sims.simulation.simulate", stop)
+    cohort("simulate")
+    with pytest.raises(KeyboardInterrupt):
+        ciphercohort.simulate()
+    assert configs[0] == configs[1] and configs[0].epsilon == 1.0 and configs[0].parties == 3
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_every_option_of_a_command_is_one_of_its_function(command: str) -> None:
+    from typer.main import get_command
+
+    screen = {"as_json", "debug", "explain", "no_timing", "assume_start"}
+    shape = {"rows", "features", "norm_bound"}
+    given = {each.name for each in get_command(app).commands[command].params}  # type: ignore[attr-defined]
+    options = SimulateOptions if command == "simulate" else PlanOptions
+    assert given - screen - {"help"} - shape == set(options.__optional_keys__)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "words"),
+    [
+        ("simulate", {"iteration": 3}, "iteration is no option of simulate, which takes"),
+        ("plan", {"protocol": "encrypted-rows"}, "protocol is no option of plan"),
+        ("simulate", {"label": "y"}, "label='y' is given without data"),
+        ("simulate", {"no_privacy": True, "epsilon": 1.0}, "no-privacy is given together with"),
+        ("simulate", {"test": "a.csv", "holdout": 0.1}, "test and holdout are both given"),
+        ("simulate", {"parties": 1}, "parties=1 is below 2"),
+        ("plan", {}, "the shape of the data is missing"),
+        ("plan", {"rows": 9, "data": "a.csv", "label": "y"}, "rows and data are both given"),
+        ("plan", {"rows": 9, "features": 2, "split": "by:ward"}, "needs data"),
+    ],
+)
+def test_refusals_are_those_of_the_commands(
+    function: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ParameterError, match=words) as caught:
+        getattr(ciphercohort, function)(**options)
+    assert isinstance(caught.value, CohortError)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"), [("shards", "encrypted-rows"), ("gradients", "secure-aggregation")]
+)
+def test_former_names_of_the_protocols_are_aliases(alias: str, name: str) -> None:
+    for given in (alias, name):
+        assert configured(protocol=given).protocol == name
+        assert Grid(protocol=given, updates=("gd",)).protocol == name
+        assert Cell(protocol=given).protocol == name
