@@ -36,7 +36,6 @@ from protocols.privacy.gram_certificate import gram_certificate
 from protocols.privacy.lffr_certificate import lffr_certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.start_gradient import charged
 from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
 
@@ -187,7 +186,6 @@ def _cost(
     )
     if privacy.sigma > 0:
         multiplier = rows * privacy.sigma / sensitivity
-        # The session before the run, if any, has been charged by itself.
         events = (
             GaussianEvent(noise_multiplier=1 / arithmetic.FLOODING_MU),
             GaussianEvent(noise_multiplier=multiplier, count=plan.rounds),
@@ -245,7 +243,6 @@ def _setting(
         if rule.get("unit", 1.0) != 1.0:
             raise PolicyError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
         reciprocal = Polynomial.from_dict(rule["reciprocal"])
-        common |= _start_fields(plan, common["budget"], norm_bound)
         return BarrierSetting(
             **common,
             theta=float(rule["theta"]),
@@ -258,18 +255,6 @@ def _setting(
     raise PolicyError(
         f"update={kind!r} has no certified bound on its iterates, hence no privacy statement"
     )
-
-
-def _start_fields(plan: RowsPlan, budget: Budget, norm_bound: float) -> dict[str, Any]:
-    """d as it follows from what was released, and the budget that has paid for it."""
-    if plan.start is None:
-        return {}
-    plan.start.check_rows(norm_bound)
-    release = plan.start.release
-    paid = charged(
-        budget, release, norm_bound=norm_bound, rows=plan.num_rows, features=plan.num_features
-    )
-    return {"start": release, "d": release.d(norm_bound, budget.split), "budget": paid}
 
 
 def _bare(polynomial: Polynomial) -> Approximation:

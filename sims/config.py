@@ -56,8 +56,7 @@ class SimulationConfig:
     insecure" (toy ring). processes: each party in its own spawned process. strict: refuse
     values outside the schema. optimum: also fit the non-private optimum. out: run folder, or
     None. keep_messages: keep every message there, for an audit. accounting: "exact" or "paper" (the
-    closed form of arXiv:2605.27782). release_start: share of the budget's mu^2 for a release of the
-    gradient at zero before the run, for the barrier; None: none. cover: so many parties can stand
+    closed form of arXiv:2605.27782). cover: so many parties can stand
     in for others that vanish, None: nobody can. ledger: folder with one ledger per party, None:
     none is kept.
 
@@ -94,7 +93,6 @@ class SimulationConfig:
     delta: float = 1e-5
     colluders: int = 0
     accounting: str = "exact"
-    release_start: float | None = None
     ledger: Path | None = None
     seed: int | None = None
     cover: int | None = None
@@ -166,24 +164,13 @@ class SimulationConfig:
             )
 
     def _check_spending(self) -> None:
-        """Ledger, accounting and release."""
+        """Ledger and accounting."""
         if self.accounting != "exact" and (self.protocol != "shards" or self.is_regression):
             raise ParameterError(
                 f"accounting={self.accounting!r} is for gradient training with --protocol shards"
             )
-        for name in ("ledger", "release_start"):
-            if getattr(self, name) is not None and self.epsilon is None:
-                raise ParameterError(f"{name} needs a privacy promise: leave out --no-privacy")
-        if self.release_start is None:
-            return
-        if not 0 < self.release_start < 1:
-            raise ParameterError(
-                f"release_start={self.release_start} is outside (0, 1); 0.05 is usual"
-            )
-        if self.protocol != "shards" or self.update != "barrier" or self.is_regression:
-            raise ParameterError(
-                "release_start is for --protocol shards --update barrier, whose certificate uses d"
-            )
+        if self.ledger is not None and self.epsilon is None:
+            raise ParameterError("ledger needs a privacy promise: leave out --no-privacy")
 
     @property
     def is_regression(self) -> bool:

@@ -30,24 +30,11 @@ def privacy_lines(body: dict[str, Any]) -> list[str]:
         if f"sigma_{name}" in body["figures"]
     )
     return [
-        *start_lines(body),
         f"sigma that the promise needs, by accounting: {both}; used: {privacy['accounting']}",
         f"privacy: epsilon={privacy['epsilon']:g}, delta={privacy['delta']:g} against "
         f"{privacy['colluders']} colluding parties; sigma {privacy['sigma']:.4g} on the mean "
         f"gradient, of which each party adds {privacy['share_std']:.4g}",
         f"epsilon by number of colluding parties: {seen}",
-    ]
-
-
-def start_lines(body: dict[str, Any]) -> list[str]:
-    """What a released gradient at zero changes."""
-    start = body["start"]
-    if start is None:
-        return []
-    return [
-        f"gradient at zero released for {100 * start['share']:g} % of mu^2, d = {start['d']:.4g} "
-        f"assumed: {start['binding']} is tightest, expected quality {start['merit']:.4f}; without "
-        f"it, d = 0.5: {start['without']}"
     ]
 
 

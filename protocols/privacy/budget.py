@@ -45,8 +45,8 @@ class Budget:
             with the rest. 1/3 in the source paper. A larger part needs less noise, and the iterate
             bound hardly notices, because it depends on ln(1/delta_norm).
         other_delta: delta spent elsewhere: tail of the CKKS error bound; >= 0.
-        spent_mu, spent_delta: what is released beside the rounds costs: the gradient at zero
-            (`start_gradient`), what the flooding leaves (`arithmetic`); >= 0.
+        spent_mu: of what is released beside the rounds, what the flooding leaves (`arithmetic`);
+            >= 0.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -59,7 +59,6 @@ class Budget:
     mechanism_share: float = 1 / 3
     other_delta: float = 0.0
     spent_mu: float = 0.0
-    spent_delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -70,8 +69,6 @@ class Budget:
             raise ParameterError(f"mechanism_share={self.mechanism_share} is outside (0, 1)")
         if not 0 <= self.other_delta < self.delta:
             raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
-        if not 0 <= self.spent_delta < self.delta - self.other_delta:
-            raise ParameterError(f"spent_delta={self.spent_delta} leaves nothing of delta")
         if not 0 <= self.spent_mu < math.inf:
             raise ParameterError(f"spent_mu={self.spent_mu} is not a finite number >= 0")
         if self.accounting not in ("exact", "paper"):
@@ -80,12 +77,12 @@ class Budget:
     @property
     def delta_mechanism(self) -> float:
         """The mechanism's delta."""
-        return self.mechanism_share * (self.delta - self.other_delta - self.spent_delta)
+        return self.mechanism_share * (self.delta - self.other_delta)
 
     @property
     def delta_norm(self) -> float:
         """Allowed failure probability of the iterate bound."""
-        return (1 - self.mechanism_share) * (self.delta - self.other_delta - self.spent_delta)
+        return (1 - self.mechanism_share) * (self.delta - self.other_delta)
 
     @property
     def mu(self) -> float:
@@ -152,7 +149,6 @@ class Budget:
             "mechanism_share": self.mechanism_share,
             "other_delta": self.other_delta,
             "spent_mu": self.spent_mu,
-            "spent_delta": self.spent_delta,
         }
 
 
@@ -209,9 +205,7 @@ def audit(
             values=2 * rounds * features,
             epsilon=budget.epsilon,
         )
-    spent_delta = (
-        budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta + budget.spent_delta
-    )
+    total = budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta
     conditions = (
         Condition(
             name="privacy_noise",
@@ -231,10 +225,10 @@ def audit(
         ),
         Condition(
             name="privacy_delta",
-            left=spent_delta,
+            left=total,
             relation="<=",
             right=budget.delta,
-            meaning="delta: mechanism + iterate bound + noise grid + CKKS tail + release of d",
+            meaning="delta: mechanism + iterate bound + noise grid + CKKS tail",
             by_design=True,
         ),
     )
@@ -249,9 +243,8 @@ def audit(
         "delta_norm_bound": norm_failure,
         "delta_grid": grid_delta,
         "delta_other": budget.other_delta,
-        "delta_start": budget.spent_delta,
         "mu_beside": budget.spent_mu,
-        "delta_total": spent_delta,
+        "delta_total": total,
     }
     # The noise of what is released beside the rounds is split in the same way.
     coalitions = tuple(

@@ -27,7 +27,6 @@ from protocols.privacy.accounting import Accounting
 from protocols.privacy.budget import MECHANISM_SHARE, Budget
 from protocols.privacy.certificate import Certificate, Method, explain
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.start_gradient import StartRelease, charged
 from protocols.privacy.utility import Candidates, correlation
 
 __all__ = ["MECHANISM_SHARE", "find_setting"]
@@ -57,7 +56,6 @@ def find_setting(
     other_delta: float = 0.0,
     encryption_error: float = 0.0,
     spent_mu: float = 0.0,
-    start: StartRelease | None = None,
 ) -> Certificate:
     """Find a certified setting of the given method.
 
@@ -75,8 +73,7 @@ def find_setting(
         accounting: "exact" gives the mechanism 0.9 of delta; "paper" is the closed form with 1/3.
         other_delta: delta spent elsewhere, see `Budget`.
         encryption_error: e_ckks, see `Sensitivity`.
-        spent_mu: of what is released beside the rounds, see `Budget`; `start` is added here.
-        start: a release of the gradient at zero, which gives the barrier its d; None: d = 1/2.
+        spent_mu: of what is released beside the rounds, see `Budget`.
 
     Returns:
         a satisfied certificate; `figures["merit"]` is the proxy's value, 0 .. 1.
@@ -103,12 +100,6 @@ def find_setting(
         other_delta=other_delta,
         spent_mu=spent_mu,
     )
-    more: dict[str, Any] = {}
-    if start is not None:
-        if method != "barrier":
-            raise ParameterError(f"start: method={method!r} makes no use of the gradient at zero")
-        budget = charged(budget, start, norm_bound=norm_bound, rows=rows, features=features)
-        more = {"d": start.d(norm_bound, budget.split)}
     module: Any = barrier_search if method == "barrier" else ridge_search
     check: Callable[[Any], Certificate] = (
         barrier_certificate.check if method == "barrier" else ridge_certificate.check
@@ -121,7 +112,6 @@ def find_setting(
             rounds=_rounds(rounds, epsilon),
             degrees=DEGREES if degree is None else (degree,),
             etas=None if epsilon is None else module.ETAS,
-            **more,
         )
     )
     closest: Certificate | None = None
@@ -135,7 +125,6 @@ def find_setting(
                     norm_bound=norm_bound,
                     budget=budget,
                     encryption_error=encryption_error,
-                    **({"start": start} if start else {}),
                 )
             )
             if certificate.satisfied:

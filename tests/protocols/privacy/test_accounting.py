@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import mpmath
 import pytest
@@ -20,6 +22,7 @@ from protocols.privacy.accounting import (
     epsilon_for,
     sigma_for,
 )
+from protocols.privacy.budget import Budget
 from protocols.privacy.gdp import delta_for_mu, epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.shares import NoiseSplit
 
@@ -138,6 +141,21 @@ def test_laplace_composes_through_the_library() -> None:
     assert compose(mixed, delta=1e-5) > compose(mixed[1:], delta=1e-5)
     with pytest.raises(ParameterError, match="closed form"):
         cross_check(mixed, delta=1e-5)
+
+
+def test_what_is_left_for_the_rounds_composes_to_the_promise() -> None:
+    split = NoiseSplit(parties=5, colluders=2)
+    plain = Budget(epsilon=1.0, delta=1e-5, split=split)
+    paid = replace(plain, spent_mu=plain.mu / 2)
+    call: dict[str, Any] = {"rounds": 30, "sensitivity": 2.0, "rows": 20_000}
+    sigma = paid.sigma(**call)
+    assert sigma == pytest.approx(plain.sigma(**call) / math.sqrt(0.75), rel=1e-12)
+    mu = math.hypot(paid.spent_mu, math.sqrt(30) * 2 / (20_000 * sigma))
+    assert mu == pytest.approx(plain.mu, rel=1e-12)
+    assert paid.spent(sigma=sigma, **call) == epsilon_for_mu(mu=mu, delta=paid.delta_mechanism)
+    assert paid.spent(sigma=sigma, **call) <= 1 + 1e-8
+    with pytest.raises(ParameterError, match="uses up mu"):
+        replace(plain, spent_mu=plain.mu).sigma(**call)
 
 
 def test_degenerate_noise() -> None:

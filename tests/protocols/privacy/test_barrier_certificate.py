@@ -135,7 +135,6 @@ def test_mutants_are_refused() -> None:
     assert "privacy_noise" in _violated(fewer), "bias column not counted"
     longer = replace(good, rounds=440)
     assert "privacy_noise" in _violated(longer), "more rounds than paid for"
-    assert "gradient_at_zero" in _violated(replace(good, d=0.4)), "an unpaid d"
     assert _violated(replace(good, eta=0.9)) >= {"eta_overshoot"}
     assert _violated(replace(good, lam=0.3, eta=0.1)) >= {"eta_barrier"}
     narrow = replace(good, sigmoid=sigmoid_approximation(7, 4.0))
@@ -208,7 +207,7 @@ def test_delta_is_spent_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("theta", 0.0), ("kappa", 1.0), ("sigma", -1.0), ("d", 2.0), ("rows", 0)]
+    ("field", "value"), [("theta", 0.0), ("kappa", 1.0), ("sigma", -1.0), ("rows", 0)]
 )
 def test_impossible_fields_are_refused(field: str, value: float) -> None:
     with pytest.raises(ParameterError, match=field):
