@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from protocols.updates.multistage import MultiStage
-from sims.studies import accelerated, momentum
+from sims.studies import accelerated
 from sims.studies.accelerated import METHODS, Cell, Study, Trace, ordering, run_cells, table_lines
 from sims.studies.synthetic import Problem, synthetic_problem
 from tests.protocols.privacy.checks import laplace_accepted
@@ -111,15 +111,16 @@ def test_the_noise_has_the_laplace_scale_not_its_std() -> None:
     still = _Still(signed=whole.problem.signed, penalty=0.01, l1_bound=20.0)
     study = Study(
         problem=still,
-        curvature=whole.curvature,
+        mu=whole.mu,
+        smoothness=whole.smoothness,
         sensitivity=whole.sensitivity,
         epsilon=whole.epsilon,
         best=0.0,
     )
     cell = Cell(method="GD", rounds=1, step_scale=1.0)
     trace = study.run(cell, runs=20_000, rng=np.random.default_rng(4))
-    alpha = 1 / whole.curvature.smoothness
-    noise = (10 * (1 - alpha * whole.curvature.mu) - trace.suboptimality[-1]) / alpha
+    alpha = 1 / whole.smoothness
+    noise = (10 * (1 - alpha * whole.mu) - trace.suboptimality[-1]) / alpha
     scale = 2 * 20 / (5000 * 20)
     assert laplace_accepted(noise, scale)
     assert not laplace_accepted(noise, scale / math.sqrt(2))
@@ -157,18 +158,3 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(rows) == 2 * 2 * len(METHODS)
     assert {row["iterations"] for row in rows if row["method"] == "HB"} == {"5", "9"}
     assert (tmp_path / "new" / "table.txt").read_text().strip() in result.stdout.replace("\r", "")
-
-
-def test_the_trade_of_rate_and_noise(tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(momentum.main)
-    result = CliRunner().invoke(app, ["--out", str(tmp_path), "--mu", "0.1", "--smoothness", "2"])
-    assert result.exit_code == 0, result.output
-    assert {p.name for p in tmp_path.iterdir()} == {"momentum.csv", "momentum.svg", "momentum.png"}
-    rows = _rows(tmp_path / "momentum.csv")
-    heavy = [row for row in rows if (row["method"], row["c"]) == ("hb", "1.0")]
-    best = min(heavy, key=lambda row: float(row["rate"]))
-    assert abs(float(best["beta"]) - (1 - math.sqrt(0.05)) ** 2) < 0.02
-    assert abs(float(best["rate"]) - (1 - math.sqrt(0.05))) < 0.01
-    refused = CliRunner().invoke(app, ["--out", str(tmp_path), "--mu", "0"])
-    assert refused.exit_code == 2
