@@ -30,7 +30,6 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from protocols.privacy.schedule import NoiseSchedule, mean_sensitivity
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.heavy_ball import HeavyBall
 from protocols.updates.multistage import MultiStage, recommended_first_stage
@@ -106,13 +105,13 @@ class Study:
             problem=problem,
             mu=2 * problem.penalty,
             smoothness=estimated_smoothness(problem),
-            sensitivity=mean_sensitivity(row_bound=problem.l1_bound, rows=len(problem.signed)),
+            sensitivity=2 * problem.l1_bound / len(problem.signed),
             epsilon=epsilon,
             best=float(problem.objective(problem.optimum()[None])[0]),
         )
 
-    def rule(self, cell: Cell) -> tuple[UpdateRule, NoiseSchedule]:
-        """The method's rule, and its noise."""
+    def rule(self, cell: Cell) -> tuple[UpdateRule, Floats]:
+        """The method's rule, and the Laplace scale of every iteration: D / eps_t."""
         rule = self._rule(cell)
         if cell.method.endswith("-opt"):
             if not isinstance(rule, StronglyConvexNesterov):
@@ -128,10 +127,7 @@ class Study:
             if isinstance(rule, StronglyConvexNesterov)
             else (1 / rule.rounds,) * rule.rounds
         )
-        schedule = NoiseSchedule(
-            mechanism="laplace", sensitivity=self.sensitivity, budget=self.epsilon, shares=shares
-        )
-        return rule, schedule
+        return rule, self.sensitivity / (self.epsilon * np.array(shares))
 
     def _rule(self, cell: Cell) -> UpdateRule:
         mu, smoothness = self.mu, self.smoothness
@@ -171,8 +167,7 @@ class Study:
         on_iteration: Callable[[], object] = lambda: None,
     ) -> Trace:
         """All runs of a cell at once; about 60 points of the trace are evaluated."""
-        rule, schedule = self.rule(cell)
-        scales = schedule.scales
+        rule, scales = self.rule(cell)
         points = np.unique(np.linspace(1, rule.rounds, _POINTS).round().astype(np.int64))
         values: list[Floats] = []
         state = rule.start(Batch(np.full((runs, self.problem.features), START)))
@@ -251,12 +246,6 @@ def table_lines(study: Study, traces: Sequence[Trace]) -> Iterator[str]:
             yield f"c={c:<4g} T={rounds:<6}" + "".join(f"{_entry(x):>18}" for x in found)
             if c == 1.0 and rounds in EXPECTED:
                 yield f"{'expected':>14}" + "".join(f"{x:>18.2f}" for x in EXPECTED[rounds])
-
-
-def ordering(traces: Sequence[Trace], *, rounds: int, step_scale: float = 1.0) -> list[str]:
-    """Methods of one setting, the smallest final mean suboptimality first."""
-    mine = [x for x in traces if (x.cell.rounds, x.cell.step_scale) == (rounds, step_scale)]
-    return [x.cell.method for x in sorted(mine, key=lambda x: float(x.log_mean[-1]))]
 
 
 def _entry(trace: Trace | None) -> str:
