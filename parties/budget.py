@@ -259,6 +259,4 @@ def _setting(
 
 def _bare(polynomial: Polynomial) -> Approximation:
     """Certificates bound the errors of a polynomial themselves and trust no stated one."""
-    return Approximation(
-        polynomial=polynomial, max_error=0.0, rms_error=0.0, max_slope=0.0, method="from the plan"
-    )
+    return Approximation(polynomial=polynomial, max_error=0.0, max_slope=0.0)

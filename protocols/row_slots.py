@@ -274,9 +274,7 @@ def barrier(course: Course) -> Norms | None:
 
 
 def _bare(polynomial: Polynomial) -> Approximation:
-    return Approximation(
-        polynomial=polynomial, max_error=0.0, rms_error=0.0, max_slope=0.0, method="from the plan"
-    )
+    return Approximation(polynomial=polynomial, max_error=0.0, max_slope=0.0)
 
 
 @lru_cache(maxsize=64)

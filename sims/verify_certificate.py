@@ -169,10 +169,5 @@ def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
 def _approximation(polynomial: Mapping[str, Any]) -> Approximation:
     """Wrap a polynomial; the certificates bound its errors themselves and trust no stated one."""
     unknown = float("nan")
-    return Approximation(
-        polynomial=Polynomial.from_dict(polynomial),
-        max_error=unknown,
-        rms_error=unknown,
-        max_slope=unknown,
-        method="from the certificate",
-    )
+    found = Polynomial.from_dict(polynomial)
+    return Approximation(polynomial=found, max_error=unknown, max_slope=unknown)
