@@ -117,11 +117,6 @@ class CircuitPlan(RunPlan):
         return replace(self, slot_bound=self.slot_bounds(norm_bound).largest)
 
     @property
-    def coefficient_bound(self) -> float | None:
-        """Of a refreshed or decrypted polynomial's coefficients; None: nothing is proven."""
-        return None if self.slot_bound is None else self.slot_bound * 2.0**self.ckks.scale_bits
-
-    @property
     @abstractmethod
     def unit(self) -> float:
         """What the decrypted slots are multiplied by."""

@@ -70,21 +70,6 @@ class LaplaceEvent:
 Event = GaussianEvent | LaplaceEvent
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CrossCheck:
-    """One epsilon from two accountants.
-
-    Attributes:
-        exact: from the closed form of this module.
-        library: from `dp_accounting`'s pessimistic privacy loss distribution.
-        relative_gap: library / exact - 1: at least -1e-8 (both are rounded) and at most 0.01.
-    """
-
-    exact: float
-    library: float
-    relative_gap: float
-
-
 def sigma_for(
     *,
     epsilon: float,
@@ -169,25 +154,11 @@ def compose(events: Sequence[Event], *, delta: float) -> float:
     mu = math.sqrt(sum(e.mu**2 for e in events if isinstance(e, GaussianEvent)))
     if not any(isinstance(e, LaplaceEvent) for e in events):
         return epsilon_for_mu(mu=mu, delta=delta)
-    return _library_epsilon(events, delta)
+    return library_epsilon(events, delta=delta)
 
 
-def cross_check(events: Sequence[Event], *, delta: float) -> CrossCheck:
-    """`compose`, computed a second time by `dp_accounting`.
-
-    Raises:
-        ParameterError: the events are not all Gaussian, so that no closed form exists.
-    """
-    if not all(isinstance(e, GaussianEvent) for e in events):
-        raise ParameterError("events: only Gaussian events have a closed form to check")
-    exact = compose(events, delta=delta)
-    library = _library_epsilon(events, delta)
-    gap = 0.0 if library == exact else library / exact - 1 if exact > 0 else math.inf
-    return CrossCheck(exact=exact, library=library, relative_gap=gap)
-
-
-def _library_epsilon(events: Sequence[Event], delta: float) -> float:
-    """Pessimistic epsilon by privacy loss distributions.
+def library_epsilon(events: Sequence[Event], *, delta: float) -> float:
+    """`compose` by `dp_accounting`'s privacy loss distributions: at most 1 % above the truth.
 
     Both kinds of event are given with their replace-one sensitivity, and shifting by it is the
     library's add-or-remove-one pair with sensitivity 1. The discretisation interval is refined

@@ -17,8 +17,8 @@ from protocols.errors import ParameterError
 from protocols.privacy.accounting import (
     Accounting,
     GaussianEvent,
-    cross_check,
     epsilon_for,
+    library_epsilon,
     sigma_for,
 )
 from protocols.privacy.certificate import Condition
@@ -195,7 +195,7 @@ def audit(
         events = (event,)
         if budget.spent_mu:
             events = (GaussianEvent(noise_multiplier=1 / budget.spent_mu), event)
-        library = cross_check(events, delta=budget.delta_mechanism).library
+        library = library_epsilon(events, delta=budget.delta_mechanism)
         share = budget.split.share_std(sigma)
         # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
         # bound; each is at least as close to a Gaussian as one share (2^30 units) is

@@ -19,7 +19,6 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy import (
     barrier_certificate,
     barrier_search,
-    convergence,
     ridge_certificate,
     ridge_search,
 )
@@ -34,8 +33,6 @@ __all__ = ["MECHANISM_SHARE", "find_setting"]
 ROUNDS = (25, 50, 100, 200, 400)
 DEGREES = (3, 5, 7)
 TOLERANCE = 0.01
-GRADIENT_NORM = 0.05
-"""rho of the convergence theorem for rows of norm 1, where neither rounds nor noise is given."""
 
 _ATTEMPTS = 20
 
@@ -63,7 +60,7 @@ def find_setting(
         rows: N, all parties' rows together.
         features: m, columns **including** the bias.
         norm_bound: B_x, public bound on every row's norm, bias included; owners clip to it.
-        epsilon: the promise; None for no noise, then eta = 1 / beta (`convergence`).
+        epsilon: the promise; None for no noise, then eta = 1 / beta.
         delta: the promise; without epsilon it plays no part.
         parties: P.
         colluders: t.
@@ -109,7 +106,7 @@ def find_setting(
             rows=rows,
             features=features,
             budget=budget,
-            rounds=_rounds(rounds, epsilon),
+            rounds=ROUNDS if rounds is None else (rounds,),
             degrees=DEGREES if degree is None else (degree,),
             etas=None if epsilon is None else module.ETAS,
         )
@@ -132,16 +129,6 @@ def find_setting(
             if closest is None or certificate.binding.slack > closest.binding.slack:
                 closest = certificate
     raise PrivacyError(_refusal(method, rows, features, epsilon, closest))
-
-
-def _rounds(rounds: int | None, epsilon: float | None) -> Sequence[int]:
-    """Values of T to try; without noise, the convergence theorem's."""
-    if rounds is not None:
-        return (rounds,)
-    if epsilon is not None:
-        return ROUNDS
-    beta = convergence.smoothness(max_slope=0.25, norm_bound=1.0)
-    return (convergence.steps(beta=beta, gradient_norm=GRADIENT_NORM),)
 
 
 def _ranking(
