@@ -30,7 +30,7 @@ from protocols.privacy import (
 )
 from protocols.privacy.accounting import Event, GaussianEvent
 from protocols.privacy.barrier_theorem import BarrierSetting
-from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate, explain
 from protocols.privacy.gram_certificate import gram_certificate
 from protocols.privacy.lffr_certificate import lffr_certificate
@@ -211,10 +211,6 @@ def _setting(
     plan: RowsPlan, privacy: PrivacyPlan, split: NoiseSplit, norm_bound: float
 ) -> BarrierSetting | RidgeSetting | WalkSetting:
     kind, rule = plan.update["kind"], plan.update
-    if privacy.accounting not in MECHANISM_SHARE:
-        raise PolicyError(
-            f"accounting={privacy.accounting!r} is not one of {', '.join(MECHANISM_SHARE)}"
-        )
     common: dict[str, Any] = {
         "rows": plan.layout.num_rows,
         "features": plan.num_features,
@@ -225,8 +221,6 @@ def _setting(
             epsilon=privacy.epsilon,
             delta=privacy.delta,
             split=split,
-            accounting=privacy.accounting,  # type: ignore[arg-type]
-            mechanism_share=MECHANISM_SHARE[privacy.accounting],  # type: ignore[index]
         ),
     }
     arithmetic.check(plan, norm_bound)

@@ -46,7 +46,7 @@ from protocols.errors import ParameterError
 from protocols.privacy import barrier_certificate
 from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
-from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.privacy.shares import NoiseSplit
 from protocols.slot_bounds import MARGIN, SlotBounds
@@ -313,10 +313,7 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
     split = NoiseSplit(parties=parties, colluders=privacy.colluders if privacy else 0)
     budget = Budget(epsilon=None, delta=0.5, split=split)
     if privacy:
-        share = MECHANISM_SHARE.get(privacy.accounting, 1 / 3)  # type: ignore[call-overload]
-        budget = Budget(
-            epsilon=privacy.epsilon, delta=privacy.delta, split=split, mechanism_share=share
-        )
+        budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta, split=split)
     return Course(
         rule=plan.rule,
         link=plan.link,

@@ -19,18 +19,12 @@ def update_line(body: dict[str, Any]) -> str:
 
 
 def privacy_lines(body: dict[str, Any]) -> list[str]:
-    """The promise, and the noise by either accounting."""
+    """The promise, and the noise."""
     privacy = body["privacy"]
     if privacy is None:
         return ["privacy: no noise; the model may say something about single rows"]
     seen = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(body["epsilon"]))
-    both = ", ".join(
-        f"{name} {body['figures'][f'sigma_{name}']:.4g}"
-        for name in ("exact", "paper")
-        if f"sigma_{name}" in body["figures"]
-    )
     return [
-        f"sigma that the promise needs, by accounting: {both}; used: {privacy['accounting']}",
         f"privacy: epsilon={privacy['epsilon']:g}, delta={privacy['delta']:g} against "
         f"{privacy['colluders']} colluding parties; sigma {privacy['sigma']:.4g} on the mean "
         f"gradient, of which each party adds {privacy['share_std']:.4g}",

@@ -143,7 +143,6 @@ class Forecast:
                 "sigma": privacy.sigma,
                 "share_std": privacy.share_std,
                 "sensitivity": privacy.sensitivity,
-                "accounting": privacy.accounting,
             }
         if params.security_bits < 128:
             body["INSECURE"] = "toy ring without security; for tests only"

@@ -147,7 +147,6 @@ def _walk(
         colluders=config.colluders,
         rounds=config.rounds,
         degree=config.degree,
-        accounting=config.accounting,  # type: ignore[arg-type]
         **arithmetic.allowances(norm_bound, num_features),
     )
     note = "few accelerated steps, so short that their certified length bounds every iterate"
@@ -180,7 +179,6 @@ def _search(
         rounds=config.rounds or (None if config.epsilon else DEFAULT_ROUNDS[config.update]),
         degree=config.degree or (None if config.epsilon else DEFAULT_DEGREE),
         method=method,
-        accounting=config.accounting,  # type: ignore[arg-type]
         **counted,
     ).require()
 
@@ -199,7 +197,6 @@ def _privacy(
         sigma=sigma,
         share_std=split.share_std(sigma),
         sensitivity=float(certificate.figures["D2_widened"]),
-        accounting=config.accounting,
     )
 
 

@@ -115,7 +115,7 @@ def _budget_problems(budget: Mapping[str, Any], plan: CircuitPlan) -> Iterator[s
     privacy, parties = plan.privacy, len(plan.members)
     expected: dict[str, Any] = {"parties": parties, "epsilon": None}
     if privacy:
-        names = ("epsilon", "delta", "colluders", "accounting")
+        names = ("epsilon", "delta", "colluders")
         expected |= {name: getattr(privacy, name) for name in names}
         share = NoiseSplit(parties=parties, colluders=privacy.colluders).share_std(privacy.sigma)
         yield from compare("plan.json", "privacy.share_std", privacy.share_std, share)

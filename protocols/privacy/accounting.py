@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import dp_accounting
 from dp_accounting.pld import pld_privacy_accountant
@@ -22,8 +21,6 @@ from dp_accounting.pld import pld_privacy_accountant
 from protocols.errors import ParameterError
 from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.shares import NoiseSplit
-
-Accounting = Literal["exact", "paper"]
 
 _LIBRARY_LIMIT = 100.0
 
@@ -77,7 +74,6 @@ def sigma_for(
     rounds: int,
     sensitivity: float,
     rows: int,
-    accounting: Accounting = "exact",
 ) -> float:
     """Noise std on the mean gradient that gives (epsilon, delta) over all rounds.
 
@@ -87,9 +83,10 @@ def sigma_for(
         rounds: T, full-batch releases.
         sensitivity: replace-one l2 sensitivity of the SUM over rows, D.
         rows: N, all parties' rows together.
-        accounting: "exact": sqrt(T) D / (N mu). "paper": 2 D sqrt(T ln(1/delta)) / (epsilon N),
-            arXiv:2605.27782, Algorithm 3 (it writes ln(3/delta) and means delta/3 here); right
-            for epsilon <= ln(1/delta), and 1.79 times the exact one at epsilon = 1.
+
+    Returns:
+        sqrt(T) D / (N mu). The closed form of arXiv:2605.27782, Algorithm 3, is 1.79 times that at
+        epsilon = 1.
 
     Raises:
         ParameterError: a field is out of range.
@@ -97,16 +94,8 @@ def sigma_for(
     check_epsilon(epsilon)
     check_delta(delta)
     _check_query(rounds, sensitivity, rows)
-    if accounting == "exact":
-        mu = mu_for_epsilon(epsilon=epsilon, delta=delta)
-        return math.sqrt(rounds) * sensitivity / (rows * mu)
-    log = math.log(1 / delta)
-    if epsilon > log:
-        raise ParameterError(
-            f"epsilon={epsilon} exceeds ln(1/delta)={log:.4g}, where the paper's closed form ends; "
-            'use accounting="exact"'
-        )
-    return 2 * sensitivity * math.sqrt(rounds * log) / (epsilon * rows)
+    mu = mu_for_epsilon(epsilon=epsilon, delta=delta)
+    return math.sqrt(rounds) * sensitivity / (rows * mu)
 
 
 def epsilon_for(*, sigma: float, delta: float, rounds: int, sensitivity: float, rows: int) -> float:

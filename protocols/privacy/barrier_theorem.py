@@ -35,7 +35,7 @@ class BarrierSetting:
         reciprocal: P and its interval [kappa Theta, Theta].
         sigma: noise std on the mean gradient that is left without any t colluders; 0 without a
             promise.
-        budget: epsilon, delta, P, t, accounting.
+        budget: epsilon, delta, P, t.
         encryption_error: e_ckks per round and coordinate, see `Sensitivity`.
 
     Raises:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 from protocols.errors import ParameterError
 from protocols.privacy.accounting import (
-    Accounting,
     GaussianEvent,
     epsilon_for,
     library_epsilon,
@@ -26,8 +25,8 @@ from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
 
-MECHANISM_SHARE: dict[Accounting, float] = {"exact": 0.9, "paper": 1 / 3}
-"""The mechanism's part of delta, by accounting."""
+MECHANISM_SHARE = 0.9
+"""The mechanism's part of delta."""
 GRID_MARGIN = 1.0 + 2.0**-20
 """Shares are rounded up to a grid unit, at most 2^-20 of them; every bound uses this much more."""
 
@@ -40,7 +39,6 @@ class Budget:
         epsilon: the promise, > 0; None for a run without privacy (sigma = 0).
         delta: the promise, in (0, 1).
         split: P and t.
-        accounting: "exact" or "paper" (the closed form of arXiv:2605.27782, Algorithm 3).
         mechanism_share: the mechanism's part of delta, in (0, 1); the iterate bound may fail
             with the rest. 1/3 in the source paper. A larger part needs less noise, and the iterate
             bound hardly notices, because it depends on ln(1/delta_norm).
@@ -55,8 +53,7 @@ class Budget:
     epsilon: float | None
     delta: float
     split: NoiseSplit
-    accounting: Accounting = "exact"
-    mechanism_share: float = 1 / 3
+    mechanism_share: float = MECHANISM_SHARE
     other_delta: float = 0.0
     spent_mu: float = 0.0
 
@@ -71,8 +68,6 @@ class Budget:
             raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
         if not 0 <= self.spent_mu < math.inf:
             raise ParameterError(f"spent_mu={self.spent_mu} is not a finite number >= 0")
-        if self.accounting not in ("exact", "paper"):
-            raise ParameterError(f"accounting={self.accounting!r} is neither 'exact' nor 'paper'")
 
     @property
     def delta_mechanism(self) -> float:
@@ -131,7 +126,6 @@ class Budget:
             rounds=rounds,
             sensitivity=sensitivity,
             rows=rows,
-            accounting=self.accounting,
         )
 
     def total_std(self, sigma: float) -> float:
@@ -145,7 +139,6 @@ class Budget:
             "delta": self.delta,
             "parties": self.split.parties,
             "colluders": self.split.colluders,
-            "accounting": self.accounting,
             "mechanism_share": self.mechanism_share,
             "other_delta": self.other_delta,
             "spent_mu": self.spent_mu,
@@ -212,7 +205,7 @@ def audit(
             left=sigma,
             relation=">=",
             right=required,
-            meaning=f"sigma pays for epsilon over T rounds ({budget.accounting} accounting)",
+            meaning="sigma pays for epsilon over T rounds",
             by_design=True,
         ),
         Condition(
@@ -236,7 +229,6 @@ def audit(
         "sigma": sigma,
         "sigma_share": budget.split.share_std(sigma),
         "sigma_required": required,
-        **_both_sigmas(budget, rounds=rounds, sensitivity=sensitivity, rows=rows),
         "epsilon_exact": spent,
         "epsilon_dp_accounting": library,
         "delta_mechanism": budget.delta_mechanism,
@@ -257,17 +249,3 @@ def audit(
         for k in range(budget.split.parties)
     )
     return Audit(conditions=conditions, figures=figures, by_coalition=coalitions, events=events)
-
-
-def _both_sigmas(budget: Budget, *, rounds: int, sensitivity: float, rows: int) -> dict[str, float]:
-    """sigma by either accounting, each with its own part of delta; left out where it has none."""
-    found = {}
-    for accounting, share in MECHANISM_SHARE.items():
-        other = replace(budget, accounting=accounting, mechanism_share=share)
-        try:
-            found[f"sigma_{accounting}"] = other.sigma(
-                rounds=rounds, sensitivity=sensitivity, rows=rows
-            )
-        except ParameterError:
-            continue
-    return found

@@ -22,13 +22,10 @@ from protocols.privacy import (
     ridge_certificate,
     ridge_search,
 )
-from protocols.privacy.accounting import Accounting
-from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate, Method, explain
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.utility import Candidates, correlation
-
-__all__ = ["MECHANISM_SHARE", "find_setting"]
 
 ROUNDS = (25, 50, 100, 200, 400)
 DEGREES = (3, 5, 7)
@@ -49,7 +46,6 @@ def find_setting(
     rounds: int | None = None,
     degree: int | None = None,
     method: Method = "barrier",
-    accounting: Accounting = "exact",
     other_delta: float = 0.0,
     encryption_error: float = 0.0,
     spent_mu: float = 0.0,
@@ -67,7 +63,6 @@ def find_setting(
         rounds: T; None tries several.
         degree: of the sigmoid's polynomial; None tries 3, 5 and 7.
         method: "barrier" (arXiv:2605.27782, Theorem 3) or "ridge" (`ball`).
-        accounting: "exact" gives the mechanism 0.9 of delta; "paper" is the closed form with 1/3.
         other_delta: delta spent elsewhere, see `Budget`.
         encryption_error: e_ckks, see `Sensitivity`.
         spent_mu: of what is released beside the rounds, see `Budget`.
@@ -92,8 +87,6 @@ def find_setting(
         epsilon=epsilon,
         delta=delta,
         split=NoiseSplit(parties=parties, colluders=colluders),
-        accounting=accounting,
-        mechanism_share=MECHANISM_SHARE[accounting],
         other_delta=other_delta,
         spent_mu=spent_mu,
     )

@@ -30,23 +30,22 @@ UPDATES = ("barrier", "gd")
 
 
 @lru_cache(maxsize=4)
-def certified(update: str, accounting: str = "exact", norm: float = NORM) -> TrainingSetting:
+def certified(update: str, norm: float = NORM) -> TrainingSetting:
     config = SimulationConfig(
         update=update,
         rounds=3,
         parties=PARTIES,
         colluders=COLLUDERS,
         epsilon=1.0,
-        accounting=accounting,
     )
     return choose_setting(
         config, rows=ROWS, num_features=FEATURES, norm_bound=norm, parties=PARTIES
     )
 
 
-def certify(plan: RowsPlan, update: str = "barrier", accounting: str = "exact") -> RowsPlan:
+def certify(plan: RowsPlan, update: str = "barrier") -> RowsPlan:
     """The plan with a certified setting."""
-    setting = certified(update, accounting)
+    setting = certified(update)
     link = setting.link.polynomial
     return replace(
         plan,
@@ -57,11 +56,11 @@ def certify(plan: RowsPlan, update: str = "barrier", accounting: str = "exact") 
     )
 
 
-def honest(update: str = "barrier", accounting: str = "exact") -> RowsPlan:
+def honest(update: str = "barrier") -> RowsPlan:
     from tests.helpers import make_plan
 
     plan = make_plan(rows=(200,) * 3, features=FEATURES, rounds=3)
-    return certify(plan, update, accounting)
+    return certify(plan, update)
 
 
 def with_privacy(plan: RowsPlan, **changes: Any) -> RowsPlan:
@@ -78,11 +77,10 @@ def scaled_noise(plan: RowsPlan, factor: float) -> RowsPlan:
 # -- what a plan costs ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accounting", ["exact", "paper"])
 @pytest.mark.parametrize("update", UPDATES)
-def test_an_honest_plan_costs_what_its_certificate_says(update: str, accounting: str) -> None:
-    cost = budget.recompute(honest(update, accounting), NORM)
-    certificate = certified(update, accounting).certificate
+def test_an_honest_plan_costs_what_its_certificate_says(update: str) -> None:
+    cost = budget.recompute(honest(update), NORM)
+    certificate = certified(update).certificate
     assert certificate is not None
     assert cost.epsilon == pytest.approx(certificate.figures["epsilon_exact"], rel=1e-9)
     assert cost.additive_delta == pytest.approx(certificate.additive_delta, rel=1e-9)
@@ -158,8 +156,6 @@ def test_a_plan_for_shorter_rows_than_the_party_has_is_refused() -> None:
         {"sigma": float("nan")},
         {"sigma": 0.0, "share_std": 0.0},
         {"sensitivity": float("nan")},
-        {"accounting": "hope"},
-        {"accounting": "paper"},
     ],
 )
 def test_promises_that_the_noise_does_not_keep_are_refused(changes: dict[str, Any]) -> None:

@@ -73,31 +73,12 @@ def test_sigma_and_epsilon_are_inverse(
 
 
 def test_the_papers_closed_form() -> None:
-    sigma = sigma_for(
-        epsilon=1.0,
-        delta=1e-5 / 3,
-        rounds=400,
-        sensitivity=8.06913,
-        rows=34_189,
-        accounting="paper",
-    )
+    sigma = 2 * 8.06913 * math.sqrt(400 * math.log(3e5)) / 34_189  # arXiv:2605.27782, Algorithm 3
     assert sigma == pytest.approx(0.03353, abs=5e-6)
     exact = sigma_for(epsilon=1.0, delta=1e-5 / 3, rounds=400, sensitivity=8.06913, rows=34_189)
     assert sigma / exact == pytest.approx(1.788, abs=0.001)
     spent = epsilon_for(sigma=sigma, delta=1e-5 / 3, rounds=400, sensitivity=8.06913, rows=34_189)
     assert spent == pytest.approx(0.53, abs=0.005)
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_papers_closed_form_never_claims_too_much(epsilon: float) -> None:
-    query = {"delta": 1e-5, "rounds": 10, "sensitivity": 1.0, "rows": 100}
-    sigma = sigma_for(epsilon=epsilon, accounting="paper", **query)  # type: ignore[arg-type]
-    assert epsilon_for(sigma=sigma, **query) <= epsilon  # type: ignore[arg-type]
-
-
-def test_the_closed_form_is_refused_where_it_ends() -> None:
-    with pytest.raises(ParameterError, match="epsilon"):
-        sigma_for(epsilon=12.0, delta=1e-5, rounds=1, sensitivity=1.0, rows=1, accounting="paper")
 
 
 def test_coalitions() -> None:

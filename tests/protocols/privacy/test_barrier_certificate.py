@@ -22,6 +22,16 @@ from protocols.privacy.utility import correlation
 ALONE = NoiseSplit(parties=1, colluders=0)
 
 
+class PapersBudget(Budget):
+    """sigma by the closed form of arXiv:2605.27782, Algorithm 3, with delta / 3."""
+
+    def sigma(self, *, rounds: int, sensitivity: float, rows: int) -> float:
+        if self.epsilon is None:
+            return 0.0
+        log = math.log(1 / self.delta_mechanism)
+        return 2 * sensitivity * math.sqrt(rounds * log) / (self.epsilon * rows)
+
+
 @lru_cache
 def _setting(
     rows: int,
@@ -47,7 +57,7 @@ def _setting(
         sigmoid=sigmoid_approximation(7, 5.0),
         reciprocal=reciprocal_approximation(1, kappa * theta, theta),
         sigma=0.0,
-        budget=Budget(epsilon=epsilon, delta=delta, split=split, accounting="paper"),
+        budget=PapersBudget(epsilon=epsilon, delta=delta, split=split, mechanism_share=1 / 3),
     )
     return settle(start, 7)
 

@@ -63,25 +63,6 @@ def test_four_sizes_are_certified_in_time(rows: int, features: int, method: Meth
 
 
 @pytest.mark.parametrize("method", ["barrier", "ridge"])
-def test_the_papers_accounting_needs_more_noise(method: Method) -> None:
-    exact = _find(30_000, 24, method, 1.0, 100)
-    paper = find_setting(
-        rows=30_000,
-        features=24,
-        norm_bound=1.0,
-        epsilon=1.0,
-        delta=1e-5,
-        parties=10,
-        colluders=3,
-        rounds=100,
-        method=method,
-        accounting="paper",
-    )
-    assert paper.satisfied
-    assert paper.setting.sigma > 1.5 * exact.setting.sigma
-
-
-@pytest.mark.parametrize("method", ["barrier", "ridge"])
 def test_without_noise_the_rate_is_one_over_the_smoothness(method: Method) -> None:
     certificate = _find(1000, 10, method, None, 139)
     assert certificate.satisfied
