@@ -45,8 +45,8 @@ class Party:
     step is answered once, and a repeated request gets the cached bytes. The key share is erased
     at the last step, or by `close`.
 
-    name: as in the plan; shard: encoded private rows; schema: digest of the public schema;
-    signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
+    name: as in the plan; shard: encoded private rows; signing_key: this party's
+    identity; coordinator_key: the coordinator's verification key (hex);
     randomness: source of the privacy noise; ledger: record of what earlier runs have spent, None
     keeps none; dataset: the owner's name of the data in the ledger; open_contributor: what it
     contributes to a run of the encrypted-gradient protocol.

@@ -131,7 +131,7 @@ def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
     return Shard(x=x, y=y, counts=counts, schema=schema)
 
 
-def encode_features(frame: Table, schema: Schema, strict: bool = False) -> FloatArray:
+def encode_features(frame: Table, schema: Schema) -> FloatArray:
     """Encode a table for prediction, exactly as ``encode_shard`` does; no label is needed.
 
     Returns: float64 array, shape (rows, num_features), the bias last.
@@ -140,5 +140,5 @@ def encode_features(frame: Table, schema: Schema, strict: bool = False) -> Float
         SchemaError, DataError: as ``encode_shard``, except for the label.
     """
     table = read_table(frame, label=schema.label.name)
-    x, _ = scale_columns(table, schema.columns, schema.scaling, strict)
+    x, _ = scale_columns(table, schema.columns, schema.scaling, strict=False)
     return add_bias_and_clip(x, schema.row_norm)[0]

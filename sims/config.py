@@ -53,7 +53,7 @@ class SimulationConfig:
     or "equal"; loss, batches, schedule: of scd; mechanism: "gaussian" or "laplace" noise. seed:
     of splits and noise: a seeded run is NOT PRIVATE. profile: "secure" (128 bits) or "fast-
     insecure" (toy ring). processes: each party in its own spawned process. strict: refuse
-    values outside the schema. optimum: also fit the non-private optimum. out: run folder, or
+    values outside the schema. out: run folder, or
     None. keep_messages: keep every message there, for an audit. cover: so many parties can stand
     in for others that vanish, None: nobody can. ledger: folder with one ledger per party, None:
     none is kept.

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.settings import CARD_KIND, Settings
+from coordinator.settings import Settings
 from parties.budget import recompute
 from parties.manifest import words
 from parties.objectives import open_contributor
 from parties.schema import Schema
+from protocols.cards import CARD_KIND
 from protocols.gradients import GradientPlan
 from protocols.privacy.randomness import SeededRandomness
 from sims.audit_sums import Pair, candidates
