@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import cover, gradients, gram, keygen, lffr
+from protocols import contribute, cover, gradients, gram, keygen
 from protocols.aggregate.cipher import CoordinatorCipher, session_digest
 from protocols.aggregate.setup import opening_key
 from protocols.circuit_plan import CircuitPlan
@@ -17,7 +18,6 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramEvaluator
 from protocols.ckks.residues import Residues
-from protocols.contribute import collect
 from protocols.decrypt import decrypt, release
 from protocols.errors import ProtocolError
 from protocols.gradients import GradientPlan
@@ -25,7 +25,7 @@ from protocols.gram_plan import GramPlan
 from protocols.gram_training import Vectors, train_gram
 from protocols.lffr import LffrPlan
 from protocols.lffr_training import train_lffr
-from protocols.messages import Exchange
+from protocols.messages import Body, Exchange
 from protocols.plan import RunPlan
 from protocols.refresh import refresh
 from protocols.rows import RowsPlan
@@ -33,6 +33,8 @@ from protocols.standing import OnMissing, Standing
 from protocols.train import train_encrypted
 
 Weights = NDArray[np.float64]
+# Of `keygen.ceremony`.
+Keys = tuple[Residues, Body]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +93,27 @@ def _conduct_circuit(
     watch.on_phase("keys")
     context = CkksContext(plan.ckks, plan.session)
     try:
-        public_b = yield from keygen.ceremony(context, plan, seed, seeds)
+        keys = yield from keygen.ceremony(context, plan, seed, seeds)
         yield from cover.share(plan, seed)
         if isinstance(plan, RowsPlan):
-            return (yield from _train_rows(context, plan, seed, public_b, watch))
+            return (yield from _train_rows(context, plan, seed, keys, watch))
         if isinstance(plan, GramPlan):
-            return (yield from _train_gram(context, plan, seed, public_b, watch))
+            return (yield from _train_gram(context, plan, seed, keys, watch))
         if isinstance(plan, LffrPlan):
-            return (yield from _train_lffr(context, plan, seed, public_b, watch))
+            return (yield from _train_lffr(context, plan, seed, keys, watch))
         raise ProtocolError(f"protocol={plan.protocol!r} is unknown to this coordinator")
     finally:
         context.unload_evaluation_keys()
 
 
 def _train_rows(
-    context: CkksContext, plan: RowsPlan, seed: bytes, public_b: Residues, watch: Watch
+    context: CkksContext, plan: RowsPlan, seed: bytes, keys: Keys, watch: Watch
 ) -> Exchange[Weights]:
-    public_key: Any = keygen.public_key(context, seed, public_b)
+    public_key: Any = keygen.public_key(context, seed, keys[0])
     watch.on_phase("encrypt")
     evaluator, standing = Evaluator(context, plan.layout), Standing(plan, watch.on_missing)
-    rows, side = yield from collect(evaluator, plan, public_b)
+    contributions = partial(contribute.opened, plan, seed, keys[1], standing)
+    rows, side = yield from contribute.collect(evaluator, plan, contributions)
     watch.on_phase("train")
     heads: EncryptedVector = yield from train_encrypted(
         evaluator, plan, seed, public_key, rows, side, watch.on_iteration, standing
@@ -120,13 +123,14 @@ def _train_rows(
 
 
 def _train_gram(
-    context: CkksContext, plan: GramPlan, seed: bytes, public_b: Residues, watch: Watch
+    context: CkksContext, plan: GramPlan, seed: bytes, keys: Keys, watch: Watch
 ) -> Exchange[Weights]:
     """Weights, shape (d, c)."""
-    task, public_key = plan.task, keygen.public_key(context, seed, public_b)
+    task, public_key = plan.task, keygen.public_key(context, seed, keys[0])
     watch.on_phase("encrypt")
     evaluator, standing = GramEvaluator(context, task.layout), Standing(plan, watch.on_missing)
-    sums = yield from gram.collect(evaluator, task, public_b)
+    contributions = partial(contribute.opened, plan, seed, keys[1], standing)
+    sums = yield from gram.collect(evaluator, task, contributions)
 
     def refresh_all(step: int, vectors: Vectors) -> Exchange[Vectors]:
         return (yield from refresh(evaluator, plan, seed, step, public_key, vectors, standing))
@@ -138,13 +142,14 @@ def _train_gram(
 
 
 def _train_lffr(
-    context: CkksContext, plan: LffrPlan, seed: bytes, public_b: Residues, watch: Watch
+    context: CkksContext, plan: LffrPlan, seed: bytes, keys: Keys, watch: Watch
 ) -> Exchange[Weights]:
     """Weights, shape (d, c)."""
-    public_key = keygen.public_key(context, seed, public_b)
+    public_key = keygen.public_key(context, seed, keys[0])
     watch.on_phase("encrypt")
     evaluator, standing = Evaluator(context, plan.layout), Standing(plan, watch.on_missing)
-    data, side = yield from lffr.collect(evaluator, plan, public_b)
+    contributions = partial(contribute.opened, plan, seed, keys[1], standing)
+    data, side = yield from contribute.collect(evaluator, plan, contributions)
 
     def refresh_all(step: int, vectors: Vectors) -> Exchange[tuple[EncryptedVector, ...]]:
         return (yield from refresh(evaluator, plan, seed, step, public_key, vectors, standing))

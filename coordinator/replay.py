@@ -5,13 +5,22 @@ the same release of OpenFHE and the same floating-point arithmetic, which encode
 constants). So the same code runs again on the recorded replies, and what it asks is compared with
 what was asked.
 
-Security: a recorded reply is signed by its party and names the request that it answers; a party
-answers every step once. So if the keys in the plan are the parties' own (see the check
-`signatures`), a coordinator that had a chosen ciphertext refreshed or decrypted, or handed out a
-public key of its own, cannot produce a log that passes. It is detected, not prevented: the harm
-is done by then. One party's messages alone are not enough: the requests follow from everybody's
-replies. Those are taken as honest: a colluding party could choose its own so that a harmful request
-follows from them.
+Security
+- A recorded reply is signed by its party, names the request that it answers, and carries the head
+  of all requests that the party has processed up to then, refused ones too (`messages.heard`). So
+  if the keys in the plan are the parties' own (see the check `signatures`), a party that has signed
+  its last reply, or a statement (`protocols.statement`), was asked what the log holds, in that
+  order, and nothing else. A coordinator that had a chosen ciphertext refreshed or decrypted by it,
+  or summed up other contributions than those it was sent, cannot produce a log that passes.
+- Nobody signs what a party was asked from a lost reply on: "lost" is the coordinator's word, and
+  with cover T parties that are lost on paper alone can have given it every key. So such a log does
+  not pass (check `records`) without the statement of each lost party.
+- It is detected, not prevented: the harm is done by then.
+
+One party's messages alone are not enough: the requests follow
+from everybody's replies. Those are taken as honest: a colluding party could choose its own so that
+a harmful request follows from them. Not its key shares and its contribution, which it committed to
+before it saw another party's: they are held against their digests again.
 
 Not fixed: OpenFHE's decoder adds noise to what is decrypted, so the released weights are compared
 to within `decrypt.release_error_std`.
@@ -21,7 +30,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -35,12 +44,22 @@ from protocols import agree, cover
 from protocols.circuit_plan import CircuitPlan
 from protocols.decrypt import release_error_std
 from protocols.errors import CohortError, MessageError, ProtocolError
-from protocols.messages import Ask, Body, Exchange, to_everyone
+from protocols.messages import UNHEARD, Ask, Body, Exchange, heard, to_everyone
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
+from protocols.statement import read_statement
 from protocols.transcript import Transcript
 
-CHECKS = ("hash chain", "plan", "signatures", "seeds", "steps", "re-execution", "weights")
+CHECKS = (
+    "hash chain",
+    "plan",
+    "signatures",
+    "seeds",
+    "steps",
+    "re-execution",
+    "weights",
+    "records",
+)
 FINISH = "finish"
 # Called before each step of the re-execution: its name, how many are done, how many there are.
 OnStep = Callable[[str, int, int], None]
@@ -72,15 +91,21 @@ class Replayed:
         return len(self.checks) == len(CHECKS) and all(check.passed for check in self.checks)
 
 
-def replay(folder: Path, on_step: OnStep = lambda step, done, total: None) -> Replayed:
+def replay(
+    folder: Path,
+    on_step: OnStep = lambda step, done, total: None,
+    statements: Sequence[bytes] = (),
+) -> Replayed:
     """Check the log in a run folder, in the order of CHECKS, up to the first that fails.
+
+    statements: of parties whose last replies were lost, see `protocols.statement`.
 
     Raises:
         ParameterError: no messages were recorded in the folder.
     """
     require_messages(folder)
     found = Replayed()
-    details = _details(folder, found, on_step)
+    details = _details(folder, found, on_step, statements)
     for name in CHECKS:
         try:
             found.checks.append(Check(name, True, next(details)))
@@ -90,7 +115,9 @@ def replay(folder: Path, on_step: OnStep = lambda step, done, total: None) -> Re
     return found
 
 
-def _details(folder: Path, found: Replayed, on_step: OnStep) -> Iterator[str]:
+def _details(
+    folder: Path, found: Replayed, on_step: OnStep, statements: Sequence[bytes]
+) -> Iterator[str]:
     """What each of CHECKS shows; raises CohortError where it fails."""
     log = MessageLog(folder)
     yield f"{len(log.entries)} messages, unbroken"
@@ -107,6 +134,7 @@ def _details(folder: Path, found: Replayed, on_step: OnStep) -> Iterator[str]:
     yield f"{len(log.steps)} steps: every request computed again, all equal"
     found.weights = _released(log)
     yield _check_weights(plan, found.weights, expected)
+    yield _check_records(log, plan, statements)
 
 
 # -- what the log says ----------------------------------------------------------------------------
@@ -183,13 +211,15 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
         ProtocolError: a request was another one than the replies before it lead to, or steps are
             missing.
     """
-    transcript = Transcript()
+    transcript, heads = Transcript(), dict.fromkeys(plan.names, UNHEARD)
     exchange = _protocol(plan, transcript)
     try:
         asked = next(exchange)
         for done, step in enumerate(log.steps):
             on_step(step.name, done, len(log.steps))
             _compare(log, asked, step)
+            for name, entry in step.requests.items():
+                heads[name] = heard(heads[name], entry.message)
             for entry in step.entries:
                 transcript.add(
                     step=entry.step,
@@ -198,7 +228,7 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
                     size=entry.bytes,
                     message=entry.message,
                 )
-            replies = _folded(asked, log, plan, step)
+            replies = _folded(asked, log, plan, step, heads)
             if step.name == FINISH:
                 return next(iter(asked.bodies.values())).meta["weights"]
             asked = exchange.send(replies)
@@ -207,8 +237,13 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
     raise ProtocolError(f"the log ends before step {asked.step!r}; what was asked so far is right")
 
 
-def _folded(asked: Ask, log: MessageLog, plan: RunPlan, step: Step) -> dict[str, Body]:
-    """Replies of one step as `Coordinator` hands them back, read one after the other."""
+def _folded(
+    asked: Ask, log: MessageLog, plan: RunPlan, step: Step, heads: Mapping[str, str]
+) -> dict[str, Body]:
+    """Replies of one step as `Coordinator` hands them back, read one after the other.
+
+    heads: by party, of all requests to it up to this step's.
+    """
     replies = {}
     for member in plan.members:
         name = member.name
@@ -219,7 +254,13 @@ def _folded(asked: Ask, log: MessageLog, plan: RunPlan, step: Step) -> dict[str,
                 f"the log ends at step {step.name!r}, without an answer of {name!r}; "
                 "what was asked so far is right"
             )
-        body = log.read(step.replies[name], member.verify_key).body
+        reply = log.read(step.replies[name], member.verify_key)
+        if reply.seen != heads[name]:
+            raise ProtocolError(
+                f"step {step.name!r}: party {name!r} was asked something that this log does not "
+                "hold, after its reply before this one"
+            )
+        body = reply.body
         replies[name] = asked.fold(name, body) if asked.fold else body
     return replies
 
@@ -284,3 +325,32 @@ def _check_weights(plan: RunPlan, weights: Any, expected: Any) -> str:
             f"{bound:.2g}"
         )
     return f"as decrypted, to {largest:.2g} (noise of the decoder: at most {bound:.2g})"
+
+
+def _check_records(log: MessageLog, plan: RunPlan, statements: Sequence[bytes]) -> str:
+    """Who has not said what it was asked to the end: its last reply is missing.
+
+    statements: see `protocols.statement`.
+    """
+    keys = {member.name: member.verify_key for member in plan.members}
+    told = dict(read_statement(data, plan.session, keys) for data in statements)
+    heads = {name: [UNHEARD] for name in keys}
+    for step in log.steps:
+        for name, entry in step.requests.items():
+            heads[name].append(heard(heads[name][-1], entry.message))
+    lost = {name: step.name for step in log.steps for name in step.lost}
+    for name, head in told.items():
+        # The last request, or the reply to it, was lost.
+        if head not in heads[name][-2 if name in lost else -1 :]:
+            raise ProtocolError(
+                f"party {name!r} was asked something that this log does not hold: its statement "
+                "says so"
+            )
+    silent = [f"{name} from step {step!r} on" for name, step in lost.items() if name not in told]
+    if silent:
+        raise ProtocolError(
+            f"not verified for {', '.join(silent)}: the last replies were lost, so what was asked "
+            "from there on is the coordinator's word; ask these owners for their own record "
+            "(cohort party statement)"
+        )
+    return "every party was asked what this log holds, and nothing else: its signature says so"

@@ -24,6 +24,7 @@ from protocols.errors import CohortError, PolicyError
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
+    UNHEARD,
     Body,
     Envelope,
     decode,
@@ -31,6 +32,7 @@ from protocols.messages import (
     encode,
 )
 from protocols.plans import plan_from_dict
+from protocols.statement import make_statement
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +81,7 @@ class Agent:
         self._lock = threading.Lock()
         self._party: Party | None = None
         self._step, self._busy, self._heard = "", 0, time.monotonic()
-        self._saved = 0
+        self._saved = 0, UNHEARD  # steps answered, head
         self._session = store.open_session()
         if self._session is not None:
             self._resume(self._session)
@@ -110,7 +112,8 @@ class Agent:
                     self._heard = time.monotonic()
         except PolicyError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
-            return self._sign(request, data, Body({"error": str(error)}))
+            with self._lock:
+                return self._refuse(request, data, str(error))
 
     def _known(self, request: Envelope, data: bytes) -> bytes | None:
         """A reply that needs no party; else the session is open afterwards."""
@@ -153,17 +156,31 @@ class Agent:
         if party is None or request.session != self._session:
             raise PolicyError(f"session {request.session!r} is over")
         reply = party.handle(data)
-        steps = party.answered
-        if steps == 0:
-            self._end("refused at its first step")
-        elif steps > self._saved:
-            self._step = request.step
-            if request.step == "finish":
-                self._end(FINISHED, digest(data), reply)
-            else:
-                self._store.save(party)
-                self._saved = steps
+        if party.answered == 0:
+            self._end("this party refused", digest(data), reply)
+        elif party.answered > self._saved[0] and request.step == "finish":
+            self._end(FINISHED, digest(data), reply)
+        else:
+            self._save(party, request.step)
         return reply
+
+    def _refuse(self, request: Envelope, data: bytes, reason: str) -> bytes:
+        party, own = self._party, request.recipient == self.name
+        if party is None or request.session != self._session or not own:
+            return self._sign(request, data, Body({"error": reason}))
+        reply = party.refuse(request, digest(data), reason)
+        self._save(party, request.step)
+        return reply
+
+    def _save(self, party: Party, step: str) -> None:
+        """Before a reply leaves: keep what the request has changed."""
+        answered, seen = self._saved
+        if party.seen == seen:
+            return
+        if party.answered > answered:
+            self._step = step
+        self._store.save(party)
+        self._saved = party.answered, party.seen
 
     def _sign(self, request: Envelope, data: bytes, body: Body) -> bytes:
         envelope = Envelope(
@@ -174,7 +191,7 @@ class Agent:
     # -- sessions ---------------------------------------------------------------------------------
 
     def _begin(self, session: str) -> None:
-        self._party, self._saved = self._make_party(), 0
+        self._party, self._saved = self._make_party(), (0, UNHEARD)
         self._store.save(self._party)
         self._store.begin(session)
         self._session, self._heard = session, time.monotonic()
@@ -189,14 +206,15 @@ class Agent:
         if self._party is None:
             self._end(reason)
         else:
-            self._saved = self._party.answered
+            self._saved = self._party.answered, self._party.seen
             log.warning("%s: session %s goes on", self.name, session)
 
     def _end(self, reason: str, request: str = "", reply: bytes = b"") -> None:
         if self._party is not None:
             self._party.close()
         if self._session is not None:
-            self._store.end(self._session, reason, request, reply)
+            seen = self._party.seen if self._party else ""
+            self._store.end(self._session, reason, seen, request, reply)
             log.warning("%s: session %s is over: %s", self.name, self._session, reason)
         self._party, self._session, self._step = None, None, ""
 
@@ -218,6 +236,26 @@ class Agent:
             session = self._session
             self._end("its owner gave it up")
             return session
+
+    def statement(self, session: str | None = None) -> bytes:
+        """This party's signed word on what it was asked; session: the latest where None.
+
+        Raises:
+            PolicyError: the session is unknown or goes on, or its record was lost.
+        """
+        with self._lock:
+            session = session or self._store.latest()
+            record = self._store.record(session) if session else None
+        if session is None or record is None:
+            raise PolicyError(f"session {session!r} is unknown here")
+        if not record.ended:
+            raise PolicyError(
+                f"session {session!r} goes on, so that a statement would not be the last word: "
+                "cohort party abort ends it"
+            )
+        if not record.seen:
+            raise PolicyError(f"what was asked in session {session!r} was lost with its state")
+        return make_statement(session, self.name, record.seen, self._signing_key)
 
     def status(self) -> dict[str, Any]:
         """What its owner may see: no data, no key."""

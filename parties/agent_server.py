@@ -83,10 +83,13 @@ class AgentServer:
             return json.dumps(self._agent.status()).encode()
         if kind == frames.GIVE_UP:
             return json.dumps({"ended": self._agent.give_up()}).encode()
+        asked = json.loads(payload)
+        if not isinstance(asked, dict):
+            raise ParameterError("an owner's request is a JSON object")
+        if kind == frames.STATEMENT:
+            made = self._agent.statement(str(asked.get("session") or "") or None)
+            return json.dumps({"statement": made.hex()}).encode()
         if kind == frames.CONSENT:
-            asked = json.loads(payload)
-            if not isinstance(asked, dict):
-                raise ParameterError("a request for consent is a JSON object")
             plan, accept = str(asked.get("plan", "")), asked.get("accept") is True
             return json.dumps(self._agent.consent.decide(plan, accept)).encode()
         raise ParameterError(f"unknown request {kind!r}")

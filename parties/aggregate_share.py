@@ -1,5 +1,8 @@
 """A party's secret of the aggregation: the only file where it appears.
 
+Everything that is published and depends on it stands in the sample ledger first
+(`protocols.samples`): the masked secret, and every element's worth of every round.
+
 The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate.security`.
 """
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +32,8 @@ from protocols.aggregate.security import NOISE_STD
 from protocols.aggregate.setup import Masked
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.privacy.randomness import RandomSource
-from protocols.signed_keys import SignedKey
+from protocols.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term
+from protocols.signed_values import SignedValue
 
 
 class AggregateShare:
@@ -68,19 +73,25 @@ class AggregateShare:
         self._ring = ring_of(params)
         self._pid = os.getpid()
         self._last_round = -1
+        self._ledger = SampleLedger()
         secret = narrow_gaussian(NOISE_STD, params.ring_dim, randomness)
         self._factor: Factor | None = self._ring.multiplier(secret)
         self._unmasked: NDArray[np.int64] | None = secret
         self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
         key = self._ephemeral.public_key().public_bytes_raw().hex()
-        signature = signing_key.sign(setup.signed_text(self._digest, name, key)).hex()
-        self._mask_key = SignedKey(key, signature)
+        text = partial(setup.signed_text, self._digest)
+        self._mask_key = SignedValue.by(signing_key, text, name, key)
 
     def __repr__(self) -> str:
         return "AggregateShare(<secret>)"
 
     def __reduce__(self) -> Any:
         raise PolicyError("a secret share is never serialised")
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """What was published, in order."""
+        return self._ledger.samples
 
     def erase(self) -> None:
         """Overwrite and forget the secret; every later operation raises PolicyError."""
@@ -91,11 +102,11 @@ class AggregateShare:
 
     # -- set-up of the opening key ------------------------------------------------------------
 
-    def mask_key(self) -> SignedKey:
+    def mask_key(self) -> SignedValue:
         """This party's ephemeral X25519 key, signed with its identity."""
         return self._mask_key
 
-    def masked_secret(self, keys: Mapping[str, SignedKey]) -> Masked:
+    def masked_secret(self, keys: Mapping[str, SignedValue]) -> Masked:
         """s_p + sum_(q > p) M_pq - sum_(q < p) M_pq mod 2^16, shape (n,), once.
 
         keys: of all parties, as the coordinator relayed them.
@@ -109,9 +120,16 @@ class AggregateShare:
         setup.check_keys(self._digest, self._roster, keys)
         if keys[self._name] != self._mask_key:
             raise ProtocolError(f"the mask key of {self._name!r} is not the one that it sent")
+        others = sorted(self._roster.keys() - {self._name})
+        pads = (
+            Pad(f"M{tuple(sorted((self._name, other)))}", 1 if self._name < other else -1)
+            for other in others
+        )
+        term = Term(Element(ONE), SHARE)
+        self._ledger.note(Sample(setup.OPENING_KEY, (term,), pads=tuple(pads), lemma="opening key"))
         masked = self._unmasked.astype(np.uint16)  # mod 2^16
-        for other in sorted(self._roster.keys() - {self._name}):
-            mask = self._mask(self._ephemeral, other, keys[other].key)
+        for other in others:
+            mask = self._mask(self._ephemeral, other, keys[other].value)
             masked = masked + mask if self._name < other else masked - mask
         self._forget_masks()
         return masked
@@ -123,7 +141,7 @@ class AggregateShare:
         except ValueError:
             raise ProtocolError(f"unusable mask key of party {other!r}", culprit=other) from None
         # Both ends sort by name: fixed-size keys first, so that the names cannot run into them.
-        ends = sorted([(self._name, self._mask_key.key), (other, key)])
+        ends = sorted([(self._name, self._mask_key.value), (other, key)])
         pair = b"".join(bytes.fromhex(k) for _, k in ends) + repr([n for n, _ in ends]).encode()
         info = b"ciphercohort/mask/1\0" + pair
         derived = HKDF(hashes.SHA256(), 32, salt=self._digest, info=info).derive(shared)
@@ -157,9 +175,17 @@ class AggregateShare:
         message = encode(self._params, values)
         self._last_round = t
         length, ring = message.shape[1], self._ring
+        names = [f"round/{t}/{k}" for k in range(self._params.num_chunks(length))]
+        terms = [(Term(Element(SEED, name), SHARE),) for name in names]
+        self._ledger.note(
+            *(
+                Sample(name, term, NOISE_STD, message="m")
+                for name, term in zip(names, terms, strict=True)
+            )
+        )
         elements = [
             ring.inverse(self._factor.times(public_element(self._params, self._digest, t, k)))
-            for k in range(self._params.num_chunks(length))
+            for k in range(len(names))
         ]
         error = ring.residues(narrow_gaussian(NOISE_STD, length, self._randomness))
         b = np.concatenate(elements, axis=1)[:, :length] + error

@@ -11,12 +11,13 @@ are not bounded, or whose noise is split as if nobody colluded, is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from protocols import arithmetic
 from protocols.approximation import Approximation, Polynomial
+from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
@@ -71,6 +72,11 @@ def recompute(plan: RunPlan, norm_bound: float) -> Cost:
         raise PolicyError("the plan has no privacy noise: there is nothing to account for")
     if isinstance(plan, GradientPlan):
         return _cost_of_sums(plan, privacy)
+    if isinstance(plan, CircuitPlan):
+        try:
+            arithmetic.check(plan, norm_bound)
+        except ParameterError as error:
+            raise PolicyError(f"the plan's privacy setting is out of range: {error}") from None
     if isinstance(plan, GramPlan):
         return _cost_of_release(plan, privacy, norm_bound)
     if isinstance(plan, LffrPlan):
@@ -211,7 +217,9 @@ def _setting(
     plan: RowsPlan, privacy: PrivacyPlan, split: NoiseSplit, norm_bound: float
 ) -> BarrierSetting | RidgeSetting | WalkSetting:
     kind, rule = plan.update["kind"], plan.update
+    counted = arithmetic.counted(plan, norm_bound)
     common: dict[str, Any] = {
+        "encryption_error": counted.pop("encryption_error"),
         "rows": plan.layout.num_rows,
         "features": plan.num_features,
         "norm_bound": norm_bound,
@@ -221,15 +229,9 @@ def _setting(
             epsilon=privacy.epsilon,
             delta=privacy.delta,
             split=split,
+            **counted,
         ),
     }
-    arithmetic.check(plan, norm_bound)
-    common["encryption_error"] = arithmetic.allowed_error(norm_bound, plan.num_features)
-    common["budget"] = replace(
-        common["budget"],
-        other_delta=arithmetic.OTHER_DELTA,
-        spent_mu=arithmetic.FLOODING_MU,
-    )
     if kind in ("nag", "quadratic-nag"):
         return WalkSetting(**common, rule=plan.rule)  # type: ignore[arg-type]
     common |= {"eta": float(rule["learning_rate"]), "rounds": plan.rounds}

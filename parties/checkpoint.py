@@ -15,7 +15,7 @@ from parties.vault import Vault
 from protocols.errors import ParameterError, PolicyError
 from protocols.messages import Body
 
-VERSION = 1
+VERSION = 3
 LABEL = "session state"
 KEY_LABEL = "key share"
 

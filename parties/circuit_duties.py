@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.cover_share import CoverShare
-from parties.key_share import KEY_SHARE_BLOBS, KeyShare
+from parties.key_share import KeyShare
 from parties.shard import Shard
-from protocols import agree, contribute, cover, decrypt, gram, keygen, lffr, refresh
+from protocols import agree, commitments, contribute, cover, decrypt, gram, keygen, lffr, refresh
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.context import CkksContext
+from protocols.ckks.residues import Residues
+from protocols.commitments import Opening, Terms
 from protocols.errors import MessageError, PolicyError
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
@@ -22,7 +26,7 @@ from protocols.rows import RowsPlan
 
 
 class CircuitDuties:
-    """Holds the key share from `keys` to `decrypt`, and what covers for others."""
+    """Holds the key share from `commit-keys` to `decrypt`, and what covers for others."""
 
     def __init__(
         self,
@@ -47,21 +51,38 @@ class CircuitDuties:
         self._context: CkksContext | None = None
         self._secret: KeyShare | None = None
         self._cover: CoverShare | None = None
+        self._keys: Opening | None = None
+        self._rows: Opening | None = None
+        # Sum of the public key's shares so far.
+        self._public_b: Residues = np.zeros((plan.ckks.num_towers, plan.ckks.ring_dim), np.uint64)
 
     def answer(self, kind: str, index: int, request: Body) -> Body:
         """Reply to one step."""
-        if kind == "keys":
-            return self._keys(request)
-        if self._context is None or self._secret is None:
+        if kind == commitments.KEYS.commit:
+            return self._commit_keys(request)
+        if not (self._context and self._secret and self._keys and self._rows):
             raise PolicyError("no keys are made yet")
         plan, context, secret = self._plan, self._context, self._secret
+        if kind == commitments.KEYS.open:
+            return self._keys.open(request)
+        if kind == keygen.PUBLIC_SHARES:
+            names, total = plan.member_chunks[index], self._public_b
+            self._public_b = keygen.add_public_shares(context, total, self._keys, names, request)
+            return Body()
         if kind == "rotations":
             # From the plan, never from the request.
             return keygen.answer_rotations(context, secret, plan.rotation_chunks[index])
         if kind == keygen.RELINEARISE:
             return keygen.answer_relinearise(context, secret, request)
-        if kind == "contribute":
-            return self._contribute(context, secret, request)
+        if kind == commitments.ROWS.commit:
+            self._keys.confirm(request)
+            key = keygen.public_key(context, self._seed, self._public_b)
+            return self._rows.commit(self._contribution(context, secret, key))
+        if kind == commitments.ROWS.open:
+            return self._rows.open(request)
+        if kind == commitments.CONFIRM:
+            self._rows.confirm(request)
+            return Body()
         if self._cover is not None and kind not in cover.REPEATED:
             if kind == cover.KEYS:
                 return cover.answer_keys(self._cover)
@@ -70,6 +91,8 @@ class CircuitDuties:
             if kind == cover.HOLD:
                 return cover.answer_hold(self._cover, request)
             self._cover.stand_in(request)
+        if cover.repeated(kind) == commitments.CONFIRM:
+            return Body()
         if cover.repeated(kind) == refresh.STEP:
             maps = plan.column_maps(index)
             return refresh.answer_refresh(context, secret, maps, index, request, kind)
@@ -83,62 +106,80 @@ class CircuitDuties:
             self._cover.erase()
 
     def state(self, seal: Callable[[bytes], bytes]) -> Body:
-        """Sealed secrets and what was published; empty without a secret."""
+        """Sealed secrets, what was published, and what is committed to; empty without a secret."""
         held = self._secret.sealed(seal) if self._secret else Body()
-        if not held.blobs:
+        if not held.blobs or not (self._keys and self._rows):
             return Body()
-        covering = self._cover.state(seal) if self._cover else Body()
-        meta = {"key_share": dict(held.meta), "cover": dict(covering.meta)}
-        return Body(meta, (*held.blobs, *covering.blobs))
+        parts = {
+            "key_share": held,
+            "keys": self._keys.state(),
+            "public_key": Body(blobs=(self._public_b.tobytes(),)),
+            "rows": self._rows.state(),
+        }
+        if self._cover:
+            parts["cover"] = self._cover.state(seal)
+        meta = {name: [len(part.blobs), dict(part.meta)] for name, part in parts.items()}
+        return Body(meta, tuple(blob for part in parts.values() for blob in part.blobs))
 
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
         """Inverse of `state`."""
         if not state.blobs:
             return
-        held = Body(state.meta["key_share"], state.blobs[:KEY_SHARE_BLOBS])
+        blobs = iter(state.blobs)
+        parts = {
+            name: Body(meta, tuple(islice(blobs, count)))
+            for name, (count, meta) in state.meta.items()
+        }
+        held = parts["key_share"]
         self._seed = held.blobs[0]
         self._context = CkksContext(self._plan.ckks, self._plan.session)
         self._secret = KeyShare.unsealed(self._context, held, unseal)
-        self._open_cover(self._secret)
+        keys, rows = self._open(self._secret)
+        keys.restore(parts["keys"])
+        rows.restore(parts["rows"])
+        total = np.frombuffer(parts["public_key"].blobs[0], np.uint64)
+        self._public_b = total.reshape(self._public_b.shape)
         if self._cover:
-            covering = Body(state.meta["cover"], state.blobs[KEY_SHARE_BLOBS:])
-            self._cover.restore(covering, unseal)
+            self._cover.restore(parts["cover"], unseal)
 
-    def _keys(self, request: Body) -> Body:
+    def _commit_keys(self, request: Body) -> Body:
         seeds: Any = request.meta.get("seeds")
         if not isinstance(seeds, dict):
-            raise MessageError("the step `keys` hands out no seeds")
+            raise MessageError("the step `commit-keys` hands out no seeds")
         self._seed = agree.joint_seed(self._plan, seeds)
         self._context = CkksContext(self._plan.ckks, self._plan.session)
         self._secret = KeyShare(self._context, self._seed, len(self._plan.members))
-        self._open_cover(self._secret)
-        return keygen.answer_keys(self._context, self._secret)
+        keys, _ = self._open(self._secret)
+        return keys.commit(keygen.answer_keys(self._context, self._secret))
 
-    def _open_cover(self, secret: KeyShare) -> None:
-        if self._plan.cover is not None:
-            self._cover = CoverShare(self._plan, self._name, self._seed, self._signing_key, secret)
+    def _open(self, secret: KeyShare) -> tuple[Opening, Opening]:
+        plan, name, seed, key = self._plan, self._name, self._seed, self._signing_key
+        self._keys = Opening(Terms.of(plan, commitments.KEYS, seed), name, key)
+        self._rows = Opening(Terms.of(plan, commitments.ROWS, seed), name, key)
+        if plan.cover is not None:
+            self._cover = CoverShare(plan, name, seed, key, secret)
+        return self._keys, self._rows
 
-    def _contribute(self, context: CkksContext, secret: KeyShare, request: Body) -> Body:
+    def _contribution(self, context: CkksContext, secret: KeyShare, key: Any) -> Body:
         plan, shard = self._plan, self._shard
         noise = plan.draw_noise(self._randomness)
         if isinstance(plan, GramPlan):
             sums = plan.contribution(shard.x, shard.y, noise)
-            return gram.answer_contribute(context, secret, plan.task, self._seed, request, sums)
+            return gram.contribution(context, secret, key, plan.task, sums)
         if isinstance(plan, LffrPlan):
-            return lffr.answer_contribute(
-                context, secret, plan, self._name, self._seed, request, shard.x, shard.y, noise
+            return lffr.contribution(
+                context, secret, key, plan, self._name, shard.x, shard.y, noise
             )
         if isinstance(plan, RowsPlan):
             curvature, (first, noise) = None, plan.divide_noise(noise)
             if plan.curvature is not None:
                 curvature = plan.curvature.share(shard.x, plan.num_rows, first)
-            return contribute.answer_contribute(
+            return contribute.contribution(
                 context,
                 secret,
+                key,
                 plan,
                 self._name,
-                self._seed,
-                request,
                 shard.x,
                 shard.y,
                 noise,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -26,7 +27,7 @@ from protocols.ckks.residues import Residues
 from protocols.cover import StandIn
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.messages import Body
-from protocols.signed_keys import SignedKey
+from protocols.signed_values import SignedValue
 
 NONCE_BYTES = 12
 
@@ -53,7 +54,7 @@ class CoverShare:
         self._primes = secret.context.primes
         self._points = {other: k + 1 for k, other in enumerate(plan.names)}
         self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
-        self._keys: dict[str, SignedKey] = {}
+        self._keys: dict[str, SignedValue] = {}
         self._held: dict[str, Residues] = {}
         self._standing: StandIn | None = None
 
@@ -66,13 +67,13 @@ class CoverShare:
 
     # -- set-up -----------------------------------------------------------------------------------
 
-    def key(self) -> SignedKey:
+    def key(self) -> SignedValue:
         """This party's ephemeral X25519 key, signed with its identity."""
         public = self._own().public_key().public_bytes_raw().hex()
-        text = cover.key_text(self._bound, self._name, public)
-        return SignedKey(public, self._signing_key.sign(text).hex())
+        text = partial(cover.key_text, self._bound)
+        return SignedValue.by(self._signing_key, text, self._name, public)
 
-    def deal(self, keys: Mapping[str, SignedKey]) -> tuple[bytes, ...]:
+    def deal(self, keys: Mapping[str, SignedValue]) -> tuple[bytes, ...]:
         """Sealed shares for all others, in the plan's order.
 
         Raises:
@@ -133,11 +134,11 @@ class CoverShare:
     def _cipher(self, other: str, where: bytes) -> ChaCha20Poly1305:
         """Of one share; where: its address, which holds both names in their order."""
         try:
-            public = X25519PublicKey.from_public_bytes(bytes.fromhex(self._keys[other].key))
+            public = X25519PublicKey.from_public_bytes(bytes.fromhex(self._keys[other].value))
             shared = self._own().exchange(public)
         except ValueError:
             raise ProtocolError(f"unusable cover key of party {other!r}", culprit=other) from None
-        ends = b"".join(bytes.fromhex(self._keys[n].key) for n in self._plan.names)
+        ends = b"".join(bytes.fromhex(self._keys[n].value) for n in self._plan.names)
         salt = hashlib.sha256(ends).digest()
         return ChaCha20Poly1305(HKDF(hashes.SHA256(), 32, salt=salt, info=where).derive(shared))
 
@@ -185,7 +186,7 @@ class CoverShare:
         """For `restore`; the ephemeral key and the shares are sealed."""
         standing, own = self._standing, self._ephemeral
         meta = {
-            "keys": {name: [key.key, key.signature] for name, key in self._keys.items()},
+            "keys": {name: [key.value, key.signature] for name, key in self._keys.items()},
             "standing": [standing.missing, standing.stand_ins] if standing else None,
             "held": list(self._held),
         }
@@ -196,7 +197,7 @@ class CoverShare:
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
         """Inverse of `state`."""
         meta, (ephemeral, *shares) = state.meta, state.blobs
-        self._keys = {name: SignedKey(*fields) for name, fields in meta["keys"].items()}
+        self._keys = {name: SignedValue(*fields) for name, fields in meta["keys"].items()}
         self._ephemeral = (
             X25519PrivateKey.from_private_bytes(unseal(ephemeral)) if ephemeral else None
         )

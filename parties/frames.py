@@ -1,8 +1,8 @@
 """Frames on the agent's Unix sockets: who may connect, and how much is read.
 
 Frame: magic (4 bytes) | kind (1) | length (8, big endian) | payload. One request and one reply per
-connection. Kinds: M message of the protocol, S status, C consent, X give up the session; replies
-R (answer), E (refusal).
+connection. Kinds: M message of the protocol, S status, C consent, X give up the session, T
+statement; replies R (answer), E (refusal).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocols.errors import MessageError, ParameterError, ProtocolError
 from protocols.messages import DEFAULT_SIZE_CAP
 
 MAGIC = b"CPHA"
-MESSAGE, STATUS, CONSENT, GIVE_UP = b"M", b"S", b"C", b"X"
+MESSAGE, STATUS, CONSENT, GIVE_UP, STATEMENT = b"M", b"S", b"C", b"X", b"T"
 REPLY, REFUSAL = b"R", b"E"
 CONTROL_CAP = 1 << 16
 _HEAD = struct.Struct(">4sc8s")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
 from parties.aggregate_share import AggregateShare
 from parties.objectives import Contributor
@@ -38,6 +40,7 @@ class GradientDuties:
         self._signing_key = signing_key
         self._randomness = randomness
         self._secret: AggregateShare | None = None
+        self._drawn: dict[int, NDArray[np.float64]] = {}
 
     def answer(self, kind: str, index: int, request: Body) -> Body:
         """Reply to one step."""
@@ -51,11 +54,15 @@ class GradientDuties:
         plan = self._plan
         point = gradients.read_point(plan, request, plan.length)
         values = self._contributor.contribution(plan.queries[index], index, point)
-        noisy = plan.on_grid(index, values) + plan.draw_noise(index, self._randomness)
+        # Once a round: fresh noise on a second request would count as a second release.
+        if index not in self._drawn:
+            self._drawn = {index: plan.draw_noise(index, self._randomness)}
+        noisy = plan.on_grid(index, values) + self._drawn[index]
         return gradients.answer_round(plan, self._secret, index, noisy)
 
     def erase(self) -> None:
-        """Erase the secret."""
+        """Erase the secret, and the noise."""
+        self._drawn = {}
         if self._secret:
             self._secret.erase()
 

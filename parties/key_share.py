@@ -4,8 +4,8 @@ The joint secret is s = sum_p s_p, each s_p uniform ternary; nobody ever holds s
 takes and returns residues, so a secret can neither be serialised by mistake nor travel. It leaves
 this file only sealed (`KeyShare.sealed`), for an agent that goes on after a restart.
 
-Everything that a party publishes under threshold CKKS and that depends on a secret is made by
-`KeyShare._publish`, which notes it in the sample ledger first (`protocols.samples`).
+Everything that a party publishes under threshold CKKS and that depends on a secret is noted in the
+sample ledger first (`protocols.samples`): b_p in `__init__`, everything else in `_publish`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ from protocols.samples import (
 )
 
 T = TypeVar("T")
-# Of `KeyShare.sealed`.
-KEY_SHARE_BLOBS = 3
 # Three errors of OpenFHE's: of s H0, s H1 and u H1.
 _ROUND_TWO_STD = FRESH_ERROR_STD * 3**0.5
 
@@ -136,7 +134,7 @@ class KeyShare:
         return share
 
     def _publish(self, samples: Sequence[Sample], make: Callable[[], T]) -> T:
-        """The only way out: what the ledger refuses is never made."""
+        """Note samples, then make them: what the ledger refuses is never made."""
         _ = self._key
         self._ledger.note(*samples)
         return make()

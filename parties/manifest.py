@@ -11,12 +11,19 @@ from protocols.errors import CohortError
 from protocols.plan import RunPlan
 
 _LEAVES = {
+    "commit-keys": "a digest of public key material, signed",
     "keys": "public key material, made from your key share",
+    "public-shares": "nothing: you add up the joint public key from everyone's shares",
     "rotations": "public key material, made from your key share",
     "relinearise": "public key material, made from your key share",
+    "commit-rows": "a digest of your encrypted rows, signed",
     "contribute": "your rows with noise, encrypted under the joint key",
+    "confirm": "nothing: you see that all parties were told the same",
     "refresh": "a masked share of a ciphertext (no one learns a value that the mask hides)",
     "decrypt": "a noisy share of one decryption",
+    "mask-keys": "a public key, for masks that cancel in the sum",
+    "opening-key": "your masked part of the key that opens sums, never a single part",
+    "round": "what your rows add to a sum, with your noise, encrypted",
     "cover-keys": "a public key, for shares that others encrypt for you",
     "cover-deal": "shares of your key share, each encrypted for one other party",
     "cover-hold": "nothing: you receive the others' shares",
@@ -48,14 +55,22 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
     yield from _cover(plan)
     yield from _slots(plan, norm_bound)
-    yield "What is released to everyone: the trained coefficients, nothing else"
+    yield f"What is released to everyone: {_released(plan)}"
     yield from _privacy(plan, norm_bound)
     kinds = Counter(step.partition("/")[0] for step in plan.steps)
-    yield f"Joint decryptions: {kinds['decrypt']}; iterations: {plan.rounds}"
+    opened = kinds["decrypt"] + kinds["round"]
+    yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
     yield "What leaves your house:"
     yield "  your number of rows, your name and your verification key, in the clear"
     for kind, count in kinds.items():
         yield f"  {count} x {_LEAVES.get(kind, kind)} ({kind})"
+
+
+def _released(plan: RunPlan) -> str:
+    if isinstance(plan, CircuitPlan):
+        return "the trained coefficients, nothing else"
+    noisy = "noisy " if plan.privacy else ""
+    return f"the {noisy}sum of every round, and so the coefficients after every iteration"
 
 
 def _cover(plan: RunPlan) -> Iterator[str]:
@@ -69,7 +84,7 @@ def _cover(plan: RunPlan) -> Iterator[str]:
 
 def _slots(plan: RunPlan, norm_bound: float) -> Iterator[str]:
     if isinstance(plan, CircuitPlan):
-        own = plan.slot_bounds(norm_bound).words(len(plan.members))
+        own = plan.slot_bounds(norm_bound).sentence(len(plan.members))
         stated = "none" if plan.slot_bound is None else f"{plan.slot_bound:.4g}"
         yield f"Size of what masks hide: the plan states {stated}; by your own bounds {own}"
 

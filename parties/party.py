@@ -19,15 +19,18 @@ from parties.objectives import OpenContributor, open_contributor
 from parties.policy import BEFORE_PLAN, Policy, step_sequence
 from parties.shard import Shard
 from protocols import agree, cover
-from protocols.errors import CohortError, MessageError, PolicyError
+from protocols.errors import CohortError, DataError, MessageError, PolicyError
+from protocols.gradients import GradientPlan
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
+    UNHEARD,
     Body,
     Envelope,
     decode,
     digest,
     encode,
+    heard,
     public_bytes,
 )
 from protocols.plan import RunPlan
@@ -37,13 +40,21 @@ from protocols.privacy.randomness import RandomSource
 
 log = logging.getLogger(__name__)
 
+REFUSED = "this party refuses: see its own log"
+"""All that a coordinator hears of a refusal for the sake of rows."""
+
 
 class Party:
     """Holds one shard, one key share and one policy; answers the coordinator.
 
     Security: signature, session and step order are checked before anything else is read; each
-    step is answered once, and a repeated request gets the cached bytes. The key share is erased
-    at the last step, or by `close`.
+    step is answered once, and a repeated request gets the cached bytes. Every reply carries the
+    head of all requests of the session, refused ones too: no log without one of them fits it. The
+    key share is erased at the last step, or by `close`.
+
+    Privacy: a refusal for the sake of rows (DataError) has one text, counts as spent and ends the
+    session, so that a coordinator learns nothing from its words and cannot ask again. All other
+    refusals follow from public figures alone.
 
     name: as in the plan; shard: encoded private rows; signing_key: this party's
     identity; coordinator_key: the coordinator's verification key (hex);
@@ -84,6 +95,8 @@ class Party:
         self._answered = 0
         self._repeated: list[str] = []
         self._last: tuple[str, str, bytes] | None = None  # step, request digest, reply
+        self._heard = dict[str, None]()  # digests of the session's requests, a resent one once
+        self.seen = UNHEARD
         self._plan: RunPlan | None = None
         self._duties: Duties | None = None
         self._handlers: dict[str, Callable[[Body], Body]] = {
@@ -104,7 +117,14 @@ class Party:
         if self._last and self._last[:2] == (request.step, name):
             return self._last[2]
         try:
+            self._check_address(request)
+            self._hear(name)
             body = self._answer(request)
+        except DataError as error:
+            log.warning("%s refuses %s: %s", self.name, request.step, error)
+            self._account.spend()
+            self.close()
+            body = Body({"error": REFUSED})
         except CohortError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
             return self._reply(request, name, Body({"error": str(error)}))
@@ -112,10 +132,15 @@ class Party:
         self._last = (request.step, name, reply)
         return reply
 
+    def refuse(self, request: Envelope, name: str, reason: str) -> bytes:
+        """Refuse a request of this session for its owner; name: the request's digest."""
+        self._hear(name)
+        return self._reply(request, name, Body({"error": reason}))
+
     def close(self) -> None:
         """Erase the key share; the party answers no more.
 
-        A run that has not reached `contribute` is taken back from the ledger.
+        A run that has not reached its first data step is taken back from the ledger.
         """
         if self._duties:
             self._duties.erase()
@@ -147,6 +172,8 @@ class Party:
             "session": self._session,
             "answered": self._answered,
             "last": [step, request],
+            "heard": list(self._heard),
+            "seen": self.seen,
             "repeated": self._repeated,
             "plan": self._plan.to_dict() if self._plan else None,
             "account": self._account.state(),
@@ -160,6 +187,7 @@ class Party:
         self._session, self._answered = meta["session"], int(meta["answered"])
         step, request = meta["last"]
         self._last = (step, request, reply) if step else None
+        self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
         if meta["plan"]:
             self._plan = plan_from_dict(meta["plan"])
             self._sequence = step_sequence(self._plan)
@@ -171,13 +199,21 @@ class Party:
 
     # -- checks ---------------------------------------------------------------------------------
 
-    def _answer(self, request: Envelope) -> Body:
+    def _check_address(self, request: Envelope) -> None:
         if (request.sender, request.recipient) != (COORDINATOR, self.name):
             raise MessageError(
                 f"message from {request.sender!r} to {request.recipient!r} is not for this party"
             )
         if self._session is not None and request.session != self._session:
             raise PolicyError(f"session {request.session!r} is not the one agreed to")
+
+    def _hear(self, name: str) -> None:
+        """Note a request of this session; name: its digest. A copy that comes late is no other."""
+        if name not in self._heard:
+            self._heard[name] = None
+            self.seen = heard(self.seen, name)
+
+    def _answer(self, request: Envelope) -> Body:
         if self._answered >= len(self._sequence):
             raise PolicyError(f"step {request.step!r}: this party's run is over")
         expected = self._sequence[self._answered]
@@ -213,9 +249,8 @@ class Party:
         return self._duties.answer(kind, int(index or 0), request.body)
 
     def _reply(self, request: Envelope, answers: str, body: Body) -> bytes:
-        envelope = Envelope(
-            request.session, request.step, self.name, COORDINATOR, body, answers=answers
-        )
+        address = (request.session, request.step, self.name, COORDINATOR)
+        envelope = Envelope(*address, body, answers=answers, seen=self.seen)
         return encode(envelope, self._signing_key)
 
     # -- steps ------------------------------------------------------------------------------------
@@ -243,6 +278,8 @@ class Party:
             raise PolicyError("the plan names another column schema")
         self._policy.check(plan)
         sequence, norm_bound = step_sequence(plan), self._shard.schema.norm_bound
+        if isinstance(plan, GradientPlan):
+            plan.check_rows(norm_bound)
         counts = self._policy.max_epsilon is not None or self._account.is_kept
         cost = recompute(plan, norm_bound) if counts else None
         self._policy.check_slots(plan, norm_bound)

@@ -30,7 +30,8 @@ class Record:
     """One session as this party remembers it.
 
     began, ended: seconds since 1970, ended 0 while it is open; reason: of the end; request, reply:
-    digest of the last answered request and the reply (hexadecimal), kept where it is small.
+    digest of the last answered request and the reply (hexadecimal), kept where it is small; seen:
+    the party's head at the end, empty where it was lost.
     """
 
     began: float
@@ -38,6 +39,7 @@ class Record:
     reason: str = ""
     request: str = ""
     reply: str = ""
+    seen: str = ""
 
 
 class SessionStore:
@@ -64,6 +66,10 @@ class SessionStore:
     def open_session(self) -> str | None:
         """The session that has begun and not ended."""
         return next((name for name, record in self._records.items() if not record.ended), None)
+
+    def latest(self) -> str | None:
+        """The session that began last."""
+        return max(self._records, key=lambda name: self._records[name].began, default=None)
 
     def begin(self, session: str) -> None:
         """Note a new session, whose state is on disk already."""
@@ -97,7 +103,9 @@ class SessionStore:
         restore(party, path.read_bytes(), self._vault)
         return party
 
-    def end(self, session: str, reason: str, request: str = "", reply: bytes = b"") -> None:
+    def end(
+        self, session: str, reason: str, seen: str, request: str = "", reply: bytes = b""
+    ) -> None:
         """Note the end and erase the state."""
         ended = replace(
             self._records[session],
@@ -105,6 +113,7 @@ class SessionStore:
             reason=reason,
             request=request,
             reply=reply.hex(),
+            seen=seen,
         )
         try:
             self._put(session, ended)

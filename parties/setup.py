@@ -22,13 +22,14 @@ from protocols.cards import Card
 from protocols.errors import ParameterError
 from protocols.messages import new_signing_key, public_bytes
 from protocols.names import check_name
+from protocols.privacy.shares import DEFAULT_COLLUDERS
 from protocols.private_files import private_folder, write_private
 from protocols.toml import to_toml
 
 INVITATION_KIND = "ciphercohort-invitation"
 # One run of the largest size; noise that withstands one other owner who pools with the coordinator,
 # which every run of two or more parties can give.
-MAX_EPSILON, MAX_DELTA, MIN_COLLUDERS = 1.0, 1e-5, 1
+MAX_EPSILON, MAX_DELTA = 1.0, 1e-5
 _COMMENTS = {
     "data": "this party's rows: they never leave this machine unencrypted",
     "coordinator_key": "compare it with the coordinator's administrator, by telephone",
@@ -114,7 +115,7 @@ def _policy(household: Household) -> Mapping[str, Any]:
     return household.policy or {
         "max_epsilon": MAX_EPSILON,
         "max_delta": MAX_DELTA,
-        "min_colluders": MIN_COLLUDERS,
+        "min_colluders": DEFAULT_COLLUDERS,
     }
 
 

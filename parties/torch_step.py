@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from parties.shard import Shard
 from parties.tensor_shard import TensorShard
-from protocols.errors import ParameterError, PolicyError
+from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.objectives import GRADIENT, RowObjective
 from protocols.privacy.randomness import RandomSource
@@ -155,13 +155,15 @@ class TorchContributor:
 
     Privacy: each row is clipped on its own, to the plan's L2 bound. A row whose gradient is not
     finite counts as zero, so that no row can stop a run. Layers that mix rows, and losses that do,
-    are refused before the first round: their clipped gradients would bound nothing.
+    are refused before the first round: their clipped gradients would bound nothing. What goes wrong
+    on rows is a DataError, so that the coordinator does not hear of it.
 
     microbatch: rows at once; by default as many as keep 2^24 gradient values in memory.
 
     Raises:
         PolicyError: the plan is about another objective or another module than this party's.
-        ParameterError: the module or the loss cannot be used; the message says why.
+        ParameterError: the module cannot be used; the message says why.
+        DataError: module or loss fail on these rows, or mix them.
     """
 
     def __init__(
@@ -185,7 +187,8 @@ class TorchContributor:
         self._loss: RowLoss = _resolve(model.loss)
         self._inputs, self._labels = torch.tensor(shard.inputs), torch.tensor(shard.labels)
         self._microbatch = microbatch or max(1, MICROBATCH_VALUES // plan.length)
-        self._check_rows(module)
+        with _own_rows():
+            self._check_rows(module)
         self._module: Any = GradSampleModule(module, loss_reduction="sum")
 
     def contribution(self, query: str, t: int, point: Vector) -> Vector:
@@ -195,7 +198,8 @@ class TorchContributor:
         load_vector(self._module, point)
         total = torch.zeros(len(point), dtype=torch.float64)
         for rows in torch.split(torch.arange(len(self._labels)), self._microbatch):
-            total += self._clipped_sum(self._inputs[rows], self._labels[rows])
+            with _own_rows():
+                total += self._clipped_sum(self._inputs[rows], self._labels[rows])
         summed: Vector = total.numpy()
         return self._weight * summed
 
@@ -224,7 +228,7 @@ class TorchContributor:
     def _losses(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
         losses = self._loss(module(inputs), labels)
         if losses.shape != labels.shape:
-            raise ParameterError(
+            raise DataError(
                 f"the loss of {len(labels)} rows has shape {tuple(losses.shape)}: it must give one "
                 'value per row, such as with reduction="none"'
             )
@@ -236,13 +240,24 @@ class TorchContributor:
         with torch.no_grad():
             first, again = (self._losses(module, inputs, labels) for _ in range(2))
             if not torch.equal(first, again):
-                raise ParameterError("the module is random: the same rows give different losses")
+                raise DataError("the module is random: the same rows give different losses")
             alone = [
                 self._losses(module, inputs[k : k + 1], labels[k : k + 1])
                 for k in range(len(labels))
             ]
         if not torch.allclose(first, torch.cat(alone), rtol=1e-3, atol=1e-4):
-            raise ParameterError("a row's loss depends on the other rows: clipping bounds nothing")
+            raise DataError("a row's loss depends on the other rows: clipping bounds nothing")
+
+
+@contextmanager
+def _own_rows() -> Iterator[None]:
+    """The owner's module may fail in any way, and whether it does depends on the rows."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"module or loss fail on these rows: {type(error).__name__}") from error
 
 
 @contextmanager

@@ -1,16 +1,17 @@
-"""What threshold CKKS costs in privacy, in the encrypted-shard protocol on rows.
+"""What threshold CKKS costs in privacy, in every run that evaluates a circuit on ciphertexts.
 
 The arithmetic's error depends on the data, so none of it counts as noise:
 
-- **Sensitivity.** One iteration moves w / R by rounding and encryption noise, at most `TAIL`
-  standard deviations per slot. In units of the gradient's sum over rows that is
-  e_ckks = TAIL R slot_std N / eta. Neighbours may differ by 2 e_ckks per coordinate. The standard
-  deviation is that of the whole run's model (`RowsPlan.model_error_std`), which no single iteration
-  exceeds.
+- **Sensitivity**, where noise is added to gradients under encryption. One iteration moves w / R by
+  rounding and encryption noise, at most `TAIL` standard deviations per slot. In units of the
+  gradient's sum over rows that is e_ckks = TAIL R slot_std N / eta. Neighbours may differ by 2
+  e_ckks per coordinate. The standard deviation is that of the whole run's model
+  (`CircuitPlan.model_error_std`), which no single iteration exceeds. Sums that have their noise
+  before they are encrypted (`GramPlan`) are not widened: see `privacy.gram_certificate`.
 - **delta.** Gaussian tails of T m slots; and the masks of refreshes, of 2^k values
-  (`ckks.masks`): a coefficient of at most 2^(scale_bits + 1) is off uniform by the ratio. What is
-  refreshed is the gradient's terms and w / R column by column, divided by what the refresh
-  multiplies them by, 2^-6, and by the columns: slots of less than 2 in the mean.
+  (`ckks.masks`): a coefficient of at most 2^scale_bits `LARGEST_SLOT` is off uniform by the ratio.
+  No proven bound on slots is above that (`slot_bounds`), and delta has paid for noise that breaks
+  the proof.
 - **Decryption.** What the decrypted polynomial holds beside the model is flooded by each party with
   std sqrt(12) 2^20 sigma_e. The error's norm is at most sqrt(n) sigma_e (`flooding.MARGIN` is above
   its standard deviation), so neighbours differ by twice that: a Gaussian release of
@@ -27,10 +28,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS, slot_std
 from protocols.ckks.masks import smallest_mask_bits
 from protocols.errors import ParameterError
-from protocols.rows import RowsPlan
+from protocols.slot_bounds import LARGEST_SLOT
 
 TAIL = 9.0
 """P(|Z| > 9) < 2^-61."""
@@ -48,55 +50,63 @@ def flooding_mu(ring_dim: int) -> float:
 FLOODING_MU = flooding_mu(MAX_RING_DIM)
 
 
-def allowed_error(norm_bound: float, features: int) -> float:
-    """e_ckks that certificates count: with it, sigma grows by at most 2^-12."""
-    return ERROR_SHARE * norm_bound / math.sqrt(features)
+def allowed_error(row_bound: float, size: int) -> float:
+    """e_ckks that certificates count: with it, sigma grows by at most 2^-12.
+
+    row_bound: norm of one row's part of the gradient's sum; size: coordinates of the model.
+    """
+    return ERROR_SHARE * row_bound / math.sqrt(size)
 
 
-def allowances(norm_bound: float, features: int) -> dict[str, Any]:
-    """What `find_setting` is told for a run with privacy."""
-    return {
-        "encryption_error": allowed_error(norm_bound, features),
-        "other_delta": OTHER_DELTA,
-        "spent_mu": FLOODING_MU,
-    }
+def beside() -> dict[str, Any]:
+    """What a `Budget` pays for beside the rounds."""
+    return {"other_delta": OTHER_DELTA, "spent_mu": FLOODING_MU}
 
 
-def error_of(plan: RowsPlan) -> float:
+def allowances(row_bound: float, size: int) -> dict[str, Any]:
+    """What a search for a setting is told; arguments as in `allowed_error`."""
+    return {"encryption_error": allowed_error(row_bound, size), **beside()}
+
+
+def counted(plan: CircuitPlan, norm_bound: float) -> dict[str, Any]:
+    """The same for a plan, with rows of norm at most `norm_bound`."""
+    return allowances(plan.row_bound(norm_bound), plan.model_size)
+
+
+def error_of(plan: CircuitPlan) -> float:
     """e_ckks of a plan, per coordinate of the gradient's sum."""
     slot = slot_std(plan.ckks, plan.model_error_std())
-    # A preconditioner is at least 1 / high, and its rates at least 1.
-    rate = 1 / plan.curvature.high if plan.curvature else float(plan.update["learning_rate"])
-    return TAIL * plan.unit * slot * plan.num_rows / rate
+    return TAIL * plan.unit * slot / plan.step_per_row
 
 
-def delta_of(plan: RowsPlan) -> float:
+def delta_of(plan: CircuitPlan) -> float:
     """Tails of all slots, and masks of all refreshes."""
-    tails = plan.rounds * plan.num_features * math.erfc(TAIL / math.sqrt(2))
+    tails = plan.rounds * plan.model_size * math.erfc(TAIL / math.sqrt(2))
     # With cover, a refresh may be seen under two independent masks.
     masks = (
         plan.decryptions
         * sum(plan.refreshes)
         * plan.ckks.ring_dim
-        * 2.0 ** (plan.ckks.scale_bits + 1 - smallest_mask_bits(plan.ckks, len(plan.members)))
+        * LARGEST_SLOT
+        * 2.0 ** (plan.ckks.scale_bits - smallest_mask_bits(plan.ckks, len(plan.members)))
     )
     return tails + masks
 
 
-def check(plan: RowsPlan, norm_bound: float) -> None:
+def check(plan: CircuitPlan, norm_bound: float) -> None:
     """Refuse a plan whose arithmetic is worse than its certificate counts.
 
     Raises:
         ParameterError: names the figure, its value and its bound.
     """
-    figures = {
-        "encryption_error": (error_of(plan), allowed_error(norm_bound, plan.num_features)),
-        "other_delta": (delta_of(plan), OTHER_DELTA),
-        "flooding_mu": (flooding_mu(plan.ckks.ring_dim), FLOODING_MU),
+    found = {
+        "encryption_error": error_of(plan),
+        "other_delta": delta_of(plan),
+        "spent_mu": flooding_mu(plan.ckks.ring_dim),
     }
-    for name, (value, bound) in figures.items():
-        if not value <= bound:
+    for name, bound in counted(plan, norm_bound).items():
+        if not found[name] <= bound:
             raise ParameterError(
-                f"{name}={value:.3g} of this plan's arithmetic exceeds {bound:.3g}, which its "
-                "certificate counts: take fewer rows or iterations, or a larger learning rate"
+                f"{name}={found[name]:.3g} of this plan's arithmetic exceeds {bound:.3g}, which "
+                "its certificate counts: take fewer rows or iterations, or a larger learning rate"
             )

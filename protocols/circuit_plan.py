@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks.column_map import ColumnMap
+from protocols.ckks.masks import smallest_room
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
@@ -26,14 +27,17 @@ ColumnMaps = tuple[ColumnMap | None, ...]
 class CircuitPlan(RunPlan):
     """A run in which the coordinator evaluates a circuit on ciphertexts.
 
-    ckks: parameters; keys_per_message: rotation keys in one message; cover: any so many parties can
-    stand in for others that vanish after they have contributed, None: nobody can (see `cover`);
-    slot_bound: of every slot that a refresh or the decryption carries, None: nothing is proven (see
-    `slot_bounds`).
+    ckks: parameters; keys_per_message: rotation keys, or shares of the public key, in one message;
+    cover: so many parties can stand in for others that vanish after they have contributed, None:
+    nobody can (see `cover`); slot_bound: of every slot that a refresh or the decryption carries,
+    None: nothing is proven (see `slot_bounds`).
 
     Raises:
         ParameterError: fields that do not go together (depth too small …).
     """
+
+    # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
+    max_rounds: ClassVar[int] = 10**4
 
     ckks: CkksParameters
     keys_per_message: int = 4
@@ -50,6 +54,12 @@ class CircuitPlan(RunPlan):
             raise ParameterError(
                 f"slot_bound={self.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
                 "leaves room for masks"
+            )
+        carried = self.coefficient_bound
+        if carried is not None and carried > smallest_room(self.ckks):
+            raise ParameterError(
+                f"slot_bound={self.slot_bound:.4g} at scale_bits={self.ckks.scale_bits} is beyond "
+                "what a refresh carries: take larger primes, or smaller steps"
             )
 
     @property
@@ -80,6 +90,12 @@ class CircuitPlan(RunPlan):
         return [indices[k : k + size] for k in range(0, len(indices), size)]
 
     @property
+    def member_chunks(self) -> list[tuple[str, ...]]:
+        """Parties whose shares of the public key are handed out together."""
+        names, size = self.names, self.keys_per_message
+        return [names[k : k + size] for k in range(0, len(names), size)]
+
+    @property
     @abstractmethod
     def refreshes(self) -> tuple[int, ...]:
         """Most ciphertexts that each refresh step carries, in order."""
@@ -91,21 +107,25 @@ class CircuitPlan(RunPlan):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Key ceremony, shares for cover, contribution, refreshes, decryption."""
+        """Key ceremony, shares for cover, contributions, refreshes, decryption."""
         return (
+            "commit-keys",
             "keys",
+            *(f"public-shares/{k}" for k in range(len(self.member_chunks))),
             *(f"rotations/{k}" for k in range(len(self.rotation_chunks))),
             "relinearise",
             *(() if self.cover is None else ("cover-keys", "cover-deal", "cover-hold")),
+            "commit-rows",
             "contribute",
+            "confirm",
             *(f"refresh/{k}" for k in range(len(self.refreshes))),
             "decrypt",
         )
 
     @property
     def first_data_step(self) -> str:
-        """The contribution."""
-        return "contribute"
+        """The digest of the contribution: made once the rows are encrypted, under fresh noise."""
+        return "commit-rows"
 
     @abstractmethod
     def slot_bounds(self, norm_bound: float) -> SlotBounds:
@@ -115,6 +135,30 @@ class CircuitPlan(RunPlan):
     def with_slot_bound(self: Plan, norm_bound: float) -> Plan:
         """The plan that states what is proven."""
         return replace(self, slot_bound=self.slot_bounds(norm_bound).largest)
+
+    @property
+    def coefficient_bound(self) -> float | None:
+        """Of a refreshed or decrypted polynomial's coefficients; None: nothing is proven."""
+        return None if self.slot_bound is None else self.slot_bound * 2.0**self.ckks.scale_bits
+
+    @property
+    def model_size(self) -> int:
+        """Numbers that are released."""
+        return self.num_features
+
+    @property
+    @abstractmethod
+    def step_per_row(self) -> float:
+        """What an iteration moves the weights by, over the sum of gradients: rate / N, the least.
+
+        inf where no sum is made under encryption before its noise is added.
+        """
+        ...
+
+    @abstractmethod
+    def row_bound(self, norm_bound: float) -> float:
+        """Norm of one row's part of that sum, for rows of norm at most `norm_bound`; else 0."""
+        ...
 
     @property
     @abstractmethod

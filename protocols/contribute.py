@@ -1,6 +1,12 @@
-"""Step `contribute`: each party's rows, label term and noise, encrypted once.
+"""Steps `commit-rows`, `contribute`, `confirm`: each party's rows and noise, encrypted once.
 
-    contribute -> joint public key (b half)   <- {ciphertexts: indices}, data blobs, side blobs
+    commit-rows -> endorsements of all key shares  <- digest of what `contribute` will send, signed
+    contribute  -> all digests                     <- {ciphertexts: indices}, data and side blobs
+    confirm     -> all endorsements of these       <- {}
+
+The joint public key is the sum that each party has added up itself (`keygen.add_public_shares`);
+commitments and endorsements: `commitments`. After `confirm` every party knows that all were told
+the same.
 
 Party p encrypts x_i into its own columns and, in side column t,
     ( sum_i x_i (1/2 - y_i) + N chi_{p,t} ) / side_scale,   chi_{p,t} ~ N(0, sigma^2 / (P - t)).
@@ -10,25 +16,29 @@ preconditioner, column 0 holds the party's `Curvature.share` and round t column 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols import commitments
+from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.residues import Residues
-from protocols.errors import MessageError, ProtocolError
-from protocols.keygen import public_key
-from protocols.messages import Body, Exchange, to_everyone
+from protocols.commitments import CONFIRM, ROWS, Terms
+from protocols.errors import ProtocolError
+from protocols.messages import Body, Exchange, Fold
 from protocols.rows import RowsPlan
 from protocols.secret_half import SecretHalf
+from protocols.standing import Standing
 from protocols.wire import unpack_from
 
-STEP = "contribute"
+# Has everyone contribute, and each contribution folded.
+Opened = Callable[[Fold], Exchange[None]]
 
 
 class PackedPlan(Protocol):
@@ -53,31 +63,24 @@ def label_term(rows: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArra
 # -- party half -----------------------------------------------------------------------------------
 
 
-def answer_contribute(
+def contribution(
     context: CkksContext,
     secret: SecretHalf,
+    key: Any,
     plan: RowsPlan,
     party: str,
-    seed: bytes,
-    request: Body,
     rows: NDArray[np.float64],
     labels: NDArray[np.float64],
     noise: NDArray[np.float64],
     curvature: NDArray[np.float64] | None = None,
 ) -> Body:
-    """Encrypt one party's shard.
+    """One party's shard, encrypted: what is committed to, then sent as reply to `contribute`.
 
-    rows: shape (rows, d), scaled, bias last; labels: shape (rows,) in {0, 1}; noise: shape
-    (rounds, d), this party's share of the noise on the mean gradient (zeros without privacy);
-    curvature: shape (d,), its `Curvature.share`, where the layout has a column for it.
-
-    Raises:
-        MessageError: the request holds no well-formed public key.
+    key: joint public key; rows: shape (rows, d), scaled, bias last; labels: shape (rows,) in
+    {0, 1}; noise: shape (rounds, d), this party's share of the noise on the mean gradient (zeros
+    without privacy); curvature: shape (d,), its `Curvature.share`, where the layout has a column
+    for it.
     """
-    if len(request.blobs) != 1:
-        raise MessageError("the step `contribute` carries exactly one blob")
-    b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
-    key = public_key(context, seed, b)
     layout = plan.layout
     units = plan.units
     data = layout.pack_rows(units.row_scale * rows, plan.party_index(party))
@@ -98,21 +101,36 @@ def encrypted(
     """A fresh ciphertext of each vector of slots, packed."""
     both = context.primes * 2
     return tuple(
-        rns.pack(secret.encrypt(key, slots, f"{STEP}/{k}"), both) for k, slots in enumerate(vectors)
+        rns.pack(secret.encrypt(key, slots, f"{ROWS.open}/{k}"), both)
+        for k, slots in enumerate(vectors)
     )
 
 
 # -- coordinator half -----------------------------------------------------------------------------
 
 
+def opened(
+    plan: CircuitPlan, seed: bytes, keys: Body, standing: Standing, fold: Fold
+) -> Exchange[None]:
+    """Have every party commit to its contribution, open it, and see that all were told the same.
+
+    keys: everyone's endorsement of the key shares.
+
+    Raises:
+        ProtocolError: a party opened another contribution than it committed to; names it.
+    """
+    terms = Terms.of(plan, ROWS, seed)
+    endorsements = yield from commitments.opened(terms, keys, fold)
+    yield from standing.ask(CONFIRM, endorsements, [], plan.ckks.ring_dim)
+
+
 def collect(
-    evaluator: Evaluator, plan: PackedPlan, public_b: Residues
+    evaluator: Evaluator, plan: PackedPlan, contributions: Opened
 ) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
     """Rows of all parties, group by group, and their summed side ciphertexts."""
-    context = evaluator.context
-    request = Body(blobs=(rns.pack(public_b, context.primes),))
-    sums = _Contributions(plan, context)
-    data, side = sums.of((yield to_everyone(STEP, plan.names, request, sums.fold)))
+    sums = _Contributions(plan, evaluator.context)
+    yield from contributions(sums.fold)
+    data, side = sums.data, sums.side
     return grouped(evaluator, _vectors(evaluator, data)), _vectors(evaluator, side)
 
 
@@ -122,9 +140,8 @@ class _Contributions:
     def __init__(self, plan: PackedPlan, context: CkksContext) -> None:
         self._names, self._layout = plan.names, plan.layout
         self._primes, self._ring_dim = context.primes * 2, context.params.ring_dim
-        self._waiting = dict.fromkeys(plan.names)
-        self._data: dict[int, Residues] = {}
-        self._side: dict[int, Residues] = {}
+        self.data: dict[int, Residues] = {}
+        self.side: dict[int, Residues] = {}
 
     def fold(self, name: str, body: Body) -> Body:
         """Add one party's ciphertexts; returns the reply without them."""
@@ -135,22 +152,15 @@ class _Contributions:
             raise ProtocolError(
                 f"party {name!r} sent other ciphertexts than its rows need", culprit=name
             )
-        del self._waiting[name]
         for position in range(len(body.blobs)):
             part = unpack_from(body, position, self._primes, self._ring_dim, name)
             sums, index = (
-                (self._data, held[position])
+                (self.data, held[position])
                 if position < len(held)
-                else (self._side, position - len(held))
+                else (self.side, position - len(held))
             )
             sums[index] = rns.add(sums[index], part, self._primes) if index in sums else part
         return Body(body.meta)
-
-    def of(self, replies: Mapping[str, Body]) -> tuple[dict[int, Residues], dict[int, Residues]]:
-        """Both sums, once all replies are there; folds those that the driver did not."""
-        for name in tuple(self._waiting):
-            self.fold(name, _reply_of(replies, name))
-        return self._data, self._side
 
 
 def grouped(evaluator: Evaluator, data: Sequence[EncryptedVector]) -> list[EncryptedVector]:
@@ -162,9 +172,3 @@ def grouped(evaluator: Evaluator, data: Sequence[EncryptedVector]) -> list[Encry
 def _vectors(evaluator: Evaluator, sums: Mapping[int, Residues]) -> list[EncryptedVector]:
     context = evaluator.context
     return [evaluator.wrap(context.ciphertext(np.split(sums[index], 2))) for index in sorted(sums)]
-
-
-def _reply_of(replies: Mapping[str, Body], name: str) -> Body:
-    if name not in replies:
-        raise ProtocolError(f"no reply from party {name!r}", culprit=name)
-    return replies[name]

@@ -3,6 +3,7 @@
     cover-keys       -> {}                      <- {key, signature}   ephemeral X25519 keys
     cover-deal       -> {keys of everyone}      <- f_p(x_j) for every other party j, sealed for j
     cover-hold       -> what the others sealed  <- {}
+    cover-confirm    -> {missing, stand_ins}                <- {}
     cover-refresh/k  -> {missing, stand_ins}, c1 of each   <- as `refresh/k`
     cover-decrypt    -> {missing, stand_ins}, c1           <- as `decrypt`   (both: `standing`)
 
@@ -25,11 +26,16 @@ Security
 - S is fixed by the first loss; M may grow. A party repeats a step once, for the same c1 and under a
   label of its own (so with another random element, see `refresh`). It refuses another S, an M that
   is less than before, that holds S or itself.
-- A coordinator that has both answers to a refresh (of a party whose reply came late, or that it
-  declared missing against the truth) sees ring-LWE samples with different random elements, and the
-  message under two independent masks. One that has both answers to the decryption sees one
-  polynomial under two independent floodings: `decrypt.flooding_of` charges tau = 2. Late
-  replies of a covered party are ignored, and it is asked nothing more.
+- A reply that comes late is one answer more, of a faithful coordinator: with both answers to a
+  refresh it has ring-LWE samples with different random elements, and the message under two
+  independent masks; with both to the decryption, one polynomial under two independent floodings:
+  `decrypt.flooding_of` charges tau = 2. Late replies of a covered party are ignored, and it is
+  asked nothing more.
+- NOT prevented: a coordinator that declares parties missing against the truth can have the joint
+  secret key. T of them (or T - 1 and one on its side) answer `decrypt` for a c1 of its choice, then
+  `cover-decrypt` for the same c1 as stand-ins for all others: the second answers add up to c1 s
+  + e. A log that says "lost" of them does not pass the audit without their own statements, and with
+  them it does not pass either (`coordinator.replay`, `tests/coordinator/test_records.py`).
 - NOT prevented, as all deviations: a coordinator that tells honest parties different M and S, with
   t - 1 parties on its side, gets up to h + 1 / h floodings' worth, h the honest parties. Its signed
   requests show it.
@@ -54,15 +60,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from protocols import signed_keys
+from protocols import signed_values
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.messages import SIGNATURE_BYTES, Ask, Body, Exchange, to_everyone
 from protocols.plan import RunPlan
-from protocols.signed_keys import SignedKey
+from protocols.signed_values import SignedValue
 
 KEYS, DEAL, HOLD = "cover-keys", "cover-deal", "cover-hold"
-REPEATED = ("refresh", "decrypt")
+REPEATED = ("confirm", "refresh", "decrypt")
 # A sealed share beyond its residues: signature, nonce, authentication tag.
 SEAL_BYTES = SIGNATURE_BYTES + 12 + 16
 _PREFIX = "cover-"
@@ -105,11 +111,11 @@ class StandIn:
 class CoverHalf(Protocol):
     """What these steps need of a party; see `parties.cover_share.CoverShare`."""
 
-    def key(self) -> SignedKey:
+    def key(self) -> SignedValue:
         """This party's signed ephemeral key."""
         ...
 
-    def deal(self, keys: Mapping[str, SignedKey]) -> tuple[bytes, ...]:
+    def deal(self, keys: Mapping[str, SignedValue]) -> tuple[bytes, ...]:
         """Sealed shares of its secret for all others, in the plan's order; once."""
         ...
 
@@ -168,14 +174,14 @@ def signed_share(verify_key: str, where: bytes, data: bytes) -> bytes | None:
     return sealed
 
 
-def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, SignedKey]) -> None:
+def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, SignedValue]) -> None:
     """Refuse keys that are not one of each member, signed for this session.
 
     Raises:
         ProtocolError: names the party whose key was exchanged.
     """
     roster = {member.name: member.verify_key for member in plan.members}
-    signed_keys.check("cover", partial(key_text, bound), roster, keys)
+    signed_values.check("cover key", partial(key_text, bound), roster, keys)
 
 
 # -- party half -----------------------------------------------------------------------------------
@@ -192,7 +198,7 @@ def answer_deal(half: CoverHalf, request: Body) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: see `check_keys`.
     """
-    return Body(blobs=half.deal(signed_keys.of_request(request)))
+    return Body(blobs=half.deal(signed_values.of_request(request)))
 
 
 def answer_hold(half: CoverHalf, request: Body) -> Body:
@@ -218,9 +224,9 @@ def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
         return
     names, bound = plan.names, binding(seed)
     replies = yield to_everyone(KEYS, names, Body())
-    keys = signed_keys.replied(replies)
+    keys = signed_values.replied(replies)
     check_keys(bound, plan, keys)
-    replies = yield to_everyone(DEAL, names, signed_keys.to_request(keys))
+    replies = yield to_everyone(DEAL, names, signed_values.to_request(keys))
     dealt: dict[str, dict[str, bytes]] = {}
     for member in plan.members:
         name, receivers = member.name, others(plan, member.name)

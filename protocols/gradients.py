@@ -26,16 +26,16 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
 from protocols.plan import RunPlan
 from protocols.privacy.grid import NoiseGrid
-from protocols.privacy.mechanisms import Mechanism, mechanism_of
+from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
-from protocols.updates.catalogue import rule_from_dict
+from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.rule import UpdateRule, iterate
 
 Vector = NDArray[np.float64]
-# A Gaussian or Laplace value leaves so many scales with a probability below 2^-57.
-NOISE_TAIL = 40.0
+ROUNDING = 1e-10
+"""Relative slack of the scale of rows; `DualParty` allows ten times as much."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +87,7 @@ class GradientPlan(RunPlan):
             raise ParameterError("noise_scales: every entry must be finite and positive")
         if self.privacy:
             _ = self.sum_setting()  # refuses what no certificate can be about
+        _check_range(self)
 
     @property
     def security_bits(self) -> int:
@@ -101,7 +102,7 @@ class GradientPlan(RunPlan):
     @property
     def rounds(self) -> int:
         """Iterations T."""
-        return int(self.update["rounds"])
+        return rounds_of(self.update)
 
     @property
     def task(self) -> Objective:
@@ -136,6 +137,21 @@ class GradientPlan(RunPlan):
         largest = max(self.row_weight(p) for p in range(len(self.members)))
         return 2 * self.task.norm_bound(query) * largest
 
+    def check_rows(self, norm_bound: float) -> None:
+        """Refuse a scale that does not bring all rows of norm at most `norm_bound` to norm 1.
+
+        A refusal once the rows are at hand would tell how many are longer.
+
+        Raises:
+            ParameterError: names the scale and its bound.
+        """
+        task = self.task
+        if isinstance(task, DualObjective) and not task.row_scale >= norm_bound * (1 - ROUNDING):
+            raise ParameterError(
+                f"row_scale={task.row_scale:.6g} is below {norm_bound:.6g}, the norm bound of the "
+                "party's schema: rows could be longer than 1"
+            )
+
     def sum_setting(self) -> SumSetting:
         """What the certificate is about.
 
@@ -147,11 +163,12 @@ class GradientPlan(RunPlan):
             raise ParameterError("the plan has no privacy noise: there is nothing to account for")
         task = self.task
         dual = task if isinstance(task, DualObjective) else None
+        sensitivity = {query: self.sensitivity(query) for query in set(self.queries)}
         return SumSetting(
             rate=dual.rate if dual else 1.0,
             batches=dual.public_batches if dual else 1,
             mechanism=self.mechanism,
-            sensitivities=tuple(self.sensitivity(query) for query in self.queries),
+            sensitivities=tuple(sensitivity[query] for query in self.queries),
             scales=self.noise_scales,
             length=self.length,
             split=self.split,
@@ -210,6 +227,19 @@ class GradientPlan(RunPlan):
         return {**RunPlan.to_dict(self), **own}
 
 
+def _check_range(plan: GradientPlan) -> None:
+    """Every owner's contribution and its noise have room, whatever its rows."""
+    parts = [plan.row_weight(p) * member.rows for p, member in enumerate(plan.members)]
+    largest = max(parts) * max(plan.task.norm_bound(query) for query in set(plan.queries))
+    needed = largest + NOISE_TAIL * max(plan.noise_scales, default=0.0)
+    if not plan.cipher.max_value >= needed:
+        raise ParameterError(
+            f"cipher: the range of an owner's values, {plan.cipher.max_value:.6g}, is below "
+            f"{needed:.6g}, its largest contribution and {NOISE_TAIL:g} noise scales: take larger "
+            "primes, or a smaller scale_bits"
+        )
+
+
 # -- party half -----------------------------------------------------------------------------------
 
 
@@ -238,10 +268,13 @@ def read_point(plan: RunPlan, request: Body, length: int) -> Vector:
 def answer_round(plan: GradientPlan, secret: SumHalf, t: int, values: Vector) -> Body:
     """Reply to `round/t`: values, noise included, encrypted.
 
+    Noise beyond its tail is cut off at the range: a refusal would tell of the value.
+
     Raises:
-        DataError: a value is beyond the range. PolicyError: the round was answered.
+        DataError: a value is not a number. PolicyError: the round was answered.
     """
-    return Body(blobs=(pack(plan.cipher, secret.encrypt(t, values)),))
+    largest = plan.cipher.max_value
+    return Body(blobs=(pack(plan.cipher, secret.encrypt(t, np.clip(values, -largest, largest))),))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

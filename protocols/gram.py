@@ -1,6 +1,6 @@
-"""Step `contribute` of the Gram protocol: what a linear model needs of the rows, encrypted once.
+"""Contributions of the Gram protocol: what a linear model needs of the rows, encrypted once.
 
-    contribute -> joint public key (b half)  <- matrix, targets twice, row sums twice
+    contribute  <- matrix, targets twice, row sums twice     (committed to before, see `contribute`)
 
 For least squares the rows matter only through sums, additive over parties:
 
@@ -27,23 +27,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
-from protocols.ckks.residues import Residues
-from protocols.contribute import encrypted
+from protocols.contribute import Opened, encrypted
 from protocols.errors import MessageError, ParameterError
 from protocols.fields import check_fields, from_fields
 from protocols.inverse import InversePlan, plan_inverse
-from protocols.keygen import public_key
-from protocols.messages import Body, Exchange, to_everyone
+from protocols.messages import Body, Exchange
 from protocols.secret_half import SecretHalf
 from protocols.wire import RunningSums
 
 Array = NDArray[np.float64]
-STEP = "contribute"
 GAIN = 2.0**16
 # Weights are encrypted as W / UNIT. A refresh's masks of some 175 bits hide 59 + 12 + log2 |W|, to
 # 100 statistical bits where |W| = 4.
@@ -220,23 +216,13 @@ def pack(task: GramTask, sums: GramSums) -> list[Array]:
     return [*slots, layout.inner(row_sums), layout.outer(row_sums)][: task.num_ciphertexts]
 
 
-def answer_contribute(
-    context: CkksContext,
-    secret: SecretHalf,
-    task: GramTask,
-    seed: bytes,
-    request: Body,
-    sums: GramSums,
+def contribution(
+    context: CkksContext, secret: SecretHalf, key: Any, task: GramTask, sums: GramSums
 ) -> Body:
-    """Encrypt one party's sums, noise included (`with_noise`).
+    """One party's sums, noise included (`with_noise`), encrypted under the joint public key.
 
-    Raises:
-        MessageError: the request holds no well-formed public key.
+    What is committed to, then sent as reply to `contribute`.
     """
-    if len(request.blobs) != 1:
-        raise MessageError("the step `contribute` carries exactly one blob")
-    b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
-    key = public_key(context, seed, b)
     return Body(blobs=encrypted(context, secret, key, pack(task, sums)))
 
 
@@ -244,7 +230,7 @@ def answer_contribute(
 
 
 def collect(
-    evaluator: Evaluator, task: GramTask, public_b: Residues
+    evaluator: Evaluator, task: GramTask, contributions: Opened
 ) -> Exchange[Sequence[EncryptedVector]]:
     """The parties' ciphertexts, summed, in the order of `pack`.
 
@@ -252,7 +238,6 @@ def collect(
         ProtocolError: a party sent too few or too many; `culprit` names it.
     """
     context, both = evaluator.context, evaluator.context.primes * 2
-    request = Body(blobs=(rns.pack(public_b, context.primes),))
     sums = RunningSums(task.names, [both] * task.num_ciphertexts, context.params.ring_dim)
-    replies = yield to_everyone(STEP, task.names, request, sums.fold)
-    return [evaluator.wrap(context.ciphertext(np.split(part, 2))) for part in sums.of(replies)]
+    yield from contributions(sums.fold)
+    return [evaluator.wrap(context.ciphertext(np.split(part, 2))) for part in sums.of({})]

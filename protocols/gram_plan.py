@@ -1,20 +1,21 @@
 """GramPlan: the frozen, hashed description of one regression on Gram sums.
 
-keys ... square     the joint key ceremony                                    `keygen`
-contribute          encrypted sums, noise included                            `gram`
+commit-keys ...     the joint key ceremony                                    `keygen`
+commit-rows ...     encrypted sums, noise included                            `gram`
 refresh/k           when levels run out                                       `refresh`
 decrypt             the final model, once                                     `decrypt`
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import gram_slots
+from protocols import arithmetic, gram_slots
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import DataError, ParameterError
 from protocols.gram import UNIT, GramSums, GramTask, with_noise
@@ -91,6 +92,20 @@ class GramPlan(CircuitPlan):
         return refresh_schedule(self.task)
 
     @property
+    def model_size(self) -> int:
+        """Features times outputs."""
+        return self.num_features * self.outputs
+
+    @property
+    def step_per_row(self) -> float:
+        """Noise comes before encryption."""
+        return math.inf
+
+    def row_bound(self, norm_bound: float) -> float:
+        """Noise comes before encryption."""
+        return 0.0
+
+    @property
     def unit(self) -> float:
         """Weights are encrypted as W / UNIT."""
         return UNIT
@@ -146,6 +161,7 @@ class GramPlan(CircuitPlan):
             delta=privacy.delta,
             split=self.split,
             mechanism_share=MECHANISM_SHARE,
+            **arithmetic.beside(),
         )
         return GramSetting(
             budget=budget,

@@ -1,9 +1,11 @@
-"""Steps `keys`, `rotations/k` and `relinearise`: the joint key ceremony, star-shaped, no leader.
+"""Steps `commit-keys` to `relinearise`: the joint key ceremony, star-shaped, no leader.
 
-The joint secret is s = sum_p s_p. All uniform halves come from the joint seed, so that parties
-upload only what depends on their secret, and download next to nothing:
+The joint secret is s = sum_p s_p. All uniform halves come from the joint seed, so that nobody sends
+them. Each party uploads what depends on its secret, and downloads all b_p, H0 and H1:
 
-    keys         -> {seeds}    <- b_p = -a s_p + e; h0 = -a' u_p + P s_p g + e0, h1 = a' s_p + e1
+    commit-keys  -> {seeds}    <- digest of what `keys` will send, signed (see `commitments`)
+    keys         -> {digests}  <- b_p = -a s_p + e; h0 = -a' u_p + P s_p g + e0, h1 = a' s_p + e1
+    public-shares/k  -> b_p of some parties  <- {}
     rotations/k  -> {indices}  <- one b_p = -a'' s_p(X^k) + P s_p g + e per index
     relinearise  -> H0, H1     <- t_p = s_p H0 + (u_p - s_p) H1 + e2
 
@@ -13,7 +15,11 @@ gadget g has its own a' and errors; u_p is a ternary secret that is forgotten af
 
 Security: s_p and u_p both stand under a', as two secrets of ring-LWE. The element H1 = a' s + e1 of
 the second round depends on the secret: circular security is assumed, see docs/security-argument.md.
-H0 and H1 are the coordinator's word. One that sends others reads s_p: SECURITY.md says so.
+
+The joint public key is (b, a), b = sum_p b_p, and no party takes it from the coordinator: it is
+handed all b_p, holds each against its party's digest, and adds them up (`add_public_shares`).
+Rotation keys, H0 and H1 are the coordinator's word. Parties compute nothing under rotation keys; a
+coordinator that sends another H0 or H1 reads s_p: SECURITY.md says so.
 """
 
 from __future__ import annotations
@@ -21,11 +27,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from protocols import commitments
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
-from protocols.errors import MessageError
+from protocols.commitments import Opening, Terms
+from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.secret_half import SecretHalf
 from protocols.wire import RunningSums
@@ -33,6 +41,7 @@ from protocols.wire import RunningSums
 PUBLIC_KEY = "public-key"
 RELINEARISATION = "relinearisation"
 RELINEARISE = "relinearise"
+PUBLIC_SHARES = "public-shares"
 
 
 def rotation_label(index: int) -> str:
@@ -49,7 +58,7 @@ def public_key(context: CkksContext, seed: bytes, b: Residues) -> Any:
 
 
 def answer_keys(context: CkksContext, secret: SecretHalf) -> Body:
-    """Reply to `keys`."""
+    """What is committed to, then sent as reply to `keys`."""
     first = (rns.pack(half, context.key_primes) for half in secret.relinearisation_first())
     return Body(blobs=(rns.pack(secret.public_share(), context.primes), *first))
 
@@ -73,18 +82,65 @@ def answer_relinearise(context: CkksContext, secret: SecretHalf, request: Body) 
     return Body(blobs=(rns.pack(secret.relinearisation_second(h0, h1), primes),))
 
 
+def add_public_shares(
+    context: CkksContext, total: Residues, keys: Opening, names: Sequence[str], request: Body
+) -> Residues:
+    """Reply to `public-shares/k`: the sum so far with the b_p of these parties, in their order.
+
+    keys: this party's half of `commitments.KEYS`, opened.
+
+    Raises:
+        ProtocolError: a b_p is not what its party committed to; names it. MessageError: malformed.
+    """
+    others = request.meta.get("others")
+    if not isinstance(others, dict) or len(request.blobs) != len(names):
+        raise MessageError(
+            f"the step carries {len(names)} shares, and the digests sent beside them"
+        )
+    for name, blob, own in zip(names, request.blobs, request.digests, strict=True):
+        rest = others.get(name)
+        if not isinstance(rest, list) or not keys.is_committed(name, [own, *map(str, rest)]):
+            raise ProtocolError(
+                f"the public key share of party {name!r} is not the one that it committed to: it "
+                "was exchanged on the way; do not go on with this coordinator",
+                culprit=name,
+            )
+        part = rns.unpack(blob, context.primes, context.params.ring_dim)
+        total = rns.add(total, part, context.primes)
+    return total
+
+
 # -- coordinator half -----------------------------------------------------------------------------
 
 
 def ceremony(
     context: CkksContext, plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str]
-) -> Exchange[Residues]:
-    """Run the ceremony, load the joint evaluation keys, return the summed b of the public key."""
+) -> Exchange[tuple[Residues, Body]]:
+    """Run the ceremony, load the joint evaluation keys.
+
+    Returns the summed b of the public key, and the endorsements of everyone's key shares.
+
+    Raises:
+        ProtocolError: a party sent other shares than it committed to, or malformed ones; names it.
+    """
     names, n = plan.names, context.params.ring_dim
     primes = context.key_primes
     sums = RunningSums(names, [context.primes, primes, primes], n)
-    replies = yield to_everyone("keys", names, Body({"seeds": dict(seeds)}), sums.fold)
-    public_b, h0, h1 = sums.of(replies)
+    shares: dict[str, tuple[bytes, list[str]]] = {}
+
+    def fold(name: str, body: Body) -> Body:
+        kept = sums.fold(name, body)
+        shares[name] = body.blobs[0], list(body.digests[1:])
+        return kept
+
+    terms = Terms.of(plan, commitments.KEYS, seed)
+    request = Body({"seeds": dict(seeds)})
+    endorsements = yield from commitments.opened(terms, request, fold)
+    public_b, h0, h1 = sums.of({})
+    for k, chunk in enumerate(plan.member_chunks):
+        others = {name: shares[name][1] for name in chunk}
+        request = Body({"others": others}, tuple(shares.pop(name)[0] for name in chunk))
+        yield to_everyone(f"{PUBLIC_SHARES}/{k}", names, request)
 
     rotations = []
     for k, indices in enumerate(plan.rotation_chunks):
@@ -99,4 +155,4 @@ def ceremony(
     request = Body(blobs=(rns.pack(h0, primes), rns.pack(h1, primes)))
     (t,) = sums.of((yield to_everyone(RELINEARISE, names, request, sums.fold)))
     context.load_evaluation_keys(context.evaluation_key(h1, t), rotations)
-    return public_b
+    return public_b, endorsements

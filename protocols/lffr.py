@@ -1,7 +1,7 @@
 """LFFR on encrypted rows: its plan, and what a party encrypts.
 
-    keys ... square     the joint key ceremony                                    `keygen`
-    contribute          rows, label terms, and row sums or noise                  `contribute`
+    commit-keys ...     the joint key ceremony                                    `keygen`
+    commit-rows ...     rows, label terms, and row sums or noise                  `contribute`
     refresh/k           those of the inverse, then after every iteration          `refresh`
     decrypt             the final weights, once                                   `decrypt`
 
@@ -23,26 +23,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import contribute, lffr_slots
+from protocols import arithmetic, contribute, lffr_slots
 from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
-from protocols.ckks import residues as rns
 from protocols.ckks.circuit import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import error_std
 from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import REFRESH_TOWERS
-from protocols.ckks.residues import Residues
 from protocols.curvature import LIFT, Curvature
-from protocols.errors import DataError, MessageError, ParameterError
-from protocols.keygen import public_key
+from protocols.errors import DataError, ParameterError
 from protocols.lffr_inverse import inverse_refreshes, relative_error
-from protocols.messages import Body, Exchange
+from protocols.messages import Body
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.privacy.budget import Budget
-from protocols.privacy.lffr_certificate import LffrSetting
+from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from protocols.secret_half import SecretHalf
@@ -171,6 +167,20 @@ class LffrPlan(CircuitPlan):
         return (ColumnMap.of(layout, value, head=0 if last else None),)
 
     @property
+    def model_size(self) -> int:
+        """Features times outputs."""
+        return self.num_features * self.outputs
+
+    @property
+    def step_per_row(self) -> float:
+        """With a public rate, which privacy asks for."""
+        return self.learning_rate / self.num_rows
+
+    def row_bound(self, norm_bound: float) -> float:
+        """Of x g^T, see `lffr_certificate`."""
+        return row_bound(self.link, norm_bound, self.outputs)
+
+    @property
     def unit(self) -> float:
         """Weights are encrypted as W / R, R the link's radius."""
         return self.link.radius
@@ -232,7 +242,12 @@ class LffrPlan(CircuitPlan):
         if self.privacy is None:
             raise ParameterError("privacy=None: a run without privacy has no certificate")
         promise = self.privacy
-        budget = Budget(epsilon=promise.epsilon, delta=promise.delta, split=self.split)
+        budget = Budget(
+            epsilon=promise.epsilon,
+            delta=promise.delta,
+            split=self.split,
+            **arithmetic.beside(),
+        )
         return LffrSetting(
             rows=self.num_rows,
             features=self.num_features,
@@ -243,6 +258,7 @@ class LffrPlan(CircuitPlan):
             rounds=self.iterations,
             ridge=self.ridge,
             sigma=promise.sigma,
+            encryption_error=arithmetic.allowed_error(self.row_bound(norm_bound), self.model_size),
             budget=budget,
         )
 
@@ -276,48 +292,32 @@ class LffrPlan(CircuitPlan):
 # -- party half -----------------------------------------------------------------------------------
 
 
-def answer_contribute(
+def contribution(
     context: CkksContext,
     secret: SecretHalf,
+    key: Any,
     plan: LffrPlan,
     party: str,
-    seed: bytes,
-    request: Body,
     rows: Array,
     targets: Array,
     noise: Array,
 ) -> Body:
-    """Encrypt one party's shard.
+    """One party's shard, encrypted: what is committed to, then sent as reply to `contribute`.
 
-    rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape (rows, c); noise: from
-    `LffrPlan.draw_noise`.
+    key: joint public key; rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape
+    (rows, c); noise: from `LffrPlan.draw_noise`.
 
     Raises:
-        MessageError: the request holds no well-formed public key.
         DataError: targets outside [0, 1], or rows beyond the curvature's bound.
         ParameterError: another shape than the plan says.
     """
-    if len(request.blobs) != 1:
-        raise MessageError("the step `contribute` carries exactly one blob")
     if targets.shape != (len(rows), plan.outputs):
         raise ParameterError(f"targets have shape {targets.shape}, the plan has {plan.outputs}")
     if not ((targets >= 0) & (targets <= 1)).all():
         raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
-    b = rns.unpack(request.blobs[0], context.primes, context.params.ring_dim)
-    key, layout = public_key(context, seed, b), plan.layout
-    units = plan.units
+    layout, units = plan.layout, plan.units
     factors = (0.5 - targets) / units.leading
     data = layout.pack_data(units.row_scale * rows, factors, plan.party_index(party))
     side = layout.pack_side(plan.side(rows, noise))
     vectors = [*data.values(), *side]
     return Body({"ciphertexts": list(data)}, contribute.encrypted(context, secret, key, vectors))
-
-
-# -- coordinator half -----------------------------------------------------------------------------
-
-
-def collect(
-    evaluator: Evaluator, plan: LffrPlan, public_b: Residues
-) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
-    """Data ciphertexts, in the order of `OutputLayout`, and side ciphertexts of all parties."""
-    return (yield from contribute.collect(evaluator, plan, public_b))

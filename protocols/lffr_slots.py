@@ -23,13 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.errors import ParameterError
 from protocols.models.lffr import CURVATURE, curvature, largest_slope, push_bound
 from protocols.privacy.ball import Ball
 from protocols.privacy.budget import GRID_MARGIN
 from protocols.privacy.descent import Descent, largest_integral, least_radius
-from protocols.row_slots import ERROR_SHARE, TAIL, inverse_bounds
-from protocols.slot_bounds import MARGIN, SlotBounds
+from protocols.row_slots import ERROR_SHARE, TAIL, TAIL_FAILURE, inverse_bounds
+from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
 
 if TYPE_CHECKING:
     from protocols.lffr import LffrPlan
@@ -42,7 +41,7 @@ def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
     """Of a plan, for rows of norm at most `norm_bound`."""
     try:
         length, proof = _length(plan, norm_bound)
-    except ParameterError as error:
+    except OUT_OF_RANGE as error:
         return SlotBounds.unproven(len(plan.refreshes), f"out of range: {error}")
     if math.isinf(length):
         reason = f"lffr: {proof} does not hold for its rate and iterations"
@@ -58,7 +57,7 @@ def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
         *inverse_bounds(given, len(plan.refreshes) - plan.iterations),
         *(terms + rest,) * plan.iterations,
     ]
-    failure = plan.iterations * plan.num_features * plan.outputs * 2.0**-61
+    failure = plan.iterations * plan.num_features * plan.outputs * TAIL_FAILURE
     if plan.privacy:
         failure += plan.privacy_setting(norm_bound).ball().failure * plan.outputs
     return SlotBounds(

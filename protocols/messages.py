@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from protocols.errors import MessageError
 
-MAGIC = b"CPHC\x01"
+MAGIC = b"CPHC\x02"
 SIGNATURE_BYTES = 64
 MAX_HEADER_BYTES = 1 << 20
 _PREFIX = len(MAGIC) + 4
@@ -32,6 +32,8 @@ _DOMAIN = b"ciphercohort/message/1\0"
 # Largest message of a run at 128 bits: a few evaluation keys.
 DEFAULT_SIZE_CAP = 1 << 29
 COORDINATOR = "coordinator"
+# Head of a party that was asked nothing.
+UNHEARD = "00" * 32
 
 T = TypeVar("T")
 
@@ -82,7 +84,8 @@ class Envelope:
     """A body with its address.
 
     session: identifies the run; step: e.g. "refresh/3"; answers: SHA-256 (hex) of the request that
-    this message answers, empty in a request.
+    this message answers, empty in a request; seen: the head (`heard`) of all requests that its
+    sender has processed, this one included, empty in a request and outside a session.
     """
 
     session: str
@@ -91,6 +94,7 @@ class Envelope:
     recipient: str
     body: Body
     answers: str = ""
+    seen: str = ""
 
 
 def to_everyone(step: str, parties: tuple[str, ...], body: Body, fold: Fold | None = None) -> Ask:
@@ -118,6 +122,7 @@ def encode(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
             "sender": envelope.sender,
             "recipient": envelope.recipient,
             "answers": envelope.answers,
+            "seen": envelope.seen,
             "meta": dict(envelope.body.meta),
             "blobs": list(zip(map(len, envelope.body.blobs), envelope.body.digests, strict=True)),
         },
@@ -160,6 +165,14 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data[: _header_end(data)]).hexdigest()
 
 
+def heard(head: str, message: str) -> str:
+    """SHA-256(head | message): a party's head after one more request, all three hexadecimal.
+
+    head: `UNHEARD` before the first; message: the request's `digest`.
+    """
+    return hashlib.sha256(bytes.fromhex(head) + bytes.fromhex(message)).hexdigest()
+
+
 def address_of(head: bytes) -> tuple[str, str, str]:
     """Step, sender and recipient that a message names, unverified.
 
@@ -183,8 +196,8 @@ def _parse(header: bytes, data: bytes, position: int) -> Envelope:
     try:
         fields = json.loads(header)
         listed = [(int(size), str(content)) for size, content in fields["blobs"]]
-        names = ("session", "step", "sender", "recipient", "answers")
-        session, step, sender, recipient, answers = (str(fields[k]) for k in names)
+        names = ("session", "step", "sender", "recipient", "answers", "seen")
+        session, step, sender, recipient, answers, seen = (str(fields[k]) for k in names)
         meta = dict(fields["meta"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MessageError(f"malformed header ({type(error).__name__})") from None
@@ -198,4 +211,4 @@ def _parse(header: bytes, data: bytes, position: int) -> Envelope:
     body = Body(meta, tuple(blobs))
     if body.digests != tuple(content for _, content in listed):
         raise MessageError("a blob does not match its hash")
-    return Envelope(session, step, sender, recipient, body, answers)
+    return Envelope(session, step, sender, recipient, body, answers, seen)

@@ -68,6 +68,7 @@ class RunPlan(ABC):
     """
 
     protocol: ClassVar[str]
+    max_rounds: ClassVar[int] = 10**6
 
     session: str
     members: tuple[Member, ...]
@@ -79,6 +80,9 @@ class RunPlan(ABC):
     version: int = PLAN_VERSION
 
     def __post_init__(self) -> None:
+        # Before anything is built from them.
+        if not self.rounds <= self.max_rounds:
+            raise ParameterError(f"rounds={self.rounds} is above {self.max_rounds}")
         if len(self.members) < 2:
             raise ParameterError(
                 f"parties={len(self.members)}: joint training needs at least 2 parties"

@@ -27,6 +27,8 @@ from protocols.rows import RowsPlan
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 # A weight as JSON writes it, and a digest.
 _WEIGHT, _DIGEST = -0.1234567890123456, "0" * 64
+# A digest or a public key, signed by its party.
+_SIGNED = {"value": _DIGEST, "signature": 2 * _DIGEST}
 # Copies of a message that exist at once: residues, blobs, frame, transport.
 _COPIES = 4
 # Copies that the transport makes of a message: record, serialised, delivered, parsed, taken out.
@@ -83,7 +85,14 @@ def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
     yield Exchanged("agree", "agree", Part(agreed), Part({"plan": _DIGEST}))
     yield Exchanged("agree", "reveal", Part(), Part({"seed": _DIGEST}))
     seeds = {"seeds": dict.fromkeys(plan.names, _DIGEST)}
-    yield Exchanged("keys", "keys", Part(seeds), Part({}, (top, half, half)))
+    everyone = {"signed": dict.fromkeys(plan.names, _SIGNED)}
+    yield Exchanged("keys", "commit-keys", Part(seeds), Part(_SIGNED))
+    sent = Part({"endorsement": _SIGNED}, (top, half, half))
+    yield Exchanged("keys", "keys", Part(everyone), sent)
+    for k, chunk in enumerate(plan.member_chunks):
+        others = {"others": dict.fromkeys(chunk, [_DIGEST] * 2)}
+        shares = Part(others, (top,) * len(chunk))
+        yield Exchanged("keys", f"public-shares/{k}", shares, Part())
     for k, indices in enumerate(plan.rotation_chunks):
         request = Part({"indices": list(indices)})
         yield Exchanged("keys", f"rotations/{k}", request, Part({}, (half,) * len(indices)))
@@ -91,8 +100,10 @@ def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
     yield from _cover(plan, top)
     held = list(layout.ciphertexts_of(plan.party_index(party)))
     contributed = (2 * top,) * (len(held) + layout.num_side_ciphertexts)
-    reply = Part({"ciphertexts": held}, contributed)
-    yield Exchanged("encrypt", "contribute", Part({}, (top,)), reply)
+    yield Exchanged("encrypt", "commit-rows", Part(everyone), Part(_SIGNED))
+    sent = Part({"ciphertexts": held, "endorsement": _SIGNED}, contributed)
+    yield Exchanged("encrypt", "contribute", Part(everyone), sent)
+    yield Exchanged("encrypt", "confirm", Part(everyone), Part())
     for k, count in enumerate(plan.refreshes):
         request, reply = Part({}, (low,) * count), Part({}, (low, top) * count)
         yield Exchanged("refresh", f"refresh/{k}", request, reply)
@@ -106,10 +117,9 @@ def _cover(plan: RowsPlan, polynomial: int) -> Iterator[Exchanged]:
     """Shares of every secret, where others can stand in; a repeated step is not foreseen."""
     if plan.cover is None:
         return
-    key = {"key": _DIGEST, "signature": 2 * _DIGEST}
     shares = Part({}, (polynomial + SEAL_BYTES,) * (len(plan.members) - 1))
-    yield Exchanged("keys", "cover-keys", Part(), Part(key))
-    everyone = Part({"keys": dict.fromkeys(plan.names, key)})
+    yield Exchanged("keys", "cover-keys", Part(), Part(_SIGNED))
+    everyone = Part({"signed": dict.fromkeys(plan.names, _SIGNED)})
     yield Exchanged("keys", "cover-deal", everyone, shares)
     yield Exchanged("keys", "cover-hold", shares, Part())
 
@@ -151,9 +161,10 @@ def bytes_by_party(plan: RowsPlan) -> dict[str, dict[str, int]]:
     """Wire bytes of each party in both directions, by party and phase."""
     key = new_signing_key()
 
-    def framed(step: str, sender: str, recipient: str, part: Part, answers: str) -> int:
+    def framed(step: str, sender: str, recipient: str, part: Part, message: str) -> int:
         body = Body(part.meta, (b"",) * len(part.blobs))
-        empty = len(encode(Envelope(plan.session, step, sender, recipient, body, answers), key))
+        address = (plan.session, step, sender, recipient)
+        empty = len(encode(Envelope(*address, body, answers=message, seen=message), key))
         return empty + sum(size + len(str(size)) - 1 for size in part.blobs)
 
     traffic = {}
@@ -251,7 +262,11 @@ def _is_mapped(plan: RowsPlan, step: int) -> bool:
 
 
 def _party_work(plan: RowsPlan, each: Exchanged, times: UnitTimes) -> float:
-    """What one party does for one step, and the transport to it."""
+    """What one party does for one step, and the transport to it.
+
+    What it commits to in one step, and opens in a later one of the same phase, counts as made in
+    the later one.
+    """
     count, (kind, _, number) = len(each.reply.blobs), each.step.partition("/")
     unit = {
         # The secret key, and both halves of the first round; then two products for the second.
@@ -266,6 +281,10 @@ def _party_work(plan: RowsPlan, each: Exchanged, times: UnitTimes) -> float:
         unit[kind] = (times.map_share if mapped else times.refresh_share) * count / 2
     asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
     wire = asked * (times.check + times.unpack) + replied * (times.pack + times.sign)
+    if kind in ("keys", "contribute"):
+        wire += replied * times.sign  # hashed for the commitment as well
+    if kind == "public-shares":
+        wire += asked * times.add
     return unit.get(kind, 0.0) + wire + (asked + replied) * _TRANSPORT_COPIES * times.copy
 
 
@@ -292,6 +311,7 @@ def memory(plan: RowsPlan) -> dict[str, int]:
             alone = max(alone, each.blob_bytes)
     kept = (len(layout.rotations) + 1) * key
     kept += (layout.num_data_ciphertexts + layout.num_side_ciphertexts) * ciphertext
+    kept += len(plan.names) * _size(params, params.num_towers)  # shares of the public key
     rows = 8 * max(member.rows for member in plan.members) * plan.num_features
     return {
         "coordinator": BASE_MEMORY + frames + kept + _COPIES * max((flights + replies).values()),

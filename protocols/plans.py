@@ -62,6 +62,8 @@ def plan_from_dict(fields: Mapping[str, Any]) -> RunPlan:
         plan.digest()  # NaN has no canonical form
     except ParameterError:
         raise
+    except (MemoryError, OverflowError):
+        raise ParameterError("the plan is refused: one of its numbers is too large") from None
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:
         raise MessageError(f"the plan is malformed: {error}") from None
     return plan

@@ -14,8 +14,8 @@ Security: a' is expanded from the joint seed (see `agree`), the label and c1; th
 choose neither a' nor a c1 that is related to it. A party answers each label once; a retry gets the
 cached bytes.
 T plays no part in that: h1_p is T(M_p) under a one-time pad of learning with errors, whatever T is.
-A coefficient of h0 is within |m| / 2^k of uniform, k the mask's bits: 2^-115 for |m| = 2^60 and
-three parties, 2^-93 for all coefficients of 128 refreshed ciphertexts at ring 2^15.
+A coefficient of h0 is within |m| / 2^k of uniform, k the mask's bits: 2^-116 for |m| = 2^60 and
+three parties, 2^-94 for all coefficients of 128 refreshed ciphertexts at ring 2^15.
 Error: P fresh key errors, 3.19 sqrt(P n / 2) / scale per slot: 2^-49 at ring 2^15, scale 2^59;
 through a map, one rescaling.
 """

@@ -42,14 +42,13 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Approximation, Polynomial, range_bound
 from protocols.curvature import Curvature
-from protocols.errors import ParameterError
 from protocols.privacy import barrier_certificate
 from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
 from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.privacy.shares import NoiseSplit
-from protocols.slot_bounds import MARGIN, SlotBounds
+from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.heavy_ball import HeavyBall
@@ -63,10 +62,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 TAIL = 9.0
-"""P(|Z| > 9) < 2^-61."""
+TAIL_FAILURE = 2.0**-61
+"""P(|Z| > TAIL) is below it."""
 ERROR_SHARE = 2.0**-12
 """The mean gradient may be off by this part of C / N: what a plan with privacy is held to."""
-FARTHEST = 4.0
+COEFFICIENT_BOUND_FROM = 4.0
 """In radii of the link: beyond, a polynomial's bound by its coefficients is as good."""
 LINEAR = (Nesterov, QuadraticNesterov, HeavyBall, StronglyConvexNesterov)
 """Rules whose vectors are combinations of their gradients, `GradientDescent` beside them."""
@@ -144,7 +144,7 @@ class Norms:
 @lru_cache(maxsize=4096)
 def residual(p: Polynomial, z: float) -> float:
     """h(z), certain; inf where z is."""
-    if z > FARTHEST * p.radius:
+    if z > COEFFICIENT_BOUND_FROM * p.radius:
         t = z / p.radius
         if not t < 1e15:
             return math.inf
@@ -299,7 +299,7 @@ def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
     steps, course = len(plan.refreshes), _course(plan, norm_bound)
     try:
         proofs = [_slots(plan, course, found) for found in norms(course)]
-    except ParameterError as error:
+    except OUT_OF_RANGE as error:
         return SlotBounds.unproven(steps, f"out of range: {error}")
     proven = [found for found in proofs if found.largest is not None]
     if proven:
@@ -337,7 +337,7 @@ def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
         terms = gain / scale * (groups * c * (residual(plan.link, c * point) - 0.5) + side)
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
-    tail = plan.rounds * course.features * 2.0**-61 if course.noise else 0.0
+    tail = plan.rounds * course.features * TAIL_FAILURE if course.noise else 0.0
     return SlotBounds(
         refreshes=tuple(bound * MARGIN for bound in refreshes),
         release=found.last / plan.unit * MARGIN,

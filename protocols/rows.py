@@ -1,11 +1,11 @@
 """The encrypted-shard protocol on rows: every party encrypts its rows once.
 
-    keys ... square     the joint key ceremony                        `keygen`
-    contribute          encrypted rows, label term and noise          `contribute`
+    commit-keys ...     the joint key ceremony                        `keygen`
+    commit-rows ...     encrypted rows, label term and noise          `contribute`
     refresh/k           when levels run out                           `refresh`
     decrypt             the final model, once                         `decrypt`
 
-Between `contribute` and `decrypt` the coordinator evaluates gradient and update: `train`.
+Between `confirm` and `decrypt` the coordinator evaluates gradient and update: `train`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from protocols.curvature import Curvature
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from protocols.slot_bounds import SlotBounds
-from protocols.updates.catalogue import rule_from_dict
+from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule, gradient_factors
 
@@ -67,7 +67,7 @@ class RowsPlan(CircuitPlan):
     @property
     def rounds(self) -> int:
         """Iterations T."""
-        return int(self.update["rounds"])
+        return rounds_of(self.update)
 
     @property
     def layout(self) -> Layout:
@@ -130,6 +130,17 @@ class RowsPlan(CircuitPlan):
         last = step - before == self.rounds - 1
         heads = [part - layout.num_parts + 1 if last else None for part in parts]
         return tuple(ColumnMap.of(layout, v, head=head) for v in values for head in heads)
+
+    @property
+    def step_per_row(self) -> float:
+        """A preconditioner is at least 1 / high, and its rates at least 1."""
+        curvature = self.curvature
+        rate = 1 / curvature.high if curvature else float(self.update["learning_rate"])
+        return rate / self.num_rows
+
+    def row_bound(self, norm_bound: float) -> float:
+        """The slope of the loss is at most 1."""
+        return norm_bound
 
     @property
     def unit(self) -> float:

@@ -9,13 +9,13 @@ is made, in the whole life of a secret, restarts included, unless:
 
 (i)   an element from the joint seed is used once per secret group. A group is closed under
       automorphisms, rescaling, dropped primes and public linear relations: s, what stands in for
-      other parties, u and u - s are one group.
+      other parties, u and u - s are one group. The lemma "two secrets" alone may use it for two.
 (ii)  an element that the coordinator sent is used by a lemma's exception alone, under a label that
       is answered once.
 (iii) a pad enters one masked sample; each output of its map has an element of its own.
 (iv)  every sample has an error of its own, or a pad.
-(v)   sums that the coordinator sends as elements (H0, H1) are named "received": its word is trusted
-      for them until they are checked.
+
+Elements named "received" are the coordinator's word: c1, H0, H1. The ledger does not check them.
 
 Nothing here is secret. What follows from the list is in docs/security-argument.md.
 """
@@ -26,9 +26,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.errors import PolicyError
 
+# Below every error that is used: OpenFHE's of rotation keys (`ckks.parameters.NARROW_ERROR_STD`).
+SMALLEST_ERROR_STD = 1.0
 # Where an element comes from.
 SEED, JOINT_KEY, GADGET, RECEIVED, ONE = "H", "joint-key", "P g", "received", "1"
 # Secrets: a key share (and what stands in for others), the ephemeral secret of the relinearisation
@@ -41,8 +42,8 @@ LEMMAS = {
     "secrets under one element: a hybrid over the secrets",
     "relinearisation": "t_p = s_p H0 + (u_p - s_p) H1 + e2: to P - 1 colluders what t_p hides is "
     "-s_h h1 + e2, uniform by ring-LWE; circular, its element h1 = a s + e1 depends on the secret",
-    "masked decryption": "c1 s_p - M_p is uniform up to the statistical distance of the mask, for "
-    "any c1",
+    "masked decryption": "c1 s_p - M_p is uniform up to the mask's statistical distance, where "
+    "the message of c1 is within the room: the agreed c1, on the coordinator's word",
     "flooded decryption": "c1 s_p + e, e of std sqrt(12 tau) 2^(s/2) sigma_e: Li, Micciancio, "
     "Schultz, Sorrell, CRYPTO 2022, Theorem 2",
     "opening key": "s_p under pads of pairs that cancel in the sum of all parties: Bonawitz et "
@@ -137,7 +138,7 @@ class SampleLedger:
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self._samples: dict[str, Sample] = {}
         self._uses: dict[tuple[Element, str], frozenset[str]] = {}
-        self._masked: set[str] = set()
+        self._masked: dict[str, frozenset[str]] = {}
         self._outputs: set[tuple[str, str]] = set()
         self._errors: set[str] = set()
         self.note(*samples)
@@ -178,6 +179,8 @@ class SampleLedger:
                 self._check_use(sample, term)
         for pad in sample.pads:
             self._check_pad(sample, pad, masked=SEED not in kinds)
+        if SEED in kinds:
+            self._check_bound(sample)
 
     def _check_use(self, sample: Sample, term: Term) -> None:
         place = term.element, _GROUPS.get(term.secret, term.secret)
@@ -195,19 +198,32 @@ class SampleLedger:
             pad.name not in self._masked or (pad.name, pad.through) in self._outputs
         ):
             raise _refused(sample, f"{pad.through}({pad.name}) is published a second time (iii)")
-        self._masked.add(pad.name)
-        if not masked:
+        given = self._masked.get(pad.name, frozenset())
+        if masked:
+            received = (t.element.name for t in sample.terms if t.element.kind == RECEIVED)
+            self._masked[pad.name] = given.union(received)
+        else:
             self._outputs.add((pad.name, pad.through))
+
+    def _check_bound(self, sample: Sample) -> None:
+        """Who knew the element first would send c1 = element - delta, see `refresh_element`."""
+        given = frozenset[str]().union(*(self._masked[pad.name] for pad in sample.pads))
+        seeded = [term.element for term in sample.terms if term.element.kind == SEED]
+        for element in seeded:
+            if not all(name in element.name for name in given):
+                raise _refused(sample, f"{element} does not depend on what its pad masked (i)")
 
     def _check_hidden(self, sample: Sample) -> None:
         pads_alone = all(term.element.kind in (RECEIVED, ONE) for term in sample.terms)
-        if not sample.error_std and not (sample.pads and pads_alone):
+        # The sum of all is public by design, and one party alone is the sum.
+        padded = sample.pads or sample.lemma == "opening key"
+        if not sample.error_std and not (padded and pads_alone):
             raise _refused(sample, "neither an error nor a pad hides it (iv)")
         if not sample.error_std:
             return
-        if not sample.error_std >= NARROW_ERROR_STD:
+        if not sample.error_std >= SMALLEST_ERROR_STD:
             raise _refused(
-                sample, f"error_std={sample.error_std:g} is below {NARROW_ERROR_STD:g} (iv)"
+                sample, f"error_std={sample.error_std:g} is below {SMALLEST_ERROR_STD:g} (iv)"
             )
         if sample.error_name in self._errors:
             raise _refused(sample, f"the error {sample.error_name!r} is used a second time (iv)")

@@ -72,12 +72,21 @@ class RunningSums:
             ProtocolError: a reply is missing or malformed; names the party.
         """
         for name in tuple(self._waiting):
-            if name not in replies:
-                raise ProtocolError(f"no reply from party {name!r}", culprit=name)
-            self.fold(name, replies[name])
+            self.fold(name, reply_of(replies, name))
         for total, primes in zip(self._totals, self._primes, strict=True):
             total %= np.array(primes, dtype=np.uint64)[:, None]
         return self._totals
+
+
+def reply_of(replies: Mapping[str, Body], name: str) -> Body:
+    """One party's reply.
+
+    Raises:
+        ProtocolError: there is none; names the party.
+    """
+    if name not in replies:
+        raise ProtocolError(f"no reply from party {name!r}", culprit=name)
+    return replies[name]
 
 
 def sum_blobs(

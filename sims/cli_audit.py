@@ -107,6 +107,10 @@ def transcript(
     folder: Annotated[
         Path, typer.Argument(metavar="RUNDIR", help="A run folder with its messages.")
     ],
+    statement: Annotated[
+        list[Path] | None,
+        typer.Option(help="Of a party whose last replies were lost (cohort party statement)."),
+    ] = None,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
@@ -130,7 +134,7 @@ def transcript(
                 reporter.done, reporter.total = done, total
                 reporter.step()
 
-            replayed = replay(folder, on_step)
+            replayed = replay(folder, on_step, [path.read_bytes() for path in statement or ()])
         checks = [Check(check.name, check.passed, check.detail) for check in replayed.checks]
         if replayed.passed:
             problems = list(_folder_problems(folder, replayed))

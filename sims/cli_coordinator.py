@@ -9,14 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
+from protocols.privacy.shares import DEFAULT_COLLUDERS
 from sims import cli_options as options
 from sims.console import FAILED, refusals, say
 
 coordinator_app = typer.Typer(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
-# What a party asks for by default (parties.setup.MIN_COLLUDERS).
-DEFAULT_COLLUDERS = 1
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
 
 

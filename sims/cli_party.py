@@ -61,7 +61,8 @@ def init(
         typer.Option(
             "--accept-unbounded",
             help="Accept runs without a proof that training stays bounded: if it diverges, the "
-            "coordinator may see about log2(2P) bits of each value computed from a row.",
+            "coordinator may see about log2(2P) bits a refresh of each value computed from a row; "
+            "those of several refreshes add up.",
         ),
     ] = False,
     budget_epsilon: Annotated[
@@ -97,13 +98,14 @@ def init(
 ) -> None:
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
-        from parties.setup import MIN_COLLUDERS, Household, init_party
+        from parties.setup import Household, init_party
+        from protocols.privacy.shares import DEFAULT_COLLUDERS
 
         largest = None if accept_no_privacy else max_epsilon
         policy: dict[str, Any] = {
             "max_epsilon": largest,
             "max_delta": max_delta,
-            "min_colluders": _asked(min_colluders, _COLLUDERS, MIN_COLLUDERS),
+            "min_colluders": _asked(min_colluders, _COLLUDERS, DEFAULT_COLLUDERS),
             "allow_insecure": allow_insecure,
             "accept_unbounded": accept_unbounded,
         }
@@ -222,6 +224,22 @@ def abort(folder: Folder, debug: options.Debug = False) -> None:
 
         ended = _control(folder, GIVE_UP, {})["ended"]
         typer.echo(f"session {ended} is over" if ended else "there was no session")
+
+
+@party_app.command()
+def statement(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="File to write, for cohort audit transcript.")],
+    session: Annotated[str | None, typer.Option(help="Default: the latest.")] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Sign what this party was asked in a session that is over, as a digest: no data, no key."""
+    with refusals(debug) as console:
+        from parties.frames import STATEMENT
+
+        found = _control(folder, STATEMENT, {"session": session})
+        out.write_bytes(bytes.fromhex(found["statement"]))
+        say(console, f"{out}: whoever audits the run gives it to cohort audit transcript")
 
 
 def _agent(settings: Any, passphrase: str) -> Any:

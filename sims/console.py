@@ -156,7 +156,7 @@ def _accuracy_table(table: Table, result: AnyRun) -> Table:
 def closing_lines(result: AnyRun) -> Iterator[str]:
     """What else a person wants to know at the end."""
     from sims.plan_figures import encryption_words
-    from sims.slot_words import slot_lines
+    from sims.slot_report import slot_lines
 
     summary, privacy = result.summary(), result.plan.privacy
     yield f"largest weight difference to the twin: {result.max_abs_diff_to_twin:.2g}"

@@ -15,11 +15,10 @@ from protocols.aggregate.parameters import AggregateParameters, choose
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.errors import ParameterError
-from protocols.gradients import NOISE_TAIL
 from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.mechanisms import Mechanism, mechanism_of
+from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
 from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting

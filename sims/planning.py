@@ -17,7 +17,7 @@ from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.recipe_rows import choose_ckks
 from sims.setting import TrainingSetting, choose_setting
-from sims.slot_words import slot_lines
+from sims.slot_report import slot_lines
 
 
 @dataclass(frozen=True, kw_only=True)

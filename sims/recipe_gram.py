@@ -10,6 +10,7 @@ from operator import add
 from typing import Any
 
 from parties.schema import Schema
+from protocols import arithmetic
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import MAX_LOG_QP_128, CkksParameters, choose_parameters
 from protocols.errors import ParameterError
@@ -171,6 +172,7 @@ def certified(config: SimulationConfig, data: PreparedData, ridge: float) -> Gra
         delta=config.delta,
         split=NoiseSplit(parties=len(data.shards), colluders=config.colluders),
         mechanism_share=MECHANISM_SHARE,
+        **arithmetic.beside(),
     )
     setting = GramSetting(
         budget=budget,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from parties.schema import Schema
+from protocols import arithmetic
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, OutputLayout
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.curvature import Curvature, largest_row_sum
@@ -18,7 +19,7 @@ from protocols.models.lffr import CURVATURE, PAPER_LINK, Lffr
 from protocols.plan import Member, PrivacyPlan, RunPlan
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
-from protocols.privacy.lffr_certificate import LffrSetting, lffr_certificate
+from protocols.privacy.lffr_certificate import LffrSetting, lffr_certificate, row_bound
 from protocols.privacy.shares import NoiseSplit
 from sims.config import SimulationConfig
 from sims.lffr_twin import run_lffr_twin
@@ -165,13 +166,15 @@ def certified(config: SimulationConfig, data: PreparedData) -> Certificate:
     Raises:
         PrivacyError: a condition fails whatever the rate.
     """
-    schema = data.schema
+    schema, outputs = data.schema, targets_of(data.schema.label).outputs
+    bound = row_bound(PAPER_LINK, schema.norm_bound, outputs)
     largest = 1 / (CURVATURE * schema.norm_bound**2)
     setting = LffrSetting(
         rows=len(data.labels),
         features=schema.num_features,
-        outputs=targets_of(schema.label).outputs,
+        outputs=outputs,
         norm_bound=schema.norm_bound,
+        encryption_error=arithmetic.allowed_error(bound, schema.num_features * outputs),
         link=PAPER_LINK,
         eta=min(largest, 1 / (2 * config.ridge)) if config.ridge else largest,
         rounds=rounds_of(config),
@@ -180,6 +183,7 @@ def certified(config: SimulationConfig, data: PreparedData) -> Certificate:
             epsilon=config.epsilon,
             delta=config.delta,
             split=NoiseSplit(parties=len(data.shards), colluders=config.colluders),
+            **arithmetic.beside(),
         ),
     ).resolved()
     return lffr_certificate(replace(setting, eta=_largest_rate(setting))).require()

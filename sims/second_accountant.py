@@ -12,7 +12,8 @@ By hand, with C the clip of a query, w the largest share of a row in the aggrega
 - a row with a secret coin of chance 1 / K adds C + sqrt(d) u where it joins, and dp-accounting's
   replace-one Poisson event says what that costs.
 
-Its distributions are pessimistic; the interval of 1e-4 puts them within 1e-7 of the closed form.
+Its distributions are pessimistic; the interval of 1e-4, less where epsilon is small, puts them
+within 1e-7 of the closed form.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dp_accounting.pld import pld_privacy_accountant
 INTERVAL = 1e-4
 TOLERANCE = 1e-6
 """Relative: a claim may lie below the pessimistic epsilon by the discretisation, no more."""
-HOPELESS = 30.0
+LARGEST_LOSS = 30.0
 """Losses above are not worth the memory: epsilon counts as infinite."""
 
 
@@ -52,21 +53,24 @@ def sums_epsilon(plan: Mapping[str, Any], *, delta: float) -> float:
 
 def gaussian_epsilon(ratios: Sequence[float], *, delta: float) -> float:
     """Of Gaussian releases; ratios: sensitivity over standard deviation."""
-    if not math.fsum(r * r for r in ratios) < HOPELESS:
+    squared = math.fsum(r * r for r in ratios)
+    if not squared < LARGEST_LOSS:
         return math.inf
-    return _composed({dp_accounting.GaussianDpEvent(1 / r): n for r, n in _count(ratios)}, delta)
+    events = {dp_accounting.GaussianDpEvent(1 / r): n for r, n in _count(ratios)}
+    # Where little is spent, losses are as small.
+    return _composed(events, delta, interval=INTERVAL * min(1.0, 4 * math.sqrt(squared)))
 
 
 def laplace_epsilon(ratios: Sequence[float], *, delta: float) -> float:
     """Of Laplace releases, or of coordinates of one; ratios: move over scale."""
-    if not math.fsum(ratios) < HOPELESS:
+    if not math.fsum(ratios) < LARGEST_LOSS:
         return math.inf
     return _composed({dp_accounting.LaplaceDpEvent(1 / r): n for r, n in _count(ratios)}, delta)
 
 
 def poisson_epsilon(ratios: Sequence[float], *, rate: float, delta: float) -> float:
     """Of Gaussian releases that a row joins by a secret coin; ratios: as in `gaussian_epsilon`."""
-    if not math.fsum(r * r for r in ratios) < HOPELESS / rate:
+    if not math.fsum(r * r for r in ratios) < LARGEST_LOSS / rate:
         return math.inf
     event = dp_accounting.PoissonSampledDpEvent
     # One row adds half of what replacing it moves.
@@ -77,11 +81,13 @@ def poisson_epsilon(ratios: Sequence[float], *, rate: float, delta: float) -> fl
     )
 
 
-def _composed(events: Mapping[Any, int], delta: float, relation: Any = None) -> float:
+def _composed(
+    events: Mapping[Any, int], delta: float, relation: Any = None, interval: float = INTERVAL
+) -> float:
     # A shift by the replace-one sensitivity is the library's add-or-remove-one pair.
     relation = relation or dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     accountant = pld_privacy_accountant.PLDAccountant(
-        relation, value_discretization_interval=INTERVAL
+        relation, value_discretization_interval=interval
     )
     for event, count in events.items():
         accountant.compose(event, count)
@@ -127,12 +133,15 @@ def _rounding(plan: Mapping[str, Any], scale: float) -> float:
 # -- encrypted rows -------------------------------------------------------------------------------
 
 
-def circuit_epsilon(setting: Mapping[str, Any], *, radius: float, delta: float) -> float:
+def circuit_epsilon(
+    setting: Mapping[str, Any], *, radius: float, ring_dim: int, delta: float
+) -> float:
     """Epsilon at delta of noisy gradients of encrypted rows, from a certificate's setting.
 
     The move of one replaced row is searched for in a plane: weights up to `radius` long, two rows
     of norm B at any angle, any labels. A released curvature moves by c B^2 sqrt(d) between rows on
-    two halves of the columns. Both moves exist, so a claim below this epsilon is wrong.
+    two halves of the columns. Both moves exist, so a claim below this epsilon is wrong. Then the
+    model is decrypted: `flooded`.
     """
     rows, bound = int(setting["rows"]), float(setting["norm_bound"])
     sigma, rounds = float(setting["sigma"]), int(setting["rounds"])
@@ -141,14 +150,26 @@ def circuit_epsilon(setting: Mapping[str, Any], *, radius: float, delta: float) 
     if curvature:
         moved = curvature["constant"] * bound**2 * math.sqrt(2 * (int(setting["features"]) // 2))
         ratios.append(moved / (rows * float(curvature["sigma"])))
-    return gaussian_epsilon(ratios, delta=delta)
+    return gaussian_epsilon([*ratios, flooded(ring_dim)], delta=delta)
 
 
-def regression_epsilon(method: str, setting: Mapping[str, Any], *, delta: float) -> float:
+def flooded(ring_dim: int) -> float:
+    """Ratio of the release that a flooded decryption is.
+
+    Beside the model it shows an error of n coefficients, each of std s, under noise of std
+    sqrt(12) 2^20 s: 40 bits by Li et al., CRYPTO 2022, Theorem 2. Neighbours' may be opposite.
+    """
+    return 2 * math.sqrt(ring_dim) / (math.sqrt(12) * 2**20)
+
+
+def regression_epsilon(
+    method: str, setting: Mapping[str, Any], *, ring_dim: int, delta: float
+) -> float:
     """Epsilon at delta of a regression ("gram" or "lffr"), from a certificate's setting.
 
     Gram: x x^T and x y^T of two rows in a plane, targets at either end of their bound. LFFR: x g
-    with g = 2 (p - y) p (1 - p) at the ends of the link's range, opposite for each output.
+    with g = 2 (p - y) p (1 - p) at the ends of the link's range, opposite for each output. Then the
+    model is decrypted: `flooded`.
     """
     bound, rows = float(setting["norm_bound"]), int(setting["rows"])
     if method == "gram":
@@ -163,12 +184,14 @@ def regression_epsilon(method: str, setting: Mapping[str, Any], *, delta: float)
             for other in turned
             for sign in (1.0, -1.0)
         ]
-        return gaussian_epsilon([max(moves) / (rows * float(setting["sigma"]))], delta=delta)
+        ratio = max(moves) / (rows * float(setting["sigma"]))
+        return gaussian_epsilon([ratio, flooded(ring_dim)], delta=delta)
     p = np.polynomial.polynomial.polyval(np.linspace(-1, 1, 2001), setting["link"]["coefficients"])
     steepest = float(np.abs(2 * p * p * (1 - p)).max())
     moved = 2 * bound * math.sqrt(int(setting["outputs"])) * steepest
     ratio = moved / (rows * float(setting["sigma"]))
-    return gaussian_epsilon([ratio] * int(setting["rounds"]), delta=delta)
+    ratios = [ratio] * int(setting["rounds"])
+    return gaussian_epsilon([*ratios, flooded(ring_dim)], delta=delta)
 
 
 def _largest_move(link: Mapping[str, Any], bound: float, radius: float) -> float:

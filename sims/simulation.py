@@ -41,7 +41,7 @@ from sims.regression_result import (
 from sims.regression_twin import ridge_solution
 from sims.result import AnyRun, Array, RunResult
 from sims.run_folder import RunFolder
-from sims.slot_words import unproven_words
+from sims.slot_report import unproven_warnings
 from sims.twin import fit_optimum, score
 
 
@@ -209,7 +209,7 @@ def compare(
             *data.notes,
             *recipe.notes,
             *twin.warnings,
-            *unproven_words(plan, data.schema.norm_bound),
+            *unproven_warnings(plan, data.schema.norm_bound),
             *missing_words(outcome.missing),
         ),
         noise=noise,

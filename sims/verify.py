@@ -34,7 +34,7 @@ from sims.run_folder import (
     file_digest,
     read_status,
 )
-from sims.slot_words import slot_problems
+from sims.slot_report import slot_problems
 from sims.verify_certificate import certificate_problems
 
 JSON_FILES = (PLAN, MODEL, SUMMARY)

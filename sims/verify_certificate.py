@@ -50,8 +50,8 @@ def certificate_problems(
         yield from compare(FILE, f"setting.{field}", setting.get(field), value)
     if isinstance(plan, CircuitPlan):
         yield from _budget_problems(setting["budget"], plan)
-    if method in ("barrier", "ridge", "walk") and isinstance(plan, RowsPlan) and plan.privacy:
-        yield from _beside_problems(setting, plan, schema.norm_bound)
+        if plan.privacy:
+            yield from _beside_problems(setting, plan, schema.norm_bound)
     try:
         again = check_again(method, setting)
     except CohortError as error:
@@ -124,16 +124,15 @@ def _budget_problems(budget: Mapping[str, Any], plan: CircuitPlan) -> Iterator[s
 
 
 def _beside_problems(
-    setting: Mapping[str, Any], plan: RowsPlan, norm_bound: float
+    setting: Mapping[str, Any], plan: CircuitPlan, norm_bound: float
 ) -> Iterator[str]:
     """What the arithmetic costs, from the plan alone."""
     arithmetic.check(plan, norm_bound)
-    error = arithmetic.allowed_error(norm_bound, plan.num_features)
-    yield from compare(FILE, "setting.encryption_error", setting.get("encryption_error"), error)
-    beside = {
-        "other_delta": arithmetic.OTHER_DELTA,
-        "spent_mu": arithmetic.FLOODING_MU,
-    }
+    beside = arithmetic.counted(plan, norm_bound)
+    error = beside.pop("encryption_error")
+    # A setting without this field has nothing that it could widen.
+    found = setting.get("encryption_error", 0.0)
+    yield from compare(FILE, "setting.encryption_error", found, error)
     for field, value in beside.items():
         found = setting["budget"].get(field)
         yield from compare(FILE, f"setting.budget.{field}", found, value)

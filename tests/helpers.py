@@ -5,6 +5,7 @@ INSECURE throughout: rings far below 128 bits, seeded noise, key shares answerin
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,20 +25,23 @@ from parties.party import Party
 from parties.policy import Policy
 from parties.schema import Label, NumericColumn, Schema
 from parties.shard import ClampCounts, Shard, read_table
-from protocols import contribute, decrypt, keygen, refresh
+from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns
 from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.commitments import Opening, Terms
 from protocols.messages import (
     _DOMAIN,
     MAGIC,
     Body,
     Exchange,
+    Fold,
     new_signing_key,
     public_bytes,
+    to_everyone,
 )
 from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
@@ -72,6 +76,11 @@ def raw_features(frame: Any, schema: Schema) -> NDArray[np.float64]:
 def party_names(count: int) -> list[str]:
     """hospital-1 … hospital-P."""
     return [f"hospital-{k + 1}" for k in range(count)]
+
+
+def identity(name: str) -> Ed25519PrivateKey:
+    """INSECURE: the same identity key for a name, always."""
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
 
 def make_rule(update: str, rounds: int) -> UpdateRule:
@@ -316,22 +325,49 @@ def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
     tag, slots = f"joint-{parties}-{depth}-{ring_dim}", ring_dim // 2
     context = CkksContext(CkksParameters(ring_dim=ring_dim, depth=depth, security_bits=0), tag)
     seed = tag.encode().ljust(32, b".")
-    shares = {name: KeyShare(context, seed, parties) for name in party_names(parties)}
     powers = [1 << k for k in range(slots.bit_length() - 1)]
     rotations = sorted({*powers, *(slots + 1 - 2 * power for power in powers)})
-    plan: Any = SimpleNamespace(names=tuple(shares), rotation_chunks=[tuple(rotations)])
+    return run_ceremony(context, seed, parties, tuple(rotations))
+
+
+def run_ceremony(
+    context: CkksContext, seed: bytes, parties: int, rotations: tuple[int, ...]
+) -> JointKeys:
+    """Key shares of so many parties, and their joint keys."""
+    shares = {name: KeyShare(context, seed, parties) for name in party_names(parties)}
+    members = [
+        SimpleNamespace(name=name, verify_key=public_bytes(identity(name))) for name in shares
+    ]
+    plan: Any = SimpleNamespace(
+        names=tuple(shares), members=members, rotation_chunks=[rotations], member_chunks=[]
+    )
+    terms = Terms.of(plan, commitments.KEYS, seed)
+    openings = {name: Opening(terms, name, identity(name)) for name in shares}
 
     def answer(name: str, step: str, body: Body) -> Body:
-        if step == "keys":
-            return keygen.answer_keys(context, shares[name])
+        if step == commitments.KEYS.commit:
+            return openings[name].commit(keygen.answer_keys(context, shares[name]))
+        if step == commitments.KEYS.open:
+            return openings[name].open(body)
         if step == keygen.RELINEARISE:
             return keygen.answer_relinearise(context, shares[name], body)
         return keygen.answer_rotations(context, shares[name], body.meta["indices"])
 
-    public_b = drive(keygen.ceremony(context, plan, seed, {}), answer)
+    public_b, _ = drive(keygen.ceremony(context, plan, seed, {}), answer)
     public_key = keygen.public_key(context, seed, public_b)
     secrets = {name: secret_rows(share) for name, share in shares.items()}
     return JointKeys(context, shares, seed, public_b, public_key, secrets)
+
+
+def uncommitted(names: Sequence[str]) -> contribute.Opened:
+    """Contributions that nobody commits to, for `collect`."""
+
+    def opened(fold: Fold) -> Exchange[None]:
+        replies = yield to_everyone("contribute", tuple(names), Body())
+        for name, reply in replies.items():
+            fold(name, reply)
+
+    return opened
 
 
 @dataclass(frozen=True)
@@ -361,11 +397,11 @@ def encrypted_weights(
         if kind == "decrypt":
             return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
         k = plan.party_index(name)
-        return contribute.answer_contribute(
-            context, keys.shares[name], plan, name, seed, body, *shards[k], noises[k]
+        return contribute.contribution(
+            context, keys.shares[name], keys.public_key, plan, name, *shards[k], noises[k]
         )
 
-    rows, side = drive(contribute.collect(evaluator, plan, keys.public_b), answer)
+    rows, side = drive(contribute.collect(evaluator, plan, uncommitted(plan.names)), answer)
     encrypted = drive(train_encrypted(evaluator, plan, seed, keys.public_key, rows, side), answer)
     weights = drive(decrypt.release(evaluator, plan, encrypted), answer)
 

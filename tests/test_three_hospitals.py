@@ -77,7 +77,7 @@ def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
         hosts[name] = cohort("party", "start", tmp_path / name, *secret)
     run = cohort("coordinator", "run", tmp_path / "centre")
     try:
-        wait_for(tmp_path, "square")
+        wait_for(tmp_path, "relinearise")
         for child in children(hosts["centre"].pid):  # the SuperLink
             os.kill(child, signal.SIGKILL)
         wait_for(tmp_path, "contribute")

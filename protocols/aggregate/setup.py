@@ -21,11 +21,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import signed_keys
+from protocols import signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
-from protocols.signed_keys import SignedKey
+from protocols.signed_values import SignedValue
 
 MASK_KEYS = "mask-keys"
 OPENING_KEY = "opening-key"
@@ -35,11 +35,11 @@ Masked = NDArray[np.uint16]
 class OpeningHalf(Protocol):
     """What these steps need of a party's secret; see `parties.aggregate_share.AggregateShare`."""
 
-    def mask_key(self) -> SignedKey:
+    def mask_key(self) -> SignedValue:
         """This party's signed ephemeral key."""
         ...
 
-    def masked_secret(self, keys: Mapping[str, SignedKey]) -> Masked:
+    def masked_secret(self, keys: Mapping[str, SignedValue]) -> Masked:
         """s_p under the masks that it shares with all others, shape (n,); once."""
         ...
 
@@ -49,7 +49,7 @@ def signed_text(digest: bytes, name: str, key: str) -> bytes:
     return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()
 
 
-def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, SignedKey]) -> None:
+def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, SignedValue]) -> None:
     """Refuse keys that are not those of exactly this roster.
 
     digest: of the session; roster: Ed25519 verification keys (hex) by party name, from the plan.
@@ -58,7 +58,7 @@ def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, Sign
         ProtocolError: a key is missing, left over or not signed by its owner's identity
             key for this session.
     """
-    signed_keys.check("mask", partial(signed_text, digest), roster, keys)
+    signed_values.check("mask key", partial(signed_text, digest), roster, keys)
 
 
 # -- party half -----------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def answer_opening_key(secret: OpeningHalf, request: Body) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: see `check_keys`.
     """
-    keys = signed_keys.of_request(request)
+    keys = signed_values.of_request(request)
     return Body(blobs=(secret.masked_secret(keys).astype("<u2").tobytes(),))
 
 
@@ -97,9 +97,9 @@ def opening_key(
     """
     names = tuple(roster)
     replies = yield to_everyone(MASK_KEYS, names, Body({"seeds": dict(seeds)}))
-    keys = signed_keys.replied(replies)
+    keys = signed_values.replied(replies)
     check_keys(digest, roster, keys)
-    replies = yield to_everyone(OPENING_KEY, names, signed_keys.to_request(keys))
+    replies = yield to_everyone(OPENING_KEY, names, signed_values.to_request(keys))
     return unmask(params, {name: replies[name] for name in names})
 
 

@@ -8,8 +8,10 @@ so that |m - sum_p M_p| < Q3 / 2 for every message with |m| <= room: the sum doe
 lifts to Q exactly.
 
 Security: what colluders see of a coefficient m is m - M_p mod Q3, within |m| / 2^k of uniform in
-total variation. A message scaled beyond the room still shows its place among the Q3 / 2^k <= 4 P
-intervals of a mask's size alone: about log2(2 P) bits of a coefficient, however large it is.
+total variation. A message scaled beyond the room still shows its place among the at most
+Q3 / 2^k < 2 P (1 + 2^-38) intervals of a mask's size alone: about log2(2 P) bits of a coefficient,
+however large it is. One refresh shows that. Several of one value, scaled differently, add up: some
+25 show all of it.
 """
 
 from __future__ import annotations
@@ -40,9 +42,19 @@ def mask_bits(primes: Sequence[int], parties: int) -> int:
 
 
 def smallest_mask_bits(params: CkksParameters, parties: int) -> int:
-    """A lower bound of `mask_bits`, before the primes are known: each is above half of its size."""
+    """A lower bound of `mask_bits`, before the primes are known."""
+    return mask_bits(_smallest_primes(params), parties)
+
+
+def smallest_room(params: CkksParameters) -> int:
+    """A lower bound of `room`, before the primes are known."""
+    return room(_smallest_primes(params))
+
+
+def _smallest_primes(params: CkksParameters) -> list[int]:
+    """Each prime is above half of its size."""
     sizes = (params.first_mod_bits, *[params.scale_bits] * (REFRESH_TOWERS - 1))
-    return mask_bits([1 << size - 1 for size in sizes], parties)
+    return [1 << size - 1 for size in sizes]
 
 
 def draw_mask(

@@ -26,7 +26,7 @@ NARROW_ERROR_BITS = 2
 SPECIAL_PRIME_BITS = 60
 # OpenFHE keeps P 4 bits longer than a digit, which may be 1 bit longer than its primes' sizes.
 SPECIAL_SPARE_BITS = 5
-# Interactive refresh keeps the message prime and two mask primes (OpenFHE's COMPACT mode).
+# A refresh keeps three primes; its masks use the room of all three (`ckks/masks.py`).
 REFRESH_TOWERS = 3
 # Smallest ring that OpenFHE accepts with these prime sizes and that the tests use.
 MIN_RING_DIM = 512

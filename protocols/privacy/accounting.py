@@ -20,7 +20,6 @@ from dp_accounting.pld import pld_privacy_accountant
 
 from protocols.errors import ParameterError
 from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
-from protocols.privacy.shares import NoiseSplit
 
 _LIBRARY_LIMIT = 100.0
 
@@ -110,27 +109,6 @@ def epsilon_for(*, sigma: float, delta: float, rounds: int, sensitivity: float, 
     if sigma == 0:
         return math.inf if sensitivity > 0 else 0.0
     return epsilon_for_mu(mu=math.sqrt(rounds) * sensitivity / (rows * sigma), delta=delta)
-
-
-def epsilon_by_coalition(
-    *, sigma: float, split: NoiseSplit, delta: float, rounds: int, sensitivity: float, rows: int
-) -> list[float]:
-    """What each coalition size sees as epsilon: k = 0 .. P - 1 owners subtract their own noise.
-
-    Returns:
-        list of P floats; entry k is at std sqrt((P - k) / (P - t)) sigma, so entry t is the
-        promise, and later ones exceed it.
-    """
-    return [
-        epsilon_for(
-            sigma=split.seen_std(sigma, k),
-            delta=delta,
-            rounds=rounds,
-            sensitivity=sensitivity,
-            rows=rows,
-        )
-        for k in range(split.parties)
-    ]
 
 
 def compose(events: Sequence[Event], *, delta: float) -> float:

@@ -117,6 +117,32 @@ class Budget:
         mu = math.hypot(self.spent_mu, math.sqrt(rounds) * sensitivity / (rows * sigma))
         return epsilon_for_mu(mu=mu, delta=self.delta_mechanism)
 
+    def by_coalition(
+        self, *, sigma: float, rounds: int, sensitivity: float, rows: int
+    ) -> tuple[float, ...]:
+        """`spent` against k = 0 .. P - 1 colluders, who subtract their own noise.
+
+        The noise of what is released beside the rounds is split in the same way.
+        """
+        return tuple(
+            replace(self, spent_mu=self.spent_mu / self.split.seen_std(1.0, k)).spent(
+                sigma=self.split.seen_std(sigma, k),
+                rounds=rounds,
+                sensitivity=sensitivity,
+                rows=rows,
+            )
+            for k in range(self.split.parties)
+        )
+
+    def events(
+        self, *, sigma: float, rounds: int, sensitivity: float, rows: int
+    ) -> tuple[GaussianEvent, ...]:
+        """What all rounds, and what is released beside them, cost; for an accountant."""
+        event = GaussianEvent(noise_multiplier=rows * sigma / sensitivity, count=rounds)
+        if not self.spent_mu:
+            return (event,)
+        return (GaussianEvent(noise_multiplier=1 / self.spent_mu), event)
+
     def _sigma(self, *, rounds: int, sensitivity: float, rows: int) -> float:
         if self.epsilon is None:
             return 0.0
@@ -184,10 +210,7 @@ def audit(
     grid_delta = 0.0
     events: tuple[GaussianEvent, ...] = ()
     if sigma > 0:
-        event = GaussianEvent(noise_multiplier=rows * sigma / sensitivity, count=rounds)
-        events = (event,)
-        if budget.spent_mu:
-            events = (GaussianEvent(noise_multiplier=1 / budget.spent_mu), event)
+        events = budget.events(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
         library = library_epsilon(events, delta=budget.delta_mechanism)
         share = budget.split.share_std(sigma)
         # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
@@ -238,14 +261,5 @@ def audit(
         "mu_beside": budget.spent_mu,
         "delta_total": total,
     }
-    # The noise of what is released beside the rounds is split in the same way.
-    coalitions = tuple(
-        replace(budget, spent_mu=budget.spent_mu / budget.split.seen_std(1.0, k)).spent(
-            sigma=budget.split.seen_std(sigma, k),
-            rounds=rounds,
-            sensitivity=sensitivity,
-            rows=rows,
-        )
-        for k in range(budget.split.parties)
-    )
+    coalitions = budget.by_coalition(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
     return Audit(conditions=conditions, figures=figures, by_coalition=coalitions, events=events)

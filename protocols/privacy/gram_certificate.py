@@ -11,6 +11,10 @@ s = x.x' = -+Y^2 / 2 where that is allowed, else -+B^2:
     D = sqrt(2) (B^2 + Y^2 / 2) if Y^2 <= 2 B^2, else 2 B Y.            (attained)
 
 One release: everything after the noisy sums is post-processing, the number of iterations free.
+That is the exact model of the noisy sums. The decrypted one differs from it by the circuit's error,
+which is no function of the sums: every party's own encryption is in it. It does not widen D, of
+sums that are noised before any ciphertext exists. The flooding of the decryption hides it, which
+costs `Budget.spent_mu`; the masks of refreshes cost `Budget.other_delta` (`protocols.arithmetic`).
 
 The noise E on X^T X / N has i.i.d. coordinates of standard deviation s = sigma_total in that norm,
 so its largest eigenvalue is s-Lipschitz in i.i.d. normals and has mean at most s sqrt(2 d)
@@ -26,7 +30,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.privacy.accounting import GaussianEvent, epsilon_by_coalition, sigma_for
+from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.budget import GRID_MARGIN, Budget
 from protocols.privacy.certificate import Certificate, Condition, explain
 from protocols.privacy.grid import discretisation_delta
@@ -34,6 +38,8 @@ from protocols.privacy.shares import NoiseSplit
 
 MECHANISM_SHARE = 0.9
 """Of delta; the noise may exceed tau with the rest."""
+KEPT = 0.999
+"""Part of that rest; the noise grid needs some of what is left."""
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound, and that of its encoded "
     "targets at most target_bound: owners clip to both",
@@ -149,9 +155,10 @@ class GramCertificate:
 
     @property
     def events(self) -> tuple[GaussianEvent, ...]:
-        """What the run costs each owner: one release."""
-        multiplier = self.setting.rows * self.sigma / self.sensitivity
-        return (GaussianEvent(noise_multiplier=multiplier, count=1),)
+        """What the run costs each owner: one release, and what is released beside it."""
+        return self.setting.budget.events(
+            sigma=self.sigma, rounds=1, sensitivity=self.sensitivity, rows=self.setting.rows
+        )
 
     @property
     def statement(self) -> Certificate:
@@ -162,8 +169,9 @@ class GramCertificate:
             "noise_bound": self.noise_bound,
             "curvature_bound": self.curvature_bound,
             "delta_mechanism": budget.delta_mechanism,
-            "delta_norm_bound": budget.delta_norm,
+            "delta_norm_bound": KEPT * budget.delta_norm,
             "delta_other": budget.other_delta,
+            "mu_beside": budget.spent_mu,
             "epsilon_exact": self.epsilon_by_coalition[budget.split.colluders],
         }
         return Certificate(
@@ -205,42 +213,39 @@ def gram_certificate(
     """
     budget, split = setting.budget, setting.budget.split
     exact = gram_sensitivity(setting.norm_bound, setting.target_bound)
-    delta = budget.delta_mechanism
-    query: dict[str, Any] = {"delta": delta, "rounds": 1, "rows": setting.rows}
 
     def needed(sensitivity: float) -> float:
-        return sigma_for(epsilon=float(budget.epsilon or 0), sensitivity=sensitivity, **query)
+        return budget.sigma(rounds=1, sensitivity=sensitivity, rows=setting.rows)
 
     # The owner rounds its sums to the noise's grid: one unit a coordinate between neighbours.
     grid = split.grid(sigma or needed(exact))
     widened = exact + setting.rows * grid.unit * math.sqrt(setting.coordinates)
     least = needed(widened)
     chosen = least if sigma is None else sigma
-    tau = noise_norm_bound(
-        split.total_std(chosen) * GRID_MARGIN, setting.features, budget.delta_norm
-    )
+    failure = KEPT * budget.delta_norm
+    tau = noise_norm_bound(split.total_std(chosen) * GRID_MARGIN, setting.features, failure)
     delta_grid = discretisation_delta(
         units=grid.units(split.share_std(chosen)),
         shares=split.honest,
         values=setting.coordinates,
         epsilon=float(budget.epsilon or 0),
     )
-    spent = delta + budget.delta_norm + delta_grid + budget.other_delta
+    spent = budget.delta_mechanism + failure + delta_grid + budget.other_delta
     conditions = (
         Condition(
             name="noise",
             left=chosen,
             relation=">=",
             right=least,
-            meaning="sigma is what epsilon needs at delta_mechanism, one release",
+            meaning="sigma is what epsilon needs at delta_mechanism: one release, and flooding",
             by_design=True,
         ),
         Condition(
             name="delta",
             left=spent,
             relation="<=",
-            right=budget.delta * (1 + 1e-6),
-            meaning="mechanism, noise norm and grid together",
+            right=budget.delta,
+            meaning="mechanism, noise norm, grid and arithmetic together",
             by_design=True,
         ),
         Condition(
@@ -260,7 +265,7 @@ def gram_certificate(
         curvature_bound=2 * (setting.norm_bound**2 + tau),
         conditions=conditions,
         figures={"D": exact, "grid_unit": grid.unit, "delta_grid": delta_grid},
-        epsilon_by_coalition=tuple(
-            epsilon_by_coalition(sigma=chosen, split=split, sensitivity=widened, **query)
+        epsilon_by_coalition=budget.by_coalition(
+            sigma=chosen, rounds=1, sensitivity=widened, rows=setting.rows
         ),
     )

@@ -36,6 +36,11 @@ KEPT = 0.999
 TARGETS = "every target is clamped to its public range"
 
 
+def row_bound(link: Polynomial, norm_bound: float, outputs: int) -> float:
+    """B sqrt(c) G: Frobenius norm of one row's part of the sum of gradients."""
+    return norm_bound * math.sqrt(outputs) * largest_slope(link, link.radius)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LffrSetting:
     """Everything that the certificate speaks about.
@@ -84,8 +89,7 @@ class LffrSetting:
     @property
     def exact_sensitivity(self) -> float:
         """D = 2 B sqrt(c) G."""
-        slope = largest_slope(self.link, self.link.radius)
-        return 2 * self.norm_bound * math.sqrt(self.outputs) * slope
+        return 2 * row_bound(self.link, self.norm_bound, self.outputs)
 
     @property
     def sensitivity(self) -> float:

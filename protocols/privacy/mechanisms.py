@@ -17,7 +17,11 @@ from typing import Any
 from protocols.errors import ParameterError
 from protocols.privacy.accounting import GaussianEvent, LaplaceEvent
 from protocols.privacy.grid import NoiseGrid
+from protocols.privacy.polya import TRUNCATION
 from protocols.privacy.shares import NoiseSplit, gaussian_shares, laplace_shares
+
+NOISE_TAIL = 40.0
+"""An owner's noise of so many scales has room beside its contribution."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,13 +30,15 @@ class Mechanism:
 
     norm: p of the norm of sensitivities, 2 or 1; event: what a release costs, for an accountant;
     shares: draws one party's part, arguments as in `gaussian_shares`; scale_of_share: what of a
-    scale s the grid is chosen by, from (s, split).
+    scale s the grid is chosen by, from (s, split); tail: chance, at most, that one value of one
+    share is not its exact law's, or is beyond NOISE_TAIL scales, where it is cut off.
     """
 
     norm: int
     event: type[GaussianEvent] | type[LaplaceEvent]
     shares: Callable[..., Any]
     scale_of_share: Callable[[float, NoiseSplit], float]
+    tail: float
 
     def grid(self, scale: float, split: NoiseSplit) -> NoiseGrid:
         """The public grid of a release's noise and contributions."""
@@ -53,12 +59,17 @@ MECHANISMS: Mapping[str, Mechanism] = {
         event=GaussianEvent,
         shares=gaussian_shares,
         scale_of_share=lambda scale, split: split.share_std(scale),
+        # 2 exp(-40^2 / 2) < 2^-1153; the sampler ends at 250 standard deviations.
+        tail=2.0**-1000,
     ),
     "laplace": Mechanism(
         norm=1,
         event=LaplaceEvent,
         shares=laplace_shares,
         scale_of_share=lambda scale, split: scale,
+        # A share is X - Y. n of X add up to a geometric variable, so that n P(X > k) is about
+        # P(some X > k) <= exp(-k / s) at most; for n = 1 the two-sided tail is exp(-k / s) itself.
+        tail=2.0**-57 + 2 * TRUNCATION,
     ),
 }
 

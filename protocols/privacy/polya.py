@@ -22,6 +22,9 @@ from protocols.errors import ParameterError
 from protocols.privacy.discrete import Flags, Integers, bernoulli_exp
 from protocols.privacy.randomness import RandomSource, uniform_below, uniform_below_each
 
+TRUNCATION = 2.0**-98
+"""Total variation distance of one Polya draw from the exact law."""
+
 _MAX_SCALE = 1 << 40
 
 
@@ -80,7 +83,7 @@ def polya(scale: int, n: int, count: int, randomness: RandomSource) -> Integers:
     """Draws from the Polya law of shape 1 / n and ratio exp(-1 / scale).
 
     The sum of n of them is geometric; see the module's docstring for the inexactness, which is
-    2^-98 in total variation per draw.
+    `TRUNCATION` in total variation per draw.
 
     Args:
         scale: scale of the resulting discrete Laplace law, 1 .. 2^40 [grid units], an integer.

@@ -5,10 +5,13 @@ aggregate, so that one replaced row moves it by at most C_k, in the norm of the 
 (`mechanisms`). Contributions are rounded to the noise grid, which moves each by at most sqrt(d) / 2
 units (d / 2 in L1); the widened sensitivity counts that for both neighbours. Points of later
 queries are functions of earlier releases: adaptive composition.
+Samplers end somewhere, and an owner whose value leaves the cipher's range ends the run. Both happen
+to one of M values drawn with probability at most M `Mechanism.tail`, and change delta by at most
+1 + exp(epsilon) times that.
 
 Gaussian: exact, mu^2 = sum_k (C_k / sigma_k)^2 (arXiv:1905.02383, Corollary 3.3); the grid costs
 delta (`grid.discretisation_delta`). Laplace: the shares of the honest parties sum to exactly the
-discrete Laplace law, epsilon = sum_k C_k / b_k for every delta.
+discrete Laplace law, epsilon = sum_k C_k / b_k for every delta but the tails'.
 Public batches (K = `batches` > 1): query k shows the rows of batch k mod K and nothing of any other
 row, so a row costs what its own batch's queries cost, and the certificate is about the batch that
 costs most. Every query counts, whatever its place: the noise of one batch says nothing about
@@ -129,6 +132,12 @@ class SumSetting:
             for ratio in max(shown, key=self.noise.cost)
         )
 
+    @property
+    def tails_delta(self) -> float:
+        """What the ends of the noise cost, all parties' values together."""
+        values = self.split.parties * self.length * len(self.scales)
+        return (1 + math.exp(min(self.epsilon, 700.0))) * values * self.noise.tail
+
     def epsilon_of(self, coalition: int | None = None) -> float:
         """Exact epsilon at the mechanism's delta; pure for Laplace noise."""
         if self.mechanism == "laplace":
@@ -193,7 +202,8 @@ def check(setting: SumSetting) -> Certificate:
             )
             for scale in s.scales
         )
-    spent = (s.delta_mechanism if s.mechanism == "gaussian" else 0.0) + grid_delta
+    mechanism_delta = s.delta_mechanism if s.mechanism == "gaussian" else 0.0
+    spent = mechanism_delta + grid_delta + s.tails_delta
     conditions = (
         Condition(
             name="privacy_noise",
@@ -216,7 +226,7 @@ def check(setting: SumSetting) -> Certificate:
             left=spent,
             relation="<=",
             right=s.delta,
-            meaning="delta: mechanism + noise grid",
+            meaning="delta: mechanism + noise grid + tails of the noise",
         ),
     )
     figures = {
@@ -224,6 +234,7 @@ def check(setting: SumSetting) -> Certificate:
         "epsilon_dp_accounting": library,
         "delta_mechanism": s.delta_mechanism,
         "delta_grid": grid_delta,
+        "delta_other": s.tails_delta,
         "delta_total": spent,
         "sensitivity_widened": max(s.widened),
         "scale_smallest": min(s.scales),

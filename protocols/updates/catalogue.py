@@ -46,6 +46,18 @@ KINDS = tuple(_READERS)
 """Kinds of rules in a plan."""
 
 
+def rounds_of(fields: Fields) -> int:
+    """Iterations T, read before the rule is built.
+
+    Raises:
+        ParameterError: no integer.
+    """
+    rounds = fields.get("rounds")
+    if type(rounds) is not int:
+        raise ParameterError(f"update {fields.get('kind')!r}: rounds={rounds!r} is no integer")
+    return rounds
+
+
 def rule_from_dict(fields: Fields) -> UpdateRule:
     """The rule that a plan describes.
 

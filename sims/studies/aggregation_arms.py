@@ -213,10 +213,9 @@ class PlainArm:
             if len(request.body.blobs[0]) != values.nbytes:
                 raise ParameterError("a round carries one point")
             body = Body(blobs=(values.astype("<f8").tobytes(),))
-            reply = Envelope(
-                request.session, request.step, name, COORDINATOR, body, answers=digest(data)
-            )
-            return encode(reply, key)
+            address, asked = (request.session, request.step, name, COORDINATOR), digest(data)
+            # As long as a party's head.
+            return encode(Envelope(*address, body, answers=asked, seen=asked), key)
 
         return handle
 

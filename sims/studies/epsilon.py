@@ -46,6 +46,7 @@ from sims.recipe_gradients import certificate_of
 from sims.second_accountant import (
     TOLERANCE,
     circuit_epsilon,
+    flooded,
     gaussian_epsilon,
     regression_epsilon,
     sums_epsilon,
@@ -55,6 +56,7 @@ from sims.setting import choose_setting
 ROWS = (1200, 900, 1500)
 FEATURES, COLLUDERS, EPSILON, DELTA = 6, 1, 1.0, 1e-5
 CONFIDENCE = 0.999
+LARGEST_RING = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,7 @@ def owners() -> tuple[Member, ...]:
 def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     """All three figures of a case."""
     if case.protocol == "regression":
-        return _examine_regression(case, runs=runs, rng=rng)
+        return examine_regression(case, regression_recipe(case.update), runs=runs, rng=rng)
     if case.protocol == "shards":
         return _examine_rows(case, runs=runs, rng=rng)
     return examine_sums(case, plan_of(case), runs=runs, rng=rng)
@@ -240,6 +242,7 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
         accounted=circuit_epsilon(
             json.loads(json.dumps(certificate.setting.to_dict())),
             radius=certificate.figures["R"],
+            ring_dim=LARGEST_RING,
             delta=delta,
         ),
         attacked=audit.lower_bound,
@@ -247,13 +250,13 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     )
 
 
-def regression_recipe(model: str) -> Recipe:
+def regression_recipe(model: str, epsilon: float = EPSILON) -> Recipe:
     """How the product trains a regression of one output on such owners."""
     config = SimulationConfig(
         model=model,
         parties=len(ROWS),
         colluders=COLLUDERS,
-        epsilon=EPSILON,
+        epsilon=epsilon,
         delta=DELTA,
         profile="fast-insecure",
     )
@@ -269,19 +272,23 @@ def regression_recipe(model: str) -> Recipe:
     return open_recipe(config, cast(PreparedData, PublicFigures(schema, cast(Any, cards))))
 
 
-def _examine_regression(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
-    recipe = regression_recipe(case.update)
+def examine_regression(case: Case, recipe: Recipe, *, runs: int, rng: np.random.Generator) -> Found:
+    """All three figures of a regression."""
     plan, certificate = recipe.make_plan("epsilon", owners()), recipe.certificate
     if certificate is None:  # the settings above always carry noise
         raise AssertionError("a private setting came without a certificate")
     figures = certificate["figures"]
     delta, error = figures["delta_mechanism"], (1 - CONFIDENCE) / 4
+    # Certificates are of settings, before the ring is known.
     accounted = regression_epsilon(
-        certificate["method"], json.loads(json.dumps(certificate["setting"])), delta=delta
+        certificate["method"],
+        json.loads(json.dumps(certificate["setting"])),
+        ring_dim=LARGEST_RING,
+        delta=delta,
     )
     if isinstance(plan, GramPlan):
         ratio = audit_regression.gram_ratio(plan, 1.0)
-        accounted = max(accounted, gaussian_epsilon([ratio], delta=delta))
+        accounted = max(accounted, gaussian_epsilon([ratio, flooded(LARGEST_RING)], delta=delta))
         attacked = audit_regression.attack_gram(ratio, runs=runs, delta=delta, error=error, rng=rng)
     else:
         attacked = audit_regression.attack_lffr(

@@ -92,6 +92,12 @@ def test_costs_are_counted(finished: tuple[Session, Outcome]) -> None:
     session, outcome = finished
     costs = session.coordinator.costs
     phase_of = {"enrol": "agree", "agree": "agree", "reveal": "agree", "contribute": "encrypt"}
+    phase_of |= {
+        "commit-keys": "keys",
+        "public-shares": "keys",
+        "commit-rows": "encrypt",
+        "confirm": "encrypt",
+    }
     phase_of |= {"keys": "keys", "rotations": "keys", "relinearise": "keys"}
     phase_of |= {"refresh": "refresh", "decrypt": "decrypt", "finish": "decrypt"}
     traffic: dict[str, dict[str, int]] = {}
@@ -120,14 +126,14 @@ def test_traffic_is_the_keys_and_ciphertexts(finished: tuple[Session, Outcome]) 
     # Sums over features alone: those over columns are the refreshes'.
     count = layout.num_blocks.bit_length() - 1
     expected = {
-        # keys: b_p, h0, h1; rotations; relinearise: down 2, up 1.
-        "keys": towers * word + key * (2 + count + 3),
-        # contribute: down b, up data and side ciphertexts.
-        "encrypt": towers * word * (1 + 2 * (1 + layout.num_side_ciphertexts)),
+        # keys: b_p, h0, h1; public-shares: down all b_p; rotations; relinearise: down 2, up 1.
+        "keys": towers * word * (1 + len(session.parties)) + key * (2 + count + 3),
+        # contribute: data and side ciphertexts.
+        "encrypt": towers * word * 2 * (1 + layout.num_side_ciphertexts),
         # refresh: c1 and h0 at 3 towers, h1 at all, after each of T iterations.
         "refresh": rounds * word * (3 + 3 + towers),
     }
-    messages = {"keys": 2 * (2 + len(outcome.plan.rotation_chunks)), "encrypt": 2}
+    messages = {"keys": 2 * (4 + len(outcome.plan.rotation_chunks)), "encrypt": 6}
     messages["refresh"] = 2 * rounds
     for phase, size in expected.items():
         spare = session.coordinator.costs.bytes_per_party[phase] - size

@@ -18,6 +18,7 @@ from protocols import decrypt
 from protocols.ckks import shamir
 from protocols.errors import LostError, ProtocolError
 from protocols.messages import Body, Envelope, decode, encode, public_bytes
+from protocols.statement import make_statement
 from protocols.transcript import Transcript
 from sims.local import LocalGrid
 from sims.verify_messages import bytes_per_party, sequence_problems
@@ -27,7 +28,7 @@ from tests.test_mutants import share_is_flooded
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 3}
 A, B, C, D = "hospital-1", "hospital-2", "hospital-3", "hospital-4"
 LOSSES = ((A,), (D,), (B, D), (A, C))
-STEPS = ("refresh/0", "refresh/1", "refresh/2", "decrypt")
+STEPS = ("confirm", "refresh/0", "refresh/1", "refresh/2", "decrypt")
 # When parties vanish: at this step, and for good.
 Fates = dict[str, tuple[str, ...]]
 
@@ -100,6 +101,7 @@ def test_another_loss_is_covered_by_the_same_parties() -> None:
         ({"refresh/1": (D,), "cover-refresh/1": (B,)}, "no reply to 'cover-refresh/1'", B),
         ({"relinearise": (B,)}, "no reply to 'relinearise'", B),
         ({"cover-deal": (B,)}, "no reply to 'cover-deal'", B),
+        ({"commit-rows": (C,)}, "no reply to 'commit-rows'", C),
         ({"contribute": (C,)}, "no reply to 'contribute'", C),
     ],
 )
@@ -307,7 +309,13 @@ def record(folder: Path, fates: Fates) -> World:
 )
 def test_the_log_of_a_covered_run_is_executed_again(tmp_path: Path, fates: Fates) -> None:
     world = record(tmp_path, fates)
-    found = replay(tmp_path)
+    session = world.session
+    told = [
+        make_statement(session.coordinator.session, name, party.seen, session.party_keys[name])
+        for name, party in session.parties.items()
+        if name in world.gone
+    ]
+    found = replay(tmp_path, statements=told)
     assert found.passed, found.checks[-1]
     log, plan = MessageLog(tmp_path), world.session.plan
     lost = {step.name: step.lost for step in log.steps if step.lost}

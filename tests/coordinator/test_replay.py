@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from coordinator.message_log import FOLDER, KEY, TRANSCRIPT, file_name
 from coordinator.replay import CHECKS, Check, Replayed, replay
-from parties.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError
@@ -123,10 +122,15 @@ def meta(**fields: Any) -> Callable[[Body], Body]:
     [
         ("enrol", meta(hello=1), "field 'hello'"),
         ("agree", lambda b: meta(plan={**b.meta["plan"], "profile": "x"})(b), "field 'plan'"),
-        ("keys", meta(seeds={}), "field 'seeds'"),
+        ("commit-keys", meta(seeds={}), "field 'seeds'"),
+        ("keys", meta(signed={}), "field 'signed'"),
         ("rotations/0", meta(indices=[1]), "field 'indices'"),
         ("relinearise", zeros, "blob 0"),
-        ("contribute", one_bit, "blob 0"),
+        ("public-shares/0", one_bit, "blob 1"),
+        ("public-shares/0", meta(others={}), "field 'others'"),
+        ("commit-rows", meta(signed={}), "field 'signed'"),
+        ("contribute", meta(signed={}), "field 'signed'"),
+        ("confirm", meta(signed={}), "field 'signed'"),
         ("refresh/0", zeros, "blob 0"),
         ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
         ("refresh/1", lambda body: Body(blobs=body.blobs[:1]), "the number of blobs, 1 for 2"),
@@ -222,35 +226,6 @@ def test_a_chosen_ciphertext_cannot_be_covered_up(
     name, detail = failure(folder)
     assert name == "signatures" and "hospital-2 to coordinator" in detail
     assert "answers another request" in detail
-
-
-def test_another_public_key_for_one_party_is_named(tmp_path: Path) -> None:
-    """Its rows, encrypted to the coordinator's own key, are the coordinator's to read."""
-    own: dict[str, Any] = {}
-    sessions: dict[str, Session] = {}
-
-    def own_key(body: Body) -> Body:
-        secret = sessions["it"].parties[VICTIM]._duties._secret
-        context = secret._context
-        own["share"] = KeyShare(context, secret._seed, 3)
-        return Body(blobs=(rns.pack(own["share"].public_share(), context.primes),))
-
-    session = record(tmp_path, altered("contribute", own_key, VICTIM), watch=sessions)
-    reply = next(
-        reply for step, name, _, reply in session.recorded if (step, name) == ("contribute", VICTIM)
-    )
-    body = decode(reply, public_bytes(session.party_keys[VICTIM])).body
-    context, n = own["share"]._context, session.plan.ckks.ring_dim
-    both = rns.unpack(body.blobs[0], context.primes * 2, n)
-    ciphertext = context.ciphertext(np.split(both, 2))
-    message = exact.decrypted(context, ciphertext, exact.secret(own["share"]))
-    # Rows in [-1, 1] at scale 2^59; under another key, uniform below a prime of 60 bits.
-    assert 2**40 < exact.rms(message) < 2**56
-    name, detail = failure(tmp_path)
-    assert (name, "step 'contribute', party 'hospital-2': blob 0" in detail) == (
-        "re-execution",
-        True,
-    )
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
@@ -361,7 +336,7 @@ def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Me
     [
         (without("enrol"), "steps", "step 1 is 'agree', the plan has 'enrol'"),
         (without("agree"), "plan", "before a plan was agreed"),
-        (without("reveal"), "steps", "is 'keys', the plan has 'reveal'"),
+        (without("reveal"), "steps", "is 'commit-keys', the plan has 'reveal'"),
         (without("rotations/0"), "steps", "the plan has 'rotations/0'"),
         (without("contribute"), "steps", "the plan has 'contribute'"),
         (without("refresh/1"), "steps", "is 'refresh/2', the plan has 'refresh/1'"),

@@ -18,11 +18,13 @@ FIRST, SECOND = NAMES
 STEP_SECONDS = 30.0
 CASES = (
     Case(FIRST, "kill -9 at work", "enrol"),
-    Case(SECOND, "kill -9 before the request", "keys"),
+    Case(SECOND, "kill -9 before the request", "commit-keys"),
+    Case(FIRST, "restart", "keys"),
     Case(SECOND, "kill -9, reply lost", "decrypt"),
     Case(FIRST, "restart", "refresh/0"),
     Case(SECOND, "SIGSTOP, short", "relinearise"),
     Case(FIRST, "duplicate request", "decrypt"),
+    Case(FIRST, "restart", "contribute"),
     Case(SECOND, "replayed reply", "contribute"),
     Case(FIRST, "corrupted reply", "relinearise"),
     Case(SECOND, "corrupted reply", "agree"),  # its header cannot be read

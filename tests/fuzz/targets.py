@@ -24,7 +24,12 @@ from tests.helpers import Session, header_of, make_session
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 2}
 NAME = "hospital-1"
 # A mutant that is answered at one of these steps costs milliseconds of key shares or encryption.
-COSTLY = ("keys", "rotations", "relinearise", "contribute", "refresh", "decrypt")
+COSTLY = (
+    *("commit-keys", "keys", "rotations", "relinearise"),
+    *("commit-rows", "contribute", "refresh", "decrypt"),
+)
+# Where the classes are whose objects make up a party's state.
+OWN = ("parties.", "protocols.samples", "protocols.commitments")
 
 
 class Refusals(logging.Handler):
@@ -47,9 +52,7 @@ class Snapshot:
         self._save(root)
 
     def _save(self, thing: Any) -> None:
-        ours = type(thing).__module__.startswith(("parties.", "protocols.samples")) and hasattr(
-            thing, "__dict__"
-        )
+        ours = type(thing).__module__.startswith(OWN) and hasattr(thing, "__dict__")
         if not ours or any(thing is other for other, _ in self._saved):
             return
         self._saved.append((thing, _copied(vars(thing))))

@@ -21,7 +21,7 @@ from parties.key_share import KeyShare
 from parties.session_store import STATE
 from parties.vault import MIN_PASSPHRASE, Vault
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
-from protocols.messages import decode, new_signing_key, public_bytes
+from protocols.messages import UNHEARD, decode, digest, heard, new_signing_key, public_bytes
 from tests.helpers import log2_error
 from tests.parties.agents import PASSPHRASE, Agents
 
@@ -174,6 +174,47 @@ def test_what_is_refused(tmp_path: Path, vault: Vault) -> None:
     assert agents.agents[NAME].status()["session"] == agents.session.coordinator.session
 
 
+def test_a_refused_request_outlives_a_restart(tmp_path: Path, vault: Vault) -> None:
+    """Its trace is on disk before the refusal leaves, and in the statement at the end."""
+    agents = Agents(tmp_path, vault)
+    run_until(agents, "relinearise")
+    key, head = public_bytes(agents.session.party_keys[NAME]), UNHEARD
+    for _, name, request, reply in agents.session.recorded:
+        if name == NAME:
+            head = heard(head, digest(request))
+            assert decode(reply, key).seen == head
+    wrong = agents.request("decrypt", NAME)
+    head = heard(head, digest(wrong))
+    for _ in range(2):  # a copy changes nothing
+        assert decode(agents.agents[NAME].handle(wrong), key).seen == head
+        agents.restart(NAME)
+    assert decode(agents.agents[NAME].handle(agents.request("decrypt", OTHER)), key).seen == ""
+    agents.agents[NAME].handle(agents.request("abort", NAME))
+    told = decode(agents.restart(NAME).statement(), key)
+    assert told.seen == head
+    assert told.session == agents.session.coordinator.session
+
+
+def test_a_plan_that_the_owner_refuses_leaves_a_trace(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault, peers=dict)
+    with pytest.raises(ProtocolError, match="does not know"):
+        agents.session.run(agents.ask)
+    head = UNHEARD
+    for step in ("enrol", "agree"):
+        request, reply = agents.sent(step, NAME)
+        head = heard(head, digest(request))
+        assert decode(reply, public_bytes(agents.session.party_keys[NAME])).seen == head
+
+
+def test_a_lost_state_states_nothing(tmp_path: Path) -> None:
+    agents = Agents(tmp_path, None)
+    with pytest.raises(PolicyError, match="is unknown here"):
+        agents.agents[NAME].statement()
+    run_until(agents, "relinearise")
+    with pytest.raises(PolicyError, match="was lost with its state"):
+        agents.restart(NAME).statement()
+
+
 def test_an_ended_session_cannot_be_replayed(tmp_path: Path, vault: Vault) -> None:
     agents = Agents(tmp_path, vault)
     agents.session.run(agents.ask)
@@ -274,15 +315,15 @@ def test_invented_members_are_refused(tmp_path: Path, vault: Vault) -> None:
     run_until(agents, "keys")
     plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
     own, friend = plan.members
-    ghosts = [replace(friend, name=f"ghost-{k}", verify_key=f"{k:064x}") for k in range(99)]
+    guests = [replace(friend, name=f"guest-{k}", verify_key=f"{k:064x}") for k in range(99)]
     known = {OTHER: friend.verify_key}
     terms = Terms(ask=False, own_key=own.verify_key, norm_bound=2.0, peers=lambda: known)
     terms.check_members(NAME, plan)
-    with pytest.raises(PolicyError, match="'ghost-0' .*'ghost-1' .*'ghost-2' .* and 96 more"):
-        terms.check_members(NAME, SimpleNamespace(members=(own, friend, *ghosts)))  # type: ignore[arg-type]
-    twice = (own, friend, replace(own, name="ghost"))
-    known["ghost"] = own.verify_key
-    with pytest.raises(PolicyError, match="'hospital-1' and 'ghost' of the plan have the same key"):
+    with pytest.raises(PolicyError, match="'guest-0' .*'guest-1' .*'guest-2' .* and 96 more"):
+        terms.check_members(NAME, SimpleNamespace(members=(own, friend, *guests)))  # type: ignore[arg-type]
+    twice = (own, friend, replace(own, name="guest"))
+    known["guest"] = own.verify_key
+    with pytest.raises(PolicyError, match="'hospital-1' and 'guest' of the plan have the same key"):
         terms.check_members(NAME, SimpleNamespace(members=twice))  # type: ignore[arg-type]
 
 

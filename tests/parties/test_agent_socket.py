@@ -19,6 +19,7 @@ from parties.flower_app import connect
 from parties.frames import AgentClient
 from parties.vault import Vault
 from protocols.errors import MessageError, ParameterError, ProtocolError
+from protocols.statement import read_statement
 from tests.helpers import log2_error
 from tests.parties.agents import PASSPHRASE, Agents
 
@@ -113,12 +114,19 @@ def test_the_owner_gives_a_session_up(running: Running) -> None:
 
     def ask(step: str, outgoing: dict[str, bytes]) -> dict[str, bytes]:
         if step == "relinearise":
+            with pytest.raises(MessageError, match="goes on, so that a statement would not be"):
+                client.control(frames.STATEMENT, {})
             assert client.control(frames.GIVE_UP, {})["ended"] == session
         return running.ask(step, outgoing)
 
     with pytest.raises(ProtocolError, match="its owner gave it up"):
         running.agents.session.run(ask)
     assert client.control(frames.GIVE_UP, {})["ended"] is None
+    told = bytes.fromhex(client.control(frames.STATEMENT, {"session": session})["statement"])
+    keys = running.agents.session.coordinator._party_keys
+    assert read_statement(told, session, keys)[0] == NAME
+    with pytest.raises(MessageError, match="'another' is unknown here"):
+        client.control(frames.STATEMENT, {"session": "another"})
     assert not list((running.agents.folder / NAME).glob("*.sealed"))
 
 
@@ -135,7 +143,7 @@ def test_a_relay_of_another_user_may_only_relay(
         assert frames.owner_path(path).stat().st_mode & 0o777 == 0o600
         monkeypatch.setattr(frames, "peer_uid", lambda connection: 4711)
         assert AgentClient(path).handle(agents.request("enrol", NAME))
-        for kind in (frames.STATUS, frames.CONSENT, frames.GIVE_UP):
+        for kind in (frames.STATUS, frames.CONSENT, frames.GIVE_UP, frames.STATEMENT):
             assert b"is the owner's" in send_raw(path, framed(kind, b"{}"))
             with pytest.raises(MessageError, match="user 4711 may not"):
                 AgentClient(path, patience=5).control(kind, {})

@@ -250,7 +250,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
     assert entries(path) == ["reserve", "commit"]
 
 
-@pytest.mark.parametrize("stop", ["reveal", "keys", "relinearise", "contribute"])
+@pytest.mark.parametrize("stop", ["reveal", "keys", "relinearise", "commit-rows"])
 def test_a_run_that_never_reached_the_contribution_is_taken_back(tmp_path: Path, stop: str) -> None:
     path = tmp_path / "ledger"
     run = session(path)

@@ -152,7 +152,7 @@ def test_an_exchanged_key_is_named() -> None:
     keys = {**house.keys, NAMES[0]: fresh.key()}
     stranger = CoverShare(PLAN, NAMES[1], SEED, new_signing_key(), house.secrets[NAMES[1]]).key()
     other = House(b"t" * 32).keys[NAMES[1]]
-    for key in (stranger, other, replace(keys[NAMES[1]], key="00"), replace(other, key="zz")):
+    for key in (stranger, other, replace(keys[NAMES[1]], value="00"), replace(other, value="zz")):
         with pytest.raises(ProtocolError, match="exchanged on the way") as caught:
             fresh.deal({**keys, NAMES[1]: key})
         assert caught.value.culprit == NAMES[1]

@@ -170,7 +170,7 @@ def test_vectors_follow_the_documented_order() -> None:
 def test_unusable_modules_are_refused(make, message) -> None:
     shard = cases.data(8)
     plan = plan_of(MLP, [shard, shard])
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises((DataError, ParameterError), match=message):
         model = TorchModel(module=make, loss=cases.row_loss)
         fitting = replace(
             plan,
@@ -183,8 +183,25 @@ def test_unusable_modules_are_refused(make, message) -> None:
 def test_a_loss_of_the_whole_batch_is_refused() -> None:
     shard = cases.data(8)
     model = TorchModel(module=cases.make_mlp, loss=nn.functional.cross_entropy)
-    with pytest.raises(ParameterError, match="one value per row"):
+    with pytest.raises(DataError, match="one value per row"):
         TorchContributor(plan_of(MLP, [shard, shard]), "p0", shard, model)
+
+
+def test_a_module_that_fails_on_rows_is_the_owners_affair() -> None:
+    """At the first rows or in a round: a DataError, which does not say what the row was."""
+
+    def loss(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if not outputs.isfinite().all():
+            raise RuntimeError("row 3 is 8675309")
+        return cases.row_loss(outputs, labels)
+
+    shard = cases.data(8)
+    model = TorchModel(module=cases.make_mlp, loss=loss)
+    owner = TorchContributor(plan_of(MLP, [shard, shard]), "p0", shard, model)
+    point = to_vector(MLP.build())
+    assert np.isfinite(owner.contribution("gradient", 0, point)).all()
+    with pytest.raises(DataError, match="fail on these rows: RuntimeError$"):
+        owner.contribution("gradient", 1, point * 1e39)
 
 
 def test_a_plan_about_something_else_is_refused() -> None:

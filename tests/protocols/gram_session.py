@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from parties.key_share import KeyShare
-from protocols import decrypt, keygen, refresh
+from protocols import decrypt, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.gram import GramEvaluator
 from protocols.ckks.parameters import CkksParameters
-from protocols.gram import UNIT, GramSums, GramTask, answer_contribute, collect, row_sum_bound
+from protocols.gram import UNIT, GramSums, GramTask, collect, contribution, row_sum_bound
 from protocols.gram_training import train_gram
 from protocols.messages import Body
-from tests.exact import product, secret_rows
-from tests.helpers import Floats, JointKeys, drive, party_names
+from tests.exact import product
+from tests.helpers import Floats, JointKeys, drive, party_names, run_ceremony, uncommitted
 
 LEVELS = 4
 
@@ -70,20 +69,7 @@ def gram_keys(parties: int, ckks: CkksParameters, rotations: tuple[int, ...]) ->
     """One ceremony."""
     tag = f"gram-{parties}-{ckks.ring_dim}-{ckks.depth}-{hash(rotations)}"
     context, seed = CkksContext(ckks, tag), tag.encode()[:32].ljust(32, b".")
-    shares = {name: KeyShare(context, seed, parties) for name in party_names(parties)}
-    plan: Any = SimpleNamespace(names=tuple(shares), rotation_chunks=[rotations])
-
-    def answer(name: str, step: str, body: Body) -> Body:
-        if step == "keys":
-            return keygen.answer_keys(context, shares[name])
-        if step == keygen.RELINEARISE:
-            return keygen.answer_relinearise(context, shares[name], body)
-        return keygen.answer_rotations(context, shares[name], body.meta["indices"])
-
-    public_b = drive(keygen.ceremony(context, plan, seed, {}), answer)
-    public_key = keygen.public_key(context, seed, public_b)
-    secrets = {name: secret_rows(share) for name, share in shares.items()}
-    return JointKeys(context, shares, seed, public_b, public_key, secrets)
+    return run_ceremony(context, seed, parties, rotations)
 
 
 @dataclass(frozen=True)
@@ -109,7 +95,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
-            return answer_contribute(context, keys.shares[name], task, keys.seed, body, parts[name])
+            return contribution(context, keys.shares[name], keys.public_key, task, parts[name])
         index = int(step.partition("/")[2])
         maps = (None,) * len(body.blobs)
         return refresh.answer_refresh(context, keys.shares[name], maps, index, body)
@@ -124,7 +110,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
         c1 = rns.unpack(body.blobs[0], low, task.ckks.ring_dim)
         return Body(blobs=(rns.pack(product(c1, keys.secrets[name][: len(low)], low), low),))
 
-    inputs = drive(collect(evaluator, task, keys.public_b), answer)
+    inputs = drive(collect(evaluator, task, uncommitted(task.names)), answer)
     heads = drive(train_gram(evaluator, task, inputs, refresh_all), answer)
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     assert heads.level == task.ckks.num_towers - len(low)

@@ -14,14 +14,15 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
+from protocols.contribute import collect
 from protocols.curvature import largest_row_sum
-from protocols.lffr import LffrPlan, answer_contribute, collect, fixed_hessian_of
+from protocols.lffr import LffrPlan, contribution, fixed_hessian_of
 from protocols.lffr_training import train_lffr
 from protocols.messages import Body
 from protocols.models.lffr import PAPER_LINK
 from protocols.plan import Member
 from tests import exact
-from tests.helpers import Floats, drive, party_names
+from tests.helpers import Floats, drive, party_names, uncommitted
 from tests.protocols.gram_session import gram_keys
 
 
@@ -104,13 +105,12 @@ def run_encrypted(
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
-            return answer_contribute(
+            return contribution(
                 context,
                 keys.shares[name],
+                keys.public_key,
                 plan,
                 name,
-                keys.seed,
-                body,
                 *parts[name],
                 noise[name],
             )
@@ -129,7 +129,7 @@ def run_encrypted(
         c1 = rns.unpack(body.blobs[0], low, plan.ckks.ring_dim)
         return Body(blobs=(rns.pack(exact.product(c1, keys.secrets[name][: len(low)], low), low),))
 
-    data, side = drive(collect(evaluator, plan, keys.public_b), answer)
+    data, side = drive(collect(evaluator, plan, uncommitted(plan.names)), answer)
     encrypted = drive(train_lffr(evaluator, plan, data, side, refresh_all), answer)
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     level = plan.ckks.num_towers - len(low)

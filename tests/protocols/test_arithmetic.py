@@ -7,14 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from protocols import arithmetic
-from protocols.ckks.flooding import flooding_std
+from protocols.circuit_plan import CircuitPlan
+from protocols.ckks.flooding import flooding_std, slot_std
+from protocols.ckks.masks import smallest_mask_bits
 from protocols.errors import ParameterError
+from protocols.lffr import LffrPlan
 from protocols.privacy.search import find_setting
-from sims.config import SimulationConfig
+from sims.config import REGRESSIONS, SimulationConfig
 from sims.planning import Shape, placeholder_plan
 from sims.setting import choose_setting
+from sims.studies import epsilon as study
+from sims.studies.epsilon import FEATURES
 from tests.helpers import encrypted_weights, log2_error, make_data, make_plan, plain_weights
 
 
@@ -60,6 +66,53 @@ def test_an_arithmetic_worse_than_counted_is_refused() -> None:
     coarse = replace(plan, ckks=replace(plan.ckks, scale_bits=30))
     with pytest.raises(ParameterError, match="encryption_error=.* exceeds"):
         arithmetic.check(coarse, 1.0)
+
+
+def regression_plan(model: str) -> CircuitPlan:
+    plan = study.regression_recipe(model).make_plan("arithmetic", study.owners())
+    assert isinstance(plan, CircuitPlan)
+    return plan
+
+
+@pytest.mark.parametrize("model", REGRESSIONS)
+def test_regressions_stay_within_the_allowances(model: str) -> None:
+    plan = regression_plan(model)
+    arithmetic.check(plan, 1.0)
+    # The largest coefficient over a mask's values, of every coefficient; P(|Z| > 9) of every slot.
+    hidden = sum(plan.refreshes) * plan.ckks.ring_dim
+    parts = 2.0 ** (32 + plan.ckks.scale_bits - smallest_mask_bits(plan.ckks, 3))
+    tails = plan.rounds * FEATURES * 2 * stats.norm.sf(9)
+    assert arithmetic.delta_of(plan) == pytest.approx(hidden * parts + tails, rel=1e-9)
+    assert arithmetic.delta_of(plan) < arithmetic.OTHER_DELTA / 4
+    # Masks of a chain without room, as for slots of any size, do not hide them.
+    short = replace(plan.ckks, first_mod_bits=plan.ckks.scale_bits + 1, scale_bits=20)
+    with pytest.raises(ParameterError, match="exceeds .*, which its certificate counts"):
+        arithmetic.check(replace(plan, ckks=short), 1.0)
+
+
+def test_the_error_of_lffr_widens_its_sensitivity() -> None:
+    """One iteration moves W by eta / N of the sum: e is the slots' error in units of that."""
+    plan = regression_plan("lffr")
+    assert isinstance(plan, LffrPlan)
+    counted = arithmetic.counted(plan, 1.0)
+    size = plan.num_features * plan.outputs
+    assert counted["encryption_error"] == pytest.approx(2**-12 * 8 / 27 / size**0.5, rel=1e-6)
+    slot = 9 * plan.link.radius * slot_std(plan.ckks, plan.model_error_std())
+    own = slot * plan.num_rows / plan.learning_rate
+    assert arithmetic.error_of(plan) == pytest.approx(own, rel=1e-12)
+    setting = plan.privacy_setting(1.0)
+    widening = setting.sensitivity / setting.exact_sensitivity - 1
+    assert widening == pytest.approx(2**-12, rel=1e-6)
+    # So small a rate, and one iteration's error is worth more than that.
+    slow = replace(plan, learning_rate=plan.learning_rate * 1e-6)
+    with pytest.raises(ParameterError, match="encryption_error=.* exceeds"):
+        arithmetic.check(slow, 1.0)
+
+
+def test_sums_with_noise_are_not_widened() -> None:
+    """Noise comes before encryption: D is that of the sums, whatever the circuit's error."""
+    plan = regression_plan("linear")
+    assert arithmetic.error_of(plan) == arithmetic.counted(plan, 1.0)["encryption_error"] == 0.0
 
 
 def test_certificates_carry_all_three() -> None:

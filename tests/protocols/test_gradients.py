@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent
 from dp_accounting.pld import PLDAccountant
+from scipy import stats
 
 from parties.objectives import clip_rows, open_contributor
 from parties.policy import step_sequence
@@ -27,6 +28,7 @@ from protocols.privacy.sum_certificate import SumSetting, check
 from protocols.train import PlainGradient, train_plain
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.nesterov import Nesterov
+from sims.studies import epsilon as study
 
 LENGTH = 3
 
@@ -145,6 +147,38 @@ def test_laplace_epsilon_is_pure() -> None:
     assert exact == pytest.approx(expected, rel=1e-6)
     assert accountant.get_epsilon(0.0) >= exact * (1 - 1e-6)
     assert check(setting).epsilon_by_coalition[3:] == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_the_ends_of_the_noise_are_stated(mechanism: str) -> None:
+    """5 parties, 10 values, 3 queries: a sampler's end and a value beyond 40 scales, for each."""
+    setting = replace(SETTING, mechanism=mechanism, epsilon=1.0)
+    certificate = check(setting)
+    ends = certificate.figures["delta_other"]
+    one = {"laplace": math.exp(-40) + 2 * 2**-98, "gaussian": 0.0}[mechanism]
+    assert ends >= 150 * (1 + math.e) * one
+    assert 0 < ends <= 150 * (1 + math.e) * 1.7 * max(one, 2.0**-1000)
+    grid = certificate.figures["delta_grid"]
+    assert certificate.additive_delta == ends + grid
+    if mechanism == "laplace":
+        assert certificate.figures["delta_total"] == ends
+        assert not check(replace(setting, delta=ends / 2)).satisfied
+
+
+@pytest.mark.parametrize("honest", [1, 2, 7])
+def test_a_share_rarely_leaves_forty_scales(honest: int) -> None:
+    """By the exact law of X - Y, X and Y of shape 1 / n, at a scale of 30 units and 8 scales."""
+    scale, k = 30, np.arange(8 * 30 * 4)
+    law = stats.nbinom(1 / honest, 1 - math.exp(-1 / scale))
+    beyond = 2 * float(law.pmf(k) @ law.sf(k + 8 * scale))
+    assert beyond <= math.exp(-8)
+
+
+def test_a_range_that_noise_leaves_is_no_plan() -> None:
+    plan = study.plan_of(study.Case(protocol="gradients", update="gd", mechanism="laplace"))
+    coarse = replace(plan.cipher, scale_bits=plan.cipher.scale_bits + 3)
+    with pytest.raises(ParameterError, match="40 noise scales"):
+        replace(plan, cipher=coarse)
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.99])

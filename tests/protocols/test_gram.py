@@ -17,7 +17,7 @@ from protocols.gram import UNIT, GramSums, GramTask, collect, pack, row_sum_boun
 from protocols.gram_training import _count, model_error_std, refresh_schedule
 from protocols.messages import Body
 from sims.regression_twin import run_gram_twin
-from tests.helpers import drive
+from tests.helpers import drive, uncommitted
 from tests.protocols.gram_session import gram_keys, make_rows, make_task, run_encrypted, split
 
 Floats = np.ndarray
@@ -185,7 +185,7 @@ def test_a_party_with_too_few_ciphertexts_is_named() -> None:
     x, y = make_rows(task, seed=8)
     evaluator_of_keys = type("E", (), {"context": keys.context})()
     with pytest.raises(ProtocolError, match="sent 0 blobs, 5 are due") as caught:
-        drive(collect(evaluator_of_keys, task, keys.public_b), lambda *_: Body())
+        drive(collect(evaluator_of_keys, task, uncommitted(task.names)), lambda *_: Body())
     assert caught.value.culprit == "hospital-1"
     with pytest.raises(ParameterError, match="sums have shapes"):
         pack(task, GramSums.of(x[:, :2], y))

@@ -16,8 +16,8 @@ from protocols.ckks.lffr_circuit import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.curvature import largest_row_sum
 from protocols.decrypt import release_error_std
-from protocols.errors import DataError, MessageError, ParameterError
-from protocols.lffr import LffrPlan, answer_contribute, fixed_hessian_of
+from protocols.errors import DataError, ParameterError
+from protocols.lffr import LffrPlan, contribution, fixed_hessian_of
 from protocols.messages import Body
 from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.plan import PrivacyPlan
@@ -233,21 +233,18 @@ def test_a_party_refuses_targets_that_are_not_scaled() -> None:
     x, y = make_rows(plan, seed=9)
     noise = np.zeros((2, 3, 2))
 
-    def answer(rows: Floats, targets: Floats, request: Body) -> Body:
+    def answer(rows: Floats, targets: Floats) -> Body:
         name = plan.names[0]
-        return answer_contribute(
-            keys.context, keys.shares[name], plan, name, keys.seed, request, rows, targets, noise
+        return contribution(
+            keys.context, keys.shares[name], keys.public_key, plan, name, rows, targets, noise
         )
 
-    request = Body(blobs=(b"",))
     with pytest.raises(DataError, match=r"targets outside \[0, 1\]"):
-        answer(x[:12], y[:12] * 2, request)
+        answer(x[:12], y[:12] * 2)
     with pytest.raises(DataError, match="targets"):
-        answer(x[:12], y[:12] * np.nan, request)
+        answer(x[:12], y[:12] * np.nan)
     with pytest.raises(ParameterError, match="targets have shape"):
-        answer(x[:12], y[:12, :1], request)
-    with pytest.raises(MessageError, match="exactly one blob"):
-        answer(x[:12], y[:12], Body())
+        answer(x[:12], y[:12, :1])
     with pytest.raises(DataError, match="public bounds of the curvature"):
         plan.side(3 * x[:12], noise)
 

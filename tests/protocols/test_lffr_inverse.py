@@ -14,12 +14,13 @@ from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.flooding import fresh_std, rounding_std, slot_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import CountingContext, Ghost
+from protocols.contribute import collect
 from protocols.curvature import LIFT, Curvature
-from protocols.lffr import answer_contribute, collect
+from protocols.lffr import contribution
 from protocols.lffr_inverse import inverse_refreshes, relative_error, sharp_precondition
 from protocols.messages import Body
 from tests import exact
-from tests.helpers import drive
+from tests.helpers import drive, uncommitted
 from tests.protocols.gram_session import gram_keys
 from tests.protocols.lffr_session import make_plan, make_rows, shards
 
@@ -55,10 +56,8 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
             noise = np.zeros((1, 5, 2))
-            context, seed = keys.context, keys.seed
-            return answer_contribute(
-                context, keys.shares[name], plan, name, seed, body, *parts[name], noise
-            )
+            share, key = keys.shares[name], keys.public_key
+            return contribution(keys.context, share, key, plan, name, *parts[name], noise)
         index = int(step.partition("/")[2])
         return refresh.answer_refresh(
             keys.context, keys.shares[name], plan.column_maps(index), index, body
@@ -67,7 +66,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
     def fresh(vectors: Any) -> Any:
         return refresh.refresh(evaluator, plan, keys.seed, next(steps), keys.public_key, vectors)
 
-    _, side = drive(collect(evaluator, plan, keys.public_b), answer)
+    _, side = drive(collect(evaluator, plan, uncommitted(plan.names)), answer)
     found = drive(sharp_precondition(evaluator, numbers, side[0], fresh), answer)
     rounding = slot_std(plan.ckks, rounding_std(plan.ckks, 2))
     assert found.vector.level == REFRESH_LEVEL

@@ -58,7 +58,7 @@ JSON = st.recursive(
 
 
 @given(
-    st.tuples(*[st.text(max_size=20)] * 5),
+    st.tuples(*[st.text(max_size=20)] * 6),
     st.dictionaries(st.text(), JSON, max_size=3),
     st.lists(st.binary(max_size=50), max_size=4),
 )
@@ -66,8 +66,8 @@ def test_decode_inverts_encode(
     names: tuple[str, ...], meta: dict[str, Any], blobs: list[bytes]
 ) -> None:
     """Any names, any JSON, any blobs."""
-    *address, answers = names
-    envelope = Envelope(*address, Body(meta, tuple(blobs)), answers)
+    *address, answers, seen = names
+    envelope = Envelope(*address, Body(meta, tuple(blobs)), answers, seen)
     assert decode(encode(envelope, KEY), VERIFY) == envelope
 
 
@@ -77,6 +77,7 @@ def test_encoding_is_deterministic() -> None:
     assert data == encode(ENVELOPE, KEY)
     assert len(digest(data)) == 64
     assert digest(data) != digest(encode(replace(ENVELOPE, answers="01"), KEY))
+    assert digest(data) != digest(encode(replace(ENVELOPE, seen="01"), KEY))
     assert ENVELOPE.body.num_bytes == 2
 
 

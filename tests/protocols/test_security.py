@@ -164,11 +164,11 @@ def test_a_seed_that_does_not_open_its_commitment_is_named() -> None:
 def test_parties_check_every_seed(seed: Any) -> None:
     """A coordinator that hands out another seed, or none, learns nothing: no key is made."""
     session = small()
-    held = run_until(session, "keys")
+    held = run_until(session, "commit-keys")
     name = "hospital-1"
     meta = dict(decode(held[name], public_bytes(session.coordinator_key)).body.meta)
     for seeds in ({**meta["seeds"], VICTIM: seed}, {name: meta["seeds"][name]}, {}, None, 1):
-        text = refusal(session, name, request(session, name, "keys", Body({"seeds": seeds})))
+        text = refusal(session, name, request(session, name, "commit-keys", Body({"seeds": seeds})))
         assert "seed" in text or "object" in text
     assert session.parties[name]._duties._secret is None
 
@@ -210,7 +210,13 @@ def test_a_resend_is_byte_identical() -> None:
     assert log2_error(outcome.weights, session.twin()) < -13
 
 
-@pytest.mark.parametrize("step", ["keys", "relinearise", "contribute", "refresh/0", "decrypt"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("commit-keys", "keys", "public-shares/0", "relinearise", "commit-rows"),
+        *("contribute", "confirm", "refresh/0", "decrypt"),
+    ],
+)
 def test_the_same_step_with_other_bytes_is_refused(step: str) -> None:
     """A second share for a step would leak: only the very same request is answered again."""
     session = small()
@@ -295,16 +301,21 @@ def test_more_ciphertexts_than_the_rule_has_are_refused() -> None:
     assert "more ciphertexts" in text
 
 
-@pytest.mark.parametrize("step", ["contribute", "refresh/0", "decrypt", "relinearise"])
+@pytest.mark.parametrize("step", ["public-shares/0", "refresh/0", "decrypt", "relinearise"])
 @pytest.mark.parametrize("change", ["none", "short", "above"])
 def test_parties_check_residues(step: str, change: str) -> None:
     """What reaches OpenFHE has the right number of residues, each below its prime."""
     session = small()
     held = run_until(session, step)
     name = "hospital-1"
-    (blob, *_) = decode(held[name], public_bytes(session.coordinator_key)).body.blobs
-    blobs = {"none": (), "short": (blob[:-1],), "above": (b"\xff" * len(blob),)}[change]
-    refusal(session, name, request(session, name, step, Body({}, blobs)))
+    body = decode(held[name], public_bytes(session.coordinator_key)).body
+    blob, *rest = body.blobs
+    blobs = {
+        "none": (),
+        "short": (blob[:-1], *rest),
+        "above": (b"\xff" * len(blob), *rest),
+    }[change]
+    refusal(session, name, request(session, name, step, Body(body.meta, blobs)))
 
 
 # -- what a party consents to ----------------------------------------------------------------------

@@ -121,3 +121,7 @@ def test_an_owner_reads_the_certificates_epsilons(update: str, mechanism: str) -
     for k, epsilon in enumerate(recompute(plan, 1.0).certificate.epsilon_by_coalition):
         assert f"if {k} other parties collude: epsilon={epsilon:.4g}\n" in text + "\n"
     assert "if 1 other parties collude: epsilon=1\n" in text + "\n"
+    # Every noisy sum opens, not the coefficients alone.
+    assert "released to everyone: the noisy sum of every round" in text
+    assert "nothing else" not in text
+    assert f"Joint decryptions: {len(plan.queries)};" in text

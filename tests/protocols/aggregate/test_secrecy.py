@@ -13,6 +13,8 @@ from protocols.aggregate.cipher import public_element
 from protocols.aggregate.fixed_point import decode, encode
 from protocols.aggregate.ntt import ring_of
 from protocols.aggregate.parameters import choose
+from protocols.errors import PolicyError
+from protocols.samples import SampleLedger
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
 
 LENGTH = 2048
@@ -96,6 +98,9 @@ def test_two_uses_of_one_element_would_leak() -> None:
     v = np.random.default_rng(0).uniform(-1, 1, LENGTH)
     first = share.encrypt(0, v)
     share._last_round = -1
+    with pytest.raises(PolicyError, match="'round/0/0' was already given"):
+        share.encrypt(0, np.zeros(LENGTH))
+    share._last_round, share._ledger = -1, SampleLedger()
     second = share.encrypt(0, np.zeros(LENGTH))
     modulus = ring_of(PARAMS).modulus
     leaked = decode(PARAMS, (first + (modulus - second)) % modulus)

@@ -11,7 +11,7 @@ from protocols.aggregate import setup
 from protocols.aggregate.parameters import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key
-from protocols.signed_keys import SignedKey
+from protocols.signed_values import SignedValue
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
 
 
@@ -50,12 +50,12 @@ OWN_KEY = X25519PrivateKey.generate().public_key().public_bytes_raw().hex()
 
 
 def old_signature(cohort: Cohort, keys: dict[str, dict[str, str]]) -> dict[str, str]:
-    return {**keys["party-1"], "key": OWN_KEY}
+    return {**keys["party-1"], "value": OWN_KEY}
 
 
 def own_signature(cohort: Cohort, keys: dict[str, dict[str, str]]) -> dict[str, str]:
     text = setup.signed_text(cohort.digest, "party-1", OWN_KEY)
-    return {"key": OWN_KEY, "signature": new_signing_key().sign(text).hex()}
+    return {"value": OWN_KEY, "signature": new_signing_key().sign(text).hex()}
 
 
 def colluders_signature(cohort: Cohort, keys: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -70,8 +70,8 @@ def test_a_coordinator_in_the_middle_is_detected(swap) -> None:
     def relay(step: str, name: str, body: Body) -> Body:
         if step == setup.MASK_KEYS or name != "party-0":
             return body
-        keys = dict(body.meta["keys"])
-        return Body({"keys": {**keys, "party-1": swap(cohort, keys)}})
+        keys = dict(body.meta["signed"])
+        return Body({"signed": {**keys, "party-1": swap(cohort, keys)}})
 
     def record(step: str, name: str, body: Body) -> Body:
         sent.append((step, name))
@@ -109,7 +109,7 @@ def test_the_own_key_must_come_back() -> None:
     share = cohort.shares["party-0"]
     key = X25519PrivateKey.generate().public_key().public_bytes_raw().hex()
     text = setup.signed_text(cohort.digest, "party-0", key)
-    forged = SignedKey(key, cohort.signing_keys["party-0"].sign(text).hex())
+    forged = SignedValue(key, cohort.signing_keys["party-0"].sign(text).hex())
     keys = {"party-0": forged, "party-1": cohort.shares["party-1"].mask_key()}
     with pytest.raises(ProtocolError, match="not the one"):
         share.masked_secret(keys)
@@ -130,7 +130,7 @@ def test_keys_are_those_of_the_roster(change: str) -> None:
 def test_a_key_of_low_order_names_its_owner() -> None:
     cohort = cohort_of(2)
     text = setup.signed_text(cohort.digest, "party-1", "00" * 32)
-    low = SignedKey("00" * 32, cohort.signing_keys["party-1"].sign(text).hex())
+    low = SignedValue("00" * 32, cohort.signing_keys["party-1"].sign(text).hex())
     keys = {"party-0": cohort.shares["party-0"].mask_key(), "party-1": low}
     with pytest.raises(ProtocolError, match="unusable") as caught:
         cohort.shares["party-0"].masked_secret(keys)
@@ -155,9 +155,9 @@ def test_malformed_replies_name_their_party() -> None:
 
     for step, body in (
         (setup.MASK_KEYS, Body()),
-        (setup.MASK_KEYS, Body({"key": "zz", "signature": ""})),
-        (setup.MASK_KEYS, Body({"key": "00", "signature": "00" * 64})),
-        (setup.MASK_KEYS, Body({"key": 1, "signature": ""})),
+        (setup.MASK_KEYS, Body({"value": "zz", "signature": ""})),
+        (setup.MASK_KEYS, Body({"value": "00", "signature": "00" * 64})),
+        (setup.MASK_KEYS, Body({"value": 1, "signature": ""})),
         (setup.OPENING_KEY, Body()),
         (setup.OPENING_KEY, Body(blobs=(b"\0",))),
     ):
@@ -177,7 +177,7 @@ def test_masks_that_do_not_cancel_are_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    "meta", [{}, {"keys": 3}, {"keys": {"party-0": 3}}, {"keys": {"party-0": {}}}]
+    "meta", [{}, {"signed": 3}, {"signed": {"party-0": 3}}, {"signed": {"party-0": {}}}]
 )
 def test_a_malformed_request_is_refused(meta: dict[str, object]) -> None:
     share = cohort_of(2).shares["party-0"]

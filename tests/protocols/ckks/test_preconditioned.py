@@ -30,7 +30,15 @@ from protocols.train import PlainGradient, train_encrypted, train_plain
 from protocols.updates.nesterov import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 from tests.exact import product
-from tests.helpers import JointKeys, drive, joint_keys, log2_error, make_link, make_plan
+from tests.helpers import (
+    JointKeys,
+    drive,
+    joint_keys,
+    log2_error,
+    make_link,
+    make_plan,
+    uncommitted,
+)
 
 RING, TOWERS = 1024, 2
 
@@ -82,13 +90,12 @@ class Run:
         if isinstance(self.rule, QuadraticNesterov):
             curvature = self.rule.curvature.share(x, len(self.x))
         keys = self.keys
-        return contribute.answer_contribute(
+        return contribute.contribution(
             keys.context,
             keys.shares[name],
+            keys.public_key,
             self.plan,
             name,
-            keys.seed,
-            body,
             x,
             y,
             self.noise[k],
@@ -96,7 +103,8 @@ class Run:
         )
 
     def collect(self) -> tuple[list[EncryptedVector], list[EncryptedVector]]:
-        return drive(contribute.collect(self.evaluator, self.plan, self.keys.public_b), self.answer)
+        contributions = uncommitted(self.plan.names)
+        return drive(contribute.collect(self.evaluator, self.plan, contributions), self.answer)
 
     def train(self) -> np.ndarray:
         rows, side = self.collect()

@@ -17,7 +17,6 @@ from protocols.privacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
     compose,
-    epsilon_by_coalition,
     epsilon_for,
     library_epsilon,
     sigma_for,
@@ -81,11 +80,16 @@ def test_the_papers_closed_form() -> None:
     assert spent == pytest.approx(0.53, abs=0.005)
 
 
+def by_coalition(split: NoiseSplit, *, delta: float, **query: Any) -> list[float]:
+    budget = Budget(epsilon=1.0, delta=2 * delta, split=split, mechanism_share=0.5)
+    return list(budget.by_coalition(**query))
+
+
 def test_coalitions() -> None:
     split = NoiseSplit(parties=10, colluders=3)
     query = {"delta": 1e-5, "rounds": 400, "sensitivity": 2.2, "rows": 30_000}
     sigma = sigma_for(epsilon=1.0, **query)  # type: ignore[arg-type]
-    seen = epsilon_by_coalition(sigma=sigma, split=split, **query)  # type: ignore[arg-type]
+    seen = by_coalition(split, sigma=sigma, **query)  # type: ignore[arg-type]
     assert len(seen) == 10
     assert seen == sorted(seen)
     assert seen[3] == pytest.approx(1.0, rel=1e-6)
@@ -96,7 +100,7 @@ def test_a_split_by_p_shows_the_published_leak() -> None:
     query = {"delta": 1e-5, "rounds": 400, "sensitivity": 1.0, "rows": 1}
     sigma = sigma_for(epsilon=1.0, **query)  # type: ignore[arg-type]
     by_p = NoiseSplit(parties=10, colluders=0)
-    seen = epsilon_by_coalition(sigma=sigma, split=by_p, **query)  # type: ignore[arg-type]
+    seen = by_coalition(by_p, sigma=sigma, **query)  # type: ignore[arg-type]
     assert seen[9] == pytest.approx(3.62, abs=0.005)
 
 

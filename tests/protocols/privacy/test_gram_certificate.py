@@ -106,6 +106,9 @@ def test_certificate() -> None:
         certificate.sensitivity == pytest.approx(2**1.5, rel=1e-6)
         and certificate.sensitivity > 2**1.5
     )
+    spent = next(c for c in certificate.conditions if c.name == "delta")
+    assert spent.left == pytest.approx((0.9 + 0.1 * 0.999) * (1e-5 - 1e-8) + 1e-8, rel=1e-9)
+    assert spent.left <= spent.right == 1e-5
     with pytest.raises(PrivacyError, match="condition ridge"):
         gram_certificate(setting(), ridge=0.9 * certificate.noise_bound).require()
     with pytest.raises(PrivacyError, match="condition noise"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from protocols import arithmetic
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.lffr import CURVATURE, PAPER_LINK, slope_of_loss
 from protocols.plan import PrivacyPlan
@@ -151,7 +152,13 @@ def test_a_private_run_is_its_twin_and_stays_in_the_interval() -> None:
             norm_bound=math.sqrt(3),
             rounds=3,
             eta=0.5,
-            budget=replace(BUDGET, epsilon=8.0, split=NoiseSplit(parties=2, colluders=1)),
+            budget=replace(
+                BUDGET,
+                epsilon=8.0,
+                split=NoiseSplit(parties=2, colluders=1),
+                **arithmetic.beside(),
+            ),
+            encryption_error=2.0**-12 * math.sqrt(3) * 8 / 27 / math.sqrt(3),
         )
     ).require()
     s = certificate.setting
@@ -166,7 +173,9 @@ def test_a_private_run_is_its_twin_and_stays_in_the_interval() -> None:
     plan = make_plan(
         3, 2, (90, 110), s.rounds, curvature=None, learning_rate=s.eta, privacy=privacy
     )
-    assert plan.privacy_setting(s.norm_bound) == s
+    stated = plan.privacy_setting(s.norm_bound)
+    assert stated.encryption_error == pytest.approx(s.encryption_error, rel=1e-6)
+    assert replace(stated, encryption_error=s.encryption_error) == s
     x, y = make_rows(plan, seed=3)
     noises = [plan.draw_noise(SeededRandomness(4, name)) for name in plan.names]
     largest: list[float] = []

@@ -9,23 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, LaplaceDpEvent
-from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
 from parties.budget import recompute
 from parties.objectives import open_contributor
 from parties.shard import ClampCounts, Shard
-from protocols import objectives
+from protocols import arithmetic, objectives
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.lffr import LffrPlan
 from protocols.objectives import DualObjective
+from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
 from sims import audit_regression, audit_sums, gradient_setting
-from sims.config import UPDATES
+from sims.config import REGRESSIONS, UPDATES
 from sims.documents import to_json
 from sims.recipe_gradients import certificate_of
 from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon
@@ -172,6 +171,58 @@ def test_public_coins_are_not_amplified() -> None:
         certificate_of(public)
     with pytest.raises(PolicyError, match="privacy_noise"):
         recompute(public, 1.0)
+
+
+# -- the decryption of regressions ----------------------------------------------------------------
+
+
+def flooded_case(model: str) -> tuple[Case, Any]:
+    """At a promise so small that the flooded decryption is a thousandth of it."""
+    return Case(protocol="regression", update=model), study.regression_recipe(model, 0.01)
+
+
+@pytest.mark.parametrize("model", REGRESSIONS)
+def test_a_decryption_that_is_not_counted_is_caught(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query: dict[str, Any] = {"runs": 2000, "rng": np.random.default_rng(1)}
+    case, recipe = flooded_case(model)
+    found = study.examine_regression(case, recipe, **query)
+    assert found.holds and found.accounted > 0.999 * found.claimed
+    monkeypatch.setattr(arithmetic, "FLOODING_MU", 0.0)
+    found = study.examine_regression(*flooded_case(model), **query)
+    assert not found.holds and found.accounted > 1.001 * found.claimed
+
+
+@pytest.mark.parametrize("model", REGRESSIONS)
+def test_party_and_auditor_count_the_decryption(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = flooded_case(model)[1]
+    plan, schema = recipe.make_plan("epsilon", study.owners()), recipe.data.schema
+    stated = json.loads(to_json(recipe.certificate))
+    cost = recompute(plan, schema.norm_bound)
+    assert cost.epsilon == stated["epsilon"][COLLUDERS] <= 0.01 * (1 + 1e-9)
+    assert cost.events[0] == GaussianEvent(noise_multiplier=1 / arithmetic.FLOODING_MU)
+    assert cost.additive_delta == pytest.approx(
+        arithmetic.OTHER_DELTA + stated["figures"]["delta_norm_bound"], rel=1e-6
+    )
+    assert list(certificate_problems(stated, plan, schema)) == []
+    short = replace(plan.ckks, first_mod_bits=plan.ckks.scale_bits + 1, scale_bits=20)
+    with pytest.raises(PolicyError, match="which its certificate counts"):
+        recompute(replace(plan, ckks=short), schema.norm_bound)
+    # A plan whose noise, and a certificate whose budget, leave the decryption out.
+    with monkeypatch.context() as patched:
+        patched.setattr(arithmetic, "FLOODING_MU", 0.0)
+        cheaper = flooded_case(model)[1]
+        free = cheaper.make_plan("epsilon", study.owners())
+    assert free.privacy.sigma < plan.privacy.sigma * 0.9995
+    with pytest.raises(PolicyError, match="noise"):
+        recompute(free, schema.norm_bound)
+    problems = "; ".join(
+        certificate_problems(json.loads(to_json(cheaper.certificate)), free, schema)
+    )
+    assert "setting.budget.spent_mu" in problems
 
 
 # -- party, auditor and chooser agree -------------------------------------------------------------
@@ -343,16 +394,10 @@ def test_the_second_accountant_against_known_cases() -> None:
     # mu = 1: delta(1) of the Gaussian mechanism, arXiv:1805.06530, Theorem 8.
     delta = stats.norm.cdf(-0.5) - math.e * stats.norm.cdf(-1.5)
     assert gaussian_epsilon([0.6, 0.8], delta=delta) == pytest.approx(1.0, rel=1e-6)
-    accountant = PLDAccountant()
-    accountant.compose(LaplaceDpEvent(2.0), 2)
-    assert laplace_epsilon([0.5, 0.5], delta=1e-5) == pytest.approx(
-        accountant.get_epsilon(1e-5), rel=1e-9
-    )
-    accountant = PLDAccountant()
-    accountant.compose(GaussianDpEvent(4.0))
-    assert gaussian_epsilon([0.25], delta=1e-5) == pytest.approx(
-        accountant.get_epsilon(1e-5), rel=1e-9
-    )
+    # One Laplace release of ratio r: delta(eps) = 1 - exp((eps - r) / 2).
+    for delta in (1e-5, 1e-2):
+        wanted = 1 + 2 * math.log1p(-delta)
+        assert laplace_epsilon([1.0], delta=delta) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_the_second_accountant_reads_every_field() -> None:

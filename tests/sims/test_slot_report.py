@@ -13,7 +13,7 @@ from sims.plan_words import encryption_lines
 from sims.planning import Shape, forecast, placeholder_plan
 from sims.setting import choose_setting
 from sims.simulation import simulate
-from sims.slot_words import slot_lines, slot_problems, unproven_words
+from sims.slot_report import slot_lines, slot_problems, unproven_warnings
 from tests.sims import test_recipe_gram
 
 
@@ -33,7 +33,7 @@ def test_defaults_are_proven(update: str, epsilon: float | None) -> None:
     """No owner has to accept anything for these; nor a figure without sense."""
     plan = plan_of(update=update, epsilon=epsilon)
     assert plan.slot_bound is not None and plan.slot_bound < 100
-    assert unproven_words(plan, 1.0) == ()
+    assert unproven_warnings(plan, 1.0) == ()
     (line,) = slot_lines(plan, 1.0)
     assert f"at most {plan.slot_bound:.4g}" in line
 
@@ -43,7 +43,7 @@ def test_accelerated_defaults_are_proven_with_privacy_alone(update: str) -> None
     assert plan_of(update=update, epsilon=1.0, rows=5000).slot_bound is not None
     plan = plan_of(update=update)
     assert plan.slot_bound is None
-    first, cure = unproven_words(plan, 1.0)
+    first, cure = unproven_warnings(plan, 1.0)
     assert "NO PROOF" in first and "log2(2P)" in first and "accept_unbounded" in cure
 
 

@@ -17,10 +17,10 @@ def slot_lines(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
     """One line, for plans under CKKS; norm_bound: of every row."""
     if not isinstance(plan, CircuitPlan):
         return ()
-    return (f"slots of refreshes: {plan.slot_bounds(norm_bound).words(len(plan.members))}",)
+    return (f"slots of refreshes: {plan.slot_bounds(norm_bound).sentence(len(plan.members))}",)
 
 
-def unproven_words(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
+def unproven_warnings(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
     """A warning, where nothing is proven: whoever runs a simulation stands for all its owners."""
     if not isinstance(plan, CircuitPlan) or plan.slot_bounds(norm_bound).largest is not None:
         return ()

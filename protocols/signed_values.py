@@ -1,0 +1,106 @@
+"""Short values that parties exchange through the coordinator, each signed by its party.
+
+Ephemeral X25519 keys, digests of messages that are opened later.
+
+Security: each party signs its value with its identity key, over a text that names the purpose, the
+session and the party. A coordinator that puts in its own value, or an old one, is detected by
+everyone who checks before it uses a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from protocols.errors import MessageError, ProtocolError
+from protocols.fields import from_fields
+from protocols.messages import Body
+
+VALUE_BYTES = 32
+# What a party signs, by its name and value.
+SignedText = Callable[[str, str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SignedValue:
+    """value: 32 bytes; signature: of its party, Ed25519; both in lower-case hexadecimal."""
+
+    value: str
+    signature: str
+
+    @classmethod
+    def by(cls, key: Ed25519PrivateKey, text: SignedText, name: str, value: str) -> SignedValue:
+        """A party's value with its signature."""
+        return cls(value, key.sign(text(name, value)).hex())
+
+    def to_body(self) -> Body:
+        """A party's reply."""
+        return Body(asdict(self))
+
+
+def replied(replies: Mapping[str, Body]) -> dict[str, SignedValue]:
+    """The values of all replies, by party.
+
+    Raises:
+        ProtocolError: a reply holds no value; names its party.
+    """
+    values = {}
+    for name, reply in replies.items():
+        try:
+            values[name] = from_fields(SignedValue, dict(reply.meta))
+        except MessageError as error:
+            raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
+    return values
+
+
+def to_request(values: Mapping[str, SignedValue]) -> Body:
+    """Everyone's values, for everyone."""
+    return Body({"signed": {name: asdict(value) for name, value in values.items()}})
+
+
+def of_request(request: Body) -> dict[str, SignedValue]:
+    """Inverse of `to_request`.
+
+    Raises:
+        MessageError: no values, or malformed ones.
+    """
+    listed = request.meta.get("signed")
+    if not isinstance(listed, dict):
+        raise MessageError("the step carries no signed values")
+    return {str(name): from_fields(SignedValue, entry) for name, entry in listed.items()}
+
+
+def check(
+    kind: str, text: SignedText, roster: Mapping[str, str], values: Mapping[str, SignedValue]
+) -> None:
+    """Refuse values that are not those of exactly this roster.
+
+    kind: of value, for the words of errors; roster: Ed25519 verification keys (hexadecimal) by
+    party, from the plan.
+
+    Raises:
+        ProtocolError: a value is missing, left over or not signed by its owner's identity
+            key for this session.
+    """
+    if values.keys() != roster.keys():
+        raise ProtocolError(f"{kind}s: not exactly one for each party of the plan")
+    for name, entry in values.items():
+        try:
+            value = bytes.fromhex(entry.value)
+            # One spelling only, so that equal values are equal texts.
+            if len(value) != VALUE_BYTES or value.hex() != entry.value:
+                raise ValueError(entry.value)
+            identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(roster[name]))
+            identity.verify(bytes.fromhex(entry.signature), text(name, entry.value))
+        except (InvalidSignature, ValueError):
+            raise ProtocolError(
+                f"the {kind} of party {name!r} is not signed by its identity key for this "
+                "session: it was exchanged on the way; do not go on with this coordinator",
+                culprit=name,
+            ) from None

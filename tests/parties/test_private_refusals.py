@@ -1,0 +1,330 @@
+"""A refusal tells nothing of rows: one text, counted as spent, and the session is over."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.agent import Agent
+from parties.consent import Consent, Terms
+from parties.gradient_duties import GradientDuties
+from parties.objectives import open_contributor
+from parties.party import REFUSED, Party
+from parties.policy import Policy
+from parties.schema import Label, NumericColumn, Schema
+from parties.session_store import SessionStore
+from parties.shard import ClampCounts, Shard
+from protocols import gradients
+from protocols.aggregate.fixed_point import decode, encode
+from protocols.aggregate.parameters import choose
+from protocols.curvature import Curvature
+from protocols.errors import DataError, ParameterError, PolicyError
+from protocols.gradients import GradientPlan
+from protocols.messages import Body, Envelope, new_signing_key, public_bytes
+from protocols.messages import decode as read
+from protocols.messages import encode as write
+from protocols.objectives import DualObjective, RowObjective
+from protocols.plan import Member, PrivacyPlan
+from protocols.plans import plan_from_dict
+from protocols.privacy.ledger import Ledger
+from protocols.privacy.randomness import SeededRandomness
+from protocols.updates.dual_ascent import DualAscent
+from tests.helpers import Floats, Session, make_plan, make_session
+from tests.protocols import lffr_session as lffr_cases
+from tests.protocols import test_gradients, test_gram_plan
+from tests.protocols.security_session import refusal, reply_of, request, run_until
+from tests.provenance import runs
+
+VICTIM = "hospital-1"
+NARROW = Curvature(offset=0.02, low=0.02, high=0.025)
+QUADRATIC: Any = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "extra": 0.0,
+             "decay": 0.9, "first_alpha": 1.0, "curvature": NARROW.to_dict()}  # fmt: skip
+
+
+class Failing:
+    """Rows on which nothing works."""
+
+    def contribution(self, query: str, t: int, point: Floats) -> Floats:
+        raise DataError("row 3 is 8675309")
+
+
+class Overflowing:
+    """A contribution that is no number."""
+
+    def contribution(self, query: str, t: int, point: Floats) -> Floats:
+        return np.full(len(point), np.nan)
+
+
+def refuse_rows(*args: Any) -> Any:
+    raise DataError("row 3 is 8675309")
+
+
+def sums_with(contributor: Callable[..., Any]) -> Session:
+    session = runs.sums_session()
+    session.parties[VICTIM]._open_contributor = contributor
+    return session
+
+
+CASES: dict[str, tuple[Callable[[], Session], str]] = {
+    "rows beyond the curvature": (
+        lambda: make_session(update=QUADRATIC, degree=3, rows=4), "commit-rows"),
+    "sums beyond the curvature": (
+        lambda: runs.gram_session(curvature_bound=1e-3), "commit-rows"),
+    "targets' rows beyond the curvature": (
+        lambda: runs.lffr_session(curvature=replace(NARROW, constant=0.155)), "commit-rows"),
+    "a contributor at agree": (lambda: sums_with(refuse_rows), "agree"),
+    "a contributor in a round": (lambda: sums_with(lambda *a: Failing()), "round/0"),
+    "no number in a round": (lambda: sums_with(lambda *a: Overflowing()), "round/0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_text_and_the_end(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The detail is in the owner's log; whatever is asked afterwards, the session is over."""
+    make, step = CASES[case]
+    session = make()
+    held = run_until(session, step)[VICTIM]
+    party = session.parties[VICTIM]
+    reply = party.handle(held)
+    assert reply_of(session, VICTIM, reply).body.meta == {"error": REFUSED}
+    assert caplog.messages[-1].startswith(f"{VICTIM} refuses {step}: ")
+    assert REFUSED not in caplog.messages[-1]
+    assert party.handle(held) == reply
+    # Another point of the same round, another plan of the same session: no second answer.
+    asked = read(held, public_bytes(session.coordinator_key)).body
+    other = Body({**asked.meta, "again": 1}, tuple(blob[::-1] for blob in asked.blobs))
+    assert "run is over" in refusal(session, VICTIM, request(session, VICTIM, step, other))
+
+
+# -- an owner with a ledger ----------------------------------------------------------------------
+
+ROWS, FEATURES = 12, 4
+
+
+class Owner:
+    """One honest owner behind an agent, and a coordinator that may ask anything."""
+
+    def __init__(self, folder: Path, x: Floats, contributor: Any = open_contributor) -> None:
+        columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(FEATURES - 1))
+        label = Label(name="y", positive="1", negative="0")
+        self.schema = Schema(columns=columns, label=label, scaling="range")
+        self.coordinator, self.me, peer = (new_signing_key() for _ in range(3))
+        self.keys = {VICTIM: public_bytes(self.me), "hospital-2": public_bytes(peer)}
+        self.ledger = Ledger(path=folder / "ledger.jsonl", epsilon=1.0, delta=1e-5)
+        policy = Policy(max_epsilon=1.0, min_colluders=1)
+        shard = Shard(x=x, y=np.zeros(len(x)), counts=ClampCounts(rows=len(x)), schema=self.schema)
+        store = SessionStore(folder / "state", None)
+        terms = Terms(ask=False, own_key=self.keys[VICTIM], norm_bound=2.0, peers=lambda: self.keys)
+        self.agent = Agent(
+            name=VICTIM,
+            make_party=lambda: Party(
+                name=VICTIM,
+                shard=shard,
+                signing_key=self.me,
+                coordinator_key=public_bytes(self.coordinator),
+                policy=policy,
+                randomness=SeededRandomness(1),
+                ledger=self.ledger,
+                dataset="table",
+                open_contributor=contributor,
+            ),
+            policy=policy,
+            signing_key=self.me,
+            coordinator_key=public_bytes(self.coordinator),
+            store=store,
+            consent=Consent(VICTIM, terms, store),
+        )
+
+    def send(self, session: str, step: str, meta: dict[str, Any]) -> dict[str, Any]:
+        envelope = Envelope(session, step, "coordinator", VICTIM, Body(meta))
+        data = write(envelope, self.coordinator)
+        reply = self.agent.handle(data)
+        assert self.agent.handle(data) == reply
+        return dict(read(reply, self.keys[VICTIM]).body.meta)
+
+    def agree(self, session: str, scale: float) -> dict[str, Any]:
+        """The reply to a plan of dual ascent; the session is aborted afterwards."""
+        got = self.send(session, "enrol", {})
+        commitments = (got["commitment"], "00" * 32)
+        plan = GradientPlan(
+            session=session,
+            num_features=FEATURES,
+            schema={"digest": got["schema"]},
+            length=FEATURES,
+            members=tuple(
+                Member(name=name, rows=ROWS, verify_key=key, commitment=commitment)
+                for (name, key), commitment in zip(self.keys.items(), commitments, strict=True)
+            ),
+            privacy=PrivacyPlan(
+                epsilon=0.01, delta=1e-6, colluders=1, sigma=1e4, share_std=1e4, sensitivity=2.0
+            ),
+            cipher=choose(parties=2, largest_sum=1e7, precision=1.0),
+            objective=DualObjective(
+                loss="logistic", ridge=1.0, batches=1, clip=1.0, row_scale=scale
+            ).to_dict(),
+            update=DualAscent(rounds=1, factor=1.0).to_dict(),
+            noise_scales=(1e4,),
+        )
+        reply = self.send(session, "agree", {"plan": plan.to_dict()})
+        self.send(session, "abort", {"reason": "try again"})
+        return reply
+
+
+def rows_of_norm(norm: float) -> Floats:
+    x = np.zeros((ROWS, FEATURES))
+    x[:, -1] = 1.0
+    x[0, :3] = ((norm**2 - 1) / 3) ** 0.5
+    return x
+
+
+def test_the_scale_of_rows_tells_of_no_norm(tmp_path: Path) -> None:
+    """Whatever scale a plan states, owners of short and of long rows answer the same."""
+    replies = []
+    for norm in (1.1, 1.9):
+        folder = tmp_path / str(norm)
+        owner = Owner(folder, rows_of_norm(norm))
+        scales = (0.5, 1.0, 1.5, 1.99, 2.0 * (1 - 1e-6), 2.0, 3.0)
+        replies.append([owner.agree(f"s{k}", scale) for k, scale in enumerate(scales)])
+        for reply in replies[-1]:
+            reply.pop("plan", None)
+    assert replies[0] == replies[1]
+    assert ["error" in reply for reply in replies[0]] == [True] * 5 + [False] * 2
+    assert "norm bound of the party's schema" in replies[0][0]["error"]
+
+
+def test_a_private_refusal_is_spent(tmp_path: Path) -> None:
+    """An abort, or a plan refused for what everybody knows, is taken back: this is not."""
+    owner = Owner(tmp_path, rows_of_norm(1.5))
+    assert "error" in owner.agree("public", 1.0)
+    assert "error" not in owner.agree("aborted", 2.0)
+    assert owner.ledger.spent("table").runs == 0
+    owner = Owner(tmp_path / "private", rows_of_norm(1.5), refuse_rows)
+    for runs_so_far in (1, 2):
+        assert owner.agree(f"s{runs_so_far}", 2.0) == {"error": REFUSED}
+        assert owner.ledger.spent("table").runs == runs_so_far
+
+
+# -- the range of encrypted sums -----------------------------------------------------------------
+
+
+class Clear:
+    """Encodes and does not encrypt; the first request fails."""
+
+    def __init__(self, plan: GradientPlan) -> None:
+        self.plan, self.failed = plan, False
+        self.seen: Floats = np.zeros(0)
+
+    def encrypt(self, t: int, values: Floats) -> Any:
+        if not self.failed:
+            self.failed = True
+            raise PolicyError("not now")
+        residues = encode(self.plan.cipher, values)
+        self.seen = decode(self.plan.cipher, residues)
+        return residues
+
+
+class Constant:
+    """The same contribution in every round."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def contribution(self, query: str, t: int, point: Floats) -> Floats:
+        return np.full(len(point), self.value)
+
+
+PRIVATE: dict[str, Any] = {"privacy": test_gradients.PRIVACY, "noise_scales": (0.5, 0.4)}
+
+
+@pytest.mark.parametrize(("changes", "tails"), [({}, 0.0), (PRIVATE, 40 * 0.5)])
+def test_a_range_without_room_is_no_plan(changes: dict[str, Any], tails: float) -> None:
+    """The heaviest party's rows, 30 of 60, clipped, and 40 scales of noise."""
+    room = choose(parties=3, largest_sum=100.0, precision=2.0**-20).max_value - tails
+    for share, fits in ((0.999, True), (1.001, False)):
+        clip = 2 * room * share
+        objective = RowObjective(kind="logistic", clip=clip).to_dict()
+        if fits:
+            test_gradients.make_plan(objective=objective, **changes)
+            continue
+        with pytest.raises(ParameterError, match="the range of an owner's values"):
+            test_gradients.make_plan(objective=objective, **changes)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e6, -1e6, np.inf])
+def test_no_value_is_refused_for_its_size(value: float) -> None:
+    """Neighbours are refused equally often: never. Beyond the range stands the range."""
+    plan = test_gradients.make_plan(**PRIVATE)
+    secret = Clear(plan)
+    secret.failed = True
+    gradients.answer_round(plan, secret, 0, np.full(plan.length, value))
+    largest = plan.cipher.max_value
+    expected = np.clip(value, -largest, largest)
+    assert secret.seen == pytest.approx(np.full(plan.length, expected))
+
+
+def test_noise_is_drawn_once_a_round() -> None:
+    """A second request of a round that failed has the same noise; the next round has its own."""
+    plan = test_gradients.make_plan(**PRIVATE)
+    source, key = SeededRandomness(1), new_signing_key()
+    duties = GradientDuties(plan, "p0", Constant(0.0), key, source)
+    duties._secret = Clear(plan)  # type: ignore[assignment]
+    twin = SeededRandomness(1)
+    request = Body(blobs=(np.zeros(plan.length).tobytes(),))
+    with pytest.raises(PolicyError, match="not now"):
+        duties.answer("round", 0, request)
+    for t in (0, 1):
+        duties.answer("round", t, request)
+        seen = duties._secret.seen  # type: ignore[union-attr]
+        np.testing.assert_allclose(seen, plan.draw_noise(t, twin), atol=2.0**-20)
+
+
+# -- the number of iterations --------------------------------------------------------------------
+
+PLANS: dict[str, tuple[Callable[[], Any], Callable[[dict[str, Any], int], None]]] = {
+    "gradients": (
+        lambda: test_gradients.make_plan(**PRIVATE),
+        lambda fields, rounds: fields["update"].update(rounds=rounds)),
+    "rows": (
+        lambda: make_plan(update=QUADRATIC),
+        lambda fields, rounds: fields["update"].update(rounds=rounds)),
+    "gram": (
+        test_gram_plan.make_plan, lambda fields, rounds: fields.update(iterations=rounds)),
+    "lffr": (
+        lffr_cases.make_plan, lambda fields, rounds: fields.update(iterations=rounds)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("rounds", [10**6 + 1, 4 * 10**7, 10**13, 10**400])
+def test_too_many_rounds_are_refused_before_anything_is_built(kind: str, rounds: int) -> None:
+    """Peak memory: less than a byte for every thousand iterations."""
+    make, change = PLANS[kind]
+    fields = make().to_dict()
+    change(fields, rounds)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ParameterError, match="rounds=.* is above"):
+            plan_from_dict(fields)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("error", [MemoryError, OverflowError])
+def test_a_plan_too_large_to_be_read_is_refused(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = make_plan().to_dict()
+
+    def fail(plan: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("protocols.rows.RowsPlan.__post_init__", fail)
+    with pytest.raises(ParameterError, match="too large"):
+        plan_from_dict(fields)

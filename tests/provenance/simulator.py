@@ -1,0 +1,192 @@
+"""A transcript from public output alone: plan, seeds and released weights, no data and no secret.
+
+Every polynomial that hides under ring-LWE, a mask or a pad is drawn uniform; the last party's
+decryption share is what the released weights leave over, flooded as the real ones are. The
+coordinator's half is its own code: it needs no secret. So the simulated messages have the steps,
+places and sizes of real ones, and whoever tells them apart breaks an assumption of
+docs/security-argument.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from protocols import agree, commitments, decrypt, keygen, refresh
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.flooding import gaussian_polynomial
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.residues import Residues
+from protocols.commitments import KEYS, ROWS, Opening, Terms
+from protocols.messages import (
+    COORDINATOR,
+    UNHEARD,
+    Body,
+    Envelope,
+    decode,
+    digest,
+    encode,
+    heard,
+    public_bytes,
+)
+from protocols.privacy.randomness import SeededRandomness
+from protocols.rows import RowsPlan
+from tests.helpers import Session, make_session
+from tests.provenance.runs import Run
+
+
+class _LearntError(Exception):
+    """c0 of the last ciphertext is known."""
+
+
+class Simulator:
+    """All parties of a run of encrypted rows.
+
+    plan: the public plan; weights: released, shape (d,). Its own keys sign, with the names of the
+    plan's parties. seed: of the simulator's randomness.
+    """
+
+    def __init__(self, plan: RowsPlan, weights: Sequence[float], seed: int = 1) -> None:
+        self._plan, self._weights, self._seed = plan, np.asarray(weights), seed
+        self._context = CkksContext(plan.ckks, f"simulated-{seed}")
+        self._c0: Residues | None = None
+        rows = [member.rows for member in plan.members]
+        # Names, row counts and columns are public; the rows of this session are never looked at.
+        self.session: Session = make_session(
+            rows=rows, features=plan.num_features, ring_dim=plan.ckks.ring_dim
+        )
+        self.session.coordinator._make_plan = self._plan_for
+        self._openings: dict[tuple[str, commitments.Phase], Opening] = {}
+        self._seeds = {name: self._bytes(f"seed {name}") for name in plan.names}
+
+    def _plan_for(self, members: Any) -> RowsPlan:
+        made = replace(self._plan, session=self.session.coordinator.session, members=members)
+        self._now = made
+        return made
+
+    def run(self) -> Run:
+        """The simulated transcript: a first pass learns c0, which the replies fix."""
+        found = Run(self.session)
+        coordinator = self.session.coordinator
+        fuse = decrypt.fuse
+
+        def learn(context: CkksContext, message: Residues) -> Any:
+            low = context.primes[: decrypt.DECRYPTION_TOWERS]
+            for name in self._plan.names:
+                message = rns.add(message, rns.negate(self._drawn(name, "decrypt", low), low), low)
+            self._c0 = message
+            raise _LearntError
+
+        with patch.object(decrypt, "fuse", learn), suppress(_LearntError):
+            coordinator.run(self._asking(Run(self.session)))
+        with patch.object(decrypt, "fuse", fuse):
+            found.weights = coordinator.run(self._asking(found)).weights
+        found.plan, found.context = self._now, self._context
+        return found
+
+    def _asking(self, run: Run) -> Any:
+        read = public_bytes(self.session.coordinator_key)
+        seen = dict.fromkeys(self._plan.names, UNHEARD)
+
+        def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+            for name, data in outgoing.items():
+                request = decode(data, read)
+                body = self._reply(name, step, request.body)
+                run.messages.append((step, name, request.body, body))
+                asked, address = digest(data), (request.session, step, name, COORDINATOR)
+                seen[name] = heard(seen[name], asked)
+                reply = Envelope(*address, body, answers=asked, seen=seen[name])
+                yield name, encode(reply, self.session.party_keys[name])
+
+        return ask
+
+    def _reply(self, name: str, step: str, request: Body) -> Body:
+        kind = step.partition("/")[0]
+        if kind == "enrol":
+            member = self._plan.members[self._plan.party_index(name)]
+            schema = dict(self._plan.schema)["digest"]
+            committed = agree.commitment(self._seeds[name])
+            return agree.answer_enrol(
+                agree.Enrolment(member.rows, self._plan.num_features, schema, committed)
+            )
+        if kind == "agree":
+            return Body({"plan": self._now.digest()})
+        if kind == "reveal":
+            return Body({"seed": self._seeds[name].hex()})
+        if kind in ("finish", keygen.PUBLIC_SHARES, commitments.CONFIRM):
+            return Body()
+        if kind == decrypt.STEP:
+            return Body(blobs=(self._share(name),))
+        for phase in (KEYS, ROWS):
+            if kind == phase.commit:
+                return self._opening(name, phase).commit(self._drawn_reply(name, phase.open))
+            if kind == phase.open:
+                return self._openings[name, phase].open(request)
+        return self._drawn_reply(name, step, len(request.blobs))
+
+    def _opening(self, name: str, phase: commitments.Phase) -> Opening:
+        """Digests are signed as the parties sign them: the simulator has keys of its own."""
+        seed = agree.joint_seed(self._now, {n: s.hex() for n, s in self._seeds.items()})
+        key = self.session.party_keys[name]
+        self._openings[name, phase] = Opening(Terms.of(self._now, phase, seed), name, key)
+        return self._openings[name, phase]
+
+    def _drawn_reply(self, name: str, step: str, asked: int = 0) -> Body:
+        """Uniform polynomials in the places of a reply; asked: blobs of the request."""
+        kind, _, index = step.partition("/")
+        meta: dict[str, Any] = {}
+        primes, half = self._context.primes, self._context.key_primes
+        chunks = self._plan.rotation_chunks
+        shapes = {
+            KEYS.open: [primes, half, half],
+            "rotations": [half] * len(chunks[int(index)]) if kind == "rotations" else [],
+            keygen.RELINEARISE: [half],
+            refresh.STEP: [primes[:REFRESH_TOWERS], primes] * asked,
+        }.get(kind)
+        if kind == ROWS.open:
+            held = list(self._plan.layout.ciphertexts_of(self._plan.party_index(name)))
+            count = len(held) + self._plan.layout.num_side_ciphertexts
+            meta, shapes = {"ciphertexts": held}, [primes * 2] * count
+        if shapes is None:
+            raise AssertionError(f"the simulator does not know the step {step!r}")
+        return Body(
+            meta,
+            tuple(
+                rns.pack(self._drawn(name, f"{step}/{k}", moduli), moduli)
+                for k, moduli in enumerate(shapes)
+            ),
+        )
+
+    def _share(self, name: str) -> bytes:
+        """Uniform, but for the last party: encoded weights + flooding - c0 - the others' shares."""
+        context = self._context
+        low = context.primes[: decrypt.DECRYPTION_TOWERS]
+        share = self._drawn(name, "decrypt", low)
+        if self._c0 is not None and name == self._plan.names[-1]:
+            slots = self._plan.layout.heads(self._weights / self._plan.unit)
+            level = context.params.num_towers - len(low)
+            empty = context.ciphertext([np.zeros_like(share)] * 2)
+            encoded = context.cc.EvalAdd(empty, context.encode(slots, level))
+            share = rns.add(context.polynomials_of(encoded)[0], rns.negate(self._c0, low), low)
+            for other in self._plan.names[:-1]:
+                share = rns.add(share, rns.negate(self._drawn(other, "decrypt", low), low), low)
+            for party in self._plan.names:
+                noise = SeededRandomness(self._seed, f"flood {party}")
+                std = decrypt.flooding_of(self._plan)
+                share = rns.add(share, gaussian_polynomial(context, std, len(low), noise), low)
+        return rns.pack(share, low)
+
+    def _drawn(self, name: str, label: str, primes: tuple[int, ...]) -> Residues:
+        """Uniform; the same in both passes."""
+        seed = self._bytes(f"{name} {label}")
+        return rns.uniform(seed, label, primes, self._plan.ckks.ring_dim)
+
+    def _bytes(self, text: str) -> bytes:
+        return hashlib.sha256(f"{self._seed} {text}".encode()).digest()

@@ -1,0 +1,101 @@
+"""The table of samples of protocols/README.md, from the ledgers of toy runs.
+
+`python -m tests.provenance.table` writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from protocols.samples import GADGET, ONE, RECEIVED, SEED, SHARE, Sample
+from tests.provenance import runs
+from tests.provenance.options import COVERED, LOST
+from tests.provenance.runs import record
+
+README = Path(__file__).resolve().parents[2] / "protocols" / "README.md"
+BEGIN = "<!-- samples: written by `python -m tests.provenance.table` -->"
+END = "<!-- end of samples -->"
+HEAD = "| sample | equation | std of e | elements | lemma |\n|---|---|---|---|---|\n"
+# Letters of a label's numbers, in order.
+LETTERS = {
+    "rotation": ("k", "digit"),
+    "relinearisation": ("digit",),
+    "cover-deal": ("x",),
+    "contribute": ("i",),
+    "refresh": ("k", "i"),
+    "cover-refresh": ("k", "i"),
+    "round": ("t", "chunk"),
+}
+
+
+def lettered(label: str) -> str:
+    """refresh/0/1/h0 -> refresh/k/i/h0."""
+    letters = iter(LETTERS.get(label.split("/")[0], ()))
+    return re.sub(r"(?<=/)\d+(?=/|$|\))", lambda _: next(letters), label)
+
+
+def row(sample: Sample) -> tuple[str, ...]:
+    """One line, without its numbers."""
+    text = sample.equation()
+    for term in sample.terms:
+        kind, name = term.element.kind, term.element.name
+        if kind == RECEIVED:
+            short = "c1" if re.fullmatch("[0-9a-f]{64}", name) else name.rpartition("/")[2]
+            text = text.replace(f"{kind}({name})", short)
+        if kind == SEED:
+            text = text.replace(f"{kind}({name})", "H")
+    text = re.sub(r"^- ", "-", re.sub(r"P g\(\d+\)", "P g", text))
+    text = re.sub(f"^{ONE} {SHARE}", SHARE, text)
+    text = re.sub(r"\(X\^\d+\)", "(X^m)", re.sub(r"v\([^)]*\)", "v", text))
+    text = re.sub(r"M\((?:cover-)?refresh[^)]*\)", "M", text)
+    text = re.sub(r"(?: [+-] M\('[^)]*\))+", " + pads of pairs", text)
+    if sample.lemma == "secret sharing":
+        text = "s + x f1 + … + x^(t-1) f(t-1)"
+    std = f"{sample.error_std:.3g}" if sample.error_std else "none"
+    if sample.lemma == "flooded decryption":
+        std = "flooding"
+    return f"`{lettered(sample.label)}`", f"`{text}`", std, _origins(sample), sample.lemma
+
+
+def _origins(sample: Sample) -> str:
+    found = []
+    for term in sample.terms:
+        kind, name = term.element.kind, term.element.name
+        if kind == SEED:
+            bound = re.search("/[0-9a-f]{64}$", name)
+            found.append(
+                f"H(`{lettered(name[: bound.start()])}`, c1)" if bound else f"H(`{lettered(name)}`)"
+            )
+        elif kind not in (GADGET, ONE):
+            found.append({RECEIVED: "the coordinator's"}.get(kind, "the sum of all public keys"))
+    return ", ".join(dict.fromkeys(found)) or "none"
+
+
+def table(samples: Iterable[Sample]) -> str:
+    """Markdown, one line for each kind of sample."""
+    lines = dict.fromkeys("| " + " | ".join(row(sample)) + " |" for sample in samples)
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def section() -> str:
+    """What stands between the markers."""
+    circuit = record(runs.rows_session("gd", **COVERED), LOST).samples["hospital-1"]
+    unmapped = record(runs.gram_session(iterations=2)).samples["hospital-1"]
+    plain = [s for s in unmapped if s.label.startswith("refresh")]
+    sums = record(runs.sums_session()).samples["hospital-1"]
+    return (
+        f"{BEGIN}\nUnder threshold CKKS; `refresh/k/i/h1` is with a map and without:\n\n"
+        f"{table([*circuit, *plain])}\nEncrypted sums:\n\n{table(sums)}{END}"
+    )
+
+
+def written(text: str) -> str:
+    """The README with today's section."""
+    before, rest = text.split(BEGIN)
+    return before + section() + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")

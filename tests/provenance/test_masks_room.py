@@ -1,0 +1,88 @@
+"""What a refresh shows of a coefficient, however large it is (toy ring, INSECURE).
+
+Coordinator and P - 1 colluders hold y = m - M mod Q3 of one honest party. Before, m = c 2^j is any
+of the multiples with |c| < 2^59; after, only those that a mask reaches from y. Bits shown: log2 of
+the part that is left. Under masks of k bits it is at most log2(Q3 / 2^k) <= log2(2 P) and the edge.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.key_share import KeyShare
+from protocols.ckks import residues as rns
+from protocols.ckks.masks import mask_bits
+from protocols.ckks.parameters import REFRESH_TOWERS
+from tests import exact
+from tests.helpers import joint_keys
+
+N, PARTIES, SIZE = 512, 3, 59
+CANDIDATES = 20_000
+# Spread of log2 of a fraction f >= 1 / (2 P), from so many candidates: 6 sqrt((1/f - 1) / count).
+SLACK = 6 * math.sqrt((2 * PARTIES - 1) / CANDIDATES) / math.log(2)
+OLD_BITS = 119
+
+
+def seen(share: KeyShare, shift: int, label: str, old: bool) -> tuple[exact.Integers, Any, int]:
+    """c, y and Q3 for a message of c 2^shift; old: OpenFHE's own masks, below two primes."""
+    context = share._context
+    low, rng = context.primes[:REFRESH_TOWERS], np.random.default_rng(shift)
+    modulus = math.prod(low)
+    c = rng.integers(-(1 << SIZE), 1 << SIZE, N).astype(object)
+    c1 = context.uniform_polynomial(b"m" * 32, label)[:REFRESH_TOWERS]
+    s = exact.secret_rows(share)[:REFRESH_TOWERS]
+    # c0 of a ciphertext of m under this party's key; the others' shares of it are known.
+    message = np.array([exact.evaluations(c * (1 << shift), q) for q in low], np.uint64)
+    c0 = rns.add(message, rns.negate(rns.product(c1, s, low), low), low)
+    if old:
+        element = context.ciphertext([context.uniform_polynomial(b"o" * 32, label)])
+        masked, _ = context.cc.IntMPBootDecrypt(share._secret, context.ciphertext([c1]), element)
+        h0 = context.residues_of(masked)
+    else:
+        h0, _ = share.refresh_share(c1, label)
+    return c, exact.whole(rns.add(c0, h0, low), low), modulus
+
+
+def shown(y: int, shift: int, modulus: int, bits: int) -> float:
+    """Bits of c, from candidates drawn at random."""
+    rng = np.random.default_rng(7)
+    candidates = rng.integers(-(1 << SIZE), 1 << SIZE, CANDIDATES).astype(object)
+    masks = exact.centred(candidates * (1 << shift) - y, modulus)
+    left = np.mean(np.abs(masks.astype(float)) <= 2.0 ** (bits - 1))
+    return -math.log2(left) if left else math.inf
+
+
+@pytest.fixture(scope="module")
+def share() -> KeyShare:
+    keys = joint_keys(PARTIES, 6, N)
+    keys.forget()
+    return keys.shares["hospital-2"]
+
+
+@pytest.mark.parametrize("shift", [0, 20, 40, 60, 75, 90, 115, 117, 118, 130, 200])
+def test_a_scaled_message_shows_log2_of_2p_bits(share: KeyShare, shift: int) -> None:
+    """Within the masks nothing, up to 2^90; beyond, its place among at most 2 P intervals."""
+    label = f"refresh/{shift}/0"
+    c, y, modulus = seen(share, shift, label, old=False)
+    bits = mask_bits(share._context.primes[:REFRESH_TOWERS], PARTIES)
+    assert modulus / 2.0**bits <= 2 * PARTIES * 1.001
+    found = [shown(value, shift, modulus, bits) for value in y[:8]]
+    assert max(found) <= math.log2(2 * PARTIES) + SLACK
+    if shift <= 90:
+        assert max(found) < SLACK
+        guess = y.astype(float) / 2.0**shift
+        assert exact.rms(guess - c.astype(float)) > exact.rms(c)
+
+
+@pytest.mark.parametrize("shift", [75, 90])
+def test_masks_of_119_bits_showed_the_top_bits(share: KeyShare, shift: int) -> None:
+    """OpenFHE's own: c is read from y alone, but for its last 119 - shift bits."""
+    c, y, modulus = seen(share, shift, f"old/{shift}", old=True)
+    del modulus
+    guess = np.array([round(int(value) / (1 << shift)) for value in y], dtype=object)
+    told = math.log2(exact.rms(c) / exact.rms(guess - c))
+    assert told > SIZE + shift - OLD_BITS - 2 > 10
