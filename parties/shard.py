@@ -16,7 +16,6 @@ from parties.encode import (
     add_bias_and_clip,
     check_columns,
     encode_label,
-    expand_columns,
     scale_columns,
 )
 from parties.schema import Schema
@@ -29,7 +28,6 @@ __all__ = [
     "Shard",
     "encode_features",
     "encode_shard",
-    "raw_features",
     "read_table",
 ]
 
@@ -133,7 +131,7 @@ def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
     return Shard(x=x, y=y, counts=counts, schema=schema)
 
 
-def encode_features(frame: Table, schema: Schema, strict: bool = False) -> FloatArray:
+def encode_features(frame: Table, schema: Schema) -> FloatArray:
     """Encode a table for prediction, exactly as ``encode_shard`` does; no label is needed.
 
     Returns: float64 array, shape (rows, num_features), the bias last.
@@ -142,16 +140,5 @@ def encode_features(frame: Table, schema: Schema, strict: bool = False) -> Float
         SchemaError, DataError: as ``encode_shard``, except for the label.
     """
     table = read_table(frame, label=schema.label.name)
-    x, _ = scale_columns(table, schema.columns, schema.scaling, strict)
+    x, _ = scale_columns(table, schema.columns, schema.scaling, strict=False)
     return add_bias_and_clip(x, schema.row_norm)[0]
-
-
-def raw_features(frame: Table, schema: Schema) -> FloatArray:
-    """Expand a table to the features of ``Schema.model_in_data_units``: unscaled, unclamped.
-
-    Returns: float64 array, shape (rows, num_features - 1), over ``schema.feature_names``.
-
-    Raises:
-        SchemaError, DataError: as ``encode_features``.
-    """
-    return expand_columns(read_table(frame, label=schema.label.name), schema.columns)[0]

@@ -48,6 +48,8 @@ LEVELS = 6
 # Roundings of u relative to itself: 4 of noise (`lffr_inverse`), the rest for the primes' distance
 # from the scale, which the tests measure with it.
 SHARP = 36
+# Estimate of |W| from above, for one output.
+WEIGHT_BOUND = 4.0
 
 
 def train_gram(
@@ -66,12 +68,7 @@ def refresh_schedule(task: GramTask) -> tuple[int, ...]:
     return _count(task)[0]
 
 
-def tally_training(task: GramTask) -> Tally:
-    """All operations of the training by level, as in `protocols.ckks.tally`."""
-    return _count(task)[1]
-
-
-def model_error_std(task: GramTask, weight_bound: float = 4.0) -> float:
+def model_error_std(task: GramTask) -> float:
     """Bound on the noise of the encrypted W / UNIT before its decryption, per coefficient.
 
     In roundings of one rescaling: the last mask adds one. LIFT M carries about two, the same in
@@ -80,7 +77,6 @@ def model_error_std(task: GramTask, weight_bound: float = 4.0) -> float:
     Primes that differ from the scale multiply values by public constants; that is no noise. An
     `outer` W carries two and the bias of key switches, 1.6 (1 + log2 d') for each special prime,
     LIFT times as much in the next one. The mask keeps period / (d' S) of all.
-    weight_bound: estimate of |W| from above, for one output.
     """
     layout = task.layout
     share = layout.side * layout.depth / layout.num_slots
@@ -88,7 +84,7 @@ def model_error_std(task: GramTask, weight_bound: float = 4.0) -> float:
     mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
     path = (2 / LIFT + mask / 2) * task.rounds
     bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * task.rounds / 2
-    before = (1 + weight_bound) * (path + inverse) / UNIT + bias
+    before = (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias
     rounding = (1 + share * before**2) ** 0.5
     return error_std(task.ckks, len(task.names), rounding_gain=rounding, row_gain=0.0)
 

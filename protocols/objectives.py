@@ -44,8 +44,8 @@ class RowObjective:
 
     kind: "logistic": ln(1 + exp(-z)) and its like for the other label; "squared": (z - y)^2 / 2;
     "torch": a module's loss, known to the parties. clip: bound on each row's gradient, > 0.
-    curvature: diagonal bound of the Hessian asked for first, with `curvature_clip` as the bound on
-    each row's part (0: none).
+    curvature_clip: bound on each row's part of the Hessian's diagonal bound, which is asked for
+    first (0: it is not).
 
     Raises:
         ParameterError: a field is out of range.

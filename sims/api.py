@@ -55,8 +55,6 @@ class PlanOptions(TypedDict, total=False):
     delta: float | None
     colluders: int | None
     no_privacy: bool
-    accounting: str
-    release_start: float | None
     cover: int | None
     profile: str
     ring_dim: int | None

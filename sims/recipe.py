@@ -13,7 +13,6 @@ from parties.targets import Targets
 from protocols.errors import SchemaError
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan import Member, RunPlan
-from protocols.start import StartGradient
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -59,10 +58,8 @@ class Recipe(Protocol):
         ...
 
 
-def open_recipe(
-    config: SimulationConfig, data: PreparedData, start: StartGradient | None = None
-) -> Recipe:
-    """The recipe of the configuration's protocol; start: the session at zero, for the barrier.
+def open_recipe(config: SimulationConfig, data: PreparedData) -> Recipe:
+    """The recipe of the configuration's protocol.
 
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
@@ -83,7 +80,7 @@ def open_recipe(
         return GradientRecipe.choose(config, data)
     from sims.recipe_rows import RowsRecipe
 
-    return RowsRecipe.choose(config, data, start)
+    return RowsRecipe.choose(config, data)
 
 
 def _check_outcome(config: SimulationConfig, data: PreparedData) -> None:

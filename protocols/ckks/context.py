@@ -82,10 +82,6 @@ class CkksContext:
         """Real slots per ciphertext."""
         return self.params.num_slots
 
-    def primes_at(self, level: int) -> tuple[int, ...]:
-        """Primes left after `level` rescalings."""
-        return self.primes[: self.params.num_towers - level]
-
     @property
     def key_primes(self) -> tuple[int, ...]:
         """Primes of one half (a or b) of an evaluation key: all digits in a row."""
@@ -208,9 +204,9 @@ class CkksContext:
         if not _LOADED:
             _clear_keys()
 
-    def uniform_polynomial(self, seed: bytes, label: str, *, level: int = 0) -> Residues:
-        """Public uniform polynomial at a level, from the joint seed."""
-        return rns.uniform(seed, label, self.primes_at(level), self.params.ring_dim)
+    def uniform_polynomial(self, seed: bytes, label: str) -> Residues:
+        """Public uniform polynomial, from the joint seed."""
+        return rns.uniform(seed, label, self.primes, self.params.ring_dim)
 
     @staticmethod
     def refresh_label(label: str, c1: Residues) -> str:

@@ -38,7 +38,6 @@ class Sensitivity:
         norm_bound: B_x, bound on every row's l2 norm, bias column included: sqrt(m) for m
             columns in [-1, 1], or the public norm that rows are clipped to.
         approximation_error: e_f, error of the polynomial on the interval that all z stay in.
-        slope_max: phi'max, bound on the loss's derivative; 1 for the logistic loss.
         features: m, columns including the bias.
         encryption_error: e_ckks, bound on what the arithmetic (fixed point, CKKS) of one round
             adds to each coordinate, in units of the gradient SUM (the update's error times
@@ -52,12 +51,11 @@ class Sensitivity:
     norm_bound: float
     approximation_error: float
     features: int
-    slope_max: float = SIGMOID_SLOPE_MAX
     encryption_error: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name in ("norm_bound", "approximation_error", "slope_max", "encryption_error"):
+        for name in ("norm_bound", "approximation_error", "encryption_error"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ParameterError(f"{name}={value} is not a finite number >= 0")
@@ -67,27 +65,12 @@ class Sensitivity:
     @property
     def exact(self) -> float:
         """D2 = 2 (phi'max + e_f) B_x, without encryption error."""
-        return 2.0 * (self.slope_max + self.approximation_error) * self.norm_bound
+        return 2.0 * (SIGMOID_SLOPE_MAX + self.approximation_error) * self.norm_bound
 
     @property
     def total(self) -> float:
         """D2 + 2 e_ckks sqrt(m); what the noise has to be scaled by."""
         return self.exact + 2.0 * self.encryption_error * math.sqrt(self.features)
-
-
-def unclipped_norm_bound(features: int, column_bound: float = 1.0) -> float:
-    """B_x = sqrt(m) max|x_ij| for rows that are not clipped.
-
-    Args:
-        features: m, **including** the bias column.
-        column_bound: public bound on the absolute value of every entry.
-
-    Raises:
-        ParameterError: a field is out of range.
-    """
-    if features < 1 or not column_bound > 0:
-        raise ParameterError(f"features={features}, column_bound={column_bound}: need >= 1, > 0")
-    return math.sqrt(features) * column_bound
 
 
 def diameter(p: Polynomial, *, norm_bound: float, radius: float, cells: int = 4000) -> float:

@@ -135,13 +135,11 @@ def at_slots(polynomial: Integers, slots: Sequence[int]) -> NDArray[np.float64]:
     return scaled
 
 
-def residues_of_slots(
-    context: CkksContext, slots: NDArray[np.float64], level: int = 0
-) -> rns.Residues:
+def residues_of_slots(context: CkksContext, slots: NDArray[np.float64]) -> rns.Residues:
     """Residues of the plaintext that an encryption of these slots carries, as OpenFHE rounds it."""
-    towers = context.params.num_towers - level
-    zero = context.ciphertext([np.zeros((towers, context.params.ring_dim), np.uint64)])
-    return context.residues_of(context.cc.EvalAdd(zero, context.encode(slots, level)))
+    shape = context.params.num_towers, context.params.ring_dim
+    zero = context.ciphertext([np.zeros(shape, np.uint64)])
+    return context.residues_of(context.cc.EvalAdd(zero, context.encode(slots)))
 
 
 def _transform(values: Integers, root: int, prime: int) -> Integers:
