@@ -23,8 +23,8 @@ from protocols.cards import Card
 from protocols.errors import ParameterError
 from protocols.messages import new_signing_key, public_bytes
 from protocols.names import check_name
+from protocols.plan import DEFAULT_COLLUDERS
 from protocols.privacy.ledger import Ledger
-from protocols.privacy.shares import DEFAULT_COLLUDERS
 from protocols.private_files import private_folder, write_private
 from protocols.toml import to_toml
 

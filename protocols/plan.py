@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 from protocols.errors import ParameterError
 
 PLAN_VERSION = 5
+# What a deployed party asks for, and a coordinator offers, unless told otherwise.
+DEFAULT_COLLUDERS = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ import typer
 
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS
-from protocols.privacy.shares import DEFAULT_COLLUDERS
+from protocols.plan import DEFAULT_COLLUDERS
 from sims import cli_options as options
 from sims.console import FAILED, refusals, say
 

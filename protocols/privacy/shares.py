@@ -19,9 +19,6 @@ from protocols.privacy.grid import NoiseGrid
 from protocols.privacy.polya import laplace_share
 from protocols.privacy.randomness import RandomSource
 
-# What a deployed party asks for, and a coordinator offers, unless told otherwise.
-DEFAULT_COLLUDERS = 1
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoiseSplit:
