@@ -56,7 +56,7 @@ def test_protocols_and_options(name: str) -> None:
     """
     count, found = examined(name, whole=0, part=8)
     assert found.passed, words(found)
-    assert count > 40 and count > 3 * found.left
+    assert count > 40 and count > 2 * found.left
 
 
 def test_t_shares_give_a_secret() -> None:

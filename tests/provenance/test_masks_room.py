@@ -52,8 +52,9 @@ def shown(y: int, shift: int, modulus: int, bits: int) -> float:
     rng = np.random.default_rng(7)
     candidates = rng.integers(-(1 << SIZE), 1 << SIZE, CANDIDATES).astype(object)
     masks = exact.centred(candidates * (1 << shift) - y, modulus)
-    left = np.mean(np.abs(masks.astype(float)) <= 2.0 ** (bits - 1))
-    return -math.log2(left) if left else math.inf
+    left = np.sum(np.abs(masks.astype(float)) <= 2.0 ** (bits - 1))
+    # The true one fits, too.
+    return -math.log2((left + 1) / (CANDIDATES + 1))
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +66,16 @@ def share() -> KeyShare:
 
 @pytest.mark.parametrize("shift", [0, 20, 40, 60, 75, 90, 115, 117, 118, 130, 200])
 def test_a_scaled_message_shows_log2_of_2p_bits(share: KeyShare, shift: int) -> None:
-    """Within the masks nothing, up to 2^90; beyond, its place among at most 2 P intervals."""
+    """Within the masks nothing, up to 2^90; beyond, in the mean, I(m; y) <= log2(Q3 / 2^k).
+
+    A value at the very end of what m - M can reach shows more, as rarely as it is there.
+    """
     label = f"refresh/{shift}/0"
     c, y, modulus = seen(share, shift, label, old=False)
     bits = mask_bits(share._context.primes[:REFRESH_TOWERS], PARTIES)
     assert modulus / 2.0**bits <= 2 * PARTIES * 1.001
-    found = [shown(value, shift, modulus, bits) for value in y[:8]]
-    assert max(found) <= math.log2(2 * PARTIES) + SLACK
+    found = [shown(value, shift, modulus, bits) for value in y[:64]]
+    assert np.mean(found) <= math.log2(2 * PARTIES) + SLACK
     if shift <= 90:
         assert max(found) < SLACK
         guess = y.astype(float) / 2.0**shift

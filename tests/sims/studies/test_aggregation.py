@@ -36,8 +36,9 @@ def _results() -> dict[str, Result]:
 def _frame(blob: int, reply: bool) -> int:
     """Bytes of the signed frame of a round with a blob of so many bytes."""
     ends = ("party-1", COORDINATOR) if reply else (COORDINATOR, "party-1")
-    answers = "0" * 64 if reply else ""
-    envelope = Envelope("0" * 32, "round/0", *ends, Body(blobs=(bytes(blob),)), answers=answers)
+    digest = "0" * 64 if reply else ""
+    body = Body(blobs=(bytes(blob),))
+    envelope = Envelope("0" * 32, "round/0", *ends, body, answers=digest, seen=digest)
     return len(encode(envelope, new_signing_key()))
 
 
