@@ -9,9 +9,9 @@ lifts to Q exactly.
 
 Security: what colluders see of a coefficient m is m - M_p mod Q3, within |m| / 2^k of uniform in
 total variation. A message scaled beyond the room still shows its place among the at most
-Q3 / 2^k < 2 P (1 + 2^-38) intervals of a mask's size alone: in the mean at most log2(2 P) bits of a coefficient,
-however large it is, because I(m; m - M) = H(m - M) - H(M) <= log2(Q3 / 2^k). One refresh shows that. Several of one value, scaled differently, add up: some
-25 show all of it.
+Q3 / 2^k < 2 P (1 + 2^-38) intervals of a mask's size alone: in the mean at most log2(2 P) bits of a
+coefficient, however large it is, because I(m; m - M) = H(m - M) - H(M) <= log2(Q3 / 2^k). One
+refresh shows that. Several of one value, scaled differently, add up: some 25 show all of it.
 """
 
 from __future__ import annotations

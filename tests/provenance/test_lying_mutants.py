@@ -102,11 +102,11 @@ def multiple_of_the_public_key() -> Iterator[None]:
     """Refresh elements are 3 a, a of the public key."""
     whole = CkksContext.uniform_polynomial
 
-    def multiple(context: CkksContext, seed: bytes, label: str, *, level: int = 0) -> Any:
-        found = whole(context, seed, "public-key", level=level)
+    def multiple(context: CkksContext, seed: bytes, label: str) -> Any:
         if not label.startswith("refresh"):
-            return whole(context, seed, label, level=level)
-        return rns.scale(found, [3] * len(found), context.primes[: len(found)])
+            return whole(context, seed, label)
+        found = whole(context, seed, "public-key")
+        return rns.scale(found, [3] * len(found), context.primes)
 
     with patch.object(CkksContext, "uniform_polynomial", multiple):
         yield
