@@ -30,7 +30,7 @@ from protocols.plan import RunPlan
 from protocols.refresh import refresh
 from protocols.rows import RowsPlan
 from protocols.standing import OnMissing, Standing
-from protocols.train import train_encrypted
+from protocols.train import OnRefresh, train_encrypted
 
 Weights = NDArray[np.float64]
 # Of `keygen.ceremony`.
@@ -42,7 +42,7 @@ class Watch:
     """Called as a run goes on: on_phase(phase), on_iteration(t), on_missing(all covered parties).
 
     Of the secure-aggregation protocol: start: public weights to start from, zeros by default;
-    on_weights(t, w): every iterate, which is public there.
+    on_weights(t, w): every iterate, which is public there. Of encrypted rows: on_refresh.
     """
 
     on_phase: Callable[[str], None] = lambda phase: None
@@ -50,6 +50,7 @@ class Watch:
     start: Weights | None = None
     on_weights: Callable[[int, Weights], None] = lambda t, w: None
     on_missing: OnMissing = lambda names: None
+    on_refresh: OnRefresh = lambda before, after: None
 
     def on_iterate(self, t: int, weights: Weights) -> None:
         """Both."""
@@ -116,7 +117,15 @@ def _train_rows(
     rows, side = yield from contribute.collect(evaluator, plan, contributions)
     watch.on_phase("train")
     heads: EncryptedVector = yield from train_encrypted(
-        evaluator, plan, seed, public_key, rows, side, watch.on_iteration, standing
+        evaluator,
+        plan,
+        seed,
+        public_key,
+        rows,
+        side,
+        watch.on_iteration,
+        standing,
+        watch.on_refresh,
     )
     watch.on_phase("decrypt")
     return (yield from release(evaluator, plan, heads, standing))

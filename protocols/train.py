@@ -28,6 +28,8 @@ from protocols.updates.rule import UpdateRule, distinct, iterate
 Array = NDArray[np.float64]
 # Called after each iteration with its index t.
 Progress = Callable[[int], None]
+# Called after each refresh with its vectors before and after it, as the coordinator has them.
+OnRefresh = Callable[[Sequence[EncryptedVector], Sequence[EncryptedVector]], None]
 
 
 def train_encrypted(
@@ -39,6 +41,7 @@ def train_encrypted(
     side: Sequence[EncryptedVector],
     on_iteration: Progress = lambda t: None,
     standing: Standing | None = None,
+    on_refresh: OnRefresh = lambda before, after: None,
 ) -> Exchange[EncryptedVector]:
     """Encrypted w / R after the plan's last iteration, R the link's radius: `Layout.heads`.
 
@@ -49,7 +52,11 @@ def train_encrypted(
     context, steps = evaluator.context, count()
 
     def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
-        return refresh(evaluator, plan, seed, next(steps), public_key, vectors, standing)
+        after = yield from refresh(
+            evaluator, plan, seed, next(steps), public_key, vectors, standing
+        )
+        on_refresh(vectors, after)
+        return after
 
     preconditioner: Preconditioner | None = None
     if isinstance(rule, QuadraticNesterov):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sims.studies.noise.grid import Grid
-    from sims.studies.noise.runner import Progress
+    from sims.studies.noise.store import Progress
 
 GRID, RUN = "Grid (lists: values separated by commas)", "Running"
 NOISE_EXAMPLES = """Examples:
@@ -109,8 +109,7 @@ def noise(
     plots as SVG and PNG. Nothing of a study is private: its noise is seeded.
     """
     with refusals(debug) as console:
-        from sims.studies.noise.grid import Grid
-        from sims.studies.noise.grid_file import read_grids
+        from sims.studies.noise.grid import Grid, read_grids
 
         given = {
             "protocol": protocol,
@@ -214,12 +213,11 @@ def _run(
     jobs: int,
 ) -> None:
     from sims.studies.noise.grid import cells_of
-    from sims.studies.noise.output import write_all
-    from sims.studies.noise.runner import run_study, units_of
+    from sims.studies.noise.report import write_all
     from sims.studies.noise.source import open_pool
-    from sims.studies.noise.store import Store
+    from sims.studies.noise.store import Store, run_study, units_of
 
-    cells = cells_of(grids, len(open_pool(source, None).y))
+    cells = cells_of(grids, len(open_pool(source, None).labels))
     store = Store(out, {"source": source.to_dict()})
     units = units_of(cells, seeds, encrypted_seeds)
     run_study(units, source, store, jobs=jobs, on_progress=_reporter(console))

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import log2
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from protocols.errors import ParameterError
 from sims.config import SimulationConfig
 from sims.planning import Shape, forecast
-from sims.report_html import page, picture, section, table, tag
-from sims.studies.noise.figures import Line, Plot, save
+from sims.studies.noise.components import WORDS
+from sims.studies.noise.figures import Line, Plot
+from sims.studies.noise.report import write_page
 from sims.studies.noise.slopes import least_squares
 
-COLUMNS = {
-    "rows": "N, of all clients",
-    "features": "columns of a row without the bias",
-    "parties": "P",
-    "rounds": "T",
-    "ring_dim": "n",
-    "data_ciphertexts": "ciphertexts that hold all rows",
-    "rotation_keys": "keys of the layout",
+COLUMNS: dict[str, str] = WORDS["cost_columns"]
+_SHOWN = {
+    "seconds_iteration": "coordinator's work in one iteration [s]",
+    "seconds_total": "all roles in turn [s]",
     "megabytes_party": "traffic of the busiest party [MB]",
-    "memory_coordinator": "estimated peak memory [MB]",
-    "seconds_iteration": "the coordinator's work in one iteration [s]; empty without timing",
-    "seconds_total": "all roles in turn on this machine [s]; empty without timing",
-    "refusal": "why there is no such run; empty otherwise",
+    "memory_coordinator": "estimated memory of the coordinator [MB]",
 }
 
 
@@ -53,78 +48,56 @@ class CostGrid:
                 raise ParameterError(f"{name} is empty: give at least one value")
 
 
-def cost_rows(grid: CostGrid, *, timing: bool) -> Iterator[dict[str, Any]]:
+def cost_table(grid: CostGrid, *, timing: bool) -> pd.DataFrame:
     """One row per combination, in the order of `COLUMNS`."""
-    for ring, features, rows in product(grid.ring_dims, grid.features, grid.rows):
-        config = SimulationConfig(
-            parties=grid.parties, update="gd", rounds=grid.rounds, ring_dim=ring
-        )
-        head = {"rows": rows, "features": features, "parties": grid.parties, "rounds": grid.rounds}
-        found: dict[str, Any] = {**dict.fromkeys(COLUMNS, ""), **head, "ring_dim": ring or ""}
-        try:
-            shape = Shape.even(rows=rows, features=features, parties=grid.parties)
-            body = forecast(config, shape, timing=timing).to_dict()
-        except ParameterError as error:
-            yield {**found, "refusal": str(error)}
-            continue
-        ckks = body["ckks"]
-        found |= {name: ckks[name] for name in ("ring_dim", "data_ciphertexts", "rotation_keys")}
-        found["megabytes_party"] = round(sum(body["bytes_per_party"].values()) / 1e6, 3)
-        found["memory_coordinator"] = body["peak_memory_mb"]["coordinator"]
-        if timing:
-            found["seconds_iteration"] = round(body["seconds_per_iteration"], 4)
-            found["seconds_total"] = round(body["total_seconds"], 3)
-        yield found
+    crossed = product(grid.ring_dims, grid.features, grid.rows)
+    rows = [_row(grid, *values, timing=timing) for values in crossed]
+    return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+
+
+def _row(
+    grid: CostGrid, ring: int | None, features: int, rows: int, *, timing: bool
+) -> dict[str, Any]:
+    config = SimulationConfig(parties=grid.parties, update="gd", rounds=grid.rounds, ring_dim=ring)
+    found: dict[str, Any] = {"rows": rows, "features": features, "ring_dim": ring}
+    found |= {"parties": grid.parties, "rounds": grid.rounds}
+    try:
+        shape = Shape.even(rows=rows, features=features, parties=grid.parties)
+        body = forecast(config, shape, timing=timing).to_dict()
+    except ParameterError as error:
+        return {**found, "refusal": str(error)}
+    same = ("ring_dim", "data_ciphertexts", "rotation_keys")
+    found |= {name: body["ckks"][name] for name in same}
+    found["megabytes_party"] = round(sum(body["bytes_per_party"].values()) / 1e6, 3)
+    found["memory_coordinator"] = body["peak_memory_mb"]["coordinator"]
+    if timing:
+        found["seconds_iteration"] = round(body["seconds_per_iteration"], 4)
+        found["seconds_total"] = round(body["total_seconds"], 3)
+    return found
 
 
 def write_cost(grid: CostGrid, out: Path, command: str, *, timing: bool) -> list[str]:
     """costs.csv, plots, report.html and summary.txt; returns the lines of the summary."""
-    rows = list(cost_rows(grid, timing=timing))
+    table = cost_table(grid, timing=timing)
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "costs.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, tuple(COLUMNS), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    plots, lines = list(_plots(rows)), list(_lines(rows))
-    pictures = save(plots, out / "figures")
+    table.to_csv(out / "costs.csv", index=False, lineterminator="\n")
     title = f"Cost of encrypted training: {grid.parties} clients, {grid.rounds} iterations"
-    shown = [picture(pictures[p.name], p.caption, p.caption) for p in plots]
-    body = [
-        tag("h1", title),
-        section("In short", *(tag("p", line) for line in lines)),
-        section("Plots", tag("div", *shown, cls="columns")),
-        section("Columns of costs.csv", table(("Column", "Meaning"), COLUMNS.items())),
-        section("How to get this again", tag("p", tag("code", command))),
-    ]
-    (out / "report.html").write_text(page(title, body), encoding="utf-8")
-    (out / "summary.txt").write_text("\n".join([title, *lines]) + "\n", encoding="utf-8")
+    lines = list(_lines(table))
+    fields = {"command": command, "columns": COLUMNS}
+    write_page(out, "cost.html.j2", title, lines, list(_plots(table)), **fields)
     return lines
 
 
-_SHOWN = {
-    "seconds_iteration": "coordinator's work in one iteration [s]",
-    "seconds_total": "all roles in turn [s]",
-    "megabytes_party": "traffic of the busiest party [MB]",
-    "memory_coordinator": "estimated memory of the coordinator [MB]",
-}
+def _series(table: pd.DataFrame, name: str) -> Iterator[Line]:
+    for (_, _), mine in table.dropna(subset=name).groupby(["ring_dim", "features"], sort=False):
+        first = mine.iloc[0]
+        label = f"{first.features} columns, ring 2^{np.log2(first.ring_dim):.0f}"
+        yield Line.plain(label, list(map(float, mine.rows)), list(map(float, mine[name])))
 
 
-def _series(rows: Sequence[dict[str, Any]], name: str) -> dict[str, list[tuple[float, float]]]:
-    found: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        if row[name] != "":
-            label = f"{row['features']} columns, ring 2^{log2(row['ring_dim']):.0f}"
-            found.setdefault(label, []).append((float(row["rows"]), float(row[name])))
-    return found
-
-
-def _plots(rows: Sequence[dict[str, Any]]) -> Iterator[Plot]:
+def _plots(table: pd.DataFrame) -> Iterator[Plot]:
     for name, y_label in _SHOWN.items():
-        lines = []
-        for label, points in _series(rows, name).items():
-            x, y = (list(column) for column in zip(*points, strict=True))
-            lines.append(Line(label=label, x=x, middle=y, low=y, high=y))
-        if lines:
+        if lines := list(_series(table, name)):
             yield Plot(
                 name=name,
                 caption=f"Predicted: {y_label}, against the rows of all clients.",
@@ -134,17 +107,16 @@ def _plots(rows: Sequence[dict[str, Any]]) -> Iterator[Plot]:
             )
 
 
-def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _lines(table: pd.DataFrame) -> Iterator[str]:
     """Slopes against rows; costs follow ciphertexts, so they rise in steps from a constant."""
     for name, words in _SHOWN.items():
-        for label, points in _series(rows, name).items():
-            if len(points) < 3:
-                continue
-            fit = least_squares([log2(a) for a, _ in points], [log2(b) for _, b in points])
-            yield (
-                f"{words}, {label}: slope {fit.slope:.2f} +- {fit.half:.2f} bits per doubling of "
-                f"the rows; {points[-1][1]:,.3g} at {points[-1][0]:,.0f} rows"
-            )
-    for row in rows:
-        if row["refusal"]:
-            yield f"{row['rows']} rows, {row['features']} columns: {row['refusal']}"
+        for line in _series(table, name):
+            middle = line.points.middle
+            if len(middle) >= 3:
+                slope, half = least_squares(np.log2(middle.index), np.log2(middle))
+                yield (
+                    f"{words}, {line.label}: slope {slope:.2f} +- {half:.2f} bits per doubling of "
+                    f"the rows; {middle.iloc[-1]:,.3g} at {middle.index[-1]:,.0f} rows"
+                )
+    for row in table.dropna(subset="refusal").itertuples():
+        yield f"{row.rows} rows, {row.features} columns: {row.refusal}"

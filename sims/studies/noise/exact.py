@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 
@@ -82,15 +81,12 @@ def rms(values: Any) -> float:
 class JointSecret:
     """s = sum_p s_p of a simulated run. SECRET: nobody ever holds it in a real one."""
 
-    def __init__(self, context: CkksContext, shares: Iterable[KeyShare]) -> None:
+    def __init__(self, context: CkksContext, shares: Iterable[bytes]) -> None:
+        """shares: key shares as `Duties.state` seals them, here by nothing."""
         n, prime = context.params.ring_dim, context.primes[0]
         total: Integers = np.zeros(n, dtype=object)
         for share in shares:
-            # The one door that a key share has: sealed, here by nothing.
-            state = share.sealed(lambda secret: secret)
-            if not state.blobs:
-                raise AssertionError("a key share was erased before it was looked at")
-            rows = rns.read(state.blobs[1], n, context.extended_primes)[0]
+            rows = rns.read(share, n, context.extended_primes)[0]
             total = total + coefficients(rows[0], prime)
         self.context, self.coefficients = context, total
         self._evaluated: dict[int, Integers] = {}
@@ -106,13 +102,10 @@ class JointSecret:
         value = np.asarray(c0, dtype=object) + np.asarray(c1, dtype=object) * self.at(prime)
         return coefficients(value % prime, prime)
 
-    def noise(self, polynomials: Sequence[rns.Residues], message: rns.Residues | None) -> Integers:
-        """c0 + c1 s - message at the first prime; message: residues of a plaintext, None for 0."""
-        prime = self.context.primes[0]
-        c0 = polynomials[0][0].astype(object)
-        if message is not None:
-            c0 = c0 - message[0].astype(object)
-        return self.phase(c0, polynomials[1][0], prime)
+    def noise(self, polynomials: Sequence[rns.Residues], message: rns.Residues) -> Integers:
+        """c0 + c1 s - message at the first prime; message: residues of a plaintext."""
+        c0 = polynomials[0][0].astype(object) - message[0].astype(object)
+        return self.phase(c0, polynomials[1][0], self.context.primes[0])
 
     def opened(self, polynomials: Sequence[rns.Residues], towers: int) -> rns.Residues:
         """c0 + c1 s at the first primes, in evaluation form, shape (towers, n)."""

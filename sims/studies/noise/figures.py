@@ -1,57 +1,69 @@
 """Plots: a line per series with the band of its seeds, dashed where a formula predicts.
 
-Colours are Okabe and Ito's; every line has a marker of its own as well.
+Colours are Okabe and Ito's; every line has a marker of its own as well. Round numbers stand at the
+ticks, and no axis zooms into mere scatter.
 """
 
 from __future__ import annotations
 
-import io
 import textwrap
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
+from matplotlib import ticker
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from sims.plots import STYLE
-from sims.studies.noise import ticks
+from sims.plots import STYLE, to_svg
 from sims.studies.noise.components import COMPONENTS
-from sims.studies.noise.measurement import Measurement
+from sims.studies.noise.tables import figures_of
 
 # Where dark dashes on the line would not show, black, comes last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777", "#000000")
 MARKERS = "osD^vPX*"
 SIZE = (4.6, 3.6)  # inches
-BAND = (0.05, 0.95)
 # Steps of the abscissa between lines that would hide each other [octaves].
 _STEP = 0.1
 # Dashes of a formula, dots of a bound: on, off [points].
 _DASHES = {"=": (0, (4, 2.5)), "<=": (0, (1.2, 1.6)), "": (0, (4, 2.5))}
 _WORDS = {"=": "formula", "<=": "bound"}
-Number = Callable[[Measurement], float]
-Label = Callable[[Measurement], str]
+# Smallest ratio of a logarithmic axis' ends, and smallest span of a linear one in %.
+_RATIO, _PERCENT = 1.25, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """label; x with middle, low and high of the seeds; formula: (x, y) of the prediction.
+    """label; points: columns middle, low, high of the seeds and formula, by x, nan where missing.
 
     relation: of the formula, as in `Component`.
     """
 
     label: str
-    x: list[float] = field(default_factory=list)
-    middle: list[float] = field(default_factory=list)
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
-    formula: list[tuple[float, float]] = field(default_factory=list)
+    points: pd.DataFrame
     relation: str = ""
+
+    @classmethod
+    def plain(cls, label: str, x: Sequence[float], y: Sequence[float]) -> Line:
+        """Without a band or a formula."""
+        columns = {"middle": y, "low": y, "high": y, "formula": np.nan}
+        return cls(label=label, points=pd.DataFrame(columns, index=pd.Index(x, dtype=float)))
+
+    @property
+    def measured(self) -> pd.DataFrame:
+        """Where something was."""
+        return self.points.dropna(subset="middle")
+
+    @property
+    def formula(self) -> pd.Series[float]:
+        """Where something is predicted."""
+        return self.points.formula.dropna()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,41 +90,23 @@ class Plot:
         return " ".join(self.y_label.rpartition("[")[2].rstrip("]").split())
 
 
-def parties_of(m: Measurement) -> float:
-    """P."""
-    return m.cell.parties
-
-
 def lines_of(
-    measurements: Iterable[Measurement],
-    component: str,
-    label: Label,
-    x: Number = parties_of,
-    name: str | None = None,
+    frame: pd.DataFrame, component: str, label: pd.Series[str] | str, x: str = "parties"
 ) -> list[Line]:
-    """Mean and band of a component over seeds, by label and abscissa.
+    """Mean and 5 % to 95 % band of a component over seeds, by label and abscissa.
 
-    name: label of all lines, where one line per component is drawn.
+    label: of every row, or of all.
     """
-    values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    formulas: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    factor = _shown(component)[0]
-    for m in measurements:
-        if component in m.values:
-            values[name or label(m)][x(m)].append(factor * m.values[component])
-        if component in m.predicted:
-            formulas[name or label(m)][x(m)].append(factor * m.predicted[component])
+    factor, relation = _shown(component)[0], COMPONENTS[component].relation
+    rows = figures_of(frame.assign(label=label), component)
+    rows = rows.assign(x=rows[x].astype(float), value=factor * rows.value)
     found = []
-    for key in dict.fromkeys([*values, *formulas]):
-        line = Line(label=key, relation=COMPONENTS[component].relation)
-        for at, group in sorted(values[key].items()):
-            low, high = np.quantile(group, BAND)
-            line.x.append(at)
-            line.middle.append(float(np.mean(group)))
-            line.low.append(float(low))
-            line.high.append(float(high))
-        line.formula.extend((at, float(np.mean(g))) for at, g in sorted(formulas[key].items()))
-        found.append(line)
+    for words, group in rows.groupby("label", sort=False):
+        by_x = group.groupby("x")
+        low, high = (by_x.value.quantile(q) for q in (0.05, 0.95))
+        columns = {"middle": by_x.value.mean(), "low": low, "high": high}
+        points = pd.DataFrame({**columns, "formula": factor * by_x.predicted.mean()})
+        found.append(Line(label=str(words), points=points, relation=relation))
     return found
 
 
@@ -135,91 +129,119 @@ def draw(plot: Plot) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=SIZE, layout="constrained")
         axes = figure.add_subplot()
-        middle = (len(plot.lines) - 1) / 2
         for k, line in enumerate(plot.lines):
-            _line(axes, line, k, 2 ** (_STEP * (k - middle)) if plot.apart else 1.0)
+            shift = 2 ** (_STEP * (k - (len(plot.lines) - 1) / 2)) if plot.apart else 1.0
+            _line(axes, line, k, shift)
         axes.set_xlabel(plot.x_label)
         axes.set_ylabel(plot.y_label)
-        values = [v for line in plot.lines for v in (*line.low, *line.high)]
-        values += [v for line in plot.lines for _, v in line.formula]
-        if plot.log_y and min(values) > 0:
-            ticks.logarithmic(axes, values, plot.unit)
+        drawn = pd.concat([line.points for line in plot.lines])
+        values = drawn[["low", "high", "formula"]].stack()
+        if plot.log_y and values.min() > 0:
+            _logarithmic(axes, values.min(), values.max(), plot.unit)
         else:
-            ticks.linear(axes, plot.unit)
+            _linear(axes, plot.unit)
         if plot.log_x:
             axes.set_xscale("log")
-            at = {x for line in plot.lines for x in (*line.x, *(f for f, _ in line.formula))}
-            ticks.abscissas(axes, sorted(at))
+            at = sorted(set(drawn.index))
+            if len(at) <= 9:  # further ones would not keep apart
+                axes.xaxis.set_major_locator(ticker.FixedLocator(at))
+                axes.xaxis.set_minor_locator(ticker.NullLocator())
+                axes.xaxis.set_major_formatter(_number)
         else:
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
         _legend(figure, axes, plot)
     return figure
 
 
-def _line(axes: mpl.axes.Axes, line: Line, k: int, move: float) -> None:
+def _line(axes: Axes, line: Line, k: int, move: float) -> None:
     """Measured: a line with markers and its band. Predicted: dark dashes on top of it."""
     color, marker = PALETTE[k % len(PALETTE)], MARKERS[k % len(MARKERS)]
-    label, dashes = line.label, _DASHES[line.relation]
-    if line.x:
-        x = [move * at for at in line.x]
-        axes.fill_between(x, line.low, line.high, color=color, alpha=0.16, lw=0)
+    measured, formula, dashes = line.measured, line.formula, _DASHES[line.relation]
+    look: dict[str, Any] = {"color": color, "marker": marker, "label": line.label}
+    if len(measured):
+        x = move * measured.index
+        axes.fill_between(x, measured.low, measured.high, color=color, alpha=0.16, lw=0)
         every = (k, 4) if len(x) > 12 else None  # long courses: a few markers
-        axes.plot(
-            x, line.middle, color=color, marker=marker, ms=5, lw=2.0, label=label, markevery=every
-        )
-    if line.formula:
-        x, y = [move * at for at, _ in line.formula], [v for _, v in line.formula]
-        if line.x:
-            axes.plot(x, y, color=_dark(color), ls=dashes, lw=1.2, zorder=3)
-        else:
-            axes.plot(x, y, color=color, ls=dashes, lw=1.4, marker=marker, mfc="none", label=label)
+        axes.plot(x, measured.middle, ms=5, lw=2.0, markevery=every, **look)
+        look = {"color": [0.45 * part for part in to_rgb(color)], "zorder": 3}
+    if len(formula):
+        look |= {"lw": 1.2} if len(measured) else {"lw": 1.4, "mfc": "none"}
+        axes.plot(move * formula.index, formula, ls=dashes, **look)
 
 
-def _dark(color: str) -> tuple[float, ...]:
-    return tuple(0.45 * part for part in to_rgb(color))
-
-
-def _legend(figure: Figure, axes: mpl.axes.Axes, plot: Plot) -> None:
+def _legend(figure: Figure, axes: Axes, plot: Plot) -> None:
     """Above the axes: no line is hidden, whatever its slope."""
     handles, labels = axes.get_legend_handles_labels()
-    drawn = {line.relation for line in plot.lines if line.formula and line.x}
+    drawn = {line.relation for line in plot.lines if len(line.formula) and len(line.measured)}
     for relation, words in _WORDS.items():
         if relation in drawn:
             handles.append(Line2D([], [], color="#333", ls=_DASHES[relation], lw=1.2))
             labels.append(words)
-    figure.legend(
-        handles,
-        labels,
-        loc="outside upper center",
-        ncols=_columns(len(labels), max(map(len, labels), default=0)),
-        fontsize=9,
-        handlelength=2.0,
-        columnspacing=1.2,
+    # As many columns as the width has room for.
+    longest = max(map(len, labels), default=0)
+    room = 4 if longest < 10 and len(labels) == 4 else 3
+    columns = room if longest < 12 else 2 if longest < 25 else 1
+    where: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "fontsize": 9}
+    figure.legend(handles, labels, **where, handlelength=2.0, columnspacing=1.2)
+
+
+# -- axes -----------------------------------------------------------------------------------------
+
+
+def _number(value: float, _: float | None = None) -> str:
+    """Three digits."""
+    return f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}"
+
+
+def _power(value: float, _: float | None = None) -> str:
+    """Of two."""
+    return f"$2^{{{np.log2(value):.0f}}}$"
+
+
+def _logarithmic(axes: Axes, low: float, high: float, unit: str) -> None:
+    """Powers of two for integer units and for very small or large values, else 1, 2, 5."""
+    powers = high / low >= 4 and ("integer units" in unit or low < 1e-4)
+    axes.set_yscale("log", base=2 if powers else 10)
+    if high / low < _RATIO:
+        middle = (low * high) ** 0.5
+        axes.set_ylim(middle / _RATIO**0.5, middle * _RATIO**0.5)
+    locator: ticker.LogLocator | ticker.MaxNLocator = ticker.MaxNLocator(
+        nbins=6, steps=[1, 2, 2.5, 5, 10]
+    )
+    if powers:
+        locator = ticker.LogLocator(base=2, numticks=9)
+    elif high / low >= 4:
+        steps = (1.0, 2.0, 3.0, 5.0) if high / low < 20 else (1.0, 2.0, 5.0)
+        few = steps[: len(steps) if high / low < 1e4 else 1]
+        locator = ticker.LogLocator(base=10, subs=few, numticks=12)
+    axes.yaxis.set_major_locator(locator)
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
+    plain = ticker.FuncFormatter(_power if powers else _number)
+    axes.yaxis.set_major_formatter(
+        ticker.EngFormatter(unit) if unit == "B" and not powers else plain
     )
 
 
-def _columns(labels: int, longest: int) -> int:
-    """Of a legend: as many as the width has room for."""
-    if longest < 10 and labels == 4:
-        return 4
-    return 3 if longest < 12 else 2 if longest < 25 else 1
-
-
-def svg_of(figure: Figure) -> str:
-    """As text, without a date: the same plot gives the same file."""
-    text = io.StringIO()
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "ciphercohort"}):
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return text.getvalue()
+def _linear(axes: Axes, unit: str) -> None:
+    """Shares span at least a percentage point."""
+    low, high = axes.get_ylim()
+    if unit == "%" and high - low < _PERCENT:
+        middle = (low + high) / 2
+        axes.set_ylim(middle - _PERCENT / 2, middle + _PERCENT / 2)
+    if unit == "B":
+        axes.set_ylim(bottom=0.0)
+        axes.yaxis.set_major_formatter(ticker.EngFormatter(unit))
 
 
 def save(plots: Iterable[Plot], folder: Path) -> dict[str, str]:
     """name.svg and name.png of every plot; the SVG texts by name."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
-    for plot in plots:
-        figure = draw(plot)
-        found[plot.name] = svg_of(figure)
-        (folder / f"{plot.name}.svg").write_text(found[plot.name], encoding="utf-8")
-        figure.savefig(folder / f"{plot.name}.png", dpi=150, facecolor="white")
+    # Without a date and with one salt: the same plot gives the same file.
+    with mpl.rc_context({**STYLE, "svg.hashsalt": "ciphercohort"}):
+        for plot in plots:
+            figure = draw(plot)
+            found[plot.name] = to_svg(figure)
+            (folder / f"{plot.name}.svg").write_text(found[plot.name], encoding="utf-8")
+            figure.savefig(folder / f"{plot.name}.png", dpi=150, facecolor="white")
     return found

@@ -1,7 +1,12 @@
-"""What a study measures: cells, from options or from a YAML file (`grid_file`).
+"""What a study measures: cells, from options or from a YAML file.
 
 Parties and coalitions are crossed. Of every other field, the mode included, the first value is the
-base, and each further value is tried with all others at their base.
+base, and each further value is tried with all others at their base. A file has one grid, or several
+under `grids`; a single value stands for a list of one:
+
+    grids:
+      - {protocol: encrypted-rows, updates: [barrier, gd], parties: [1, 10, 100], encrypted: [2, 5]}
+      - {protocol: secure-aggregation, updates: nag, noises: [honest, all], iterations: [50, 200]}
 """
 
 from __future__ import annotations
@@ -10,8 +15,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
+
+import yaml  # type: ignore[import-untyped]
 
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, protocol_name
@@ -103,19 +112,29 @@ class Cell:
         """The t of the noise split: everyone adds all is the split for P - 1."""
         return self.parties - 1 if self.noise == "all" else self.colluders
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
-
-    @property
+    @cached_property
     def key(self) -> str:
         """Name of the cell: digest of its fields; seeds derive from it, never from an order."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
+        text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def seed_words(self, seed: int) -> list[int]:
         """What `numpy.random.default_rng` starts from."""
         return [int(self.key, 16), seed]
+
+    @property
+    def setting(self) -> str:
+        """Everything but its clients and its coalition, in words."""
+        words = (
+            *(self.kind, self.protocol, self.update, self.mode),
+            "" if self.split == "even" else self.split,
+            "" if self.weights == "rows" else f"{self.weights} weights",
+            "everyone adds sigma" if self.noise == "all" else "",
+            "T as certified" if self.rounds is None else f"T = {self.rounds}",
+            "" if self.norm is None else f"row norm {self.norm:g}",
+            "no privacy" if self.epsilon is None else f"epsilon {self.epsilon:g}",
+        )
+        return ", ".join(filter(None, words))
 
 
 # Grid field -> field of a cell.
@@ -236,3 +255,19 @@ def cells_of(grids: Sequence[Grid], total_rows: int) -> list[Cell]:
                 cell = replace(cell, rows_per_party=total_rows // most)
             found.setdefault(cell.key, cell)
     return list(found.values())
+
+
+def read_grids(path: Path) -> list[Grid]:
+    """Grids of a YAML file, see the module.
+
+    Raises:
+        ParameterError: not such a file; the message names what is wrong.
+    """
+    try:
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ParameterError(f"grid {path}: {' '.join(str(error).split())}") from None
+    listed = body.get("grids", [body]) if isinstance(body, dict) else body
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        raise ParameterError(f"grid {path}: expected a mapping, or a list of them under grids")
+    return [Grid.from_dict(entry) for entry in listed]

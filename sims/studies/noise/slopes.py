@@ -8,52 +8,42 @@ interval. The interval of the slope is that one, moved to the predicted slope's 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from sims.studies.noise.components import COMPONENTS
-from sims.studies.noise.grid import Cell, coalition_words
-from sims.studies.noise.measurement import Measurement
+from sims.studies.noise.tables import figures_of
 
 CONFIDENCE = 0.95
-# Slopes of values without any randomness agree to this.
+# Slopes of values without any randomness agree to this; the square root of float64's precision is
+# what is left of an interval whose points lie on a line.
 _ROUNDING = 1e-9
 # The same noise in other units: fitted, but no test of its own.
 SAME = ("privacy_noise", "opened_value")
+COLUMNS = (
+    *("series", "setting", "coalition", "component", "parties", "points", "slope", "low", "high"),
+    *("predicted", "offset_bits", "margin_bits", "relation", "agrees", "explanation"),
+)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fit:
-    """Least squares: slope, half width of its confidence interval (nan below 3 points)."""
+def least_squares(
+    x: ArrayLike, y: ArrayLike, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Slope of y against x, and half of its confidence interval by Student's t, points - 2 degrees.
 
-    slope: float
-    half: float
-    points: int
-
-
-def least_squares(x: Sequence[float], y: Sequence[float], confidence: float = CONFIDENCE) -> Fit:
-    """y = a + slope x; Student's t with points - 2 degrees of freedom.
+    Half of the interval is nan below 3 points.
 
     Raises:
         ValueError: fewer than 2 different x.
     """
-    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    spread = a - a.mean()
-    square = float(spread @ spread)
-    if len(a) < 2 or not square:
-        raise ValueError("a slope needs at least 2 different abscissas")
-    slope = float(spread @ b) / square
-    residual = b - b.mean() - slope * spread
-    free = len(a) - 2
-    if free < 1:
-        return Fit(slope=slope, half=math.nan, points=len(a))
-    deviation = math.sqrt(float(residual @ residual) / free / square)
-    half = float(stats.t.ppf((1 + confidence) / 2, free)) * deviation
-    return Fit(slope=slope, half=half, points=len(a))
+    fit, free = stats.linregress(x, y), np.size(x) - 2
+    half = stats.t.ppf((1 + confidence) / 2, free) * fit.stderr if free > 0 else math.nan
+    return float(fit.slope), float(half)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,10 +66,10 @@ class Slope:
     slope: float
     low: float
     high: float
-    predicted: float | None
-    offset: float | None
-    margin: float | None
-    agrees: bool | None
+    predicted: float | None = None
+    offset: float | None = None
+    margin: float | None = None
+    agrees: bool | None = None
     explanation: str = ""
 
     @property
@@ -92,125 +82,105 @@ class Slope:
         """Every value is the formula's, to the last digits: there is nothing to test."""
         return self.offset is not None and max(abs(self.offset), abs(self.margin or 0)) < _ROUNDING
 
+    @property
+    def title(self) -> str:
+        """Of the component."""
+        return COMPONENTS[self.component].title
 
-def setting_of(c: Cell) -> str:
-    """Everything about a cell but its clients and its coalition, in words."""
-    words = [c.kind, c.protocol, c.update, c.mode]
-    extra = {
-        c.split: "even",
-        f"{c.weights} weights": "rows weights",
-        "everyone adds sigma" if c.noise == "all" else "": "",
-        "T as certified" if c.rounds is None else f"T = {c.rounds}": "",
-        "" if c.norm is None else f"row norm {c.norm:g}": "",
-    }
-    words += [word for word, usual in extra.items() if word not in ("", usual)]
-    words.append("no privacy" if c.epsilon is None else f"epsilon {c.epsilon:g}")
-    return ", ".join(words)
+    @property
+    def relation(self) -> str:
+        """Of the component."""
+        return COMPONENTS[self.component].relation
 
 
-def series_of(m: Measurement) -> str:
-    """Everything about a cell but its number of clients, in words."""
-    return f"{setting_of(m.cell)}, {coalition_words(m.cell.coalition)}"
-
-
-def fit_slopes(measurements: Iterable[Measurement]) -> list[Slope]:
+def fit_slopes(frame: pd.DataFrame) -> list[Slope]:
     """Every component of every series with at least two numbers of parties."""
-    by_series: dict[str, list[Measurement]] = defaultdict(list)
-    for m in measurements:
-        if not m.refusal:
-            by_series[series_of(m)].append(m)
-    found = [
-        slope
-        for series, group in sorted(by_series.items())
-        for component, about in COMPONENTS.items()
-        if about.unit != "share" and (slope := _fit(series, component, group)) is not None
-    ]
-    tests = len(random_ones(found))
-    return [_explained(slope, by_series[slope.series], tests) for slope in found]
+    rows = figures_of(frame)
+    rows = rows[(rows.value > 0) & (rows.unit != "share")]  # 0 has no logarithm
+    rows = rows.assign(
+        x=np.log2(rows.parties.astype(float)),
+        y=np.log2(rows.value),
+        formula=np.log2(rows.predicted.where(rows.predicted > 0)),
+        component=pd.Categorical(rows.component, list(COMPONENTS)),
+    )
+    groups = {
+        name: group
+        for name, group in rows.groupby(["series", "component"], observed=True)
+        if group.parties.nunique() > 1
+    }
+    found = {name: _fit(group) for name, group in groups.items()}
+    tests = len(random_ones(found.values()))
+    return [_explained(slope, groups[name], tests) for name, slope in found.items()]
 
 
 def random_ones(slopes: Iterable[Slope]) -> list[Slope]:
     """Those whose interval may miss by chance: formulas of values that are random."""
-    return [
-        s
-        for s in slopes
-        if s.agrees is not None and COMPONENTS[s.component].relation == "=" and not s.exact
-    ]
+    return [s for s in slopes if s.agrees is not None and s.relation == "=" and not s.exact]
 
 
-def _points(component: str, group: Sequence[Measurement]) -> list[tuple[float, float, float]]:
-    """(log2 P, log2 measured, log2 predicted or nan); values of 0 have no logarithm."""
-    found = []
-    for m in group:
-        value, formula = m.values.get(component, 0.0), m.predicted.get(component, math.nan)
-        if value > 0:
-            found.append((math.log2(m.cell.parties), math.log2(value), _log2(formula)))
-    return found
-
-
-def _log2(value: float) -> float:
-    return math.log2(value) if value > 0 else math.nan
-
-
-def _fit(series: str, component: str, group: Sequence[Measurement]) -> Slope | None:
-    points = _points(component, group)
-    parties = sorted({round(2**x) for x, _, _ in points})
-    if len(parties) < 2:
-        return None
-    x, y, formula = (list(column) for column in zip(*points, strict=True))
-    whole = least_squares(x, y)
-    relation, known = COMPONENTS[component].relation, not any(map(math.isnan, formula))
-    predicted = offset = margin = agrees = None
-    half = whole.half
-    if known:
-        ratio = [a - b for a, b in zip(y, formula, strict=True)]
-        predicted, excess = least_squares(x, formula).slope, least_squares(x, ratio)
-        offset, margin = float(np.mean(ratio)), float(np.max(ratio))
-        # With t = 0 nothing is subtracted: that is the total once more.
-        same = component == "left_ratio" and not any(m.cell.colluders for m in group)
-        if relation == "=" and component not in SAME and not same:
-            half = excess.half
-            agrees = bool(abs(excess.slope) <= half + _ROUNDING) if half == half else None
-        elif relation == "<=":
-            agrees = margin <= 0
-    return Slope(
-        series=series,
-        setting=setting_of(group[0].cell),
-        coalition=coalition_words(group[0].cell.coalition),
-        component=component,
-        parties=tuple(parties),
-        points=len(points),
-        slope=whole.slope,
-        low=whole.slope - half,
-        high=whole.slope + half,
-        predicted=predicted,
-        offset=offset,
-        margin=margin,
+def _fit(group: pd.DataFrame) -> Slope:
+    first, x = group.iloc[0], group.x
+    slope, half = least_squares(x, group.y)
+    found = Slope(
+        series=first.series,
+        setting=first.setting,
+        coalition=first.who,
+        component=first.component,
+        parties=tuple(sorted(map(int, group.parties.unique()))),
+        points=len(group),
+        slope=slope,
+        low=slope - half,
+        high=slope + half,
+    )
+    if group.formula.isna().any():
+        return found
+    ratio, agrees = group.y - group.formula, None
+    excess, about = least_squares(x, ratio)
+    # With t = 0 nothing is subtracted: that is the total once more.
+    same = found.component == "left_ratio" and not group.colluders.any()
+    if found.relation == "=" and found.component not in SAME and not same:
+        found = replace(found, low=slope - about, high=slope + about)
+        agrees = None if math.isnan(about) else abs(excess) <= about + _ROUNDING
+    elif found.relation == "<=":
+        agrees = bool(ratio.max() <= 0)
+    return replace(
+        found,
+        predicted=least_squares(x, group.formula)[0],
+        offset=float(ratio.mean()),
+        margin=float(ratio.max()),
         agrees=agrees,
     )
 
 
-def _explained(slope: Slope, group: Sequence[Measurement], tests: int) -> Slope:
+def _explained(slope: Slope, group: pd.DataFrame, tests: int) -> Slope:
     if slope.agrees is not False:
         return slope
-    words = []
-    if COMPONENTS[slope.component].relation == "<=":
+    if slope.relation == "<=":
         return replace(slope, explanation=f"the bound was passed by {slope.margin:.2f} bits")
-    x, y, formula = (list(c) for c in zip(*_points(slope.component, group), strict=True))
-    ratio = [a - b for a, b in zip(y, formula, strict=True)]
-    largest = max(abs(v) for v in _means(x, ratio).values())
-    words.append(f"no mean differs from its formula by more than {largest:.3f} bits")
+    ratio = group.y - group.formula
+    largest = ratio.groupby(group.x).mean().abs().max()
     # Bonferroni: all intervals of the study together at 95 %.
-    wide = least_squares(x, ratio, 1 - (1 - CONFIDENCE) / max(1, tests))
-    if abs(wide.slope) <= wide.half:
-        words.append("chance: widened to hold for all tests together, the interval contains it")
-    else:
-        words.append("unexplained: widened to hold for all tests together, it still excludes it")
-    return replace(slope, explanation="; ".join(words))
+    wide, half = least_squares(group.x, ratio, 1 - (1 - CONFIDENCE) / max(1, tests))
+    verdict = (
+        "chance: widened to hold for all tests together, the interval contains it"
+        if abs(wide) <= half
+        else "unexplained: widened to hold for all tests together, it still excludes it"
+    )
+    words = f"no mean differs from its formula by more than {largest:.3f} bits; {verdict}"
+    return replace(slope, explanation=words)
 
 
-def _means(x: Sequence[float], y: Sequence[float]) -> dict[float, float]:
-    groups: dict[float, list[float]] = defaultdict(list)
-    for a, b in zip(x, y, strict=True):
-        groups[a].append(b)
-    return {a: float(np.mean(b)) for a, b in groups.items()}
+def slope_table(slopes: Sequence[Slope]) -> pd.DataFrame:
+    """As `Slope`; agrees: yes, no, or empty without a prediction."""
+    verdicts = {True: "yes", False: "no", None: ""}
+    rows = (
+        {
+            **{name: getattr(s, name) for name in COLUMNS if hasattr(s, name)},
+            "parties": " ".join(map(str, s.parties)),
+            "offset_bits": s.offset,
+            "margin_bits": s.margin,
+            "agrees": verdicts[s.agrees],
+        }
+        for s in slopes
+    )
+    return pd.DataFrame(rows, columns=COLUMNS)

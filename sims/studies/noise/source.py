@@ -15,15 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.schema import Schema
 from parties.shard import ClampCounts, Shard
 from sims.config import SimulationConfig
 from sims.datasets import split_rows
 from sims.prepare import PreparedData, prepare
 from sims.studies.noise.grid import Cell
 
-Floats = NDArray[np.float64]
 RowNumbers = NDArray[np.intp]
+_FILES = ("data", "schema", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,52 +39,36 @@ class Source:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with digests of the files instead of their places."""
-        body = asdict(self)
-        for name in ("data", "schema", "test"):
-            path = body[name]
-            body[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
-        return {**body, "exclude": list(self.exclude)}
+        places = {name: getattr(self, name) for name in _FILES}
+        digests = {
+            name: hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
+            for name, path in places.items()
+        }
+        return {**asdict(self), **digests, "exclude": list(self.exclude)}
 
     @property
     def title(self) -> str:
         """Name of the table."""
         return Path(self.data).stem if self.data else "breast_cancer"
 
-    def config(self, cell: Cell, **changes: Any) -> SimulationConfig:
+    def config(self, cell: Cell) -> SimulationConfig:
         """A simulation of the cell. One client alone is configured as two: nothing is encrypted."""
-        fields: dict[str, Any] = {
-            **asdict(self),
-            "parties": max(2, cell.parties),
-            "split": cell.split,
-            "protocol": cell.protocol,
-            "update": cell.update,
-            "rounds": cell.rounds,
-            "weights": cell.weights,
-            "epsilon": cell.epsilon,
-            "delta": cell.delta,
-            "colluders": cell.split_colluders,
-            "profile": cell.profile,
-            "ring_dim": cell.ring_dim,
-        }
-        for name in ("data", "schema", "test"):
-            fields[name] = Path(fields[name]) if fields[name] else None
-        return SimulationConfig(**{**fields, **changes})
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """All training rows, scaled, and the test rows."""
-
-    schema: Schema
-    x: Floats
-    y: Floats
-    test: Shard
-    notes: tuple[str, ...]
+        same = ("split", "protocol", "update", "rounds", "weights", "epsilon", "delta", "profile")
+        places = {name: getattr(self, name) for name in _FILES}
+        return SimulationConfig(
+            **{
+                **asdict(self),
+                **{name: Path(path) if path else None for name, path in places.items()},
+                **{name: getattr(cell, name) for name in (*same, "ring_dim")},
+                "parties": max(2, cell.parties),
+                "colluders": cell.split_colluders,
+            }
+        )
 
 
 @lru_cache(maxsize=4)
-def open_pool(source: Source, norm: float | None) -> Pool:
-    """Rows as the schema says, with its row norm replaced if one is given.
+def open_pool(source: Source, norm: float | None) -> PreparedData:
+    """All rows as the schema says, with its row norm replaced if one is given.
 
     The hold-out, where there is no test file, is the same for every cell and seed.
 
@@ -93,38 +76,41 @@ def open_pool(source: Source, norm: float | None) -> Pool:
         SchemaError, DataError, ParameterError: as `prepare`.
     """
     data = _prepared(source)
-    if norm is not None and norm != data.schema.row_norm:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "schema.json"
-            path.write_text(json.dumps(replace(data.schema, row_norm=norm).to_dict()))
-            data = _prepared(replace(source, schema=str(path)))
-    return Pool(data.schema, data.rows, data.labels, data.test, data.notes)
+    if norm is None or norm == data.schema.row_norm:
+        return data
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "schema.json"
+        path.write_text(json.dumps(replace(data.schema, row_norm=norm).to_dict()))
+        return _prepared(replace(source, schema=str(path)))
 
 
 def _prepared(source: Source) -> PreparedData:
-    config = source.config(Cell(parties=2, epsilon=None))
-    return prepare(config, np.random.default_rng(0))
+    """All rows as one shard."""
+    data = prepare(source.config(Cell(parties=2, epsilon=None)), np.random.default_rng(0))
+    counts = ClampCounts(rows=len(data.labels))
+    whole = Shard(x=data.rows, y=data.labels, counts=counts, schema=data.schema)
+    return replace(data, shards={"all": whole})
 
 
-def draw_groups(cell: Cell, pool: Pool, rng: np.random.Generator) -> list[RowNumbers]:
+def draw_groups(cell: Cell, pool: PreparedData, rng: np.random.Generator) -> list[RowNumbers]:
     """Row numbers of every client."""
-    frame = pd.DataFrame({"y": pool.y, "row": np.arange(len(pool.y))})
+    labels = pool.labels
+    frame = pd.DataFrame({"y": labels, "row": np.arange(len(labels))})
     if cell.mode == "growing":
-        taken = rng.permutation(len(frame))[: cell.rows_per_party * cell.parties]
-        frame = frame.iloc[taken]
+        frame = frame.iloc[rng.permutation(len(frame))[: cell.rows_per_party * cell.parties]]
     shards, _ = split_rows(frame, cell.parties, cell.split, "y", rng)
     return [shard["row"].to_numpy() for shard in shards]
 
 
-def prepared_of(pool: Pool, groups: Sequence[RowNumbers]) -> PreparedData:
-    """The same as real shards, for an encrypted run."""
+def shared_out(pool: PreparedData, groups: Sequence[RowNumbers]) -> PreparedData:
+    """The same rows as real shards, for an encrypted run."""
     shards = {
         f"party-{k + 1}": Shard(
-            x=pool.x[rows],
-            y=pool.y[rows],
+            x=pool.rows[rows],
+            y=pool.labels[rows],
             counts=ClampCounts(rows=len(rows)),
             schema=pool.schema,
         )
         for k, rows in enumerate(groups)
     }
-    return PreparedData(schema=pool.schema, shards=shards, test=pool.test, notes=())
+    return replace(pool, shards=shards, notes=())

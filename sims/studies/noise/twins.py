@@ -7,92 +7,261 @@ noise rides along, as the reference of `model_noise`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from protocols.aggregate.parameters import AggregateParameters
+from protocols.ckks import residues as rns
 from protocols.errors import ParameterError, PrivacyError
+from protocols.gradients import GradientPlan
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.objectives import RowObjective
+from protocols.plan import RunPlan
+from protocols.planner import exchanges
 from protocols.privacy.shares import NoiseSplit
+from protocols.rows import RowsPlan
+from protocols.updates.rule import UpdateRule
+from sims.config import SimulationConfig
+from sims.gradient_setting import GradientSetting, choose_gradients
 from sims.many_twins import train_many
-from sims.studies.noise import theory
+from sims.planning import Shape, placeholder_plan
+from sims.prepare import PreparedData
+from sims.setting import TrainingSetting, choose_setting
+from sims.studies.noise import components
 from sims.studies.noise.grid import Cell
-from sims.studies.noise.measurement import Measurement
-from sims.studies.noise.settings import Setting, open_setting
-from sims.studies.noise.source import Pool, RowNumbers, Source, draw_groups, open_pool
-from sims.studies.noise.traffic import setting_traffic
+from sims.studies.noise.source import Source, draw_groups, open_pool
+from sims.studies.noise.store import Measurement
 from sims.twin import score
 
 Floats = NDArray[np.float64]
+Chosen = TrainingSetting | GradientSetting
+COVERED = {
+    ENCRYPTED_ROWS: ("barrier", "gd", "nag"),
+    SECURE_AGGREGATION: ("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt"),
+}
+"""Rules whose plaintext twin runs for many seeds at once; encrypted cells take them all."""
 _BLOCK = 512
+# Values travel as float64; a coefficient of a masked secret as 16 bits.
+_VALUE, _MASKED = 8, 2
 
 
-class Shares:
-    """Every client's Gaussian share of every round, for several seeds; keeps what it drew.
+# -- what is run ----------------------------------------------------------------------------------
 
-    total, left: sum of squares of all clients' noise over sigma, and of what the coalition of the
-    first t cannot subtract, shape (seeds,).
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all seeds of a cell have in common: the same choices as a simulation's.
+
+    rule: the update; link: z -> mean, on arrays; sigma: of every round, std on the mean gradient
+    that the promise needs, shape (T,), zeros without privacy; row_weights: by party, of one row in
+    the aggregate; bounds: by component; facts: for the table; clip: bound on a row's gradient, None
+    where rows alone bound it.
     """
 
-    def __init__(self, cell: Cell, setting: Setting, dim: int, rngs: Sequence[Any]) -> None:
-        self._cell, self._sigma, self._dim, self._rngs = cell, setting.sigma, dim, rngs
-        self._split = NoiseSplit(parties=cell.parties, colluders=cell.split_colluders)
-        self.total, self.left = np.zeros(len(rngs)), np.zeros(len(rngs))
-        self.absolute, self.count = np.zeros(len(rngs)), 0
+    rule: UpdateRule
+    link: Callable[[Floats], Floats]
+    sigma: Floats
+    row_weights: tuple[float, ...]
+    bounds: dict[str, float]
+    facts: dict[str, Any]
+    clip: float | None = None
 
-    def draw(self, t: int) -> Floats:
-        """Noise of round t, shape (seeds, dim)."""
-        sigma = float(self._sigma[t])
-        noise = np.zeros((len(self._rngs), self._dim))
-        if not sigma:
-            return noise
-        std, coalition = self._split.share_std(sigma), self._cell.colluders
-        for k, rng in enumerate(self._rngs):
-            shares = std * rng.standard_normal((self._cell.parties, self._dim))
-            honest = shares[coalition:].sum(axis=0)
-            noise[k] = shares[:coalition].sum(axis=0) + honest
-            self.left[k] += float(np.sum((honest / sigma) ** 2))
-        self.total += np.sum((noise / sigma) ** 2, axis=1)
-        self.absolute += np.sum(noise**2, axis=1)
-        self.count += self._dim
-        return noise
+    @property
+    def rms_sigma(self) -> float:
+        """Over the rounds."""
+        return float(np.sqrt(np.mean(self.sigma**2)))
+
+
+def open_setting(
+    config: SimulationConfig, rows_by_party: tuple[int, ...], num_features: int, norm_bound: float
+) -> tuple[Setting, Chosen]:
+    """The setting for these public figures, and the choice that it comes from.
+
+    Raises:
+        PrivacyError: nothing is certified. ParameterError: options that do not fit.
+    """
+    if config.update not in COVERED[config.protocol]:
+        raise ParameterError(
+            f"update={config.update!r} has no twin for many seeds at once; take "
+            f"{', '.join(COVERED[config.protocol])}, or encrypted cells alone"
+        )
+    # Without the data, which do not enter: the same choice is made once.
+    bare = replace(config, data=None, label=None, schema=None, test=None, exclude=(), split="even")
+    if config.protocol == SECURE_AGGREGATION:
+        sums = _sums(bare, rows_by_party, num_features, norm_bound)
+        return _of_sums(sums, rows_by_party), sums
+    rows, parties = sum(rows_by_party), len(rows_by_party)
+    shards = _shards(bare, rows, num_features, norm_bound, parties)
+    return _of_shards(shards, rows, parties), shards
+
+
+@lru_cache(maxsize=64)
+def _shards(
+    config: SimulationConfig, rows: int, num_features: int, norm_bound: float, parties: int
+) -> TrainingSetting:
+    return choose_setting(
+        config, rows=rows, num_features=num_features, norm_bound=norm_bound, parties=parties
+    )
+
+
+@lru_cache(maxsize=64)
+def _sums(
+    config: SimulationConfig, rows_by_party: tuple[int, ...], num_features: int, norm_bound: float
+) -> GradientSetting:
+    return choose_gradients(
+        config, rows_by_party=rows_by_party, num_features=num_features, norm_bound=norm_bound
+    )
+
+
+def _of_shards(chosen: TrainingSetting, rows: int, parties: int) -> Setting:
+    rule, polynomial = chosen.rule, chosen.link.polynomial
+    figures = chosen.certificate.figures if chosen.certificate else {}
+    iterates = {"largest_iterate": float(figures["R"])} if "R" in figures else {}
+    return Setting(
+        rule=rule,
+        link=polynomial,
+        sigma=np.full(rule.rounds, chosen.privacy.sigma if chosen.privacy else 0.0),
+        row_weights=(1 / rows,) * parties,
+        bounds={**iterates, "largest_logit": polynomial.radius},
+        facts={**_rule_facts(rule), "degree": polynomial.degree},
+    )
+
+
+def _of_sums(chosen: GradientSetting, rows_by_party: tuple[int, ...]) -> Setting:
+    objective, rule, rows = chosen.objective, chosen.rule, np.array(rows_by_party)
+    if not isinstance(objective, RowObjective):  # `COVERED` leaves dual rules out
+        raise AssertionError("only objectives over rows have a twin here")
+    weights = chosen.weights or rows / rows.sum()
+    return Setting(
+        rule=rule,
+        link=expit,
+        sigma=np.array(chosen.noise_scales) if chosen.noise_scales else np.zeros(rule.rounds),
+        row_weights=tuple(np.array(weights) / rows),
+        clip=objective.clip,
+        bounds={},
+        facts={**_rule_facts(rule), "scale_bits": chosen.cipher.scale_bits},
+    )
+
+
+def _rule_facts(rule: UpdateRule) -> dict[str, Any]:
+    named = {"learning_rate": "eta", "ridge": "ridge", "weight": "lambda", "theta": "theta"}
+    found = {words: getattr(rule, name, None) for name, words in named.items()}
+    return {"T": rule.rounds, **{name: v for name, v in found.items() if v is not None}}
+
+
+# -- payload bytes, from the plan alone: residues and points, without headers ----------------------
+
+
+def setting_traffic(
+    config: SimulationConfig, chosen: Chosen, sizes: Sequence[int], num_features: int
+) -> dict[str, float]:
+    """Bytes of the busiest party and of the coordinator; none for one client alone."""
+    if len(sizes) < 2:
+        return {}
+    if isinstance(chosen, GradientSetting):
+        rounds = len(chosen.objective.queries(chosen.rule.rounds))
+        return _sums_traffic(chosen.cipher, rounds, num_features, len(sizes))
+    shape = Shape(rows_by_party=tuple(sizes), num_features=num_features)
+    return plan_traffic(placeholder_plan(config, shape, chosen))
+
+
+def plan_traffic(plan: RunPlan) -> dict[str, float]:
+    """The same for a plan; parties differ in how many data ciphertexts they have rows in alone."""
+    if isinstance(plan, GradientPlan):
+        return _sums_traffic(plan.cipher, len(plan.queries), plan.length, len(plan.members))
+    if not isinstance(plan, RowsPlan):
+        return {}
+    first = sum(each.blob_bytes for each in exchanges(plan, plan.names[0]))
+    held = np.array([len(plan.layout.ciphertexts_of(k)) for k in range(len(plan.names))])
+    size = 2 * rns.packed_size((0,) * plan.ckks.num_towers, plan.ckks.ring_dim)
+    by_party = first + size * (held - held[0])
+    return {"bytes_party": float(by_party.max()), "bytes_coordinator": float(by_party.sum())}
+
+
+def _sums_traffic(
+    cipher: AggregateParameters, rounds: int, length: int, parties: int
+) -> dict[str, float]:
+    each = _MASKED * cipher.ring_dim + rounds * (_VALUE * length + cipher.num_bytes(length))
+    return {"bytes_party": float(each), "bytes_coordinator": float(parties * each)}
+
+
+# -- all seeds at once ----------------------------------------------------------------------------
 
 
 class Oracle:
-    """Noisy mean gradients of all runs; the last run has no noise. Keeps the largest figures."""
+    """Noisy mean gradients of all runs, of the last one without noise; keeps what it saw.
+
+    largest_logit, largest_iterate: of every run. squares: by component, sums over all rounds of
+    (all clients' noise / sigma)^2, of what the coalition of the first t cannot subtract likewise,
+    and of the noise itself, shape (seeds,); drawn: how many values each sums up.
+    """
 
     def __init__(
-        self, setting: Setting, x: Floats, y: Floats, row_weights: Floats, shares: Shares
+        self, cell: Cell, setting: Setting, x: Floats, y: Floats, rngs: Sequence[Any]
     ) -> None:
-        self._setting, self._x, self._y = setting, x, y
-        self._weights, self._shares = row_weights, shares
+        self._cell, self._setting, self._x, self._y, self._rngs = cell, setting, x, y, rngs
+        self._split = NoiseSplit(parties=cell.parties, colluders=cell.split_colluders)
         self._norms = np.linalg.norm(x, axis=1)
         self.largest_logit: Any = 0.0
         self.largest_iterate: Any = 0.0
+        names = ("privacy_ratio", "left_ratio", "privacy_noise")
+        self.squares, self.drawn = {name: np.zeros(len(rngs)) for name in names}, 0
 
-    def __call__(self, t: int, weights: Floats) -> Floats:
+    def gradients(self, t: int, weights: Floats, row_weights: Floats) -> Floats:
         """Shape (runs, d)."""
         total = np.zeros_like(weights)
         for start in range(0, len(self._x), _BLOCK):
             part = slice(start, start + _BLOCK)
-            total += self._block(part, weights)
-        norms = np.linalg.norm(weights, axis=1)
-        self.largest_iterate = np.maximum(self.largest_iterate, norms)
-        total[:-1] += self._shares.draw(t)
+            x = self._x[part]
+            z = x @ weights.T
+            self.largest_logit = np.maximum(self.largest_logit, np.abs(z).max(axis=0, initial=0.0))
+            residual = self._setting.link(z) - self._y[part, None]
+            if self._setting.clip is not None:
+                lengths = np.abs(residual) * self._norms[part, None]
+                shrink = self._setting.clip / np.maximum(lengths, 1e-300)
+                residual = residual * np.minimum(1.0, shrink)
+            total += (residual * row_weights[part, None]).T @ x
+        self.note(weights)
+        if sigma := float(self._setting.sigma[t]):
+            total[:-1] += self._noise(sigma, weights.shape[1])
         return total
 
-    def _block(self, part: slice, weights: Floats) -> Floats:
-        x = self._x[part]
-        z = x @ weights.T
-        self.largest_logit = np.maximum(self.largest_logit, np.abs(z).max(axis=0, initial=0.0))
-        residual = self._setting.link(z) - self._y[part, None]
-        clip = self._setting.clip
-        if clip is not None:
-            lengths = np.abs(residual) * self._norms[part, None]
-            residual = residual * np.minimum(1.0, clip / np.maximum(lengths, 1e-300))
-        gradient: Floats = (residual * self._weights[part, None]).T @ x
-        return gradient
+    def note(self, weights: Floats) -> None:
+        """Iterates of all runs, shape (runs, d)."""
+        norms = np.linalg.norm(weights, axis=1)
+        self.largest_iterate = np.maximum(self.largest_iterate, norms)
+
+    def _noise(self, sigma: float, dim: int) -> Floats:
+        """The sum of every client's Gaussian share, shape (seeds, dim)."""
+        std, coalition = self._split.share_std(sigma), self._cell.colluders
+        noise, squares = np.zeros((len(self._rngs), dim)), self.squares
+        for k, rng in enumerate(self._rngs):
+            shares = std * rng.standard_normal((self._cell.parties, dim))
+            honest = shares[coalition:].sum(axis=0)
+            noise[k] = shares[:coalition].sum(axis=0) + honest
+            squares["left_ratio"][k] += float(np.sum((honest / sigma) ** 2))
+        squares["privacy_ratio"] += np.sum((noise / sigma) ** 2, axis=1)
+        squares["privacy_noise"] += np.sum(noise**2, axis=1)
+        self.drawn += dim
+        return noise
+
+    def values(self, weights: Floats, k: int) -> dict[str, float]:
+        """By component, of seed k."""
+        values = {
+            "largest_iterate": float(self.largest_iterate[k]),
+            "largest_logit": float(self.largest_logit[k]),
+        }
+        if self.drawn:
+            values |= {n: float(np.sqrt(v[k] / self.drawn)) for n, v in self.squares.items()}
+            values["sigma"] = self._setting.rms_sigma
+            values["model_noise"] = float(np.sqrt(np.mean((weights[k] - weights[-1]) ** 2)))
+        return values
 
 
 def measure_twin(cell: Cell, source: Source, seeds: Sequence[int]) -> list[Measurement]:
@@ -100,89 +269,60 @@ def measure_twin(cell: Cell, source: Source, seeds: Sequence[int]) -> list[Measu
     pool = open_pool(source, cell.norm)
     rngs = [np.random.default_rng(cell.seed_words(seed)) for seed in seeds]
     # Who owns which rows changes neither a mean over all rows nor its noise.
-    alike = cell.mode == "fixed" and (cell.split == "even" or cell.weights == "rows")
-    if alike:
-        groups: list[RowNumbers] = np.array_split(np.arange(len(pool.y)), cell.parties)
+    if cell.mode == "fixed" and (cell.split == "even" or cell.weights == "rows"):
+        groups = np.array_split(np.arange(len(pool.labels)), cell.parties)
         return _batch(cell, source, pool, groups, seeds, rngs)
-    found = []
-    for seed, rng in zip(seeds, rngs, strict=True):
-        found += _batch(cell, source, pool, draw_groups(cell, pool, rng), [seed], [rng])
-    return found
+    return [
+        found
+        for seed, rng in zip(seeds, rngs, strict=True)
+        for found in _batch(cell, source, pool, draw_groups(cell, pool, rng), [seed], [rng])
+    ]
 
 
 def _batch(
     cell: Cell,
     source: Source,
-    pool: Pool,
-    groups: Sequence[RowNumbers],
+    pool: PreparedData,
+    groups: Sequence[NDArray[np.intp]],
     seeds: Sequence[int],
     rngs: Sequence[np.random.Generator],
 ) -> list[Measurement]:
-    sizes = tuple(map(len, groups))
+    sizes, order = tuple(map(len, groups)), np.concatenate(groups)
+    config, x = source.config(cell), pool.rows[order]
+    features = x.shape[1]
     try:
-        setting = open_setting(
-            source.config(cell),
-            rows_by_party=sizes,
-            num_features=pool.x.shape[1],
-            norm_bound=pool.schema.norm_bound,
-        )
+        setting, chosen = open_setting(config, sizes, features, pool.schema.norm_bound)
     except (PrivacyError, ParameterError) as error:
         return [Measurement(cell=cell, seed=seed, refusal=str(error)) for seed in seeds]
-    order = np.concatenate(groups)
-    shares = Shares(cell, setting, pool.x.shape[1], rngs)
+    oracle = Oracle(cell, setting, x, pool.labels[order], rngs)
     row_weights = np.repeat(setting.row_weights, sizes)
-    oracle = Oracle(setting, pool.x[order], pool.y[order], row_weights, shares)
-    runs = len(seeds) + 1
-    weights = train_many(setting.rule, oracle, runs=runs, features=pool.x.shape[1])
-    oracle.largest_iterate = np.maximum(oracle.largest_iterate, np.linalg.norm(weights, axis=1))
+    weights = train_many(
+        setting.rule,
+        lambda t, w: oracle.gradients(t, w, row_weights),
+        runs=len(seeds) + 1,
+        features=features,
+    )
+    oracle.note(weights)
+    scores = [score(w, pool.test.x, pool.test.y) for w in weights[:-1]]
+    predicted = {**predictions(cell, setting), **setting_traffic(config, chosen, sizes, features)}
     facts = {"rows": sum(sizes), "smallest": min(sizes), **setting.facts}
-    predicted = {
-        **predictions(cell, setting),
-        **setting_traffic(source.config(cell), setting.chosen, sizes, pool.x.shape[1]),
-    }
     return [
         Measurement(
             cell=cell,
             seed=seed,
-            values=_values(setting, shares, oracle, weights, k, pool),
+            values={**oracle.values(weights, k), "accuracy": s.accuracy, "auc": s.auc},
             predicted=predicted,
             facts=facts,
         )
-        for k, seed in enumerate(seeds)
+        for k, (seed, s) in enumerate(zip(seeds, scores, strict=True))
     ]
 
 
 def predictions(cell: Cell, setting: Setting) -> dict[str, float]:
     """Formulas and bounds of a cell."""
-    found: dict[str, float] = {}
-    sigma = float(np.sqrt(np.mean(setting.sigma**2)))
-    if sigma:
-        ratio = theory.total_ratio(cell.parties, cell.split_colluders)
-        found["privacy_ratio"], found["privacy_noise"] = ratio, ratio * sigma
-        found["left_ratio"] = theory.left_ratio(cell.parties, cell.split_colluders, cell.colluders)
-    if setting.iterate_bound is not None:
-        found["largest_iterate"] = setting.iterate_bound
-    if setting.radius is not None:
-        found["largest_logit"] = setting.radius
-    return found
-
-
-def _values(
-    setting: Setting, shares: Shares, oracle: Oracle, weights: Floats, k: int, pool: Pool
-) -> dict[str, float]:
-    quality = score(weights[k], pool.test.x, pool.test.y)
-    values = {
-        "largest_iterate": float(oracle.largest_iterate[k]),
-        "largest_logit": float(oracle.largest_logit[k]),
-        "accuracy": quality.accuracy,
-        "auc": quality.auc,
-    }
-    if shares.count:
-        values |= {
-            "sigma": float(np.sqrt(np.mean(setting.sigma**2))),
-            "privacy_ratio": float(np.sqrt(shares.total[k] / shares.count)),
-            "privacy_noise": float(np.sqrt(shares.absolute[k] / shares.count)),
-            "left_ratio": float(np.sqrt(shares.left[k] / shares.count)),
-            "model_noise": float(np.sqrt(np.mean((weights[k] - weights[-1]) ** 2))),
-        }
-    return values
+    if not setting.rms_sigma:
+        return setting.bounds
+    ratio = components.total_ratio(cell.parties, cell.split_colluders)
+    left = components.left_ratio(cell.parties, cell.split_colluders, cell.colluders)
+    noise = {"privacy_ratio": ratio, "privacy_noise": ratio * setting.rms_sigma}
+    return {**noise, "left_ratio": left, **setting.bounds}

@@ -12,15 +12,16 @@ from matplotlib.text import Text
 
 from sims.studies.noise.components import COMPONENTS
 from sims.studies.noise.figures import MARKERS, PALETTE, Line, Plot, axis_label, draw
+from sims.studies.noise.gallery import plots_of
 from sims.studies.noise.grid import Grid, cells_of
-from sims.studies.noise.plots_of_study import plots_of
+from sims.studies.noise.tables import tidy
 from tests.sims.studies.noise.test_report_browser import GRID, made_up
 
 X = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0]
 
 
 def plot(values: list[float], component: str = "privacy_noise", **changes: object) -> Plot:
-    line = Line(label="t = P - 1", x=X, middle=values, low=values, high=values)
+    line = Line.plain("t = P - 1", X, values)
     made = Plot(
         name="p",
         caption="",
@@ -67,7 +68,7 @@ def test_a_clipped_label_is_noticed() -> None:
 
 
 def test_no_plot_of_a_study_is_clipped_or_crowded() -> None:
-    plots = plots_of(made_up(), [GRID])
+    plots = plots_of(tidy(made_up()), [GRID])
     names = {p.name for p in plots}
     assert {"privacy_ratio_fixed", "accuracy_by_rounds", "noise_of_keys"} <= names
     for each in plots:
@@ -102,7 +103,8 @@ def test_scatter_is_not_magnified() -> None:
 
 def test_equal_lines_are_apart_and_formulas_show() -> None:
     twice = plot(X, apart=True)
-    line = replace(twice.lines[0], formula=list(zip(X, X, strict=True)), relation="=")
+    points = twice.lines[0].points.assign(formula=X)
+    line = replace(twice.lines[0], points=points, relation="=")
     figure = draw(replace(twice, lines=[line, line]))
     first, dashes, second, _ = figure.axes[0].get_lines()
     assert all(a < b for a, b in zip(first.get_xdata(), second.get_xdata(), strict=True))
@@ -117,13 +119,13 @@ def test_colours_and_markers_differ() -> None:
 
 
 def test_coalitions_keep_their_order() -> None:
-    ratio = next(p for p in plots_of(made_up(), [GRID]) if p.name == "privacy_ratio_fixed")
+    ratio = next(p for p in plots_of(tidy(made_up()), [GRID]) if p.name == "privacy_ratio_fixed")
     assert [line.label for line in ratio.lines] == ["t = 0", "t = 1", "t = P / 2", "t = P - 1"]
 
 
 def test_grids_of_one_protocol_are_kept_apart() -> None:
     other = Grid(parties=(2, 5), colluders=("0",))
     assert set(cells_of([other], 32_000)) <= set(cells_of([GRID], 32_000))
-    plots = plots_of(made_up(), [GRID, other])
+    plots = plots_of(tidy(made_up()), [GRID, other])
     second = next(p for p in plots if p.name == "2_privacy_ratio_fixed")
-    assert all(line.x == [2.0, 5.0] for line in second.lines)
+    assert all(list(line.points.index) == [2.0, 5.0] for line in second.lines)

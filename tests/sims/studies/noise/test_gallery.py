@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sims.studies.noise.grid import Grid
-from sims.studies.noise.grid_file import read_grids
-from sims.studies.noise.output import write_all
+from sims.studies.noise.grid import Grid, read_grids
+from sims.studies.noise.report import write_all
 from sims.studies.noise.slopes import fit_slopes
+from sims.studies.noise.tables import tidy
 from tests.sims.studies.noise.test_report_browser import made_up
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -78,7 +78,9 @@ def test_it_is_brought_up_to_date(assembler: Any, studies: Path, page: Path) -> 
     text = page.read_text()
     assert text.startswith("# Page") and text.endswith("<!-- end -->\ntext\n")
     assert "old table" not in text
-    found = fit_slopes(m for m in made_up() if m.cell.kind == "twin" and m.cell.rounds is None)
+    found = fit_slopes(
+        tidy(m for m in made_up() if m.cell.kind == "twin" and m.cell.rounds is None)
+    )
     settings = {s.setting for s in found}
     assert text.count("| privacy_ratio |") == len(settings)
     assert "| t = 0 | t = 1 | t = P / 2 | t = P - 1 |" in text

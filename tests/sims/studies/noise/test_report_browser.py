@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sims.studies.noise.grid import Grid, cells_of
-from sims.studies.noise.measurement import Measurement
-from sims.studies.noise.output import write_all
+from sims.studies.noise.report import write_all
+from sims.studies.noise.store import Measurement
 from tests.sims.browser import Page, find_browser, opened
 
 BROWSER = find_browser()

@@ -15,17 +15,21 @@ from typer.testing import CliRunner
 from protocols.errors import ParameterError, SchemaError
 from protocols.train import PlainGradient, train_plain
 from sims.cli import app
-from sims.studies.noise import runner
-from sims.studies.noise.grid import Cell, Grid, cells_of, colluders_of
-from sims.studies.noise.grid_file import read_grids
-from sims.studies.noise.measurement import Measurement
-from sims.studies.noise.output import write_all
-from sims.studies.noise.runner import Progress, measure, run_study, units_of
-from sims.studies.noise.settings import open_setting
+from sims.studies.noise.grid import Cell, Grid, cells_of, colluders_of, read_grids
+from sims.studies.noise.report import write_all
 from sims.studies.noise.source import Source, open_pool
-from sims.studies.noise.store import NAME, Store
-from sims.studies.noise.tables import COLUMNS, tidy_rows
-from sims.studies.noise.twins import measure_twin
+from sims.studies.noise.store import (
+    NAME,
+    Measurement,
+    Progress,
+    Store,
+    measure,
+    run_study,
+    time_left,
+    units_of,
+)
+from sims.studies.noise.tables import COLUMNS, tidy
+from sims.studies.noise.twins import measure_twin, open_setting
 
 GRID = Grid(
     protocol="secure-aggregation",
@@ -105,15 +109,12 @@ def test_without_noise_it_is_the_twin() -> None:
     cell = Cell(parties=4, epsilon=None, rounds=6)
     (found,) = measure_twin(cell, Source(), [0])
     pool = open_pool(Source(), None)
-    setting = open_setting(
-        Source().config(cell),
-        rows_by_party=(len(pool.y),),
-        num_features=pool.x.shape[1],
-        norm_bound=pool.schema.norm_bound,
-    )
-    zeros = np.zeros((6, pool.x.shape[1]))
-    gradient = PlainGradient(pool.x, pool.y, zeros, setting.link)
-    weights = train_plain(setting.rule, gradient, pool.x.shape[1])
+    rows, features = pool.rows.shape
+    config = Source().config(cell)
+    setting, _ = open_setting(config, (rows,), features, pool.schema.norm_bound)
+    zeros = np.zeros((6, features))
+    gradient = PlainGradient(pool.rows, pool.labels, zeros, setting.link)
+    weights = train_plain(setting.rule, gradient, features)
     right = (pool.test.x @ weights > 0) == (pool.test.y > 0.5)
     assert found.values["accuracy"] == right.mean()
     assert found.values["largest_iterate"] == pytest.approx(np.linalg.norm(weights))
@@ -196,11 +197,8 @@ def test_a_refusal_of_a_worker_reaches_the_person(tmp_path: Path) -> None:
 
 def test_time_left_is_the_mean_so_far() -> None:
     units = units_of([Cell(parties=p) for p in (2, 3, 4, 5)], 2, 1)
-    clock = runner._Clock("twin", units, units)
-    clock._started -= 10.0
-    assert clock.tick(units[0]).left is None
-    left = clock.tick(units[1]).left
-    assert left == pytest.approx(10.0, abs=0.5)
+    assert time_left(5.0, units[:1], units) is None
+    assert time_left(10.0, units[:2], units) == 10.0
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -234,9 +232,9 @@ def test_rows_tell_what_was_asked_from_what_was_run() -> None:
         Measurement(cell=Cell(rounds=rounds), seed=0, values={"sigma": 1.0}, facts={"T": 100})
         for rounds in (None, 100)
     ]
-    certified, asked = tidy_rows(found)
-    assert (certified["rounds"], asked["rounds"]) == (100, 100)
-    assert (certified["T_asked"], asked["T_asked"]) == ("", 100)
+    frame = tidy(found)
+    assert list(frame.rounds) == [100, 100]
+    assert list(frame.T_asked) == [None, 100]
 
 
 def test_accuracy_against_epsilon(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters
-from sims.studies.noise import exact, theory
+from sims.studies.noise import components as theory
+from sims.studies.noise import exact
 from sims.studies.noise.components import COMPONENTS
 from sims.studies.noise.grid import Cell
-from sims.studies.noise.measurement import Measurement
 from sims.studies.noise.source import Source
+from sims.studies.noise.store import Measurement
 from sims.studies.noise.watched import measure_encrypted
 
 
