@@ -15,6 +15,9 @@ are +1 (+1.0). The other methods move by 0.1 to 0.3 between draws. --seed draws 
 
 NOT PRIVATE: noise is seeded float64, and L is the paper's estimate from the rows, the largest
 eigenvalue of U^T U / n + 2 lambda. Writes traces.csv, results.csv, table.txt and two figures.
+
+The problem: rows u uniform on [0, 1]^d, so that ||u||_1 <= d; a label is the sign of <u, w> for one
+standard normal w. The objective is mean_i ln(1 + exp(-y_i <u_i, w>)) + lambda ||w||^2.
 """
 
 from __future__ import annotations
@@ -24,20 +27,23 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.heavy_ball import HeavyBall
 from protocols.updates.multistage import MultiStage, recommended_first_stage
 from protocols.updates.rule import UpdateRule
 from protocols.updates.strongly_convex import StronglyConvexNesterov
-from sims.console import refusals, say, stdout
+from sims.console import refusals
 from sims.many_twins import Batch
-from sims.studies.synthetic import Problem, synthetic_problem
+from sims.studies.scaffold import progress, save_figure, write_lines, write_rows
 
 Floats = NDArray[np.float64]
 
@@ -45,11 +51,95 @@ METHODS = ("GD", "HB", "NAG", "MASG", "NAG-opt", "MASG-opt")
 ROUNDS = (100, 200, 500, 1000)
 STEP_SCALES = (0.1, 1.0)
 START, INITIAL_ERROR, _POINTS = 10.0, 10.0, 60
+# Okabe and Ito's colours, as in `sims.plots`, with a line style each.
+_LOOKS = (("#009E73", ":"), ("#000000", "-."), ("#0072B2", "--"), ("#D55E00", "-"))
 # log10 mean suboptimality at c = 1: the same experiment, run elsewhere with this noise scale.
 EXPECTED = {
     100: (-1.44, -1.44, -1.52, -1.57, -1.87, -1.86),
     1000: (-0.55, 0.45, 0.43, -0.71, -1.87, -1.86),
 }
+
+
+_BLOCK = 4096
+_NEWTON_STEPS = 50
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """Rows with their labels, and the regularised objective on them.
+
+    signed: rows u_i times labels y_i = +-1, float64 array, shape (n, d).
+    penalty: lambda > 0. l1_bound: public bound on every row's l1 norm.
+    """
+
+    signed: Floats
+    penalty: float
+    l1_bound: float
+
+    @property
+    def positive_share(self) -> float:
+        """Share of rows with the label +1; rows themselves are not negative."""
+        return float((self.signed[:, 0] > 0).mean())
+
+    @property
+    def features(self) -> int:
+        """Columns d."""
+        return int(self.signed.shape[1])
+
+    def data_gradient(self, weights: Floats) -> Floats:
+        """Gradients of the mean loss without its penalty, shape of `weights`: (runs, d).
+
+        -mean sigmoid(-m_i) y_i u_i with margins m, sigmoid(-m) = (1 - tanh(m / 2)) / 2; blocks of
+        rows stay in the cache.
+        """
+        total = np.zeros_like(weights)
+        for rows in self._blocks():
+            half = rows @ (0.5 * weights.T)
+            np.tanh(half, out=half)
+            half -= 1.0
+            total += half.T @ rows
+        return total / (2 * len(self.signed))
+
+    def objective(self, weights: Floats) -> Floats:
+        """Values for every run, shape (runs,): ln(1 + e^-m) = max(-m, 0) + ln(1 + e^-|m|)."""
+        total = np.zeros(len(weights))
+        for rows in self._blocks():
+            margin = rows @ weights.T
+            total -= np.minimum(margin, 0.0).sum(axis=0)
+            np.abs(margin, out=margin)
+            total += np.log1p(np.exp(-margin)).sum(axis=0)
+        penalty = self.penalty * np.einsum("ij,ij->i", weights, weights)
+        return np.asarray(total / len(self.signed) + penalty)
+
+    def optimum(self) -> Floats:
+        """The minimiser by Newton's method with step halving, shape (d,)."""
+        w: Floats = np.zeros(self.features)
+        for _ in range(_NEWTON_STEPS):
+            gradient = self.data_gradient(w[None])[0] + 2 * self.penalty * w
+            p = expit(-(self.signed @ w))
+            hessian = self.signed.T @ (self.signed * (p * (1 - p))[:, None]) / len(self.signed)
+            hessian[np.diag_indices_from(hessian)] += 2 * self.penalty
+            step = np.linalg.solve(hessian, gradient)
+            if gradient @ step < 1e-24:  # twice the suboptimality
+                break
+            here = self.objective(w[None])[0]
+            while self.objective((w - step)[None])[0] > here and step @ step > 1e-24:
+                step /= 2
+            w = w - step
+        return np.asarray(w)
+
+    def _blocks(self) -> Iterator[Floats]:
+        for start in range(0, len(self.signed), _BLOCK):
+            yield self.signed[start : start + _BLOCK]
+
+
+def synthetic_problem(
+    rng: np.random.Generator, *, rows: int = 100_000, features: int = 20, penalty: float = 0.01
+) -> Problem:
+    """A problem of the paper's kind; its sizes by default."""
+    data = rng.random((rows, features))
+    labels = np.where(data @ rng.standard_normal(features) < 0, -1.0, 1.0)
+    return Problem(signed=data * labels[:, None], penalty=penalty, l1_bound=float(features))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,50 +203,35 @@ class Study:
     def rule(self, cell: Cell) -> tuple[UpdateRule, Floats]:
         """The method's rule, and the Laplace scale of every iteration: D / eps_t."""
         rule = self._rule(cell)
+        if not isinstance(rule, StronglyConvexNesterov):
+            shares: Sequence[float] = (1 / rule.rounds,) * rule.rounds
+            return rule, self.sensitivity / (self.epsilon * np.array(shares))
         if cell.method.endswith("-opt"):
-            if not isinstance(rule, StronglyConvexNesterov):
-                raise AssertionError("only rules with an error bound are optimised")
             rule = rule.shortened(
                 sensitivity=self.sensitivity,
                 budget=self.epsilon,
                 dim=self.problem.features,
                 initial_error=INITIAL_ERROR,
             )
-        shares = (
-            rule.noise_shares()
-            if isinstance(rule, StronglyConvexNesterov)
-            else (1 / rule.rounds,) * rule.rounds
-        )
-        return rule, self.sensitivity / (self.epsilon * np.array(shares))
+        return rule, self.sensitivity / (self.epsilon * np.array(rule.noise_shares()))
 
     def _rule(self, cell: Cell) -> UpdateRule:
-        mu, smoothness = self.mu, self.smoothness
+        mu, smoothness, rounds = self.mu, self.smoothness, cell.rounds
         step = cell.step_scale / smoothness
         if cell.method == "GD":
-            return GradientDescent(rounds=cell.rounds, learning_rate=step, ridge=mu)
+            return GradientDescent(rounds=rounds, learning_rate=step, ridge=mu)
         if cell.method == "HB":
             root = math.sqrt(step * mu)
             beta = (1 - root) / (1 + root)
-            return HeavyBall(rounds=cell.rounds, learning_rate=step, momentum=beta, ridge=mu)
-        division = "laplace" if cell.method.endswith("-opt") else "uniform"
+            return HeavyBall(rounds=rounds, learning_rate=step, momentum=beta, ridge=mu)
+        common: dict[str, Any] = {
+            **{"rounds": rounds, "mu": mu, "smoothness": smoothness, "ridge": mu},
+            "step_scale": cell.step_scale,
+            "division": "laplace" if cell.method.endswith("-opt") else "uniform",
+        }
         if cell.method.startswith("NAG"):
-            return StronglyConvexNesterov(
-                rounds=cell.rounds,
-                mu=mu,
-                smoothness=smoothness,
-                step_scale=cell.step_scale,
-                ridge=mu,
-                division=division,
-            )
-        return MultiStage(
-            rounds=cell.rounds,
-            mu=mu,
-            smoothness=smoothness,
-            step_scale=cell.step_scale,
-            ridge=mu,
-            division=division,
-            first_stage=recommended_first_stage(mu, smoothness),
-        )
+            return StronglyConvexNesterov(**common)
+        return MultiStage(**common, first_stage=recommended_first_stage(mu, smoothness))
 
     def run(
         self,
@@ -264,30 +339,59 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of the rows and of the noise.")] = 0,
 ) -> None:
     """Six private methods, four numbers of iterations, two steps: table, CSV, figures."""
-    with refusals() as console:
-        from rich.progress import Progress
-        from threadpoolctl import threadpool_limits
-
-        from sims.studies.accelerated_output import write_all
-
-        with threadpool_limits(limits=1), Progress(console=console) as bars:
-            study = Study.of(
-                synthetic_problem(np.random.default_rng(seed), rows=rows), epsilon=epsilon
-            )
-            cells = all_cells()
-            bar = bars.add_task("train", total=sum(study.rule(c)[0].rounds for c in cells))
+    with refusals() as console, threadpool_limits(limits=1):
+        problem = synthetic_problem(np.random.default_rng(seed), rows=rows)
+        study, cells = Study.of(problem, epsilon=epsilon), all_cells()
+        iterations = sum(study.rule(cell)[0].rounds for cell in cells)
+        with progress(console, iterations) as (describe, advance):
+            describe("train")
             traces = run_cells(
-                study,
-                cells,
-                runs=runs,
-                seed=seed + 1,
-                jobs=jobs,
-                on_iteration=lambda: bars.advance(bar),
+                study, cells, runs=runs, seed=seed + 1, jobs=jobs, on_iteration=advance
             )
-        lines = list(table_lines(study, traces))
-        write_all(out, traces, lines)
-        for line in lines:
-            say(stdout(), line)
+        write_all(out, study, traces)
+
+
+def write_all(out: Path, study: Study, traces: Sequence[Trace]) -> None:
+    """traces.csv, results.csv, table.txt, suboptimality_c_*.svg and .png in the folder `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    heads = [{"method": x.cell.method, "c": x.cell.step_scale, "T": x.cell.rounds} for x in traces]
+    steps = (
+        {**head, "iteration": t, "mean_suboptimality": f"{mean:.6g}"}
+        for head, x in zip(heads, traces, strict=True)
+        for t, mean in zip(x.iterations, x.suboptimality.mean(axis=1), strict=True)
+    )
+    results = (
+        {
+            **head,
+            "iterations": x.iterations[-1],
+            "log10_mean_suboptimality": f"{x.log_mean[-1]:.4f}",
+            "standard_error": f"{x.log_error:.4f}",
+        }
+        for head, x in zip(heads, traces, strict=True)
+    )
+    write_rows(out / "traces.csv", steps)
+    write_rows(out / "results.csv", results)
+    write_lines(out / "table.txt", table_lines(study, traces), shown=True)
+    for c in sorted({trace.cell.step_scale for trace in traces}):
+        mine = [x for x in traces if x.cell.step_scale == c]
+        save_figure(out / f"suboptimality_c_{c:g}", trace_figure, mine, c)
+
+
+def trace_figure(traces: Sequence[Trace], step_scale: float) -> Figure:
+    """log10 of the mean suboptimality against the iteration; a panel per method, a line per T."""
+    figure = Figure(figsize=(9.6, 5.8), layout="constrained")
+    panels = figure.subplots(2, 3, sharex=True, sharey=True)
+    for axes, method in zip(panels.flat, METHODS, strict=True):
+        mine = sorted((x for x in traces if x.cell.method == method), key=lambda x: x.cell.rounds)
+        for trace, (colour, style) in zip(mine, _LOOKS, strict=False):
+            label = f"T = {trace.cell.rounds}"
+            axes.plot(trace.iterations, trace.log_mean, color=colour, linestyle=style, label=label)
+        axes.set_title(method, fontsize=11)
+    panels[0, 0].legend()
+    figure.supxlabel("iteration")
+    figure.supylabel("log10 mean suboptimality")
+    figure.suptitle(f"step {step_scale:g} / L")
+    return figure
 
 
 if __name__ == "__main__":

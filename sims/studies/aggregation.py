@@ -10,28 +10,353 @@ directions. Counted: signed frames (encrypted and plain), the content of Flower'
 (SecAgg+), without TLS and Flower's envelope, which all would have. No arm adds privacy noise: it
 would be the same in each. --sweep adds smaller numbers of parties, and the figure.
 Writes rounds.csv, aggregation.json, table.txt; with --sweep aggregation.svg and aggregation.png.
+
+The encrypted and the plain arm run the real coordinator and signed frames. The encrypted one is a
+whole run of the secure-aggregation protocol; each sum is read off the points that the parties
+receive: gradient descent with step 1 has w_t - w_(t + 1) = sum_p v_p.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import io
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
 
+from coordinator.coordinator import AskParties, Coordinator, Observer
+from parties.party import Party
+from parties.policy import Policy
+from parties.schema import Label, NumericColumn, Schema
+from parties.shard import ClampCounts, Shard
+from protocols.aggregate.parameters import AggregateParameters, choose
+from protocols.errors import ParameterError
+from protocols.gradients import GradientPlan
+from protocols.messages import (
+    COORDINATOR,
+    Body,
+    Envelope,
+    Exchange,
+    decode,
+    digest,
+    encode,
+    new_signing_key,
+    public_bytes,
+    to_everyone,
+)
+from protocols.objectives import RowObjective
+from protocols.plan import Member, RunPlan
+from protocols.privacy.randomness import SystemRandomness
+from protocols.transcript import Transcript
+from protocols.updates.gradient_descent import GradientDescent
 from sims.console import refusals, stdout
+from sims.studies.scaffold import progress, save_figure, write_rows
 
 if TYPE_CHECKING:
-    from sims.studies.aggregation_case import Array, Case, Lap
     from sims.studies.flower_secagg import SecAggSettings
 
+Array = NDArray[np.float64]
+# Values are within [-BOUND, BOUND].
+BOUND = 1.0
 SIZES = (2, 5, 10, 20, 50)
 SWEEP_ROUNDS = 5
 # Messages that one party answers: in the set-up and at the end, and in one round of all arms.
 _OTHER_MESSAGES, _ROUND_MESSAGES = 6, 1 + 1 + 4
+# Okabe and Ito's, as in `sims.plots`, with a marker each.
+_LOOKS = (("#0072B2", "o"), ("#009E73", "s"), ("#D55E00", "^"))
+_WIDTH = 110
+
+
+# -- what every arm sums, and how it is measured --------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What every arm sums: uniform values in [-1, 1].
+
+    precision: bound on the error of an encrypted sum; seed: of the values.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    parties: int
+    features: int
+    rounds: int
+    precision: float = 1e-6
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("parties", 2), ("features", 2), ("rounds", 1)):
+            if getattr(self, name) < least:
+                raise ParameterError(f"{name}={getattr(self, name)} is below {least}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Party names."""
+        return tuple(f"party-{k + 1}" for k in range(self.parties))
+
+    @cached_property
+    def vectors(self) -> Array:
+        """Float64 array, shape (rounds, parties, features)."""
+        shape = (self.rounds, self.parties, self.features)
+        return np.random.default_rng(self.seed).uniform(-BOUND, BOUND, shape)
+
+    @cached_property
+    def sums(self) -> Array:
+        """Over the parties, shape (rounds, features)."""
+        total: Array = self.vectors.sum(axis=1)
+        return total
+
+    @cached_property
+    def cipher(self) -> AggregateParameters:
+        """Of the encrypted sums."""
+        largest = self.parties * BOUND
+        return choose(parties=self.parties, largest_sum=largest, precision=self.precision)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lap:
+    """Costs between two moments.
+
+    seconds: wall clock, everyone one after the other; cpu_seconds: of the process;
+    coordinator_seconds, party_seconds: own time of the coordinator and of the slowest party;
+    bytes_down, bytes_up: to and from the party with the most traffic.
+    """
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    coordinator_seconds: float = 0.0
+    party_seconds: float = 0.0
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Of a party, both directions."""
+        return self.bytes_down + self.bytes_up
+
+
+class Meter:
+    """Adds up what the parties of one arm do; on_message: called after each of their replies."""
+
+    def __init__(self, on_message: Callable[[], None]) -> None:
+        self._on_message = on_message
+        self.start()
+
+    def start(self) -> None:
+        """Begin a lap."""
+        self._down, self._up = Counter[str](), Counter[str]()
+        self._seconds: dict[str, float] = {}
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def add(self, party: str, *, down: int, up: int, seconds: float) -> None:
+        """A party took a message of `down` bytes and gave one of `up` bytes."""
+        self._down[party] += down
+        self._up[party] += up
+        self._seconds[party] = self._seconds.get(party, 0.0) + seconds
+        self._on_message()
+
+    def stop(self) -> Lap:
+        """End the lap."""
+        seconds, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        busiest = max(self._seconds, key=lambda party: self._down[party] + self._up[party])
+        return Lap(
+            seconds=seconds,
+            cpu_seconds=cpu,
+            coordinator_seconds=seconds - sum(self._seconds.values()),
+            party_seconds=max(self._seconds.values()),
+            bytes_down=self._down[busiest],
+            bytes_up=self._up[busiest],
+        )
+
+
+# -- sums through the product's own messages: encrypted, and in the clear --------------------------
+
+
+def _asker(handlers: Mapping[str, Callable[[bytes], bytes]], meter: Meter) -> AskParties:
+    """Delivers bytes in memory, one party after the other."""
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = {}
+        for name, data in outgoing.items():
+            since = time.perf_counter()
+            replies[name] = handlers[name](data)
+            own = time.perf_counter() - since
+            meter.add(name, down=len(data), up=len(replies[name]), seconds=own)
+        return replies
+
+    return ask
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """Contributes given vectors, shape (rounds, features); keeps the points it was sent."""
+
+    vectors: Array
+    points: list[Array] = field(default_factory=list)
+
+    def contribution(self, query: str, t: int, point: Array) -> Array:
+        """The vector of round t."""
+        self.points.append(point)
+        row: Array = self.vectors[t]
+        return row
+
+
+class EncryptedArm:
+    """One run of the secure-aggregation protocol; set-up and every round are a lap each."""
+
+    def __init__(self, case: Case, on_message: Callable[[], None]) -> None:
+        self._case, self._meter = case, Meter(on_message)
+        self._replays = {name: _Replay(case.vectors[:, k]) for k, name in enumerate(case.names)}
+        self._session, key = uuid.uuid4().hex, new_signing_key()
+        shard = _one_row(case.features)
+        schema = shard.schema
+        self._schema = {"digest": schema.digest(), "features": list(schema.feature_names)}
+        signing = {name: new_signing_key() for name in case.names}
+        self._parties = {
+            name: Party(
+                name=name,
+                shard=shard,
+                signing_key=signing[name],
+                coordinator_key=public_bytes(key),
+                policy=Policy(),
+                randomness=SystemRandomness(),
+                open_contributor=lambda plan, name, shard, randomness: self._replays[name],
+            )
+            for name in case.names
+        }
+        self.set_up = Lap()
+        self.laps: list[Lap] = []
+        self._on_round: Callable[[int], None] = lambda t: None
+        self._coordinator = Coordinator(
+            session=self._session,
+            signing_key=key,
+            party_keys={name: public_bytes(k) for name, k in signing.items()},
+            make_plan=self._plan,
+            transcript=Transcript(),
+            observer=Observer(on_phase=self._on_phase, on_progress=self._on_progress),
+        )
+
+    def run(self, on_round: Callable[[int], None]) -> Array:
+        """The opened sums, shape (rounds, features); on_round(t): between rounds, not charged."""
+        self._on_round = on_round
+        handlers = {name: party.handle for name, party in self._parties.items()}
+        self._meter.start()
+        outcome = self._coordinator.run(_asker(handlers, self._meter))
+        points = self._replays[self._case.names[0]].points
+        return -np.diff(np.array([*points, outcome.weights]), axis=0)
+
+    def _on_phase(self, phase: str) -> None:
+        if phase == "train":
+            self.set_up = self._meter.stop()
+            self._meter.start()
+
+    def _on_progress(self, phase: str, done: int, total: int) -> None:
+        self.laps.append(self._meter.stop())
+        self._on_round(done - 1)
+        self._meter.start()
+
+    def _plan(self, members: tuple[Member, ...]) -> RunPlan:
+        case = self._case
+        return GradientPlan(
+            session=self._session,
+            members=members,
+            schema=self._schema,
+            num_features=case.features,
+            privacy=None,
+            cipher=case.cipher,
+            # The contributions are the case's, so the clip binds nothing.
+            objective=RowObjective(kind="torch", clip=BOUND).to_dict(),
+            update=GradientDescent(rounds=case.rounds, learning_rate=1.0).to_dict(),
+            length=case.features,
+        )
+
+
+def _one_row(features: int) -> Shard:
+    columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(features - 1))
+    label = Label(name="y", positive="1", negative="0")
+    schema = Schema(columns=columns, label=label, scaling="range")
+    counts = ClampCounts(rows=1)
+    return Shard(x=np.zeros((1, features)), y=np.zeros(1), counts=counts, schema=schema)
+
+
+class _PlainCoordinator(Coordinator):
+    """Rounds without keys: the blobs are float64 values."""
+
+    def round(self, t: int, point: Array, ask: AskParties) -> Array:
+        """The sum of round t, shape (features,)."""
+        return self._drive(self._sum(t, point), ask)
+
+    def _sum(self, t: int, point: Array) -> Exchange[Array]:
+        request = Body(blobs=(np.asarray(point, "<f8").tobytes(),))
+        replies = yield to_everyone(f"round/{t}", self.parties, request)
+        total = np.zeros(len(point))
+        for name in self.parties:
+            total += np.frombuffer(replies[name].blobs[0], "<f8")
+        return total
+
+
+class PlainArm:
+    """Every vector in the clear, in the same signed frames."""
+
+    def __init__(self, case: Case, on_message: Callable[[], None]) -> None:
+        self._case, self._meter = case, Meter(on_message)
+        self._key = new_signing_key()
+        self._coordinator_key = public_bytes(self._key)
+        self._keys = {name: new_signing_key() for name in case.names}
+        self._coordinator = _PlainCoordinator(
+            session=uuid.uuid4().hex,
+            signing_key=self._key,
+            party_keys={name: public_bytes(key) for name, key in self._keys.items()},
+            make_plan=_no_plan,
+            transcript=Transcript(),
+        )
+        handlers = {name: self._handler(k, name) for k, name in enumerate(case.names)}
+        self._ask = _asker(handlers, self._meter)
+        self._point: Array = np.zeros(case.features)
+
+    def round(self, t: int) -> tuple[Array, Lap]:
+        """The sum of round t, shape (features,), and its costs."""
+        self._meter.start()
+        total = self._coordinator.round(t, self._point, self._ask)
+        self._point = self._point - total
+        return total, self._meter.stop()
+
+    def _handler(self, k: int, name: str) -> Callable[[bytes], bytes]:
+        vectors, key = self._case.vectors[:, k], self._keys[name]
+
+        def handle(data: bytes) -> bytes:
+            request = decode(data, self._coordinator_key)
+            values = vectors[int(request.step.partition("/")[2])]
+            if len(request.body.blobs[0]) != values.nbytes:
+                raise ParameterError("a round carries one point")
+            body = Body(blobs=(values.astype("<f8").tobytes(),))
+            address, asked = (request.session, request.step, name, COORDINATOR), digest(data)
+            # As long as a party's head.
+            return encode(Envelope(*address, body, answers=asked, seen=asked), key)
+
+        return handle
+
+
+def _no_plan(members: tuple[Member, ...]) -> RunPlan:
+    raise ParameterError("sums in the clear have no plan")
+
+
+# -- the comparison -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +409,7 @@ def compare(
 
     on_message: called after every reply of a party.
     """
-    import numpy as np
-
-    from sims.studies.aggregation_arms import EncryptedArm, PlainArm
-    from sims.studies.aggregation_case import Lap
-    from sims.studies.flower_secagg import SecAggArm
+    from sims.studies.flower_secagg import SecAggArm  # Flower after `refusals` has quieted it
 
     others: dict[str, PlainArm | SecAggArm] = {
         "plain sum": PlainArm(case, on_message),
@@ -151,6 +472,92 @@ def num_messages(cases: Sequence[Case]) -> int:
     return sum(c.parties * (_OTHER_MESSAGES + _ROUND_MESSAGES * c.rounds) for c in cases)
 
 
+def table(results: Sequence[Result], settings: SecAggSettings) -> Table:
+    """One column per arm."""
+    case = results[0].case
+    k, t = settings.of(case.parties)
+    cipher = case.cipher
+    made = Table(
+        title=f"{case.parties} parties, {case.features} values, {case.rounds} rounds",
+        caption=(
+            f"encrypted: ring {cipher.ring_dim}, {sum(cipher.widths)} bits a value, "
+            f"error bound {cipher.error_bound:.2g}; SecAgg+: {k} shares, threshold {t}, clipping "
+            f"range {settings.clipping_range:g}, {settings.quantization_bits} quantization bits, "
+            f"modulus of {settings.modulus_bits} bits, weights 1. Medians over the rounds."
+        ),
+    )
+    made.add_column("")
+    for result in results:
+        made.add_column(result.arm, overflow="fold")
+    for name, cell in _ROWS:
+        made.add_row(name, *(cell(result) for result in results))
+    return made
+
+
+_ROWS: tuple[tuple[str, Callable[[Result], str]], ...] = (
+    ("seconds per round, all in one process", lambda r: f"{r.middle('seconds'):.3g}"),
+    ("CPU seconds per round", lambda r: f"{r.middle('cpu_seconds'):.3g}"),
+    ("  the coordinator's own seconds", lambda r: f"{r.middle('coordinator_seconds'):.3g}"),
+    ("  the slowest party's own seconds", lambda r: f"{r.middle('party_seconds'):.3g}"),
+    ("bytes per party and round", lambda r: f"{r.middle('num_bytes'):,.0f}"),
+    ("  to the party", lambda r: f"{r.middle('bytes_down'):,.0f}"),
+    ("  from the party", lambda r: f"{r.middle('bytes_up'):,.0f}"),
+    ("set-up, seconds", lambda r: f"{r.set_up.seconds:.3g}"),
+    ("set-up, bytes per party", lambda r: f"{r.set_up.num_bytes:,}"),
+    ("largest error of a sum", lambda r: f"{r.error:.2g}"),
+    ("coordinator learns", lambda r: r.promise.coordinator_learns),
+    ("parties that may be missing", lambda r: r.promise.dropouts),
+)
+
+
+def write_all(out: Path, results: Sequence[Result], settings: SecAggSettings) -> None:
+    """rounds.csv, aggregation.json, table.txt and, for several sizes, the figure."""
+    out.mkdir(parents=True, exist_ok=True)
+    rounds = (
+        {"arm": r.arm, "parties": r.case.parties, "features": r.case.features, "round": t}
+        | asdict(lap)
+        for r in results
+        for t, lap in enumerate(r.laps)
+    )
+    write_rows(out / "rounds.csv", rounds, float_format="%.6g")
+    content = {
+        "results": [result.to_dict() for result in results],
+        "ciphers_by_parties": {str(r.case.parties): r.case.cipher.to_dict() for r in results},
+        "secagg": asdict(settings),
+    }
+    (out / "aggregation.json").write_text(json.dumps(content, indent=2) + "\n")
+    sizes = sorted({result.case.parties for result in results})
+    text = Console(file=io.StringIO(), width=_WIDTH)
+    with text.capture() as captured:
+        for size in sizes:
+            text.print(table([r for r in results if r.case.parties == size], settings))
+    (out / "table.txt").write_text(captured.get())
+    if len(sizes) > 1:
+        save_figure(out / "aggregation", cost_figure, results)
+
+
+def cost_figure(results: Sequence[Result]) -> Figure:
+    """Seconds per round, and bytes per party and round, against the number of parties."""
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    arms = list(dict.fromkeys(result.arm for result in results))
+    for arm, (colour, marker) in zip(arms, _LOOKS, strict=True):
+        mine = sorted((r for r in results if r.arm == arm), key=lambda r: r.case.parties)
+        sizes = [r.case.parties for r in mine]
+        for axes, name in ((left, "cpu_seconds"), (right, "num_bytes")):
+            costs = [r.middle(name) for r in mine]
+            axes.loglog(sizes, costs, color=colour, marker=marker, label=arm)
+    ticks = sorted({r.case.parties for r in results})
+    for axes in (left, right):
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.set_xticks([], minor=True)
+    left.set_ylabel("CPU seconds per round, everyone")
+    right.set_ylabel("bytes per party and round")
+    left.legend()
+    figure.supxlabel("parties", fontsize=10.5)
+    return figure
+
+
 def main(
     out: Annotated[Path, typer.Option(help="Folder for the table, its numbers and the figure.")],
     parties: Annotated[int, typer.Option(min=2, help="How many parties.")] = 100,
@@ -164,8 +571,6 @@ def main(
 ) -> None:
     """Seconds and bytes per round of three ways to sum vectors."""
     with refusals() as console:
-        from sims.studies.aggregation_case import Case
-        from sims.studies.aggregation_output import counting, table, write_all
         from sims.studies.flower_secagg import SecAggSettings
 
         settings = SecAggSettings(shares=shares, threshold=threshold)
@@ -182,13 +587,16 @@ def main(
         ]
         settings.workflow(parties)
         results: list[Result] = []
-        with counting(console, num_messages(cases)) as (on_case, on_message):
+        with progress(console, num_messages(cases)) as (describe, on_message):
             for case in cases:
-                on_case(case)
+                describe(f"{case.parties} parties, {case.rounds} rounds")
                 results += compare(case, settings, on_message)
         write_all(out, results, settings)
         stdout().print(table([r for r in results if r.case.parties == parties], settings))
 
 
 if __name__ == "__main__":
+    # By its name: Flower's arm imports this module too, and there is one of each class.
+    from sims.studies.aggregation import main
+
     typer.run(main)

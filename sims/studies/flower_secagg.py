@@ -27,7 +27,7 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 
 from protocols.errors import ParameterError, ProtocolError
 from sims.local import SERVER_NODE, LocalGrid
-from sims.studies.aggregation_case import BOUND, Array, Case, Lap, Meter
+from sims.studies.aggregation import BOUND, Array, Case, Lap, Meter
 
 
 @dataclass(frozen=True, kw_only=True)

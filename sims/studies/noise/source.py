@@ -27,7 +27,7 @@ _FILES = ("data", "schema", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where rows come from; fields as in `SimulationConfig`."""
+    """Where rows come from; fields as in `SimulationConfig`. draw: seed of the hold-out."""
 
     data: str | None = None
     label: str | None = None
@@ -36,6 +36,11 @@ class Source:
     test: str | None = None
     holdout: float = 0.2
     exclude: tuple[str, ...] = ()
+    draw: int = 0
+
+    def held_out_by(self, draw: int) -> Source:
+        """With another hold-out, where there is no test file."""
+        return replace(self, draw=draw)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with digests of the files instead of their places."""
@@ -44,7 +49,12 @@ class Source:
             name: hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
             for name, path in places.items()
         }
-        return {**asdict(self), **digests, "exclude": list(self.exclude)}
+        return {**self._options, **digests, "exclude": list(self.exclude)}
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """All but the draw, which is no option of a simulation."""
+        return {name: value for name, value in asdict(self).items() if name != "draw"}
 
     @property
     def title(self) -> str:
@@ -57,7 +67,7 @@ class Source:
         places = {name: getattr(self, name) for name in _FILES}
         return SimulationConfig(
             **{
-                **asdict(self),
+                **self._options,
                 **{name: Path(path) if path else None for name, path in places.items()},
                 **{name: getattr(cell, name) for name in (*same, "ring_dim")},
                 "parties": max(2, cell.parties),
@@ -86,7 +96,7 @@ def open_pool(source: Source, norm: float | None) -> PreparedData:
 
 def _prepared(source: Source) -> PreparedData:
     """All rows as one shard."""
-    data = prepare(source.config(Cell(parties=2, epsilon=None)), np.random.default_rng(0))
+    data = prepare(source.config(Cell(parties=2, epsilon=None)), np.random.default_rng(source.draw))
     counts = ClampCounts(rows=len(data.labels))
     whole = Shard(x=data.rows, y=data.labels, counts=counts, schema=data.schema)
     return replace(data, shards={"all": whole})

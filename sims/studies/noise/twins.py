@@ -93,60 +93,43 @@ def open_setting(
         )
     # Without the data, which do not enter: the same choice is made once.
     bare = replace(config, data=None, label=None, schema=None, test=None, exclude=(), split="even")
-    if config.protocol == SECURE_AGGREGATION:
-        sums = _sums(bare, rows_by_party, num_features, norm_bound)
-        return _of_sums(sums, rows_by_party), sums
-    rows, parties = sum(rows_by_party), len(rows_by_party)
-    shards = _shards(bare, rows, num_features, norm_bound, parties)
-    return _of_shards(shards, rows, parties), shards
+    return _choose(bare, rows_by_party, num_features, norm_bound)
 
 
 @lru_cache(maxsize=64)
-def _shards(
-    config: SimulationConfig, rows: int, num_features: int, norm_bound: float, parties: int
-) -> TrainingSetting:
-    return choose_setting(
-        config, rows=rows, num_features=num_features, norm_bound=norm_bound, parties=parties
-    )
-
-
-@lru_cache(maxsize=64)
-def _sums(
+def _choose(
     config: SimulationConfig, rows_by_party: tuple[int, ...], num_features: int, norm_bound: float
-) -> GradientSetting:
-    return choose_gradients(
-        config, rows_by_party=rows_by_party, num_features=num_features, norm_bound=norm_bound
-    )
-
-
-def _of_shards(chosen: TrainingSetting, rows: int, parties: int) -> Setting:
+) -> tuple[Setting, Chosen]:
+    public: dict[str, Any] = {"num_features": num_features, "norm_bound": norm_bound}
+    rows, total = np.array(rows_by_party), sum(rows_by_party)
+    if config.protocol == SECURE_AGGREGATION:
+        sums = choose_gradients(config, rows_by_party=rows_by_party, **public)
+        rule, objective = sums.rule, sums.objective
+        if not isinstance(objective, RowObjective):  # `COVERED` leaves dual rules out
+            raise AssertionError("only objectives over rows have a twin here")
+        setting = Setting(
+            rule=rule,
+            link=expit,
+            sigma=np.array(sums.noise_scales) if sums.noise_scales else np.zeros(rule.rounds),
+            row_weights=tuple(np.array(sums.weights or rows / total) / rows),
+            bounds={},
+            facts={**_rule_facts(rule), "scale_bits": sums.cipher.scale_bits},
+            clip=objective.clip,
+        )
+        return setting, sums
+    chosen = choose_setting(config, rows=total, parties=len(rows_by_party), **public)
     rule, polynomial = chosen.rule, chosen.link.polynomial
     figures = chosen.certificate.figures if chosen.certificate else {}
     iterates = {"largest_iterate": float(figures["R"])} if "R" in figures else {}
-    return Setting(
+    setting = Setting(
         rule=rule,
         link=polynomial,
         sigma=np.full(rule.rounds, chosen.privacy.sigma if chosen.privacy else 0.0),
-        row_weights=(1 / rows,) * parties,
+        row_weights=(1 / total,) * len(rows_by_party),
         bounds={**iterates, "largest_logit": polynomial.radius},
         facts={**_rule_facts(rule), "degree": polynomial.degree},
     )
-
-
-def _of_sums(chosen: GradientSetting, rows_by_party: tuple[int, ...]) -> Setting:
-    objective, rule, rows = chosen.objective, chosen.rule, np.array(rows_by_party)
-    if not isinstance(objective, RowObjective):  # `COVERED` leaves dual rules out
-        raise AssertionError("only objectives over rows have a twin here")
-    weights = chosen.weights or rows / rows.sum()
-    return Setting(
-        rule=rule,
-        link=expit,
-        sigma=np.array(chosen.noise_scales) if chosen.noise_scales else np.zeros(rule.rounds),
-        row_weights=tuple(np.array(weights) / rows),
-        clip=objective.clip,
-        bounds={},
-        facts={**_rule_facts(rule), "scale_bits": chosen.cipher.scale_bits},
-    )
+    return setting, chosen
 
 
 def _rule_facts(rule: UpdateRule) -> dict[str, Any]:

@@ -16,8 +16,16 @@ from typer.testing import CliRunner
 
 from protocols.updates.multistage import MultiStage
 from sims.studies import accelerated
-from sims.studies.accelerated import METHODS, Cell, Study, Trace, run_cells, table_lines
-from sims.studies.synthetic import Problem, synthetic_problem
+from sims.studies.accelerated import (
+    METHODS,
+    Cell,
+    Problem,
+    Study,
+    Trace,
+    run_cells,
+    synthetic_problem,
+    table_lines,
+)
 from tests.protocols.privacy.checks import laplace_accepted
 
 

@@ -18,10 +18,17 @@ from coordinator.coordinator import AskParties
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
 from sims.local import SERVER_NODE
-from sims.studies import aggregation, aggregation_arms
-from sims.studies.aggregation import Result, compare, num_messages, promises_of
-from sims.studies.aggregation_arms import EncryptedArm, PlainArm
-from sims.studies.aggregation_case import Case, Meter
+from sims.studies import aggregation
+from sims.studies.aggregation import (
+    Case,
+    EncryptedArm,
+    Meter,
+    PlainArm,
+    Result,
+    compare,
+    num_messages,
+    promises_of,
+)
 from sims.studies.flower_secagg import SecAggArm, SecAggSettings
 
 CASE = Case(parties=5, features=20, rounds=3)
@@ -187,7 +194,7 @@ def test_secagg_survives_as_many_missing_parties_as_stated(
 
 def test_an_encrypted_sum_needs_every_party(monkeypatch: pytest.MonkeyPatch) -> None:
     arm = EncryptedArm(CASE, lambda: None)
-    deliver = aggregation_arms._asker
+    deliver = aggregation._asker
 
     def asker(*fields: Any) -> AskParties:
         ask = deliver(*fields)
@@ -198,7 +205,7 @@ def test_an_encrypted_sum_needs_every_party(monkeypatch: pytest.MonkeyPatch) -> 
 
         return lossy
 
-    monkeypatch.setattr(aggregation_arms, "_asker", asker)
+    monkeypatch.setattr(aggregation, "_asker", asker)
     with pytest.raises(ProtocolError, match="no reply from party 'party-4'"):
         arm.run(lambda t: None)
     assert len(arm.laps) == 1

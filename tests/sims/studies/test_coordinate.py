@@ -15,9 +15,17 @@ from parties.columns import CategoricalColumn, Label, NumericColumn
 from parties.schema import Schema
 from protocols.errors import SchemaError
 from sims.studies import coordinate
-from sims.studies.coordinate import best_without_privacy, run_method
-from sims.studies.coordinate_data import Problem, diabetes, from_files, phishing_like, unit_rows
-from sims.studies.coordinate_methods import METHODS, dual_plan
+from sims.studies.coordinate import (
+    METHODS,
+    Problem,
+    best_without_privacy,
+    diabetes,
+    dual_plan,
+    from_files,
+    phishing_like,
+    run_method,
+    unit_rows,
+)
 
 
 def small() -> Problem:

@@ -15,8 +15,7 @@ from parties.shard import encode_shard
 from protocols.errors import DataError, ParameterError
 from sims.config import SimulationConfig
 from sims.studies import quadratic
-from sims.studies.quadratic import cross_validate, curve_and_config
-from sims.studies.quadratic_data import Table, unit_schema
+from sims.studies.quadratic import Table, cross_validate, curve_and_config, unit_schema
 
 CONFIG = SimulationConfig(
     parties=2,
