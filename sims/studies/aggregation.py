@@ -11,9 +11,9 @@ directions. Counted: signed frames (encrypted and plain), the content of Flower'
 would be the same in each. --sweep adds smaller numbers of parties, and the figure.
 Writes rounds.csv, aggregation.json, table.txt; with --sweep aggregation.svg and aggregation.png.
 
-The encrypted and the plain arm run the real coordinator and signed frames. The encrypted one is a
-whole run of the secure-aggregation protocol; each sum is read off the points that the parties
-receive: gradient descent with step 1 has w_t - w_(t + 1) = sum_p v_p.
+The encrypted and the plain arm exchange the product's signed frames. The encrypted one is a whole
+run of the secure-aggregation protocol by its real roles; each sum is read off the points that the
+parties receive: gradient descent with step 1 has w_t - w_(t + 1) = sum_p v_p.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -43,19 +43,17 @@ from parties.policy import Policy
 from parties.schema import Label, NumericColumn, Schema
 from parties.shard import ClampCounts, Shard
 from protocols.aggregate.parameters import AggregateParameters, choose
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, ProtocolError
 from protocols.gradients import GradientPlan
 from protocols.messages import (
     COORDINATOR,
     Body,
     Envelope,
-    Exchange,
     decode,
     digest,
     encode,
     new_signing_key,
     public_bytes,
-    to_everyone,
 )
 from protocols.objectives import RowObjective
 from protocols.plan import Member, RunPlan
@@ -294,73 +292,47 @@ def _one_row(features: int) -> Shard:
     return Shard(x=np.zeros((1, features)), y=np.zeros(1), counts=counts, schema=schema)
 
 
-class _PlainCoordinator(Coordinator):
-    """Rounds without keys: the blobs are float64 values."""
-
-    def round(self, t: int, point: Array, ask: AskParties) -> Array:
-        """The sum of round t, shape (features,)."""
-        return self._drive(self._sum(t, point), ask)
-
-    def _sum(self, t: int, point: Array) -> Exchange[Array]:
-        request = Body(blobs=(np.asarray(point, "<f8").tobytes(),))
-        replies = yield to_everyone(f"round/{t}", self.parties, request)
-        total = np.zeros(len(point))
-        for name in self.parties:
-            total += np.frombuffer(replies[name].blobs[0], "<f8")
-        return total
-
-
 class PlainArm:
-    """Every vector in the clear, in the same signed frames."""
+    """Every vector in the clear, in the same signed frames; the blobs are float64 values."""
 
     def __init__(self, case: Case, on_message: Callable[[], None]) -> None:
-        self._case, self._meter = case, Meter(on_message)
-        self._key = new_signing_key()
-        self._coordinator_key = public_bytes(self._key)
-        self._keys = {name: new_signing_key() for name in case.names}
-        self._coordinator = _PlainCoordinator(
-            session=uuid.uuid4().hex,
-            signing_key=self._key,
-            party_keys={name: public_bytes(key) for name, key in self._keys.items()},
-            make_plan=_no_plan,
-            transcript=Transcript(),
-        )
-        handlers = {name: self._handler(k, name) for k, name in enumerate(case.names)}
-        self._ask = _asker(handlers, self._meter)
-        self._point: Array = np.zeros(case.features)
+        self._case, self._meter, self._session = case, Meter(on_message), uuid.uuid4().hex
+        self._key, self._keys = new_signing_key(), {name: new_signing_key() for name in case.names}
+        handlers = {name: partial(self._answer, k, name) for k, name in enumerate(case.names)}
+        self._ask, self._point = _asker(handlers, self._meter), np.zeros(case.features)
 
     def round(self, t: int) -> tuple[Array, Lap]:
         """The sum of round t, shape (features,), and its costs."""
         self._meter.start()
-        total = self._coordinator.round(t, self._point, self._ask)
+        step, body = f"round/{t}", Body(blobs=(self._point.astype("<f8").tobytes(),))
+        frames = {
+            name: encode(Envelope(self._session, step, COORDINATOR, name, body), self._key)
+            for name in self._case.names
+        }
+        total = np.zeros(self._case.features)
+        for name, data in self._ask(step, frames).items():
+            reply = decode(data, public_bytes(self._keys[name]))
+            if reply.answers != digest(frames[name]):
+                raise ProtocolError(f"party {name!r} answers another request", culprit=name)
+            total += np.frombuffer(reply.body.blobs[0], "<f8")
         self._point = self._point - total
         return total, self._meter.stop()
 
-    def _handler(self, k: int, name: str) -> Callable[[bytes], bytes]:
-        vectors, key = self._case.vectors[:, k], self._keys[name]
-
-        def handle(data: bytes) -> bytes:
-            request = decode(data, self._coordinator_key)
-            values = vectors[int(request.step.partition("/")[2])]
-            if len(request.body.blobs[0]) != values.nbytes:
-                raise ParameterError("a round carries one point")
-            body = Body(blobs=(values.astype("<f8").tobytes(),))
-            address, asked = (request.session, request.step, name, COORDINATOR), digest(data)
-            # As long as a party's head.
-            return encode(Envelope(*address, body, answers=asked, seen=asked), key)
-
-        return handle
-
-
-def _no_plan(members: tuple[Member, ...]) -> RunPlan:
-    raise ParameterError("sums in the clear have no plan")
+    def _answer(self, k: int, name: str, data: bytes) -> bytes:
+        request = decode(data, public_bytes(self._key))
+        values = self._case.vectors[int(request.step.partition("/")[2]), k]
+        if len(request.body.blobs[0]) != values.nbytes:
+            raise ParameterError("a round carries one point")
+        body = Body(blobs=(values.astype("<f8").tobytes(),))
+        address, asked = (request.session, request.step, name, COORDINATOR), digest(data)
+        # As long as a party's head.
+        return encode(Envelope(*address, body, answers=asked, seen=asked), self._keys[name])
 
 
 # -- the comparison -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promise:
+class Promise(NamedTuple):
     """What an arm gives: who learns what, and which parties may be missing in a round."""
 
     coordinator_learns: str
@@ -397,8 +369,7 @@ class Result:
             "set_up_cpu_seconds": self.set_up.cpu_seconds,
             "set_up_bytes_per_party": self.set_up.num_bytes,
             "largest_error": self.error,
-            "coordinator_learns": self.promise.coordinator_learns,
-            "dropouts": self.promise.dropouts,
+            **self.promise._asdict(),
         }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,7 @@ def least_root(prime: int, n: int) -> int:
     """Least primitive 2n-th root of unity."""
     candidates = (pow(g, (prime - 1) // (2 * n), prime) for g in range(2, 1000))
     root = next(r for r in candidates if pow(r, n, prime) == prime - 1)
-    square, best, power = root * root % prime, root, root
-    for _ in range(n - 1):
-        power = power * square % prime
-        best = min(best, power)
-    return best
+    return int(min(_powers(root, 2 * n, prime)[1::2]))
 
 
 def coefficients(row: Any, prime: int) -> Integers:
@@ -151,10 +148,8 @@ def _transform(values: Integers, root: int, prime: int) -> Integers:
 
 @lru_cache(maxsize=512)
 def _powers(root: int, count: int, prime: int) -> Integers:
-    out = [1]
-    for _ in range(count - 1):
-        out.append(out[-1] * root % prime)
-    return np.array(out, dtype=object)
+    steps = accumulate(repeat(root, count - 1), lambda a, b: a * b % prime, initial=1)
+    return np.array(list(steps), dtype=object)
 
 
 @cache

@@ -291,54 +291,49 @@ class RowsObserver(Observer):
 
     def step(self, kind: str, index: int, asked: Bodies, replies: Bodies) -> None:
         """Keys, contributions, shares of the decryption."""
-        parties, n = self._parties, self._n
         if kind == "keys":
             states = [duty.state(lambda secret: secret) for duty in self.clients.duties.values()]
             self._secret = JointSecret(self._context, [state.blobs[1] for state in states])
-            derived = components.secret(parties)
+            derived = components.secret(self._parties)
             self.note("secret", rms(self._secret.coefficients), derived)
-            self.note("public_key", self._public_key(replies), components.public_key(parties))
-        elif kind == "rotations" and index == 0:
-            self.note("rotation_key", self._rotation(replies), components.rotation_key(parties))
-        elif kind == "relinearise":
-            derived = components.relinearisation_key(parties, n)
-            self.note("relinearisation_key", self._relinearisation(asked, replies), derived)
+        if kind in ("keys", "relinearise") or (kind == "rotations" and index == 0):
+            self._keys(kind, asked, replies)
         elif kind == "contribute":
             self._contributions(replies)
         elif kind == "decrypt":
             self._decryption(asked, replies)
 
-    # -- keys ---------------------------------------------------------------------------------
+    # -- keys: b + a s, or b + a s(X^(1/g)) of a rotation by g ----------------------------------
 
-    def _public_key(self, replies: Bodies) -> float:
-        """b + a s = e."""
-        context = self._context
-        b = sum_blobs(replies, self._plan.names, 0, context.primes, self._n)
-        a = context.uniform_polynomial(self.clients.seed, keygen.PUBLIC_KEY)
-        return rms(self._secret.phase(b[0], a[0], context.primes[0]))
+    def _key(self, name: str, derived: float, row: int, b: Any, a: Any, turn: int = 1) -> None:
+        """Its error at one prime; of evaluation keys at the last, where what they switch is zero.
 
-    def _rotation(self, replies: Bodies) -> float:
-        """b + a s(X^(1/g)) of the run's first rotation key.
-
-        Taken from the first digit at the last special prime, where the term that it switches is
-        zero.
+        row: of the first digit, of the residues b and a.
         """
-        context, n = self._context, self._n
-        row, index = len(context.extended_primes) - 1, self._plan.rotation_chunks[0][0]
-        prime, turn = context.extended_primes[row], int(context.cc.FindAutomorphismIndex(index))
-        b = sum_blobs(replies, self._plan.names, 0, context.key_primes, n)[row].astype(object)
-        label = keygen.rotation_label(index)
-        a = context.uniform_key_half(self.clients.seed, label)[row].astype(object)
-        turned = automorphism(self._secret.coefficients, pow(turn, -1, 2 * n))
-        return rms(coefficients((b + a * evaluations(turned, prime)) % prime, prime))
+        prime = self._context.extended_primes[row]
+        turned = automorphism(self._secret.coefficients, pow(turn, -1, 2 * self._n))
+        b, a = (residues[row].astype(object) for residues in (b, a))
+        error = coefficients((b + a * evaluations(turned, prime)) % prime, prime)
+        self.note(name, rms(error), derived)
 
-    def _relinearisation(self, asked: Bodies, replies: Bodies) -> float:
-        """b + a s, at the same place; a is H1, which the request carries."""
-        context, names = self._context, self._plan.names
-        row = len(context.extended_primes) - 1
-        b = sum_blobs(replies, names, 0, context.key_primes, self._n)
-        a = rns.unpack(asked[names[0]].blobs[1], context.key_primes, self._n)
-        return rms(self._secret.phase(b[row], a[row], context.extended_primes[row]))
+    def _keys(self, kind: str, asked: Bodies, replies: Bodies) -> None:
+        """The public key, the run's first rotation key, the relinearisation key."""
+        context, names, seed, n = self._context, self._plan.names, self.clients.seed, self._n
+        parties, last = self._parties, len(context.extended_primes) - 1
+        primes = context.primes if kind == "keys" else context.key_primes
+        b = sum_blobs(replies, names, 0, primes, n)
+        if kind == "keys":
+            a = context.uniform_polynomial(seed, keygen.PUBLIC_KEY)
+            self._key("public_key", components.public_key(parties), 0, b, a)
+        elif kind == "rotations":
+            index = self._plan.rotation_chunks[0][0]
+            a = context.uniform_key_half(seed, keygen.rotation_label(index))
+            turn = int(context.cc.FindAutomorphismIndex(index))
+            self._key("rotation_key", components.rotation_key(parties), last, b, a, turn)
+        else:  # a is H1, which the request carries
+            a = rns.unpack(asked[names[0]].blobs[1], primes, n)
+            derived = components.relinearisation_key(parties, n)
+            self._key("relinearisation_key", derived, last, b, a)
 
     # -- ciphertexts --------------------------------------------------------------------------
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
-import pytest
-import typer
 from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
-from typer.testing import CliRunner
 
 from protocols.updates.multistage import MultiStage
 from sims.studies import accelerated
@@ -44,10 +39,6 @@ def _traces(rounds: int) -> list[Trace]:
 def _ordering(rounds: int) -> list[str]:
     """Methods of one setting, the smallest final mean suboptimality first."""
     return [x.cell.method for x in sorted(_traces(rounds), key=lambda x: float(x.log_mean[-1]))]
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def test_the_objective_and_its_gradient() -> None:
@@ -171,19 +162,3 @@ def test_the_table_names_what_was_found() -> None:
     assert f"{gd:.2f}" in lines[3]
     assert f"{masg:.2f}" in lines[3]
     assert "expected" in lines[4]
-
-
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerated.all_cells, "__defaults__", ((5, 9), (0.1, 1.0)))
-    app = typer.Typer()
-    app.command()(accelerated.main)
-    flags = ["--out", str(tmp_path / "new"), "--runs", "2", "--rows", "300", "--jobs", "2"]
-    result = CliRunner().invoke(app, flags)
-    assert result.exit_code == 0, result.output
-    names = {path.name for path in (tmp_path / "new").iterdir()}
-    figures = {f"suboptimality_c_{c}.{kind}" for c in ("0.1", "1") for kind in ("svg", "png")}
-    assert names == figures | {"traces.csv", "results.csv", "table.txt"}
-    rows = _rows(tmp_path / "new" / "results.csv")
-    assert len(rows) == 2 * 2 * len(METHODS)
-    assert {row["iterations"] for row in rows if row["method"] == "HB"} == {"5", "9"}
-    assert (tmp_path / "new" / "table.txt").read_text().strip() in result.stdout.replace("\r", "")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-import typer
-from sklearn.datasets import load_breast_cancer
-from typer.testing import CliRunner
 
 from parties.schema import Schema
 from protocols.errors import PrivacyError
@@ -50,23 +45,6 @@ def test_the_same_seed_repeats_and_others_differ() -> None:
 def test_nothing_certified_is_refused() -> None:
     with pytest.raises(PrivacyError, match="certified"):
         found("gd", seeds=2, epsilon=1e-3)
-
-
-def test_the_command(tmp_path: Path) -> None:
-    frame: pd.DataFrame = load_breast_cancer(as_frame=True).frame
-    path = tmp_path / "cancer.csv"
-    frame.to_csv(path, index=False)
-    app = typer.Typer()
-    app.command()(accuracy.main)
-    flags = ["--data", str(path), "--label", "target", "--seeds", "4", "--splits", "1"]
-    flags += ["--epsilon", "4", "--delta", "1e-3", "--parties", "3", "--update", "gd"]
-    result = CliRunner().invoke(app, [*flags, "--json"])
-    assert result.exit_code == 0, result.output
-    (found,) = json.loads(result.stdout)
-    assert found["method"] == "ridge"
-    assert found["seeds"] == 4
-    words = CliRunner().invoke(app, flags).stdout
-    assert "always one label" in words
 
 
 @pytest.mark.parametrize(("name", "features"), [("adult", 48), ("credit", 30)])

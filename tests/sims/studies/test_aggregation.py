@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from coordinator.coordinator import AskParties
 from protocols.errors import ParameterError, ProtocolError
@@ -144,25 +139,6 @@ def test_settings_that_cannot_hold_are_refused() -> None:
         SecAggSettings().workflow(1024)
     with pytest.raises(ParameterError, match="parties=1"):
         Case(parties=1, features=2, rounds=1)
-
-
-def test_the_command_writes_table_numbers_and_figure(tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(aggregation.main)
-    size = ["--parties", "3", "--features", "4", "--rounds", "2"]
-    done = CliRunner().invoke(app, [*size, "--sweep", "--out", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    text = (tmp_path / "table.txt").read_text()
-    assert all(arm in text for arm in ARMS)
-    assert "2 parties, 4 values" in text and "3 parties, 4 values" in text
-    with (tmp_path / "rounds.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 3 * 2
-    assert {row["arm"] for row in rows} == set(ARMS)
-    content = json.loads((tmp_path / "aggregation.json").read_text())
-    assert [r["arm"] for r in content["results"]] == 2 * ARMS
-    assert content["secagg"]["threshold"] == 7
-    assert (tmp_path / "aggregation.svg").exists() and (tmp_path / "aggregation.png").exists()
 
 
 @pytest.mark.parametrize(("missing", "opens"), [(2, True), (3, False)])

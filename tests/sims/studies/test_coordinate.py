@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -108,26 +107,6 @@ def test_the_clip_is_in_units_of_a_step() -> None:
     plan = dual_plan(small(), choice, "poisson")
     assert plan.rounds == 12
     assert plan.clip * (1 + plan.curvature) == pytest.approx(0.3)
-
-
-def test_the_command_writes_figures_table_and_text(tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        app(), ["--out", str(tmp_path / "new"), "--seeds", "2", "--tries", "1", "--epsilon", "2"]
-    )
-    assert done.exit_code == 0, done.output
-    out = tmp_path / "new"
-    for name in ("diabetes", "phishing-like"):
-        assert (out / f"coordinate-{name}.svg").read_text().lstrip().startswith("<?xml")
-        assert (out / f"coordinate-{name}.png").read_bytes().startswith(b"\x89PNG")
-    with (out / "coordinate.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * len(METHODS)
-    text = (out / "coordinate.txt").read_text()
-    for row in rows:
-        assert f"{float(row['error_mean']):.4f} +- {float(row['error_std']):.4f}" in text
-        assert row["configurations_tried"] == ("4" if "4 x" in row["method"] else "1")
-        assert row["neighbours"] in text
-        assert row["seeds"] == "2"
 
 
 def test_data_without_a_schema_is_refused(tmp_path: Path) -> None:

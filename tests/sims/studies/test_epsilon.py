@@ -416,12 +416,3 @@ def test_the_second_accountant_reads_every_field() -> None:
     assert sums_epsilon(clip, delta=DELTA) > 1.9 * base
     whole = {**plan, "objective": {**plan["objective"], "batches": 1}}
     assert sums_epsilon(whole, delta=DELTA) > 1.5 * base
-
-
-def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "cases", lambda: iter([CYCLIC]))
-    study.main(runs=20_000, as_json=True)
-    line = json.loads(capsys.readouterr().out)
-    assert line["holds"] and line["claimed"] >= line["accounted"] * (1 - 1e-6)
-    study.main(runs=20_000)
-    assert "scd" in capsys.readouterr().out

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from parties.shard import encode_shard
 from protocols.errors import DataError, ParameterError
@@ -83,31 +80,3 @@ def test_an_interval_too_small_is_refused(file: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(quadratic, "INTERVALS", (0.1,))
     with pytest.raises(ParameterError, match="logits leave"):
         curve_and_config(Table.load(file, "y"), "nag", 8, CONFIG)
-
-
-def test_the_command_writes_encrypted_scores_beside_the_twin(file: Path, tmp_path: Path) -> None:
-    words = "--folds 2 --parties 2 --iterations 2 --points 3 --profile fast-insecure --label y"
-    import typer
-
-    app = typer.Typer()
-    app.command()(quadratic.main)
-    out = tmp_path / "out"
-    result = CliRunner().invoke(app, [*words.split(), "--data", str(file), "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    rows = list(csv.DictReader((out / "runs.csv").read_text().splitlines()))
-    assert [(r["part"], r["update"], r["iterations"]) for r in rows] == [
-        ("fold 1", "quadratic-nag", "2"),
-        ("fold 2", "quadratic-nag", "2"),
-        *(("all rows", update, "3") for update in quadratic.UPDATES),
-    ]
-    body = json.loads((out / "results.json").read_text())
-    curves = {curve["update"]: curve["likelihood"] for curve in body["curves"]}
-    for row in rows:
-        assert abs(float(row["loss"]) - float(row["twin_loss"])) < 1e-3
-        assert float(row["cpu_seconds"]) > 0
-        if row["part"] == "all rows":
-            point = curves[row["update"]][int(row["iterations"]) - 1]
-            assert point == pytest.approx(-float(row["loss"]), abs=1e-3)
-    assert "tiny  encrypted" in (out / "table.txt").read_text()
-    assert (out / "convergence.svg").read_text().startswith("<?xml")
-    assert (out / "convergence.png").stat().st_size > 10_000

@@ -246,32 +246,19 @@ def test_accuracy_against_epsilon(tmp_path: Path) -> None:
     assert sigma[0.1] > sigma[1.0] > sigma[10.0]
 
 
-def test_the_command(tmp_path: Path) -> None:
-    options = ["--protocol", "secure-aggregation", "--parties", "2,3", "--colluders", "0"]
-    options += ["--iterations", "3", "--seeds", "2", "--jobs", "1", "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, ["study", "noise", *options])
+def test_the_commands(tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path)]
+    words = "--protocol secure-aggregation --parties 2,3 --colluders 0 --iterations 3 --seeds 2"
+    done = CliRunner().invoke(app, ["study", "noise", *words.split(), "--jobs", "1", *out])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "report.html").exists()
     head = json.loads((tmp_path / NAME).read_text().splitlines()[0])
     assert head["source"]["data"] is None
-    wrong = CliRunner().invoke(app, ["study", "noise", "--parties", "two", "--out", str(tmp_path)])
-    assert wrong.exit_code == 2
-    assert "two" in wrong.output
-
-
-def test_cost(tmp_path: Path) -> None:
-    options = [
-        "--rows",
-        "1000,10000,100000",
-        "--features",
-        "9",
-        "--ring-dim",
-        "none",
-        "--no-timing",
-    ]
-    done = CliRunner().invoke(app, ["study", "cost", *options, "--out", str(tmp_path)])
+    wrong = CliRunner().invoke(app, ["study", "noise", "--parties", "two", *out])
+    assert wrong.exit_code == 2 and "two" in wrong.output
+    words = "--rows 1000,10000,100000 --features 9 --ring-dim none --no-timing"
+    done = CliRunner().invoke(app, ["study", "cost", *words.split(), *out])
     assert done.exit_code == 0, done.output
-    rows = read(tmp_path / "costs.csv")
-    counts = [int(row["data_ciphertexts"]) for row in rows]
+    counts = [int(row["data_ciphertexts"]) for row in read(tmp_path / "costs.csv")]
     assert counts == sorted(counts) and counts[-1] > counts[0]
     assert "slope" in (tmp_path / "summary.txt").read_text()
