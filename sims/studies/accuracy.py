@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,7 +59,7 @@ def run_study(cell: Cell, source: Source, *, seeds: int, splits: int) -> dict[st
         positive = float(open_pool(held, None).test.y.mean())
         baselines.append(max(positive, 1 - positive))
     scores = {name: [m.values[name] for m in found] for name in ("accuracy", "auc")}
-    shape = {"mean": np.mean, "std": lambda values: np.std(values, ddof=1)}
+    shape: dict[str, Any] = {"mean": np.mean, "std": partial(np.std, ddof=1)}
     return {
         "seeds": len(found),
         **{f"{n}_{s}": float(f(values)) for n, values in scores.items() for s, f in shape.items()},

@@ -299,7 +299,8 @@ class PlainArm:
         self._case, self._meter, self._session = case, Meter(on_message), uuid.uuid4().hex
         self._key, self._keys = new_signing_key(), {name: new_signing_key() for name in case.names}
         handlers = {name: partial(self._answer, k, name) for k, name in enumerate(case.names)}
-        self._ask, self._point = _asker(handlers, self._meter), np.zeros(case.features)
+        self._ask = _asker(handlers, self._meter)
+        self._point: Array = np.zeros(case.features)
 
     def round(self, t: int) -> tuple[Array, Lap]:
         """The sum of round t, shape (features,), and its costs."""
@@ -310,7 +311,7 @@ class PlainArm:
             for name in self._case.names
         }
         total = np.zeros(self._case.features)
-        for name, data in self._ask(step, frames).items():
+        for name, data in dict(self._ask(step, frames)).items():
             reply = decode(data, public_bytes(self._keys[name]))
             if reply.answers != digest(frames[name]):
                 raise ProtocolError(f"party {name!r} answers another request", culprit=name)

@@ -111,15 +111,13 @@ def make_problem(
     held = 0 if test is not None else len(x) // 4
     middle = held + (len(x) - held) // 4
     validation, fit = order[held:middle], order[middle:]
-    if test is None:
-        test = Part(x=x[order[:held]], y=y[order[:held]])
     return Problem(
         name=name,
         loss=loss,
         source=source,
         fit=Part(x=x[fit], y=y[fit]),
         validation=Part(x=x[validation], y=y[validation]),
-        test=test,
+        test=test or Part(x=x[order[:held]], y=y[order[:held]]),
     )
 
 
@@ -165,22 +163,15 @@ def from_files(
     ridge = {k: _ridge_part(frame, schema, target) for k, frame in frames.items()}
     logistic = {k: _logistic_part(frame, schema) for k, frame in frames.items()}
     found = []
-    for loss, parts, what in (
-        ("ridge", ridge, f"column {target}"),
-        ("logistic", logistic, f"column {schema.label.name}"),
-    ):
+    kinds: tuple[tuple[SmoothLoss, dict[str, Part], str], ...] = (
+        ("ridge", ridge, target),
+        ("logistic", logistic, schema.label.name),
+    )
+    for loss, parts, column in kinds:
         x, y = parts["data"].x, parts["data"].y
-        found.append(
-            make_problem(
-                f"{data.stem}-{target if loss == 'ridge' else schema.label.name}",
-                "ridge" if loss == "ridge" else "logistic",
-                f"{data.name}, {what}, {len(x):,} rows of {x.shape[1]} one-hot features",
-                x,
-                y,
-                rng,
-                parts.get("test"),
-            )
-        )
+        name, size = f"{data.stem}-{column}", f"{len(x):,} rows of {x.shape[1]} one-hot features"
+        source = f"{data.name}, column {column}, {size}"
+        found.append(make_problem(name, loss, source, x, y, rng, parts.get("test")))
     return found
 
 

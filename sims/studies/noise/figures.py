@@ -165,8 +165,8 @@ def _line(axes: Axes, line: Line, k: int, move: float) -> None:
         axes.plot(x, measured.middle, ms=5, lw=2.0, markevery=every, **look)
         look = {"color": [0.45 * part for part in to_rgb(color)], "zorder": 3}
     if len(formula):
-        look |= {"lw": 1.2} if len(measured) else {"lw": 1.4, "mfc": "none"}
-        axes.plot(move * formula.index, formula, ls=dashes, **look)
+        alone: dict[str, Any] = {"lw": 1.2} if len(measured) else {"lw": 1.4, "mfc": "none"}
+        axes.plot(move * formula.index, formula, ls=dashes, **look, **alone)
 
 
 def _legend(figure: Figure, axes: Axes, plot: Plot) -> None:

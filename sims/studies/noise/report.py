@@ -150,7 +150,7 @@ def _matrix(
         if not alone and len(parts) > 1:
             parts[1] = f"{head[1].lower()} {parts[1][0]}", ""
         rows.setdefault((s.title, s.setting), {})[s.coalition] = parts
-    body = [
+    body: list[Any] = [
         (name, [[p] for p in found[coalitions[0]]] if alone else [found.get(c) for c in coalitions])
         for name, found in rows.items()
     ]
