@@ -26,7 +26,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 import typer
 
-from parties.columns import NumericColumn
+from parties.columns import Label, NumericColumn
 from parties.schema import Schema
 from parties.targets import Targets
 from protocols.errors import PrivacyError
@@ -40,7 +40,6 @@ from sims.audit_privacy import audit_privacy
 from sims.config import REGRESSIONS, UPDATES, SimulationConfig
 from sims.console import FAILED, refusals, stdout
 from sims.deployed import PublicFigures
-from sims.gradient_setting import choose_gradients
 from sims.prepare import PreparedData
 from sims.recipe import Recipe, open_recipe
 from sims.recipe_gradients import certificate_of
@@ -116,40 +115,37 @@ def cases() -> Iterator[Case]:
         yield Case(protocol=SECURE_AGGREGATION, update="gd", mechanism=mechanism, weights="equal")
 
 
+def recipe_of(label: Label | Targets, **options: Any) -> Recipe:
+    """What the product makes of these options for such owners, from public figures alone."""
+    config = SimulationConfig(
+        parties=len(ROWS), colluders=COLLUDERS, **{"epsilon": EPSILON, "delta": DELTA, **options}
+    )
+    names = [f"c{k}" for k in range(FEATURES - 1)]
+    columns = tuple(NumericColumn(name=name, low=0.0, high=1.0) for name in names)
+    schema = Schema(columns=columns, label=label, scaling="range", row_norm=1.0)
+    cards = {member.name: member for member in owners()}
+    # A recipe asks its data for public figures only: rows by party, and the schema.
+    return open_recipe(config, cast(PreparedData, PublicFigures(schema, cast(Any, cards))))
+
+
 def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> GradientPlan:
     """The plan of sums that the product makes for a case; batches: of scd."""
     dual = case.update == "scd"
     options: dict[str, Any] = {"batches": batches, "loss": "ridge"} if dual else {}
     if case.schedule != "all rows":
         options["schedule"] = case.schedule
-    config = SimulationConfig(
+    recipe = recipe_of(
+        Label(name="y", positive="1", negative="0"),
         protocol=SECURE_AGGREGATION,
         update=case.update,
         mechanism=case.mechanism,
         weights=case.weights,
-        parties=len(ROWS),
-        colluders=COLLUDERS,
         epsilon=epsilon,
-        delta=DELTA,
         clip=0.01,
         rounds=10 if dual else 4,
         **options,
     )
-    setting = choose_gradients(config, rows_by_party=ROWS, num_features=FEATURES, norm_bound=1.0)
-    return GradientPlan(
-        session="epsilon",
-        members=owners(),
-        schema={"digest": "00" * 32},
-        num_features=FEATURES,
-        privacy=setting.privacy,
-        cipher=setting.cipher,
-        objective=setting.objective.to_dict(),
-        update=setting.rule.to_dict(),
-        length=FEATURES,
-        weights=setting.weights,
-        mechanism=setting.mechanism,
-        noise_scales=setting.noise_scales,
-    )
+    return cast(GradientPlan, recipe.make_plan("epsilon", owners()))
 
 
 def owners() -> tuple[Member, ...]:
@@ -256,24 +252,8 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
 
 def regression_recipe(model: str, epsilon: float = EPSILON) -> Recipe:
     """How the product trains a regression of one output on such owners."""
-    config = SimulationConfig(
-        model=model,
-        parties=len(ROWS),
-        colluders=COLLUDERS,
-        epsilon=epsilon,
-        delta=DELTA,
-        profile="fast-insecure",
-    )
-    names = [f"c{k}" for k in range(FEATURES - 1)]
-    schema = Schema(
-        columns=tuple(NumericColumn(name=name, low=0.0, high=1.0) for name in names),
-        label=Targets(columns=(NumericColumn(name="y", low=0.0, high=1.0),)),
-        scaling="range",
-        row_norm=1.0,
-    )
-    cards = {member.name: member for member in owners()}
-    # A recipe asks its data for public figures only: rows by party, and the schema.
-    return open_recipe(config, cast(PreparedData, PublicFigures(schema, cast(Any, cards))))
+    target = Targets(columns=(NumericColumn(name="y", low=0.0, high=1.0),))
+    return recipe_of(target, model=model, epsilon=epsilon, profile="fast-insecure")
 
 
 def examine_regression(case: Case, recipe: Recipe, *, runs: int, rng: np.random.Generator) -> Found:

@@ -68,7 +68,7 @@ Bodies = Mapping[str, Body]
 Vectors = Sequence[EncryptedVector]
 
 
-class Observer:
+class Stages:
     """What one watched run shows: noise by component, measured and predicted, and courses."""
 
     def __init__(self, clients: Clients) -> None:
@@ -120,9 +120,9 @@ class Clients:
         self._seconds: dict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self._bytes: Counter[str] = Counter()
 
-    def drive(self, observer: Observer) -> Floats:
+    def drive(self, stages: Stages) -> Floats:
         """The whole protocol; the released weights."""
-        watch = Watch(on_refresh=observer.on_refresh)
+        watch = Watch(on_refresh=stages.on_refresh)
         exchange: Exchange[Floats] = conduct(self.plan, self.seed, self._seeds, watch)
         replies: Any = None
         phase = "keys"
@@ -143,7 +143,7 @@ class Clients:
                 self._seconds[name][phase_of(ask.step)] += time.perf_counter() - started
                 self._bytes[name] += request.num_bytes + reply.num_bytes
                 replies[name] = reply
-            observer.step(kind, int(index or 0), ask.bodies, replies)
+            stages.step(kind, int(index or 0), ask.bodies, replies)
             # What follows a refresh, or the contributions, is training.
             phase = phase_of(ask.step)
             phase = "train" if phase in ("refresh", "encrypt") else phase
@@ -179,9 +179,9 @@ def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
     plan = clients.plan
     name = "release" if isinstance(plan, RowsPlan) else "sum_release"
     try:
-        observer = RowsObserver(clients) if isinstance(plan, RowsPlan) else SumsObserver(clients)
-        weights = clients.drive(observer)
-        observer.finish()
+        stages = RowStages(clients) if isinstance(plan, RowsPlan) else SumStages(clients)
+        weights = clients.drive(stages)
+        stages.finish()
         off = rms(weights - recipe.twin(plan, specs).weights)
     finally:
         clients.erase()
@@ -190,17 +190,17 @@ def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
     return Measurement(
         cell=cell,
         seed=seed,
-        values={**observer.values, **clients.costs(), **scores},
-        predicted={**observer.predicted, **plan_traffic(plan)},
-        courses=dict(observer.courses),
-        facts={"T": plan.rounds, "rows": plan.num_rows, **observer.facts},
+        values={**stages.values, **clients.costs(), **scores},
+        predicted={**stages.predicted, **plan_traffic(plan)},
+        courses=dict(stages.courses),
+        facts={"T": plan.rounds, "rows": plan.num_rows, **stages.facts},
     )
 
 
 # -- secure aggregation ---------------------------------------------------------------------------
 
 
-class SumsObserver(Observer):
+class SumStages(Stages):
     """The opening key's error, and that of every opened sum.
 
     What clients sent is computed a second time, from their rows and noise; what the coordinator
@@ -271,7 +271,7 @@ class _Part:
         return cls(spec.shard.x, spec.shard.y, *plan.divide_noise(noise))
 
 
-class RowsObserver(Observer):
+class RowStages(Stages):
     """Turns messages and refreshed ciphertexts into noise, as the run goes on."""
 
     def __init__(self, clients: Clients) -> None:
