@@ -150,10 +150,13 @@ def _matrix(
         if not alone and len(parts) > 1:
             parts[1] = f"{head[1].lower()} {parts[1][0]}", ""
         rows.setdefault((s.title, s.setting), {})[s.coalition] = parts
-    body: list[Any] = [
-        (name, [[p] for p in found[coalitions[0]]] if alone else [found.get(c) for c in coalitions])
-        for name, found in rows.items()
-    ]
+
+    def cells(found: dict[str, Parts]) -> list[Parts]:
+        if alone:
+            return [[part] for part in found[coalitions[0]]]
+        return [found.get(coalition, []) for coalition in coalitions]
+
+    body = [(name, cells(found)) for name, found in rows.items()]
     return {"words": words, "head": list(head) if alone else coalitions, "rows": body}
 
 
