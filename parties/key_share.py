@@ -28,11 +28,11 @@ from protocols.ckks.lift import lift, reduced
 from protocols.ckks.masks import draw_mask
 from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks.residues import Residues, add
-from protocols.cover import repeated
 from protocols.errors import PolicyError
 from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.messages import Body
 from protocols.privacy.randomness import SystemRandomness
+from protocols.protocol import repeated
 from protocols.samples import (
     EPHEMERAL,
     GADGET,

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from parties.budget import recompute
-from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
-
-_LEAVES = {
-    "commit-keys": "a digest of public key material, signed",
-    "keys": "public key material, made from your key share",
-    "public-shares": "nothing: you add up the joint public key from everyone's shares",
-    "rotations": "public key material, made from your key share",
-    "relinearise": "public key material, made from your key share",
-    "commit-rows": "a digest of your encrypted rows, signed",
-    "contribute": "your rows with noise, encrypted under the joint key",
-    "confirm": "nothing: you see that all parties were told the same",
-    "refresh": "a masked share of a ciphertext (no one learns a value that the mask hides)",
-    "decrypt": "a noisy share of one decryption",
-    "mask-keys": "a public key, for masks that cancel in the sum",
-    "opening-key": "your masked part of the key that opens sums, never a single part",
-    "round": "what your rows add to a sum, with your noise, encrypted",
-    "cover-keys": "a public key, for shares that others encrypt for you",
-    "cover-deal": "shares of your key share, each encrypted for one other party",
-    "cover-hold": "nothing: you receive the others' shares",
-}
+from protocols.registry import protocol_of
 
 
 def words(plan: RunPlan, name: str, norm_bound: float) -> str:
@@ -55,26 +35,21 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
     yield from _cover(plan)
     yield from _slots(plan, norm_bound)
-    yield f"What is released to everyone: {_released(plan)}"
+    yield f"What is released to everyone: {plan.released}"
     yield from _privacy(plan, norm_bound)
-    kinds = Counter(step.partition("/")[0] for step in plan.steps)
-    opened = kinds["decrypt"] + kinds["round"]
+    steps = protocol_of(plan).steps
+    kinds = {step: len(list(step.names(plan))) for step in steps}
+    opened = sum(count for step, count in kinds.items() if step.opens)
     yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
     yield "What leaves your house:"
     yield "  your number of rows, your name and your verification key, in the clear"
-    for kind, count in kinds.items():
-        yield f"  {count} x {_LEAVES.get(kind, kind)} ({kind})"
-
-
-def _released(plan: RunPlan) -> str:
-    if isinstance(plan, CircuitPlan):
-        return "the trained coefficients, nothing else"
-    noisy = "noisy " if plan.privacy else ""
-    return f"the {noisy}sum of every round, and so the coefficients after every iteration"
+    for step, count in kinds.items():
+        if count:
+            yield f"  {count} x {step.leaves} ({step.name})"
 
 
 def _cover(plan: RunPlan) -> Iterator[str]:
-    if isinstance(plan, CircuitPlan) and plan.cover is not None:
+    if plan.cover is not None:
         yield (
             f"If parties vanish: any {plan.cover} of the others can stand in for them, so any "
             f"{plan.cover} parties that collude can read everybody's rows; without cover it takes "
@@ -83,8 +58,9 @@ def _cover(plan: RunPlan) -> Iterator[str]:
 
 
 def _slots(plan: RunPlan, norm_bound: float) -> Iterator[str]:
-    if isinstance(plan, CircuitPlan):
-        own = plan.slot_bounds(norm_bound).sentence(len(plan.members))
+    bounds = plan.slot_bounds(norm_bound)
+    if bounds is not None:
+        own = bounds.sentence(len(plan.members))
         stated = "none" if plan.slot_bound is None else f"{plan.slot_bound:.4g}"
         yield f"Size of what masks hide: the plan states {stated}; by your own bounds {own}"
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.parameters import AggregateParameters
-from protocols.aggregate.setup import MASK_KEYS, OPENING_KEY
+from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
 from protocols.messages import Body, Exchange, to_everyone
@@ -30,6 +30,7 @@ from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
+from protocols.protocol import Request
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.rule import UpdateRule, iterate
 
@@ -90,6 +91,12 @@ class GradientPlan(RunPlan):
         _check_range(self)
 
     @property
+    def released(self) -> str:
+        """Every sum."""
+        noisy = "noisy " if self.privacy else ""
+        return f"the {noisy}sum of every round, and so the coefficients after every iteration"
+
+    @property
     def security_bits(self) -> int:
         """Of the aggregation's rings, all within the 128-bit bound."""
         return 128
@@ -114,16 +121,6 @@ class GradientPlan(RunPlan):
         """Query of every round."""
         return self.task.queries(self.rounds)
 
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """Set-up, then one step per query."""
-        return (MASK_KEYS, OPENING_KEY, *(f"round/{t}" for t in range(len(self.queries))))
-
-    @property
-    def first_data_step(self) -> str:
-        """The first round."""
-        return "round/0"
-
     def row_weight(self, party: int) -> float:
         """weight_p / n_p: what one row of a party counts in the aggregate; 1 in a plain sum."""
         if isinstance(self.task, DualObjective):
@@ -138,13 +135,7 @@ class GradientPlan(RunPlan):
         return 2 * self.task.norm_bound(query) * largest
 
     def check_rows(self, norm_bound: float) -> None:
-        """Refuse a scale that does not bring all rows of norm at most `norm_bound` to norm 1.
-
-        A refusal once the rows are at hand would tell how many are longer.
-
-        Raises:
-            ParameterError: names the scale and its bound.
-        """
+        """A dual objective's scale must bring them to norm 1."""
         task = self.task
         if isinstance(task, DualObjective) and not task.row_scale >= norm_bound * (1 - ROUNDING):
             raise ParameterError(
@@ -249,6 +240,12 @@ class SumHalf(Protocol):
     def encrypt(self, t: int, values: Vector) -> Any:
         """The ciphertext of round t, once."""
         ...
+
+
+def contribute(half: SumsHalf, request: Request) -> Body:
+    """Reply to `round/t`."""
+    values = half.noisy(request.index, request.body)
+    return answer_round(half.plan, half.secret, request.index, values)
 
 
 def read_point(plan: RunPlan, request: Body, length: int) -> Vector:

@@ -23,25 +23,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import arithmetic, contribute, lffr_slots
+from protocols import arithmetic, lffr_slots
 from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.context import CkksContext
 from protocols.ckks.flooding import error_std
 from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
-from protocols.errors import DataError, ParameterError
+from protocols.errors import ParameterError
 from protocols.lffr_inverse import inverse_refreshes, relative_error
-from protocols.messages import Body
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
-from protocols.secret_half import SecretHalf
 from protocols.slot_bounds import SlotBounds
 
 Array = NDArray[np.float64]
@@ -287,37 +284,3 @@ class LffrPlan(CircuitPlan):
         own["link"] = self.link.to_dict()
         own["curvature"] = self.curvature.to_dict() if self.curvature else None
         return {**CircuitPlan.to_dict(self), **own}
-
-
-# -- party half -----------------------------------------------------------------------------------
-
-
-def contribution(
-    context: CkksContext,
-    secret: SecretHalf,
-    key: Any,
-    plan: LffrPlan,
-    party: str,
-    rows: Array,
-    targets: Array,
-    noise: Array,
-) -> Body:
-    """One party's shard, encrypted: what is committed to, then sent as reply to `contribute`.
-
-    key: joint public key; rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape
-    (rows, c); noise: from `LffrPlan.draw_noise`.
-
-    Raises:
-        DataError: targets outside [0, 1], or rows beyond the curvature's bound.
-        ParameterError: another shape than the plan says.
-    """
-    if targets.shape != (len(rows), plan.outputs):
-        raise ParameterError(f"targets have shape {targets.shape}, the plan has {plan.outputs}")
-    if not ((targets >= 0) & (targets <= 1)).all():
-        raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
-    layout, units = plan.layout, plan.units
-    factors = (0.5 - targets) / units.leading
-    data = layout.pack_data(units.row_scale * rows, factors, plan.party_index(party))
-    side = layout.pack_side(plan.side(rows, noise))
-    vectors = [*data.values(), *side]
-    return Body({"ciphertexts": list(data)}, contribute.encrypted(context, secret, key, vectors))

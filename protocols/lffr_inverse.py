@@ -27,7 +27,7 @@ from protocols.ckks.flooding import fresh_std, rounding_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.curvature import LIFT, Curvature
 from protocols.messages import Exchange
-from protocols.precondition import Refresh
+from protocols.refresh import Refresh
 
 _FIRST, _LAST = 2, 3
 

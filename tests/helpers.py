@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -47,7 +48,7 @@ from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
 from protocols.samples import SampleLedger
-from protocols.train import PlainGradient, train_encrypted, train_plain
+from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_plain
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
 from protocols.updates.catalogue import rule_from_dict
@@ -104,10 +105,10 @@ def make_data(rows: Sequence[int], features: int, seed: int) -> list[tuple[Float
     rng = np.random.default_rng(seed)
     truth = rng.normal(0, 2, features)
     shards = []
-    for count in rows:
-        x = rng.uniform(-1, 1, (count, features))
+    for size in rows:
+        x = rng.uniform(-1, 1, (size, features))
         x[:, -1] = 1.0
-        shards.append((x, (x @ truth + rng.logistic(size=count) > 0).astype(float)))
+        shards.append((x, (x @ truth + rng.logistic(size=size) > 0).astype(float)))
     return shards
 
 
@@ -370,6 +371,17 @@ def uncommitted(names: Sequence[str]) -> contribute.Opened:
     return opened
 
 
+def refreshing(evaluator: Evaluator, plan: Any, keys: JointKeys) -> refresh.Refresh:
+    """Refreshes of a training, one step after the other."""
+    steps = count()
+
+    def fresh(vectors: Any) -> Exchange[Any]:
+        step, key = next(steps), keys.public_key
+        return refresh.refresh(evaluator, plan, keys.seed, step, key, vectors)
+
+    return fresh
+
+
 @dataclass(frozen=True)
 class Released:
     """Decrypted weights as a run releases them, and by decryption shares without noise."""
@@ -386,8 +398,7 @@ def encrypted_weights(
     """Contribute, train, refresh and decrypt over shared joint keys; noises: one per party."""
     keys = joint_keys(len(plan.members), plan.ckks.depth, plan.ckks.ring_dim)
     keys.forget()
-    context, seed = keys.context, keys.seed
-    evaluator = Evaluator(context, plan.layout)
+    context, evaluator = keys.context, Evaluator(keys.context, plan.layout)
 
     def answer(name: str, step: str, body: Body) -> Body:
         kind, _, index = step.partition("/")
@@ -397,12 +408,12 @@ def encrypted_weights(
         if kind == "decrypt":
             return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
         k = plan.party_index(name)
-        return contribute.contribution(
-            context, keys.shares[name], keys.public_key, plan, name, *shards[k], noises[k]
-        )
+        packed = RowsCircuit(plan).pack(name, *shards[k], noises[k])
+        return contribute.contribution(context, keys.shares[name], keys.public_key, packed)
 
     rows, side = drive(contribute.collect(evaluator, plan, uncommitted(plan.names)), answer)
-    encrypted = drive(train_encrypted(evaluator, plan, seed, keys.public_key, rows, side), answer)
+    fresh = refreshing(evaluator, plan, keys)
+    encrypted = drive(train_encrypted(evaluator, plan, rows, side, fresh), answer)
     weights = drive(decrypt.release(evaluator, plan, encrypted), answer)
 
     low = context.primes[: decrypt.DECRYPTION_TOWERS]

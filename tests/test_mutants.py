@@ -123,8 +123,8 @@ def share_is_flooded() -> bool:
 
 
 def _secret(session: Session) -> dict[str, Any]:
-    duties: Any = session.parties[NAME]._duties
-    return {"s": exact.secret(duties._secret), "primes": duties._context.primes}
+    duties: Any = session.parties[NAME]._half
+    return {"s": exact.secret(duties.secret), "primes": duties.context.primes}
 
 
 def _rows(session: Session, column: int) -> Any:

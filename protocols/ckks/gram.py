@@ -123,7 +123,7 @@ class GramLayout:
         slots[:size] = self._padded(np.ones((self.num_features, self.outputs))).ravel()
         return slots
 
-    def read(self, slots: Array) -> Array:
+    def read_heads(self, slots: Array) -> Array:
         """Values of an `inner` vector, shape (d, c)."""
         grid = slots[: self.side * self.depth].reshape(self.side, self.depth)
         return grid[: self.num_features, : self.outputs].copy()

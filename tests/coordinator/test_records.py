@@ -73,7 +73,7 @@ def test_parties_that_are_lost_on_paper_are_named(
     found: dict[str, Any] = {}
 
     def read_the_key() -> None:
-        shares = {name: session.parties[name]._duties for name in names}
+        shares = {name: session.parties[name]._half for name in names}
         primes, n = shares[A]._context.primes, shares[A]._context.params.ring_dim
         low = primes[:2]
         c1 = np.stack([np.full(n, CHOSEN % p, np.uint64) for p in low])

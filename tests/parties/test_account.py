@@ -11,8 +11,8 @@ import pytest
 
 from parties.account import Account
 from parties.budget import Cost
-from parties.gradient_duties import GradientDuties
 from parties.party import Party
+from parties.secure_aggregation import SecureAggregationParty
 from parties.session_store import SessionStore
 from parties.vault import Vault
 from protocols.errors import PolicyError, PrivacyError
@@ -117,9 +117,9 @@ def test_a_restored_account_of_a_closed_run_is_over(tmp_path: Path) -> None:
 
 
 def test_encrypted_sums_keep_their_secret_in_memory() -> None:
-    duties = GradientDuties.__new__(GradientDuties)
-    duties._secret = None
+    duties = SecureAggregationParty.__new__(SecureAggregationParty)
+    duties.secret = None
     assert not duties.state(bytes).blobs
-    duties._secret = object()  # type: ignore[assignment]
+    duties.secret = object()  # type: ignore[assignment]
     with pytest.raises(PolicyError, match="in memory only"):
         duties.state(bytes)

@@ -53,8 +53,8 @@ def run_until(agents: Agents, last: str) -> None:
 
 
 def secret_of(agent: Agent) -> KeyShare:
-    duties: Any = agent._party._duties if agent._party else None
-    return duties._secret
+    duties: Any = agent._party._half if agent._party else None
+    return duties.secret
 
 
 def test_restarted_before_every_message_it_gives_the_same_model(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import parties.circuit_duties
+import parties.encrypted_rows
 from parties import budget
 from parties.account import Account
 from parties.party import Party
@@ -243,7 +243,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
     def no_key(*_: Any) -> None:
         raise AssertionError("a key was made")
 
-    monkeypatch.setattr(parties.circuit_duties, "KeyShare", no_key)
+    monkeypatch.setattr(parties.encrypted_rows, "KeyShare", no_key)
     with pytest.raises(ProtocolError, match="privacy budget is refused: epsilon=1.4") as caught:
         session(path).run()
     assert caught.value.culprit == "hospital-1"

@@ -13,11 +13,11 @@ import pytest
 
 from parties.agent import Agent
 from parties.consent import Consent, Terms
-from parties.gradient_duties import GradientDuties
 from parties.objectives import open_contributor
 from parties.party import REFUSED, Party
 from parties.policy import Policy
 from parties.schema import Label, NumericColumn, Schema
+from parties.secure_aggregation import SecureAggregationParty
 from parties.session_store import SessionStore
 from parties.shard import ClampCounts, Shard
 from protocols import gradients
@@ -272,15 +272,15 @@ def test_noise_is_drawn_once_a_round() -> None:
     """A second request of a round that failed has the same noise; the next round has its own."""
     plan = test_gradients.make_plan(**PRIVATE)
     source, key = SeededRandomness(1), new_signing_key()
-    duties = GradientDuties(plan, "p0", Constant(0.0), key, source)
-    duties._secret = Clear(plan)  # type: ignore[assignment]
+    duties = SecureAggregationParty(plan, "p0", Constant(0.0), source, key)
+    duties.secret = Clear(plan)  # type: ignore[assignment]
     twin = SeededRandomness(1)
     request = Body(blobs=(np.zeros(plan.length).tobytes(),))
     with pytest.raises(PolicyError, match="not now"):
-        duties.answer("round", 0, request)
+        duties.answer("round/0", request)
     for t in (0, 1):
-        duties.answer("round", t, request)
-        seen = duties._secret.seen  # type: ignore[union-attr]
+        duties.answer(f"round/{t}", request)
+        seen = duties.secret.seen  # type: ignore[union-attr]
         np.testing.assert_allclose(seen, plan.draw_noise(t, twin), atol=2.0**-20)
 
 

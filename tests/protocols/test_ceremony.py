@@ -378,7 +378,7 @@ def test_a_rule_that_uses_more_than_it_declares() -> None:
 
     evaluator = Evaluator(keys.context, plan.layout)
     rows = [evaluator.wrap(keys.context.encrypt(keys.public_key, random_slots(7)))]
-    exchange = train_encrypted(evaluator, Plan(), keys.seed, keys.public_key, rows, rows)  # type: ignore[arg-type]
+    exchange = train_encrypted(evaluator, Plan(), rows, rows, lambda vectors: iter(()))  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="more levels than its rule declared"):
         next(exchange)
 

@@ -73,12 +73,12 @@ class Run:
     @property
     def samples(self) -> dict[str, tuple[Sample, ...]]:
         """Every party's ledger."""
-        return {name: party._duties._secret.samples for name, party in self.session.parties.items()}
+        return {name: party._half.secret.samples for name, party in self.session.parties.items()}
 
     def watch(self) -> None:
         """Take what parties hold now."""
         for name, party in self.session.parties.items():
-            duties = party._duties
+            duties = party._half
             if duties is None:
                 continue
             self.plan = party._plan
@@ -94,8 +94,8 @@ class Run:
                 self.secrets[name] = exact.secret(share)
             if share._ephemeral is not None and name not in self.ephemerals:
                 self.ephemerals[name] = _coefficients(share, share._ephemeral)
-            if duties._cover is not None and duties._cover._held:
-                self.held[name] = dict(duties._cover._held)
+            if duties.held is not None and duties.held._held:
+                self.held[name] = dict(duties.held._held)
 
     def restart(self, name: str) -> None:
         """The same party from its state, in a new object."""

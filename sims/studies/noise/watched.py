@@ -1,6 +1,6 @@
 """LOOKS AT SECRETS. One encrypted run of a cell, by the real roles' code, watched from inside.
 
-Coordinator (`coordinator.conduct`) and clients (`parties.duties`) run as in a deployment, without
+Coordinator (`protocols.protocol`) and clients (`parties.registry`) run as in a deployment, without
 signatures and transport; hooks note what they encrypt, refresh and open. Seconds are each role's
 own work on this machine, bytes are payloads (messages without their headers).
 """
@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.conduct import Watch, conduct
-from coordinator.costs import phase_of
-from parties.duties import Duties, open_duties
 from parties.objectives import open_contributor
+from parties.party_protocol import PartyProtocol
+from parties.registry import open_half
 from protocols import agree
 from protocols.errors import ParameterError, PrivacyError
 from protocols.messages import Body, Exchange
 from protocols.plan import Member, RunPlan
+from protocols.protocol import Watch
+from protocols.registry import phase_of, protocol_of
 from protocols.rows import RowsPlan
 from sims.recipe import Recipe, open_recipe
 from sims.simulation import party_specs
@@ -61,8 +62,8 @@ class Clients:
         self.plan: RunPlan = recipe.make_plan(uuid.uuid4().hex, members)
         self.seeds = {name: seed.hex() for name, seed in seeds.items()}
         self.seed = agree.joint_seed(self.plan, self.seeds)
-        self.duties: dict[str, Duties] = {
-            name: open_duties(
+        self.duties: dict[str, PartyProtocol] = {
+            name: open_half(
                 self.plan, name, spec.shard, spec.noise_source(), keys[name], open_contributor
             )
             for name, spec in self.specs.items()
@@ -73,7 +74,9 @@ class Clients:
     def drive(self, on_step: OnStep) -> Floats:
         """The whole protocol; the released weights."""
         watch = Watch()
-        exchange: Exchange[Floats] = conduct(self.plan, self.seed, self.seeds, watch)
+        exchange: Exchange[Floats] = protocol_of(self.plan).coordinate(
+            self.plan, self.seed, self.seeds, watch
+        )
         replies: Any = None
         phase = "keys"
         try:
@@ -93,9 +96,8 @@ class Clients:
             return weights
 
     def _answer(self, name: str, step: str, request: Body) -> Body:
-        kind, _, index = step.partition("/")
         started = time.perf_counter()
-        reply = self.duties[name].answer(kind, int(index or 0), request)
+        reply = self.duties[name].answer(step, request)
         self.seconds[name][phase_of(step)] += time.perf_counter() - started
         self.bytes[name] += request.num_bytes + reply.num_bytes
         return reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -155,14 +156,17 @@ def tally_lffr(plan: LffrPlan) -> list[Tally]:
     def ghosts(number: int) -> list[EncryptedVector]:
         return [evaluator.wrap(Ghost(0)) for _ in range(number)]
 
-    def refresh_all(step: int, vectors: Any) -> Any:
-        levels = [0 if each is None else REFRESH_LEVEL for each in plan.column_maps(step)]
+    steps = itertools.count()
+
+    def fresh(vectors: Any) -> Any:
+        maps = plan.column_maps(next(steps))
+        levels = [0 if each is None else REFRESH_LEVEL for each in maps]
         return tuple(evaluator.wrap(Ghost(level)) for level in levels)
         yield  # makes this a generator
 
     data, side = ghosts(plan.layout.num_data_ciphertexts), ghosts(plan.layout.num_side_ciphertexts)
     on_iteration = lambda t: tallies.append(context.take())  # noqa: E731
-    list(train_lffr(evaluator, plan, data, side, refresh_all, on_iteration))
+    list(train_lffr(evaluator, plan, data, side, fresh, on_iteration))
     return tallies
 
 

@@ -26,7 +26,7 @@ from protocols.decrypt import fuse
 from protocols.errors import ParameterError
 from protocols.messages import Body
 from protocols.precondition import precondition
-from protocols.train import PlainGradient, train_encrypted, train_plain
+from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_plain
 from protocols.updates.nesterov import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 from tests.exact import product
@@ -37,6 +37,7 @@ from tests.helpers import (
     log2_error,
     make_link,
     make_plan,
+    refreshing,
     uncommitted,
 )
 
@@ -86,21 +87,8 @@ class Run:
             maps = self.plan.column_maps(int(index))
             return refresh.answer_refresh(context, share, maps, int(index), body)
         x, y = np.split(self.x, self.cuts)[k], np.split(self.y, self.cuts)[k]
-        curvature = None
-        if isinstance(self.rule, QuadraticNesterov):
-            curvature = self.rule.curvature.share(x, len(self.x))
-        keys = self.keys
-        return contribute.contribution(
-            keys.context,
-            keys.shares[name],
-            keys.public_key,
-            self.plan,
-            name,
-            x,
-            y,
-            self.noise[k],
-            curvature,
-        )
+        keys, packed = self.keys, RowsCircuit(self.plan).pack(name, x, y, self.noise[k])
+        return contribute.contribution(keys.context, keys.shares[name], keys.public_key, packed)
 
     def collect(self) -> tuple[list[EncryptedVector], list[EncryptedVector]]:
         contributions = uncommitted(self.plan.names)
@@ -108,10 +96,8 @@ class Run:
 
     def train(self) -> np.ndarray:
         rows, side = self.collect()
-        keys = self.keys
-        exchange = train_encrypted(
-            self.evaluator, self.plan, keys.seed, keys.public_key, rows, side
-        )
+        fresh = refreshing(self.evaluator, self.plan, self.keys)
+        exchange = train_encrypted(self.evaluator, self.plan, rows, side, fresh)
         weights = self.slots(drive(exchange, self.answer))
         return self.plan.layout.read_heads(weights) * self.plan.link.radius
 
