@@ -31,13 +31,12 @@ from protocols.privacy import (
 )
 from protocols.privacy.accounting import Event, GaussianEvent
 from protocols.privacy.barrier_theorem import BarrierSetting
-from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate, explain
 from protocols.privacy.gram_certificate import gram_certificate
 from protocols.privacy.lffr_certificate import lffr_certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.start_gradient import charged
 from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
 
@@ -193,7 +192,6 @@ def _cost(
     )
     if privacy.sigma > 0:
         multiplier = rows * privacy.sigma / sensitivity
-        # The session before the run, if any, has been charged by itself.
         events = (
             GaussianEvent(noise_multiplier=1 / arithmetic.FLOODING_MU),
             GaussianEvent(noise_multiplier=multiplier, count=plan.rounds),
@@ -219,10 +217,6 @@ def _setting(
     plan: RowsPlan, privacy: PrivacyPlan, split: NoiseSplit, norm_bound: float
 ) -> BarrierSetting | RidgeSetting | WalkSetting:
     kind, rule = plan.update["kind"], plan.update
-    if privacy.accounting not in MECHANISM_SHARE:
-        raise PolicyError(
-            f"accounting={privacy.accounting!r} is not one of {', '.join(MECHANISM_SHARE)}"
-        )
     counted = arithmetic.counted(plan, norm_bound)
     common: dict[str, Any] = {
         "encryption_error": counted.pop("encryption_error"),
@@ -235,8 +229,6 @@ def _setting(
             epsilon=privacy.epsilon,
             delta=privacy.delta,
             split=split,
-            accounting=privacy.accounting,  # type: ignore[arg-type]
-            mechanism_share=MECHANISM_SHARE[privacy.accounting],  # type: ignore[index]
             **counted,
         ),
     }
@@ -247,7 +239,6 @@ def _setting(
         if rule.get("unit", 1.0) != 1.0:
             raise PolicyError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
         reciprocal = Polynomial.from_dict(rule["reciprocal"])
-        common |= _start_fields(plan, common["budget"], norm_bound)
         return BarrierSetting(
             **common,
             theta=float(rule["theta"]),
@@ -262,20 +253,6 @@ def _setting(
     )
 
 
-def _start_fields(plan: RowsPlan, budget: Budget, norm_bound: float) -> dict[str, Any]:
-    """d as it follows from what was released, and the budget that has paid for it."""
-    if plan.start is None:
-        return {}
-    plan.start.check_rows(norm_bound)
-    release = plan.start.release
-    paid = charged(
-        budget, release, norm_bound=norm_bound, rows=plan.num_rows, features=plan.num_features
-    )
-    return {"start": release, "d": release.d(norm_bound, budget.split), "budget": paid}
-
-
 def _bare(polynomial: Polynomial) -> Approximation:
     """Certificates bound the errors of a polynomial themselves and trust no stated one."""
-    return Approximation(
-        polynomial=polynomial, max_error=0.0, rms_error=0.0, max_slope=0.0, method="from the plan"
-    )
+    return Approximation(polynomial=polynomial, max_error=0.0, max_slope=0.0)

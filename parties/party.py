@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,7 +20,6 @@ from parties.policy import BEFORE_PLAN, Policy, step_sequence
 from parties.shard import Shard
 from protocols import agree, cover
 from protocols.errors import CohortError, MessageError, PolicyError
-from protocols.gradients import GradientPlan
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
@@ -36,18 +34,8 @@ from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import RandomSource
-from protocols.rows import RowsPlan
-from protocols.start import StartGradient
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
-    """What a party saw at the end of a session. plan: its digest; weights: as released."""
-
-    plan: str
-    weights: tuple[float, ...]
 
 
 class Party:
@@ -61,9 +49,7 @@ class Party:
     signing_key: this party's identity; coordinator_key: the coordinator's verification key (hex);
     randomness: source of the privacy noise; ledger: record of what earlier runs have spent, None
     keeps none; dataset: the owner's name of the data in the ledger; open_contributor: what it
-    contributes to a run of the encrypted-gradient protocol; before: the session at zero in which
-    this party has taken part, `finished` of the object that did; a plan that builds on any other is
-    refused.
+    contributes to a run of the encrypted-gradient protocol.
 
     Privacy: where the policy or a ledger asks for privacy, the plan's epsilon is recomputed from
     this party's own norm bound before any key is made (`parties.budget`).
@@ -82,7 +68,6 @@ class Party:
         ledger: Ledger | None = None,
         dataset: str = "",
         open_contributor: OpenContributor = open_contributor,
-        before: Finished | None = None,
     ) -> None:
         self.name = name
         self._shard = shard
@@ -93,8 +78,6 @@ class Party:
         self._size_cap = size_cap
         self._open_contributor = open_contributor
         self._account = Account(ledger, dataset)
-        self._before = before
-        self.finished: Finished | None = None
         self._seed = agree.new_seed()
         self._session: str | None = None
         self._sequence: tuple[str, ...] = BEFORE_PLAN
@@ -166,7 +149,6 @@ class Party:
             "last": [step, request],
             "repeated": self._repeated,
             "plan": self._plan.to_dict() if self._plan else None,
-            "finished": asdict(self.finished) if self.finished else None,
             "account": self._account.state(),
             "duties": dict(duties.meta),
         }
@@ -178,9 +160,6 @@ class Party:
         self._session, self._answered = meta["session"], int(meta["answered"])
         step, request = meta["last"]
         self._last = (step, request, reply) if step else None
-        if meta["finished"]:
-            seen = meta["finished"]
-            self.finished = Finished(plan=seen["plan"], weights=tuple(seen["weights"]))
         if meta["plan"]:
             self._plan = plan_from_dict(meta["plan"])
             self._sequence = step_sequence(self._plan)
@@ -262,8 +241,6 @@ class Party:
             raise PolicyError("the plan holds another seed commitment than this party's")
         if dict(plan.schema).get("digest") != self._shard.schema.digest():
             raise PolicyError("the plan names another column schema")
-        if isinstance(plan, RowsPlan) and plan.start:
-            self._check_start(plan.start)
         self._policy.check(plan)
         sequence, norm_bound = step_sequence(plan), self._shard.schema.norm_bound
         counts = self._policy.max_epsilon is not None or self._account.is_kept
@@ -292,19 +269,7 @@ class Party:
         if self._duties:
             self._duties.erase()
         self._account.commit()
-        weights = request.meta.get("weights")
-        if isinstance(self._plan, GradientPlan) and isinstance(weights, list):
-            released = tuple(float(weight) for weight in weights)
-            self.finished = Finished(plan=self._plan.digest(), weights=released)
         return Body()
-
-    def _check_start(self, start: StartGradient) -> None:
-        seen = Finished(plan=start.plan.digest(), weights=start.released)
-        if self._before is None or self._before != seen:
-            raise PolicyError(
-                "the plan builds on a released gradient at zero that is not the one that this "
-                "party saw: run that session with it first, and state what it released"
-            )
 
 
 def _mapping(value: Any) -> dict[str, Any]:

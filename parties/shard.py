@@ -16,7 +16,6 @@ from parties.encode import (
     add_bias_and_clip,
     check_columns,
     encode_label,
-    expand_columns,
     scale_columns,
 )
 from parties.schema import Schema
@@ -29,7 +28,6 @@ __all__ = [
     "Shard",
     "encode_features",
     "encode_shard",
-    "raw_features",
     "read_table",
 ]
 
@@ -144,14 +142,3 @@ def encode_features(frame: Table, schema: Schema, strict: bool = False) -> Float
     table = read_table(frame, label=schema.label.name)
     x, _ = scale_columns(table, schema.columns, schema.scaling, strict)
     return add_bias_and_clip(x, schema.row_norm)[0]
-
-
-def raw_features(frame: Table, schema: Schema) -> FloatArray:
-    """Expand a table to the features of ``Schema.model_in_data_units``: unscaled, unclamped.
-
-    Returns: float64 array, shape (rows, num_features - 1), over ``schema.feature_names``.
-
-    Raises:
-        SchemaError, DataError: as ``encode_features``.
-    """
-    return expand_columns(read_table(frame, label=schema.label.name), schema.columns)[0]

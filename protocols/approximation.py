@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, get_args, overload
 
@@ -21,7 +20,7 @@ from protocols.errors import ParameterError
 from protocols.remez import FloatArray, Scaled
 
 Function = Literal["sigmoid", "reciprocal"]
-Method = Literal["minimax", "least-squares", "least-squares-grid", "chebyshev"]
+Method = Literal["minimax", "least-squares"]
 
 SIGMOID_DEGREES = (3, 5, 7, 9, 11, 13, 15)
 RECIPROCAL_DEGREES = (1, 2, 3, 4, 5, 6)
@@ -86,16 +85,6 @@ class Polynomial:
         slopes = tuple(k * c / self.radius for k, c in enumerate(self.coefficients))[1:]
         return Polynomial(coefficients=slopes or (0.0,), center=self.center, radius=self.radius)
 
-    def power_coefficients(self) -> tuple[float, ...]:
-        """Return those of x^0, x^1, …, correctly rounded: for people; circuits stay with t."""
-        center, radius = Fraction(self.center), Fraction(self.radius)
-        powers: list[Fraction] = []
-        for coefficient in reversed(self.coefficients):  # powers <- powers * t + c, exactly
-            pairs = zip([Fraction(0), *powers], [*powers, Fraction(0)], strict=True)
-            powers = [(below - center * same) / radius for below, same in pairs]
-            powers[0] += Fraction(coefficient)
-        return tuple(map(float, powers))
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers for the run plan; JSON keeps every bit of them."""
         return {**asdict(self), "coefficients": list(self.coefficients)}
@@ -119,24 +108,18 @@ class Approximation:
     """A polynomial and what is certain about it on its interval.
 
     max_error: upper bound of max |p - f| [units of f]. max_slope: the same of |p'| [units of f/x].
-    rms_error: sqrt of the mean of (p - f)^2, x uniform on the interval, by quadrature.
     """
 
     polynomial: Polynomial
     max_error: float
-    rms_error: float
     max_slope: float
-    method: str
 
 
-def sigmoid_approximation(
-    degree: int, radius: float, method: Method = "minimax", *, grid_points: int = remez.GRID_POINTS
-) -> Approximation:
+def sigmoid_approximation(degree: int, radius: float, method: Method = "minimax") -> Approximation:
     """Approximate 1/(1 + e^-x) on [-radius, radius] by exactly 1/2 + an odd polynomial; cached.
 
-    degree: one of SIGMOID_DEGREES. radius: in (0, MAX_RADIUS] [units of x]. method: "minimax";
-    "least-squares" (continuous); "least-squares-grid" (the papers' numpy.polyfit, on grid_points
-    points with both ends); "chebyshev" (degree + 2 nodes: the convergence paper's "minimax").
+    degree: one of SIGMOID_DEGREES. radius: in (0, MAX_RADIUS] [units of x]. method: "minimax" or
+    "least-squares", continuous.
 
     Raises: ParameterError: an argument is outside its bound.
     """
@@ -144,26 +127,18 @@ def sigmoid_approximation(
     ok = 0.0 < radius <= MAX_RADIUS
     _require(ok, f"radius={radius} is not in (0, {MAX_RADIUS}]: bound rows or weights more tightly")
     _require(method in get_args(Method), f"method={method!r}: choose one of {get_args(Method)}")
-    ok = grid_points >= 2 * (degree + 1)
-    _require(ok, f"grid_points={grid_points} < 2 (degree + 1) = {2 * (degree + 1)}: take more")
-    return _sigmoid(int(degree), float(radius), method, int(grid_points))
+    return _sigmoid(int(degree), float(radius), method)
 
 
 @lru_cache(maxsize=4096)
-def _sigmoid(degree: int, radius: float, method: Method, grid_points: int) -> Approximation:
+def _sigmoid(degree: int, radius: float, method: Method) -> Approximation:
     coefficients = np.zeros(degree + 1)
     coefficients[0] = 0.5
-    if method.startswith("least-squares"):
-        grid = grid_points if method.endswith("grid") else None
-        coefficients[1::2] = remez.odd_least_squares(degree, radius, grid)
-    else:
-        fit = remez.odd_minimax if method == "minimax" else remez.odd_chebyshev
-        coefficients[1::2] = fit(degree, radius)
+    fit = remez.odd_minimax if method == "minimax" else remez.odd_least_squares
+    coefficients[1::2] = fit(degree, radius)
     p = Polynomial(coefficients=tuple(coefficients), center=0.0, radius=radius)
     # p - f is odd and p' even: half the interval is enough
-    nodes, weights = remez.dyadic_rule(0.0, 4.0, radius)
-    mean_square = np.average((p(nodes) - 0.5 - remez.odd_part(nodes)) ** 2, weights=weights)
-    return _approximation(p, "sigmoid", (0.0, radius), float(mean_square), method)
+    return _approximation(p, "sigmoid", (0.0, radius))
 
 
 def reciprocal_approximation(degree: int, low: float, high: float) -> Approximation:
@@ -185,20 +160,14 @@ def _reciprocal(degree: int, low: float, high: float) -> Approximation:
     coefficients = remez.reciprocal_minimax(degree, low, high)
     center, radius = 0.5 * low + 0.5 * high, 0.5 * (high - low)
     p = Polynomial(coefficients=tuple(coefficients), center=center, radius=radius)
-    nodes, weights = remez.dyadic_rule(low, 2.0 * low, high)
-    mean_square = np.average((p(nodes) - 1.0 / nodes) ** 2, weights=weights)
-    return _approximation(p, "reciprocal", (low, high), float(mean_square), "minimax")
+    return _approximation(p, "reciprocal", (low, high))
 
 
-def _approximation(
-    p: Polynomial, function: Function, ends: tuple[float, float], mean_square: float, method: str
-) -> Approximation:
+def _approximation(p: Polynomial, function: Function, ends: tuple[float, float]) -> Approximation:
     return Approximation(
         polynomial=p,
         max_error=error_bound(p, function, *ends),
-        rms_error=math.sqrt(mean_square),
         max_slope=max(map(abs, range_bound(p.derivative(), *ends))),
-        method=method,
     )
 
 

@@ -70,8 +70,8 @@ class Curvature:
 
     offset: added to every b_k; low, high: range of b, low <= offset (below it where noise is added
     to b); error: largest relative error of the inverse; constant: bound of the loss's second
-    derivative in the linear predictor, see `fixed_hessian`; sigma: std of the noise on b that the
-    honest parties alone guarantee, 0 for a run without privacy.
+    derivative in the linear predictor; sigma: std of the noise on b that the honest parties alone
+    guarantee, 0 for a run without privacy.
 
     Raises:
         ParameterError: a field is out of range, or the inverse's error is out of reach.

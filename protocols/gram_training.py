@@ -66,11 +66,6 @@ def refresh_schedule(task: GramTask) -> tuple[int, ...]:
     return _count(task)[0]
 
 
-def tally_training(task: GramTask) -> Tally:
-    """All operations of the training by level, as in `protocols.ckks.tally`."""
-    return _count(task)[1]
-
-
 def model_error_std(task: GramTask, weight_bound: float = 4.0) -> float:
     """Bound on the noise of the encrypted W / UNIT before its decryption, per coefficient.
 

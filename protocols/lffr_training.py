@@ -14,7 +14,6 @@ import numpy as np
 from protocols.ckks.circuit import REFRESH_LEVEL, Preconditioner
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LffrGradient
-from protocols.ckks.tally import CountingContext, Ghost, Tally
 from protocols.lffr import LffrPlan
 from protocols.lffr_inverse import sharp_precondition
 from protocols.messages import Exchange
@@ -57,40 +56,3 @@ def train_lffr(
         (weights,) = yield from refresh_sums(evaluator, fresh, (moved,))
         on_iteration(t)
     return weights
-
-
-class _Counting(CountingContext):
-    """The start is a ciphertext too."""
-
-    def ciphertext(self, polynomials: Any) -> Ghost:
-        return Ghost(REFRESH_LEVEL)
-
-
-def tally_lffr(plan: LffrPlan) -> tuple[Tally, ...]:
-    """Operations by level: of the inverse and all that is done once, then of every iteration.
-
-    What the first iteration prepares counts with it.
-    """
-    context: Any = _Counting(plan.ckks)
-    evaluator = Evaluator(context, plan.layout)
-    tallies: list[Tally] = []
-
-    def ghosts(number: int) -> list[EncryptedVector]:
-        return [evaluator.wrap(Ghost(0)) for _ in range(number)]
-
-    def refresh_all(step: int, vectors: Vectors) -> Generator[Any, Any, tuple[Any, ...]]:
-        maps = plan.column_maps(step)
-        return tuple(
-            evaluator.wrap(Ghost(0 if column_map is None else REFRESH_LEVEL))
-            for column_map, _ in zip(maps, vectors, strict=True)
-        )
-        yield  # makes this a generator
-
-    layout = plan.layout
-    data, side = ghosts(layout.num_data_ciphertexts), ghosts(layout.num_side_ciphertexts)
-    training = train_lffr(
-        evaluator, plan, data, side, refresh_all, lambda t: tallies.append(context.take())
-    )
-    if next(training, None) is not None:
-        raise AssertionError("counting asks nobody")
-    return tuple(tallies)

@@ -44,7 +44,6 @@ class PrivacyPlan:
     sigma: float
     share_std: float
     sensitivity: float
-    accounting: str = "exact"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "sigma", "share_std", "sensitivity"):

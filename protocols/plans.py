@@ -16,7 +16,6 @@ from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.plan import Member, PrivacyPlan, RunPlan
 from protocols.rows import RowsPlan
-from protocols.start import StartGradient
 
 _PLANS: tuple[type[RunPlan], ...] = (RowsPlan, GramPlan, LffrPlan, GradientPlan)
 KINDS: dict[str, type[RunPlan]] = {kind.protocol: kind for kind in _PLANS}
@@ -28,16 +27,6 @@ def _floats(values: Any) -> tuple[float, ...]:
     return tuple(float(v) for v in values)
 
 
-def _start(fields: Any) -> StartGradient:
-    if not isinstance(fields, dict) or not isinstance(fields.get("plan"), dict):
-        raise MessageError("start must be an object with the plan of the session before")
-    plan = plan_from_dict(fields["plan"])
-    if not isinstance(plan, GradientPlan):
-        raise MessageError("start.plan is not a plan of the encrypted-gradient protocol")
-    read = {**fields, "plan": plan, "released": _floats(fields.get("released"))}
-    return from_fields(StartGradient, read)
-
-
 _READERS: dict[str, Callable[[Any], Any]] = {
     "members": lambda members: tuple(from_fields(Member, m) for m in members),
     "privacy": lambda privacy: None if privacy is None else from_fields(PrivacyPlan, privacy),
@@ -47,7 +36,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "cipher": AggregateParameters.from_dict,
     "weights": _floats,
     "noise_scales": _floats,
-    "start": lambda start: None if start is None else _start(start),
 }
 _OBJECTS = ("schema", "update", "objective")
 

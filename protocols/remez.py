@@ -19,7 +19,6 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 Scaled = tuple[FloatArray, float, float]  # coefficients of t^k, center, radius
 
-GRID_POINTS = 100_000  # the convergence paper's polyfit grid
 GAUSS = np.array(legendre.leggauss(32), dtype=np.float64)  # nodes, weights: error 3.8^-64
 MAX_EXCHANGES = 60
 LEVEL_TOLERANCE = 1e-9  # (max |e| - level) / level at which the exchange stops
@@ -66,7 +65,7 @@ def odd_minimax(degree: int, radius: float) -> FloatArray:
         if excess <= LEVEL_TOLERANCE * abs(level) + 0.1 * NOISE:
             return np.asarray(fit)
     message = f"degree={degree}, radius={radius}: Remez did not level to {LEVEL_TOLERANCE}"
-    raise ParameterError(f"{message}: take method='chebyshev' or a smaller radius")
+    raise ParameterError(f"{message}: take a smaller radius")
 
 
 def _run_peaks(error: FloatArray) -> IndexArray:
@@ -92,23 +91,9 @@ def _polish(grid: FloatArray, peaks: IndexArray, fit: FloatArray, radius: float)
     return np.asarray(points[best, peak])
 
 
-def odd_chebyshev(degree: int, radius: float) -> FloatArray:
-    """Interpolate sigmoid(radius t) - 1/2 at the degree + 2 roots of T_(degree + 2), 0 included."""
-    nodes = np.cos(np.pi * (np.arange(degree + 2) + 0.5) / (degree + 2))
-    basis = chebyshev.chebvander(nodes, degree)[:, 1::2]
-    series = basis.T @ odd_part(radius * nodes)  # a_k = 2/N sum_j f(t_j) T_k(t_j)
-    return np.asarray(_odd_powers("chebyshev", degree) @ series) * 2.0 / (degree + 2)
-
-
-def odd_least_squares(degree: int, radius: float, grid_points: int | None) -> FloatArray:
-    """Return the least-squares fit: continuous, or numpy.polyfit's on a grid with both ends.
-
-    Both weights are even in t, so even coefficients vanish and t > 0 is enough.
-    """
+def odd_least_squares(degree: int, radius: float) -> FloatArray:
+    """Return the continuous least-squares fit; sigmoid - 1/2 is odd, so t > 0 is enough."""
     nodes, weights = dyadic_rule(0.0, min(1.0, 4.0 / radius), 1.0)
-    if grid_points is not None:
-        nodes = np.linspace(-1.0, 1.0, grid_points)[grid_points // 2 :].astype(np.float64)
-        weights = np.ones(nodes.size)
     basis = legendre.legvander(nodes, degree)[:, 1::2]  # nearly orthogonal: Gram is safe
     weighted = (weights[:, None] * basis).T
     series = np.linalg.solve(weighted @ basis, weighted @ odd_part(radius * nodes))
@@ -145,7 +130,7 @@ def reciprocal_minimax(degree: int, low: float, high: float) -> FloatArray:
 def dyadic_rule(start: float, first: float, stop: float) -> tuple[FloatArray, FloatArray]:
     """Return Gauss nodes and weights for [start, stop] on panels ending at first, 2 first, ….
 
-    The panels keep their distance from poles near start: of 1/x at 0, of the sigmoid at +-i pi.
+    The panels keep their distance from the sigmoid's poles, at +-i pi.
     """
     panels = max(0, math.ceil(math.log2(stop / first)))
     edges: FloatArray = np.array([start, *(first * 2.0 ** np.arange(panels)), stop], dtype=float)

@@ -45,10 +45,9 @@ from protocols.curvature import Curvature
 from protocols.privacy import barrier_certificate
 from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
-from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.start_gradient import WORST, StartRelease
 from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
@@ -72,7 +71,7 @@ LINEAR = (Nesterov, QuadraticNesterov, HeavyBall, StronglyConvexNesterov)
 """Rules whose vectors are combinations of their gradients, `GradientDescent` beside them."""
 BALL_CONDITIONS = (
     *("sigmoid_error", "barrier_decreasing", "barrier_positive", "eta_barrier"),
-    *("eta_overshoot", "alpha", "norm", "gradient_at_zero"),
+    *("eta_overshoot", "alpha", "norm"),
 )
 """Of the barrier's certificate: those that bound the iterates, and none about the budget."""
 
@@ -82,8 +81,7 @@ class Course:
     """What bounds the iterates; all fields public.
 
     rule: in units of w; link: p; norm_bound: C; rows: N; features: d; sigma: without any t
-    colluders; budget: P, t and the probability `delta_norm` that norms may fail with; start: what
-    the barrier's d rests on.
+    colluders; budget: P, t and the probability `delta_norm` that norms may fail with.
     """
 
     rule: Any
@@ -93,7 +91,6 @@ class Course:
     features: int
     sigma: float
     budget: Budget
-    start: StartRelease | None = None
 
     @property
     def noise(self) -> float:
@@ -242,7 +239,7 @@ def barrier(course: Course) -> Norms | None:
     rule: Barrier = course.rule
     if rule.unit != 1:
         return None
-    theta, start = rule.theta, course.start
+    theta = rule.theta
     setting = BarrierSetting(
         rows=course.rows,
         features=course.features,
@@ -257,8 +254,6 @@ def barrier(course: Course) -> Norms | None:
         sigma=course.sigma,
         budget=course.budget,
         encryption_error=course.error * course.rows / math.sqrt(course.features),
-        d=start.d(course.norm_bound, course.budget.split) if start else WORST,
-        start=start,
     )
     found = barrier_certificate.check(setting)
     conditions = {each.name: each for each in found.conditions}
@@ -273,14 +268,12 @@ def barrier(course: Course) -> Norms | None:
         points=(radius,) * rule.rounds,
         vectors=(((eta, rest),),) * rule.rounds,
         last=radius,
-        failure=course.failure + found.figures.get("start_delta", 0.0),
+        failure=course.failure,
     )
 
 
 def _bare(polynomial: Polynomial) -> Approximation:
-    return Approximation(
-        polynomial=polynomial, max_error=0.0, rms_error=0.0, max_slope=0.0, method="from the plan"
-    )
+    return Approximation(polynomial=polynomial, max_error=0.0, max_slope=0.0)
 
 
 @lru_cache(maxsize=64)
@@ -319,10 +312,7 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
     split = NoiseSplit(parties=parties, colluders=privacy.colluders if privacy else 0)
     budget = Budget(epsilon=None, delta=0.5, split=split)
     if privacy:
-        share = MECHANISM_SHARE.get(privacy.accounting, 1 / 3)  # type: ignore[call-overload]
-        budget = Budget(
-            epsilon=privacy.epsilon, delta=privacy.delta, split=split, mechanism_share=share
-        )
+        budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta, split=split)
     return Course(
         rule=plan.rule,
         link=plan.link,
@@ -331,7 +321,6 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         features=plan.num_features,
         sigma=privacy.sigma if privacy else 0.0,
         budget=budget,
-        start=plan.start.release if plan.start else None,
     )
 
 

@@ -28,11 +28,9 @@ from protocols.ckks.flooding import error_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
-from protocols.errors import ParameterError
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from protocols.slot_bounds import SlotBounds
-from protocols.start import StartGradient
 from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import UpdateRule, gradient_factors
@@ -42,8 +40,7 @@ from protocols.updates.rule import UpdateRule, gradient_factors
 class RowsPlan(CircuitPlan):
     """Gradient training of a generalised linear model on encrypted rows.
 
-    link: polynomial stand-in for the sigmoid; update: fields of the update rule; start: the session
-    before, that released the gradient at zero for the barrier's d; None: d = 1/2;
+    link: polynomial stand-in for the sigmoid; update: fields of the update rule;
     features_per_ciphertext: see `Layout`.
 
     Raises:
@@ -54,13 +51,10 @@ class RowsPlan(CircuitPlan):
 
     link: Polynomial
     update: Mapping[str, Any]
-    start: StartGradient | None = None
     features_per_ciphertext: int | None = None
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
-        if self.start is not None:
-            _check_start(self, self.start)
         iteration = iteration_levels(self.link, self.rule)
         check_depth(self, {"one iteration": iteration + REFRESH_TOWERS - 1})
         _ = self.layout
@@ -206,8 +200,7 @@ class RowsPlan(CircuitPlan):
             "update": dict(self.update),
             "features_per_ciphertext": self.features_per_ciphertext,
         }
-        before = {"start": self.start.to_dict()} if self.start else {}
-        return {**CircuitPlan.to_dict(self), **own, **before}
+        return {**CircuitPlan.to_dict(self), **own}
 
 
 # Rules are frozen, hence hashable.
@@ -223,22 +216,3 @@ def _factors(rule: UpdateRule) -> tuple[tuple[float | None, ...], ...]:
 
 def _largest(factors: tuple[tuple[float | None, ...], ...]) -> float:
     return max(abs(factor) for each in factors for factor in each if factor is not None)
-
-
-def _check_start(plan: RowsPlan, start: StartGradient) -> None:
-    """The session before was one of the same parties, rows and promise."""
-    if plan.update["kind"] != "barrier" or plan.privacy is None:
-        raise ParameterError("start: only the barrier with privacy uses the gradient at zero")
-    shapes = [
-        (
-            tuple((member.name, member.rows) for member in each.members),
-            each.num_features,
-            dict(each.schema).get("digest"),
-            each.privacy.colluders if each.privacy else None,
-        )
-        for each in (plan, start.plan)
-    ]
-    if shapes[0] != shapes[1]:
-        raise ParameterError(
-            "start: the session before had other parties, rows, columns or colluders than this one"
-        )

@@ -69,8 +69,6 @@ class Pair:
 class _EveryCoin:
     """A source under which every row joins: what it adds when it does."""
 
-    is_private = False
-
     def words(self, count: int) -> Words:
         """Zeros."""
         return np.zeros(count, dtype=np.uint64)

@@ -116,17 +116,6 @@ Colluders = Annotated[
     int | None,
     _option(PRIVACY, "Parties that may pool all they see with the coordinator. Default: 0."),
 ]
-Accounting = Annotated[
-    str, _option(PRIVACY, "exact, or paper: the source's closed form, with about 1.8 times sigma.")
-]
-ReleaseStart = Annotated[
-    float | None,
-    _option(
-        PRIVACY,
-        "Of the barrier: release the gradient at zero first, for this share of the budget (0.05). "
-        "Default: none.",
-    ),
-]
 LedgerFolder = Annotated[
     Path | None,
     _option(PRIVACY, "Folder with a ledger per party, which refuses an overdraft.", "--ledger"),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sims.explain import Explanation
     from sims.planning import Forecast, Shape
 
-# Of mu^2, for a release that is assumed.
-DEFAULT_SHARE = 0.05
 SHAPE = "Shape of the data, in place of a file"
 EXAMPLES = """Examples:
 
@@ -40,13 +38,6 @@ NormBound = Annotated[
     typer.Option(
         help="Public bound on every row's norm, bias included; owners clip to it. Default: 1.",
         rich_help_panel=SHAPE,
-    ),
-]
-AssumeStart = Annotated[
-    float | None,
-    typer.Option(
-        help="Plan with a released gradient at zero of this d (0 to 0.5), and compare with none.",
-        rich_help_panel=options.PRIVACY,
     ),
 ]
 NoTiming = Annotated[
@@ -90,9 +81,6 @@ def plan(
     delta: options.Delta = None,
     colluders: options.Colluders = None,
     no_privacy: options.NoPrivacy = False,
-    accounting: options.Accounting = "exact",
-    release_start: options.ReleaseStart = None,
-    assume_start: AssumeStart = None,
     cover: options.Cover = None,
     profile: options.Profile = "secure",
     ring_dim: options.RingDim = None,
@@ -110,10 +98,6 @@ def plan(
         from sims.documents import to_json
         from sims.planning import forecast
 
-        if release_start is not None and assume_start is None:
-            raise ParameterError(
-                "release_start needs data that a plan does not look at: add --assume-start D"
-            )
         _check_source(data is not None, label, rows, features, norm_bound)
         if test is not None and holdout is not None:
             raise ParameterError("test and holdout are both given: choose one of them")
@@ -133,8 +117,6 @@ def plan(
             learning_rate=learning_rate,
             radius=interval,
             **privacy_fields(no_privacy, epsilon, delta, colluders),
-            accounting=accounting,
-            release_start=release_start or (None if assume_start is None else DEFAULT_SHARE),
             seed=seed,
             cover=cover,
             profile=profile,
@@ -146,7 +128,7 @@ def plan(
             say(console, INSECURE, "bold red")
         if explain and no_timing:
             raise ParameterError("explain and no_timing are both given: a search needs times")
-        found = forecast(config, shape, timing=not no_timing, assumed_d=assume_start)
+        found = forecast(config, shape, timing=not no_timing)
         searched = _explained(found) if explain else None
         if as_json:
             search = {"search": searched.to_dict()} if searched else {}

@@ -24,7 +24,6 @@ CHOICES = {
     "loss": ("logistic", "ridge", "svm"),
     "schedule": ("cyclic", "poisson"),
     "mechanism": ("gaussian", "laplace"),
-    "accounting": ("exact", "paper"),
 }
 REGRESSIONS = ("linear", "improved-lffr", "lffr")
 """Models of numeric targets, several at once."""
@@ -55,9 +54,7 @@ class SimulationConfig:
     of splits and noise: a seeded run is NOT PRIVATE. profile: "secure" (128 bits) or "fast-
     insecure" (toy ring). processes: each party in its own spawned process. strict: refuse
     values outside the schema. optimum: also fit the non-private optimum. out: run folder, or
-    None. keep_messages: keep every message there, for an audit. accounting: "exact" or "paper" (the
-    closed form of arXiv:2605.27782). release_start: share of the budget's mu^2 for a release of the
-    gradient at zero before the run, for the barrier; None: none. cover: so many parties can stand
+    None. keep_messages: keep every message there, for an audit. cover: so many parties can stand
     in for others that vanish, None: nobody can. ledger: folder with one ledger per party, None:
     none is kept.
 
@@ -93,8 +90,6 @@ class SimulationConfig:
     epsilon: float | None = None
     delta: float = 1e-5
     colluders: int = 0
-    accounting: str = "exact"
-    release_start: float | None = None
     ledger: Path | None = None
     seed: int | None = None
     cover: int | None = None
@@ -142,7 +137,7 @@ class SimulationConfig:
         if self.keep_messages and self.out is None:
             raise ParameterError("keep_messages needs a run folder: add --out FOLDER")
         self._check_outcome()
-        self._check_spending()
+        self._check_ledger()
         self._check_cover()
 
     def _check_cover(self) -> None:
@@ -165,25 +160,9 @@ class SimulationConfig:
                 f"above colluders={self.colluders}: take --cover {self.colluders + 1} or more"
             )
 
-    def _check_spending(self) -> None:
-        """Ledger, accounting and release."""
-        if self.accounting != "exact" and (self.protocol != "shards" or self.is_regression):
-            raise ParameterError(
-                f"accounting={self.accounting!r} is for gradient training with --protocol shards"
-            )
-        for name in ("ledger", "release_start"):
-            if getattr(self, name) is not None and self.epsilon is None:
-                raise ParameterError(f"{name} needs a privacy promise: leave out --no-privacy")
-        if self.release_start is None:
-            return
-        if not 0 < self.release_start < 1:
-            raise ParameterError(
-                f"release_start={self.release_start} is outside (0, 1); 0.05 is usual"
-            )
-        if self.protocol != "shards" or self.update != "barrier" or self.is_regression:
-            raise ParameterError(
-                "release_start is for --protocol shards --update barrier, whose certificate uses d"
-            )
+    def _check_ledger(self) -> None:
+        if self.ledger is not None and self.epsilon is None:
+            raise ParameterError("ledger needs a privacy promise: leave out --no-privacy")
 
     @property
     def is_regression(self) -> bool:

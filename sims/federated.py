@@ -33,7 +33,6 @@ from sims.rows import Columns, Rows, load_schema, read_rows
 from sims.simulation import Event, noise_root, run
 
 Array = NDArray[np.float64]
-Tables = Mapping[str, pd.DataFrame]
 
 NOT_HELD_OUT = "no rows were held out: every score in result_ is on the training rows"
 NO_NOISE = (

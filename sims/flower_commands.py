@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # it loads what Flower's processes need not
 HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
 CONNECTION = "cohort"
 COMMAND_SECONDS = 120.0
-PROGRAMS = ("flower-superlink", "flower-supernode", "flwr")
 
 
 def program(name: str) -> str:

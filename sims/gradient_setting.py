@@ -282,8 +282,6 @@ _RULES: dict[str, Callable[[_Case], UpdateRule]] = {
     "quadratic-nag": _quadratic,
     **{kind: _adaptive(kind) for kind in RATES},
 }
-UPDATES = (*_RULES, "scd")
-"""What --update takes in this protocol."""
 
 
 # -- objectives -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from parties.party import Finished, Party
+from parties.party import Party
 from parties.policy import Policy
 from parties.shard import Shard
 from protocols.errors import LostError, MessageError
@@ -22,7 +22,7 @@ from protocols.privacy.randomness import SeededRandomness
 class PartySpec:
     """What makes a simulated party; noise_seed: of its noise source, known to the twin.
 
-    ledger, dataset, before: as in `Party`.
+    ledger, dataset: as in `Party`.
     """
 
     name: str
@@ -33,7 +33,6 @@ class PartySpec:
     noise_seed: int
     ledger: Ledger | None = None
     dataset: str = ""
-    before: Finished | None = None
 
     def noise_source(self) -> SeededRandomness:
         """The party's noise stream; a second call starts it again, for the twin."""
@@ -50,7 +49,6 @@ class PartySpec:
             randomness=self.noise_source(),
             ledger=self.ledger,
             dataset=self.dataset,
-            before=self.before,
         )
 
 
@@ -64,7 +62,6 @@ class PartyProcess:
         context = multiprocessing.get_context("spawn")
         self.name = spec.name
         self.peak_memory_mb = 0.0
-        self.finished: Finished | None = None
         self._pipe, remote = context.Pipe()
         self._process = context.Process(target=_serve, args=(spec, remote), daemon=True)
         self._process.start()
@@ -78,7 +75,7 @@ class PartyProcess:
         """
         try:
             self._pipe.send_bytes(data)
-            kind, reply, self.peak_memory_mb, self.finished = self._pipe.recv()
+            kind, reply, self.peak_memory_mb = self._pipe.recv()
         except (EOFError, OSError):
             raise LostError(f"the process of party {self.name!r} died", (self.name,)) from None
         if kind == "error":
@@ -104,7 +101,7 @@ def _serve(spec: PartySpec, pipe: Connection) -> None:
                 answer = ("reply", party.handle(pipe.recv_bytes()))
             except MessageError as error:
                 answer = ("error", str(error))
-            pipe.send((*answer, peak_memory_mb(), party.finished))
+            pipe.send((*answer, peak_memory_mb()))
     except (EOFError, OSError, KeyboardInterrupt):
         pass
     finally:

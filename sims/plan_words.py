@@ -19,35 +19,16 @@ def update_line(body: dict[str, Any]) -> str:
 
 
 def privacy_lines(body: dict[str, Any]) -> list[str]:
-    """The promise, and the noise by either accounting."""
+    """The promise, and the noise."""
     privacy = body["privacy"]
     if privacy is None:
         return ["privacy: no noise; the model may say something about single rows"]
     seen = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(body["epsilon"]))
-    both = ", ".join(
-        f"{name} {body['figures'][f'sigma_{name}']:.4g}"
-        for name in ("exact", "paper")
-        if f"sigma_{name}" in body["figures"]
-    )
     return [
-        *start_lines(body),
-        f"sigma that the promise needs, by accounting: {both}; used: {privacy['accounting']}",
         f"privacy: epsilon={privacy['epsilon']:g}, delta={privacy['delta']:g} against "
         f"{privacy['colluders']} colluding parties; sigma {privacy['sigma']:.4g} on the mean "
         f"gradient, of which each party adds {privacy['share_std']:.4g}",
         f"epsilon by number of colluding parties: {seen}",
-    ]
-
-
-def start_lines(body: dict[str, Any]) -> list[str]:
-    """What a released gradient at zero changes."""
-    start = body["start"]
-    if start is None:
-        return []
-    return [
-        f"gradient at zero released for {100 * start['share']:g} % of mu^2, d = {start['d']:.4g} "
-        f"assumed: {start['binding']} is tightest, expected quality {start['merit']:.4f}; without "
-        f"it, d = 0.5: {start['without']}"
     ]
 
 

@@ -10,15 +10,12 @@ from protocols import planner
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.ckks.timing import UnitTimes, unit_times
 from protocols.decrypt import flooding_of, release_error_std
-from protocols.errors import ParameterError, PrivacyError
+from protocols.errors import ParameterError
 from protocols.layouts import cheapest_layout
 from protocols.plan import Member
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.start_gradient import WORST
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.recipe_rows import choose_ckks
-from sims.release_start import assumed_release
 from sims.setting import TrainingSetting, choose_setting
 from sims.slot_words import slot_lines
 
@@ -71,7 +68,7 @@ class Shape:
 class Forecast:
     """A plan with placeholders for names, keys and column names, and what it will cost.
 
-    seconds: None where this machine was not timed; start: what a released gradient at zero changes.
+    seconds: None where this machine was not timed.
     """
 
     shape: Shape
@@ -81,7 +78,6 @@ class Forecast:
     bytes_per_party: dict[str, int]
     memory: dict[str, int]
     operations: dict[str, dict[int, int]]
-    start: dict[str, Any] | None = None
 
     @property
     def epsilon_by_coalition(self) -> tuple[float, ...]:
@@ -110,7 +106,6 @@ class Forecast:
             "binding": None,
             "epsilon": list(self.epsilon_by_coalition),
             "privacy": None,
-            "start": self.start,
             "figures": dict(certificate.figures) if certificate else {},
             "assumptions": list(certificate.assumptions) if certificate else [],
             "ckks": {
@@ -148,7 +143,6 @@ class Forecast:
                 "sigma": privacy.sigma,
                 "share_std": privacy.share_std,
                 "sensitivity": privacy.sensitivity,
-                "accounting": privacy.accounting,
             }
         if params.security_bits < 128:
             body["INSECURE"] = "toy ring without security; for tests only"
@@ -161,18 +155,22 @@ def forecast(
     *,
     timing: bool = True,
     times: UnitTimes | None = None,
-    assumed_d: float | None = None,
 ) -> Forecast:
     """Choose everything as `simulate` would, and predict its cost.
 
-    timing: predict seconds (measures this machine once, about three seconds); times: known ones;
-    assumed_d: d that a released gradient at zero is assumed to give, 0 to 1/2.
+    timing: predict seconds (measures this machine once, about three seconds); times: known ones.
 
     Raises:
         PrivacyError: no certified setting exists; the message names the condition that binds.
         ParameterError: options that do not fit.
     """
-    setting, start = _setting(config, shape, assumed_d)
+    setting = choose_setting(
+        config,
+        rows=shape.rows,
+        num_features=shape.num_features,
+        norm_bound=shape.norm_bound,
+        parties=len(shape.rows_by_party),
+    )
     plan = placeholder_plan(config, shape, setting)
     if timing and times is None:
         times = unit_times(plan.ckks)
@@ -184,44 +182,7 @@ def forecast(
         bytes_per_party=planner.bytes_per_party(plan),
         memory=planner.memory(plan),
         operations=operations_by_level(plan),
-        start=start,
     )
-
-
-def _setting(
-    config: SimulationConfig, shape: Shape, assumed_d: float | None
-) -> tuple[TrainingSetting, dict[str, Any] | None]:
-    """The setting, and how it compares with the one without a release."""
-    public: dict[str, Any] = {
-        "rows": shape.rows,
-        "norm_bound": shape.norm_bound,
-        "parties": len(shape.rows_by_party),
-    }
-    if assumed_d is None:
-        return choose_setting(config, num_features=shape.num_features, **public), None
-    if not 0 <= assumed_d <= WORST:
-        raise ParameterError(f"assume_start={assumed_d} is outside [0, 1/2]")
-    release = assumed_release(config, assumed_d, features=shape.num_features, **public)
-    setting = choose_setting(config, num_features=shape.num_features, start=release, **public)
-    try:
-        plain = choose_setting(config, num_features=shape.num_features, **public).certificate
-        without = _quality(plain) if plain else ""
-    except PrivacyError as error:
-        without = f"no setting ({error})"
-    certificate = setting.certificate
-    assert certificate is not None  # noqa: S101
-    return setting, {
-        "share": config.release_start,
-        "d": certificate.setting.d,
-        "binding": certificate.binding.name,
-        "merit": certificate.figures["merit"],
-        "without": without,
-    }
-
-
-def _quality(certificate: Certificate) -> str:
-    merit = certificate.figures["merit"]
-    return f"{certificate.binding.name} is tightest, expected quality {merit:.4f}"
 
 
 def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSetting) -> RowsPlan:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 PHASES = {
     "load": "load the libraries",
     "data": "read and encode the rows",
-    "start": "release the gradient at zero",
     "agree": "agree on the plan",
     "keys": "make the joint keys",
     "encrypt": "encrypt every party's rows",

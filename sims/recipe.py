@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from parties.targets import Targets
 from protocols.errors import ParameterError, SchemaError
 from protocols.plan import Member, RunPlan
-from protocols.start import StartGradient
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -58,10 +57,8 @@ class Recipe(Protocol):
         ...
 
 
-def open_recipe(
-    config: SimulationConfig, data: PreparedData, start: StartGradient | None = None
-) -> Recipe:
-    """The recipe of the configuration's protocol; start: the session at zero, for the barrier.
+def open_recipe(config: SimulationConfig, data: PreparedData) -> Recipe:
+    """The recipe of the configuration's protocol.
 
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
@@ -83,7 +80,7 @@ def open_recipe(
     if config.protocol == "shards":
         from sims.recipe_rows import RowsRecipe
 
-        return RowsRecipe.choose(config, data, start)
+        return RowsRecipe.choose(config, data)
     raise ParameterError(f"protocol={config.protocol!r} is not shards or gradients")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,7 @@ from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.errors import ParameterError
 from protocols.layouts import cheapest_layout
 from protocols.plan import Member, RunPlan
-from protocols.privacy.start_gradient import WORST, StartRelease
 from protocols.rows import RowsPlan
-from protocols.start import StartGradient
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -34,21 +32,10 @@ class RowsRecipe:
     data: PreparedData
     setting: TrainingSetting
     params: CkksParameters
-    start: StartGradient | None = None
 
     @classmethod
-    def choose(
-        cls,
-        config: SimulationConfig,
-        data: PreparedData,
-        start: StartGradient | None = None,
-        *,
-        release: StartRelease | None = None,
-    ) -> RowsRecipe:
-        """Every refusal that depends on public figures only comes here, before the first key.
-
-        start: the session before; release: what it would cost, before it has run.
-        """
+    def choose(cls, config: SimulationConfig, data: PreparedData) -> RowsRecipe:
+        """Every refusal that depends on public figures only comes here, before the first key."""
         schema = data.schema
         setting = choose_setting(
             config,
@@ -56,7 +43,6 @@ class RowsRecipe:
             num_features=schema.num_features,
             norm_bound=schema.norm_bound,
             parties=len(data.shards),
-            start=start.release if start else release,
         )
         params = choose_ckks(config, setting)
         Layout(
@@ -65,7 +51,7 @@ class RowsRecipe:
             rows_by_party=tuple(shard.rows for shard in data.shards.values()),
             rounds=setting.rule.rounds,
         )
-        return cls(config, data, setting, params, start)
+        return cls(config, data, setting, params)
 
     @property
     def rounds(self) -> int:
@@ -79,22 +65,14 @@ class RowsRecipe:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of the setting, and what d rests on."""
-        if self.start is None:
-            return self.setting.notes
-        d = self.start.release.d(self.data.schema.norm_bound, self.start.plan.split)
-        share = 100 * (self.config.release_start or 0.0)
-        released = (
-            f"the gradient at zero was released first, for {share:g} % of the privacy budget "
-            f"(mu^2): d = {d:.4g} in place of {WORST:g}"
-        )
-        return (*self.setting.notes, released)
+        """Of the setting."""
+        return self.setting.notes
 
     def make_plan(self, session: str, members: tuple[Member, ...]) -> RowsPlan:
         """The plan that all parties agree to."""
         schema = self.data.schema
         plan = rows_plan(self.config, session, schema, self.setting, self.params, members)
-        return replace(plan, start=self.start).with_slot_bound(schema.norm_bound)
+        return plan.with_slot_bound(schema.norm_bound)
 
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in float64 on pooled rows, with the parties' summed noise."""

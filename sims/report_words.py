@@ -67,7 +67,7 @@ def privacy_facts(plan: RunPlan) -> Iterator[Fact]:
     yield (
         "Sensitivity",
         number(privacy.sensitivity),
-        f"how far one row can move the {summed}; accounting: {privacy.accounting}",
+        f"how far one row can move the {summed}",
     )
 
 

@@ -13,7 +13,6 @@ from protocols.plan import PrivacyPlan
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.start_gradient import StartRelease
 from protocols.privacy.walk_search import find_walk
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
@@ -51,18 +50,16 @@ def choose_setting(
     num_features: int,
     norm_bound: float,
     parties: int,
-    start: StartRelease | None = None,
 ) -> TrainingSetting:
     """Everything about the iteration, from public figures only.
 
-    rows: of all parties; num_features: bias included; norm_bound: of every row; start: a private
-    release of the gradient at zero, for the barrier.
+    rows: of all parties; num_features: bias included; norm_bound: of every row.
 
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
     """
     if config.update == "barrier":
-        return _barrier(config, rows, num_features, norm_bound, parties, start)
+        return _barrier(config, rows, num_features, norm_bound, parties)
     if config.epsilon is not None and config.update == "gd":
         return _ridge(config, rows, num_features, norm_bound, parties)
     if config.epsilon is not None:
@@ -93,15 +90,10 @@ def _plain(config: SimulationConfig, norm_bound: float, num_features: int) -> Tr
 
 
 def _barrier(
-    config: SimulationConfig,
-    rows: int,
-    num_features: int,
-    norm_bound: float,
-    parties: int,
-    start: StartRelease | None,
+    config: SimulationConfig, rows: int, num_features: int, norm_bound: float, parties: int
 ) -> TrainingSetting:
     _refuse(config, "barrier", "learning_rate", "radius")
-    certificate = _search(config, rows, num_features, norm_bound, parties, "barrier", start)
+    certificate = _search(config, rows, num_features, norm_bound, parties, "barrier")
     setting = certificate.setting
     rule = Barrier(
         rounds=setting.rounds,
@@ -155,7 +147,6 @@ def _walk(
         colluders=config.colluders,
         rounds=config.rounds,
         degree=config.degree,
-        accounting=config.accounting,  # type: ignore[arg-type]
         **arithmetic.allowances(norm_bound, num_features),
     )
     note = "few accelerated steps, so short that their certified length bounds every iterate"
@@ -175,7 +166,6 @@ def _search(
     norm_bound: float,
     parties: int,
     method: Any,
-    start: StartRelease | None = None,
 ) -> Certificate:
     counted = arithmetic.allowances(norm_bound, num_features) if config.epsilon else {}
     return find_setting(
@@ -189,8 +179,6 @@ def _search(
         rounds=config.rounds or (None if config.epsilon else DEFAULT_ROUNDS[config.update]),
         degree=config.degree or (None if config.epsilon else DEFAULT_DEGREE),
         method=method,
-        accounting=config.accounting,  # type: ignore[arg-type]
-        start=start,
         **counted,
     ).require()
 
@@ -209,7 +197,6 @@ def _privacy(
         sigma=sigma,
         share_std=split.share_std(sigma),
         sensitivity=float(certificate.figures["D2_widened"]),
-        accounting=config.accounting,
     )
 
 

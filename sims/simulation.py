@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
 from coordinator.message_log import keep_messages
 from parties.flower_app import Handler
-from parties.party import Finished, Party
+from parties.party import Party
 from parties.policy import Policy
 from parties.targets import Targets
 from protocols.messages import new_signing_key, public_bytes
@@ -39,8 +39,6 @@ from sims.regression_result import (
     targets_of,
 )
 from sims.regression_twin import ridge_solution
-from sims.release_start import Started, choose_session, run_start, worst_release
-from sims.release_start import noise_root as noise_root_of_start
 from sims.result import AnyRun, Array, RunResult
 from sims.run_folder import RunFolder
 from sims.slot_words import unproven_words
@@ -83,13 +81,11 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
     # Every refusal that depends on public figures only comes before the first key.
-    first = _start(config, data, root, notify) if config.release_start else None
-    recipe = open_recipe(config, data, first.start if first else None)
+    recipe = open_recipe(config, data)
     folder = RunFolder.create(config.out, rounds=recipe.rounds) if config.out else None
     with _recording(folder) as record:
         session, signing_key = uuid.uuid4().hex, new_signing_key()
-        seen = first.seen if first else {}
-        specs = party_specs(config, data, root, public_bytes(signing_key), seen)
+        specs = party_specs(config, data, root, public_bytes(signing_key))
         transcript = Transcript(folder.transcript_path if folder else None)
         kept = folder.messages_path if folder and config.keep_messages else None
         keep = partial(keep_messages, folder=kept, coordinator_key=public_bytes(signing_key))
@@ -132,16 +128,9 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
 
 
 def party_specs(
-    config: SimulationConfig,
-    data: PreparedData,
-    root: int,
-    coordinator_key: str,
-    seen: Mapping[str, Finished] | None = None,
+    config: SimulationConfig, data: PreparedData, root: int, coordinator_key: str
 ) -> dict[str, PartySpec]:
-    """One spec per party; each consents to exactly the promised privacy.
-
-    seen: what each saw in the session before; none.
-    """
+    """One spec per party; each consents to exactly the promised privacy."""
     policy = Policy(
         max_epsilon=config.epsilon,
         max_delta=config.delta,
@@ -162,21 +151,8 @@ def party_specs(
             noise_seed=root,
             ledger=open_ledger(config, name),
             dataset=dataset_of(config),
-            before=(seen or {}).get(name),
         )
     return specs
-
-
-def _start(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> Started:
-    """The session at zero, once it is sure that the main run can follow."""
-    from sims.recipe_rows import RowsRecipe
-
-    session = choose_session(config, data)
-    RowsRecipe.choose(config, data, release=worst_release(config, session))
-    notify(Event("phase", "start"))
-    signing_key = new_signing_key()
-    specs = party_specs(config, data, noise_root_of_start(root), public_bytes(signing_key))
-    return run_start(config, session, specs, signing_key)
 
 
 def _verify_key(spec: PartySpec) -> str:

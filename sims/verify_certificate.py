@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -29,7 +28,6 @@ from protocols.privacy.gram_certificate import GramRelease, gram_certificate
 from protocols.privacy.lffr_certificate import LffrSetting, lffr_certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.start_gradient import StartRelease
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
@@ -117,7 +115,7 @@ def _budget_problems(budget: Mapping[str, Any], plan: CircuitPlan) -> Iterator[s
     privacy, parties = plan.privacy, len(plan.members)
     expected: dict[str, Any] = {"parties": parties, "epsilon": None}
     if privacy:
-        names = ("epsilon", "delta", "colluders", "accounting")
+        names = ("epsilon", "delta", "colluders")
         expected |= {name: getattr(privacy, name) for name in names}
         share = NoiseSplit(parties=parties, colluders=privacy.colluders).share_std(privacy.sigma)
         yield from compare("plan.json", "privacy.share_std", privacy.share_std, share)
@@ -128,25 +126,13 @@ def _budget_problems(budget: Mapping[str, Any], plan: CircuitPlan) -> Iterator[s
 def _beside_problems(
     setting: Mapping[str, Any], plan: CircuitPlan, norm_bound: float
 ) -> Iterator[str]:
-    """What the arithmetic and a release of the gradient at zero cost, from the plan alone."""
+    """What the arithmetic costs, from the plan alone."""
     arithmetic.check(plan, norm_bound)
-    beside = {**arithmetic.counted(plan, norm_bound), "spent_delta": 0.0}
+    beside = arithmetic.counted(plan, norm_bound)
     error = beside.pop("encryption_error")
     # A setting without this field has nothing that it could widen.
     found = setting.get("encryption_error", 0.0)
     yield from compare(FILE, "setting.encryption_error", found, error)
-    if isinstance(plan, RowsPlan) and plan.start:
-        plan.start.check_rows(norm_bound)
-        stated = setting["budget"]
-        split = NoiseSplit(parties=len(plan.members), colluders=stated["colluders"])
-        release, rows, features = plan.start.release, plan.num_rows, plan.num_features
-        mu = release.mu(norm_bound=norm_bound, rows=rows, features=features, split=split)
-        beside["spent_mu"] = math.hypot(beside["spent_mu"], mu)
-        beside["spent_delta"] = release.spent_delta(
-            features=features, split=split, epsilon=stated["epsilon"]
-        )
-        yield from compare(FILE, "setting.start", setting.get("start"), release.to_dict())
-        yield from compare(FILE, "setting.d", setting.get("d"), release.d(norm_bound, split))
     for field, value in beside.items():
         found = setting["budget"].get(field)
         yield from compare(FILE, f"setting.budget.{field}", found, value)
@@ -174,8 +160,6 @@ def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
         del fields["rounds"]
         return walk_certificate.check(WalkSetting(**fields))
     if method == "barrier":
-        start = fields.pop("start", None)
-        fields["start"] = StartRelease(**start) if start else None
         fields["reciprocal"] = _approximation(setting["reciprocal"])
         return barrier_certificate.check(BarrierSetting(**fields))
     return ridge_certificate.check(RidgeSetting(**fields))
@@ -184,10 +168,5 @@ def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
 def _approximation(polynomial: Mapping[str, Any]) -> Approximation:
     """Wrap a polynomial; the certificates bound its errors themselves and trust no stated one."""
     unknown = float("nan")
-    return Approximation(
-        polynomial=Polynomial.from_dict(polynomial),
-        max_error=unknown,
-        rms_error=unknown,
-        max_slope=unknown,
-        method="from the certificate",
-    )
+    found = Polynomial.from_dict(polynomial)
+    return Approximation(polynomial=found, max_error=unknown, max_slope=unknown)

@@ -19,11 +19,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome
+from parties.encode import expand_columns
 from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
 from parties.schema import Label, NumericColumn, Schema
 from parties.shard import ClampCounts, Shard
+from parties.tables import read_table
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns
@@ -65,6 +67,11 @@ NOISE = PrivacyPlan(
 )
 
 # -- what a case is made of ----------------------------------------------------------------------
+
+
+def raw_features(frame: Any, schema: Schema) -> NDArray[np.float64]:
+    """What `Schema.model_in_data_units` is applied to: columns expanded, unscaled, unclamped."""
+    return expand_columns(read_table(frame, label=schema.label.name), schema.columns)[0]
 
 
 def party_names(count: int) -> list[str]:

@@ -19,12 +19,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from sims.flower_commands import PROGRAMS
-
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 SCRIPT = ROOT / "examples" / "three_hospitals.py"
-MISSING = [name for name in (*PROGRAMS, "cohort") if not (BIN / name).exists()]
+MISSING = [
+    name
+    for name in ("flower-superlink", "flower-supernode", "flwr", "cohort")
+    if not (BIN / name).exists()
+]
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"not installed beside Python: {', '.join(MISSING)}"),

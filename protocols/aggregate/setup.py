@@ -100,10 +100,11 @@ def opening_key(
     keys = signed_values.replied(replies)
     check_keys(digest, roster, keys)
     replies = yield to_everyone(OPENING_KEY, names, signed_values.to_request(keys))
-    return _unmask(params, {name: replies[name] for name in names})
+    return unmask(params, {name: replies[name] for name in names})
 
 
-def _unmask(params: AggregateParameters, replies: Mapping[str, Body]) -> NDArray[np.int64]:
+def unmask(params: AggregateParameters, replies: Mapping[str, Body]) -> NDArray[np.int64]:
+    """s from the replies of all parties to `opening-key`."""
     total = np.zeros(params.ring_dim, np.uint16)
     for name, reply in replies.items():
         if len(reply.blobs) != 1 or len(reply.blobs[0]) != 2 * params.ring_dim:

@@ -115,20 +115,6 @@ def busy() -> bool:
     return os.getloadavg()[0] > BUSY_LOAD * len(os.sched_getaffinity(0))
 
 
-def lesser(left: UnitTimes, right: UnitTimes) -> UnitTimes:
-    """The lesser of two measurements, entry by entry: a unit time is a least time."""
-    operations = {
-        name: tuple(map(min, laps, right.operations[name]))
-        for name, laps in left.operations.items()
-    }
-    rest = {
-        name: min(getattr(left, name), getattr(right, name))
-        for name in UnitTimes.__dataclass_fields__
-        if name != "operations"
-    }
-    return UnitTimes(operations=operations, **rest)
-
-
 def cache_folder() -> Path:
     """$XDG_CACHE_HOME/ciphercohort, or ~/.cache/ciphercohort."""
     base = os.environ.get("XDG_CACHE_HOME")

@@ -14,15 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import dp_accounting
 from dp_accounting.pld import pld_privacy_accountant
 
 from protocols.errors import ParameterError
 from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
-
-Accounting = Literal["exact", "paper"]
 
 _LIBRARY_LIMIT = 100.0
 
@@ -69,21 +66,6 @@ class LaplaceEvent:
 Event = GaussianEvent | LaplaceEvent
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CrossCheck:
-    """One epsilon from two accountants.
-
-    Attributes:
-        exact: from the closed form of this module.
-        library: from `dp_accounting`'s pessimistic privacy loss distribution.
-        relative_gap: library / exact - 1: at least -1e-8 (both are rounded) and at most 0.01.
-    """
-
-    exact: float
-    library: float
-    relative_gap: float
-
-
 def sigma_for(
     *,
     epsilon: float,
@@ -91,7 +73,6 @@ def sigma_for(
     rounds: int,
     sensitivity: float,
     rows: int,
-    accounting: Accounting = "exact",
 ) -> float:
     """Noise std on the mean gradient that gives (epsilon, delta) over all rounds.
 
@@ -101,9 +82,10 @@ def sigma_for(
         rounds: T, full-batch releases.
         sensitivity: replace-one l2 sensitivity of the SUM over rows, D.
         rows: N, all parties' rows together.
-        accounting: "exact": sqrt(T) D / (N mu). "paper": 2 D sqrt(T ln(1/delta)) / (epsilon N),
-            arXiv:2605.27782, Algorithm 3 (it writes ln(3/delta) and means delta/3 here); right
-            for epsilon <= ln(1/delta), and 1.79 times the exact one at epsilon = 1.
+
+    Returns:
+        sqrt(T) D / (N mu). The closed form of arXiv:2605.27782, Algorithm 3, is 1.79 times that at
+        epsilon = 1.
 
     Raises:
         ParameterError: a field is out of range.
@@ -111,16 +93,8 @@ def sigma_for(
     check_epsilon(epsilon)
     check_delta(delta)
     _check_query(rounds, sensitivity, rows)
-    if accounting == "exact":
-        mu = mu_for_epsilon(epsilon=epsilon, delta=delta)
-        return math.sqrt(rounds) * sensitivity / (rows * mu)
-    log = math.log(1 / delta)
-    if epsilon > log:
-        raise ParameterError(
-            f"epsilon={epsilon} exceeds ln(1/delta)={log:.4g}, where the paper's closed form ends; "
-            'use accounting="exact"'
-        )
-    return 2 * sensitivity * math.sqrt(rounds * log) / (epsilon * rows)
+    mu = mu_for_epsilon(epsilon=epsilon, delta=delta)
+    return math.sqrt(rounds) * sensitivity / (rows * mu)
 
 
 def epsilon_for(*, sigma: float, delta: float, rounds: int, sensitivity: float, rows: int) -> float:
@@ -147,25 +121,11 @@ def compose(events: Sequence[Event], *, delta: float) -> float:
     mu = math.sqrt(sum(e.mu**2 for e in events if isinstance(e, GaussianEvent)))
     if not any(isinstance(e, LaplaceEvent) for e in events):
         return epsilon_for_mu(mu=mu, delta=delta)
-    return _library_epsilon(events, delta)
+    return library_epsilon(events, delta=delta)
 
 
-def cross_check(events: Sequence[Event], *, delta: float) -> CrossCheck:
-    """`compose`, computed a second time by `dp_accounting`.
-
-    Raises:
-        ParameterError: the events are not all Gaussian, so that no closed form exists.
-    """
-    if not all(isinstance(e, GaussianEvent) for e in events):
-        raise ParameterError("events: only Gaussian events have a closed form to check")
-    exact = compose(events, delta=delta)
-    library = _library_epsilon(events, delta)
-    gap = 0.0 if library == exact else library / exact - 1 if exact > 0 else math.inf
-    return CrossCheck(exact=exact, library=library, relative_gap=gap)
-
-
-def _library_epsilon(events: Sequence[Event], delta: float) -> float:
-    """Pessimistic epsilon by privacy loss distributions.
+def library_epsilon(events: Sequence[Event], *, delta: float) -> float:
+    """`compose` by `dp_accounting`'s privacy loss distributions: at most 1 % above the truth.
 
     Both kinds of event are given with their replace-one sensitivity, and shifting by it is the
     library's add-or-remove-one pair with sensitivity 1. The discretisation interval is refined

@@ -22,7 +22,7 @@ the two events; that is right because P(|Z| > c) <= exp(-c^2 / 2) already counts
 stray factors p'(z) and the missing 1/N are slips without consequence. (2) is the square of
 sqrt(X) <= |w| - eta zeta_f; its larger root exceeds eta zeta_f, so squaring is harmless. The
 theorem's m_P >= 0 has to be m_P > 0 (alpha > 0), and alpha < 1 follows from (1) for d < phi'max;
-both are checked.
+both are checked. d is 1/2, which holds for any data.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import math
 
 from protocols.approximation import error_bound, is_decreasing, range_bound
 from protocols.privacy.barrier_theorem import (
+    GRADIENT_AT_ZERO,
     BarrierSetting,
     c_delta,
     fixed_point,
@@ -41,7 +42,6 @@ from protocols.privacy.barrier_theorem import (
 from protocols.privacy.budget import audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity
-from protocols.privacy.start_gradient import WORST
 
 __all__ = ["BarrierSetting", "check"]
 
@@ -61,7 +61,8 @@ def check(setting: BarrierSetting) -> Certificate:
     least, most = range_bound(barrier, bottom, low)
     root, quadratic = smallest_norm(s, sigmoid_error=e_f, least=least)
     core = math.sqrt((1 - s.kappa) * s.theta)
-    pull = s.lam * (most + least) + (SIGMOID_SLOPE_MAX - s.d) * s.norm_bound / (2 * core)
+    overshoot = (SIGMOID_SLOPE_MAX - GRADIENT_AT_ZERO) * s.norm_bound / (2 * core)
+    pull = s.lam * (most + least) + overshoot
     sensitivity = Sensitivity(
         norm_bound=s.norm_bound,
         approximation_error=e_f,
@@ -131,7 +132,6 @@ def check(setting: BarrierSetting) -> Certificate:
             right=root,
             meaning="(2): r = sqrt((1 - kappa) Theta) >= (-b + sqrt(b^2 - 4ac)) / (2a)",
         ),
-        *_start_conditions(s),
         *money.conditions,
     )
     figures = {
@@ -149,7 +149,6 @@ def check(setting: BarrierSetting) -> Certificate:
         "r": core,
         "eta_max": min(first, second),
         **quadratic,
-        **_start_figures(s),
         **money.figures,
     }
     return Certificate(
@@ -161,54 +160,3 @@ def check(setting: BarrierSetting) -> Certificate:
         assumptions=ASSUMPTIONS,
         events=money.events,
     )
-
-
-def _start_conditions(s: BarrierSetting) -> tuple[Condition, ...]:
-    """What d rests on, and that a release of the gradient at zero is paid for."""
-    start, split = s.start, s.budget.split
-    if start is None or s.budget.epsilon is None:
-        any_data = Condition(
-            name="gradient_at_zero",
-            left=s.d,
-            relation=">=",
-            right=WORST,
-            meaning="d >= |grad f(0)| / B_x for any data; a smaller d would have to be released",
-            by_design=True,
-        )
-        return (any_data,)
-    figures = _start_figures(s)
-    return (
-        Condition(
-            name="gradient_at_zero",
-            left=s.d,
-            relation=">=",
-            right=start.d(s.norm_bound, split),
-            meaning="d >= (|released gradient at 0| + z_p sigma_total + rounding) / B_x, or 1/2",
-            by_design=True,
-        ),
-        Condition(
-            name="start_mu",
-            left=s.budget.spent_mu,
-            relation=">=",
-            right=figures["start_mu"],
-            meaning="mu of the release, (B_x / N + grid) / sigma_0, is taken from the budget",
-            by_design=True,
-        ),
-        Condition(
-            name="start_delta",
-            left=s.budget.spent_delta,
-            relation=">=",
-            right=figures["start_delta"],
-            meaning="delta of the release, failure p of the bound + grid, is taken from the budget",
-            by_design=True,
-        ),
-    )
-
-
-def _start_figures(s: BarrierSetting) -> dict[str, float]:
-    start, split = s.start, s.budget.split
-    if start is None or s.budget.epsilon is None:
-        return {}
-    mu = start.mu(norm_bound=s.norm_bound, rows=s.rows, features=s.features, split=split)
-    delta = start.spent_delta(features=s.features, split=split, epsilon=s.budget.epsilon)
-    return {"start_margin": start.margin(split), "start_mu": mu, "start_delta": delta}

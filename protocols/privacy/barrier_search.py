@@ -21,10 +21,14 @@ from protocols.approximation import (
     reciprocal_approximation,
     sigmoid_approximation,
 )
-from protocols.privacy.barrier_theorem import BarrierSetting, c_delta, iterate_bound
+from protocols.privacy.barrier_theorem import (
+    GRADIENT_AT_ZERO,
+    BarrierSetting,
+    c_delta,
+    iterate_bound,
+)
 from protocols.privacy.budget import Budget
 from protocols.privacy.sensitivity import Sensitivity
-from protocols.privacy.start_gradient import WORST, StartRelease
 from protocols.privacy.utility import Candidates, Stack
 
 Floats = NDArray[np.float64]
@@ -61,7 +65,6 @@ def drafts(
     rounds: Sequence[int],
     degrees: Sequence[int],
     etas: Sequence[float] | None,
-    d: float = WORST,
 ) -> list[Draft]:
     """For each (degrees, Theta, kappa, eta, T) the least lambda that Theorem 3 allows.
 
@@ -73,7 +76,6 @@ def drafts(
         degrees: degrees of p to try.
         etas: learning rates to try, for rows of norm 1; None takes 4 = 1 / max s', that is 1/beta
             (arXiv:2605.27782, Theorem 1).
-        d: bound on |grad f(0)| / B_x.
     """
     found: list[Draft] = []
     core, eta = (a.ravel() for a in np.meshgrid(CORES, etas or (4.0,), indexing="ij"))
@@ -93,7 +95,6 @@ def drafts(
                         c=c_delta(budget, t),
                         features=features,
                         budget=budget,
-                        d=d,
                     )
                     lam, interval, noise = scan.least_strength()
                     for i in np.flatnonzero(np.isfinite(lam)):
@@ -126,7 +127,6 @@ class _Scan:
     c: float
     features: int
     budget: Budget
-    d: float
 
     def least_strength(self) -> tuple[Floats, Floats, Floats]:
         """(lambda, B R, sigma_total) for each (core, eta); lambda is inf where none will do."""
@@ -151,12 +151,12 @@ class _Scan:
             decreasing = (slopes(bottom) <= 0) & (slopes(self.kappa) <= 0)
             alpha = 2 * eta * lam * least
             a = 2 * alpha - alpha**2
-            b = -2 * eta * ((1 - alpha) * (self.d + self.c * noise) + error)
+            b = -2 * eta * ((1 - alpha) * (GRADIENT_AT_ZERO + self.c * noise) + error)
             c = -(eta**2) * ((1 + (root_m + self.c) * noise) ** 2 - error**2)
             root = (-b + np.sqrt(b**2 - 4 * a * c)) / (2 * a)
             ok = (error <= 1) & (least > 0) & decreasing & (alpha > 0) & (alpha < 1 - MARGIN)
             ok &= eta * lam <= self.kappa * theta * (1 - MARGIN)
-            ok &= eta * (lam * (most + least) + (1 - self.d) / (2 * core)) <= 1 - MARGIN
+            ok &= eta * (lam * (most + least) + (1 - GRADIENT_AT_ZERO) / (2 * core)) <= 1 - MARGIN
             ok &= core * (1 - MARGIN) >= root
         first = np.argmax(ok, axis=1)
         index = np.arange(core.size)
@@ -201,7 +201,6 @@ def setting(
     norm_bound: float,
     budget: Budget,
     encryption_error: float = 0.0,
-    start: StartRelease | None = None,
 ) -> BarrierSetting:
     """A draft in the rows' own units, its polynomials on the fixed point's true intervals."""
     theta = draft.theta / norm_bound**2
@@ -222,8 +221,6 @@ def setting(
         sigma=0.0,
         budget=budget,
         encryption_error=encryption_error,
-        d=start.d(norm_bound, budget.split) if start else WORST,
-        start=start,
     )
     return settle(current, draft.degree)
 

@@ -17,7 +17,9 @@ from protocols.approximation import Approximation, error_bound
 from protocols.errors import ParameterError
 from protocols.privacy.budget import Budget
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX
-from protocols.privacy.start_gradient import WORST, StartRelease
+
+GRADIENT_AT_ZERO = 0.5
+"""d, bound on |grad f(0)| / B_x of any data: |1/2 - y| = 1/2."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,9 +35,7 @@ class BarrierSetting:
         reciprocal: P and its interval [kappa Theta, Theta].
         sigma: noise std on the mean gradient that is left without any t colluders; 0 without a
             promise.
-        budget: epsilon, delta, P, t, accounting.
-        d: bound on |grad f(0)| / B_x; 1/2 holds for any data.
-        start: the release that a smaller d follows from; paid for in the budget.
+        budget: epsilon, delta, P, t.
         encryption_error: e_ckks per round and coordinate, see `Sensitivity`.
 
     Raises:
@@ -54,9 +54,7 @@ class BarrierSetting:
     reciprocal: Approximation
     sigma: float
     budget: Budget
-    d: float = WORST
     encryption_error: float = 0.0
-    start: StartRelease | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -68,18 +66,15 @@ class BarrierSetting:
             raise ParameterError(f"kappa={self.kappa} is outside (0, 1)")
         if not (math.isfinite(self.sigma) and self.sigma >= 0):
             raise ParameterError(f"sigma={self.sigma} is not a finite number >= 0")
-        if not 0 <= self.d <= 1:
-            raise ParameterError(f"d={self.d} is outside [0, 1]")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, polynomials included."""
-        names = "rows features norm_bound theta lam kappa eta rounds sigma d encryption_error"
+        names = "rows features norm_bound theta lam kappa eta rounds sigma encryption_error"
         return {
             **{name: getattr(self, name) for name in names.split()},
             "sigmoid": self.sigmoid.polynomial.to_dict(),
             "reciprocal": self.reciprocal.polynomial.to_dict(),
             "budget": self.budget.to_dict(),
-            "start": self.start.to_dict() if self.start else None,
         }
 
 
@@ -156,7 +151,7 @@ def smallest_norm(
     zeta = gradient_error(s, sigmoid_error)
     alpha = 2 * s.eta * s.lam * least
     quadratic = 2 * alpha - alpha**2
-    linear = -2 * s.eta * ((1 - alpha) * (s.d * s.norm_bound + c * noise) + zeta)
+    linear = -2 * s.eta * ((1 - alpha) * (GRADIENT_AT_ZERO * s.norm_bound + c * noise) + zeta)
     push = s.norm_bound * SIGMOID_SLOPE_MAX + (math.sqrt(s.features) + c) * noise
     constant = -(s.eta**2) * (push**2 - zeta**2)
     figures = {"alpha": alpha, "a": quadratic, "b": linear, "c": constant}

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 
 from protocols.errors import ParameterError
 from protocols.privacy.accounting import (
-    Accounting,
     GaussianEvent,
-    cross_check,
     epsilon_for,
+    library_epsilon,
     sigma_for,
 )
 from protocols.privacy.certificate import Condition
@@ -26,8 +25,8 @@ from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
 
-MECHANISM_SHARE: dict[Accounting, float] = {"exact": 0.9, "paper": 1 / 3}
-"""The mechanism's part of delta, by accounting."""
+MECHANISM_SHARE = 0.9
+"""The mechanism's part of delta."""
 GRID_MARGIN = 1.0 + 2.0**-20
 """Shares are rounded up to a grid unit, at most 2^-20 of them; every bound uses this much more."""
 
@@ -40,13 +39,12 @@ class Budget:
         epsilon: the promise, > 0; None for a run without privacy (sigma = 0).
         delta: the promise, in (0, 1).
         split: P and t.
-        accounting: "exact" or "paper" (the closed form of arXiv:2605.27782, Algorithm 3).
         mechanism_share: the mechanism's part of delta, in (0, 1); the iterate bound may fail
             with the rest. 1/3 in the source paper. A larger part needs less noise, and the iterate
             bound hardly notices, because it depends on ln(1/delta_norm).
         other_delta: delta spent elsewhere: tail of the CKKS error bound; >= 0.
-        spent_mu, spent_delta: what is released beside the rounds costs: the gradient at zero
-            (`start_gradient`), what the flooding leaves (`arithmetic`); >= 0.
+        spent_mu: of what is released beside the rounds, what the flooding leaves (`arithmetic`);
+            >= 0.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -55,11 +53,9 @@ class Budget:
     epsilon: float | None
     delta: float
     split: NoiseSplit
-    accounting: Accounting = "exact"
-    mechanism_share: float = 1 / 3
+    mechanism_share: float = MECHANISM_SHARE
     other_delta: float = 0.0
     spent_mu: float = 0.0
-    spent_delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -70,22 +66,18 @@ class Budget:
             raise ParameterError(f"mechanism_share={self.mechanism_share} is outside (0, 1)")
         if not 0 <= self.other_delta < self.delta:
             raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
-        if not 0 <= self.spent_delta < self.delta - self.other_delta:
-            raise ParameterError(f"spent_delta={self.spent_delta} leaves nothing of delta")
         if not 0 <= self.spent_mu < math.inf:
             raise ParameterError(f"spent_mu={self.spent_mu} is not a finite number >= 0")
-        if self.accounting not in ("exact", "paper"):
-            raise ParameterError(f"accounting={self.accounting!r} is neither 'exact' nor 'paper'")
 
     @property
     def delta_mechanism(self) -> float:
         """The mechanism's delta."""
-        return self.mechanism_share * (self.delta - self.other_delta - self.spent_delta)
+        return self.mechanism_share * (self.delta - self.other_delta)
 
     @property
     def delta_norm(self) -> float:
         """Allowed failure probability of the iterate bound."""
-        return (1 - self.mechanism_share) * (self.delta - self.other_delta - self.spent_delta)
+        return (1 - self.mechanism_share) * (self.delta - self.other_delta)
 
     @property
     def mu(self) -> float:
@@ -160,7 +152,6 @@ class Budget:
             rounds=rounds,
             sensitivity=sensitivity,
             rows=rows,
-            accounting=self.accounting,
         )
 
     def total_std(self, sigma: float) -> float:
@@ -174,11 +165,9 @@ class Budget:
             "delta": self.delta,
             "parties": self.split.parties,
             "colluders": self.split.colluders,
-            "accounting": self.accounting,
             "mechanism_share": self.mechanism_share,
             "other_delta": self.other_delta,
             "spent_mu": self.spent_mu,
-            "spent_delta": self.spent_delta,
         }
 
 
@@ -222,7 +211,7 @@ def audit(
     events: tuple[GaussianEvent, ...] = ()
     if sigma > 0:
         events = budget.events(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
-        library = cross_check(events, delta=budget.delta_mechanism).library
+        library = library_epsilon(events, delta=budget.delta_mechanism)
         share = budget.split.share_std(sigma)
         # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
         # bound; each is at least as close to a Gaussian as one share (2^30 units) is
@@ -232,16 +221,14 @@ def audit(
             values=2 * rounds * features,
             epsilon=budget.epsilon,
         )
-    spent_delta = (
-        budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta + budget.spent_delta
-    )
+    total = budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta
     conditions = (
         Condition(
             name="privacy_noise",
             left=sigma,
             relation=">=",
             right=required,
-            meaning=f"sigma pays for epsilon over T rounds ({budget.accounting} accounting)",
+            meaning="sigma pays for epsilon over T rounds",
             by_design=True,
         ),
         Condition(
@@ -254,10 +241,10 @@ def audit(
         ),
         Condition(
             name="privacy_delta",
-            left=spent_delta,
+            left=total,
             relation="<=",
             right=budget.delta,
-            meaning="delta: mechanism + iterate bound + noise grid + CKKS tail + release of d",
+            meaning="delta: mechanism + iterate bound + noise grid + CKKS tail",
             by_design=True,
         ),
     )
@@ -265,30 +252,14 @@ def audit(
         "sigma": sigma,
         "sigma_share": budget.split.share_std(sigma),
         "sigma_required": required,
-        **_both_sigmas(budget, rounds=rounds, sensitivity=sensitivity, rows=rows),
         "epsilon_exact": spent,
         "epsilon_dp_accounting": library,
         "delta_mechanism": budget.delta_mechanism,
         "delta_norm_bound": norm_failure,
         "delta_grid": grid_delta,
         "delta_other": budget.other_delta,
-        "delta_start": budget.spent_delta,
         "mu_beside": budget.spent_mu,
-        "delta_total": spent_delta,
+        "delta_total": total,
     }
     coalitions = budget.by_coalition(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
     return Audit(conditions=conditions, figures=figures, by_coalition=coalitions, events=events)
-
-
-def _both_sigmas(budget: Budget, *, rounds: int, sensitivity: float, rows: int) -> dict[str, float]:
-    """sigma by either accounting, each with its own part of delta; left out where it has none."""
-    found = {}
-    for accounting, share in MECHANISM_SHARE.items():
-        other = replace(budget, accounting=accounting, mechanism_share=share)
-        try:
-            found[f"sigma_{accounting}"] = other.sigma(
-                rounds=rounds, sensitivity=sensitivity, rows=rows
-            )
-        except ParameterError:
-            continue
-    return found

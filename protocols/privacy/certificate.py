@@ -121,7 +121,7 @@ class Certificate:
     @property
     def additive_delta(self) -> float:
         """What the run costs in delta beside the events: iterate bound, grid, CKKS tail."""
-        names = ("delta_norm_bound", "delta_grid", "delta_other", "delta_start")
+        names = ("delta_norm_bound", "delta_grid", "delta_other")
         return sum(self.figures.get(name, 0.0) for name in names)
 
     def require(self) -> Certificate:

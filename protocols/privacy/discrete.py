@@ -1,14 +1,14 @@
-"""Exact samplers of the discrete Gaussian and the discrete Laplace law on the integers.
+"""Exact sampler of the discrete Gaussian law on the integers.
 
 Everything is integer arithmetic on uniform integers: no logarithm, no floating point, hence no
-low-order bits that betray the value (Mironov, CCS 2012). The laws are those of Canonne, Kamath
-and Steinke (arXiv:2004.00010): P(k) ~ exp(-k^2 / (2 sigma^2)) and P(k) ~ exp(-|k| / scale).
+low-order bits that betray the value (Mironov, CCS 2012). The law is that of Canonne, Kamath
+and Steinke (arXiv:2004.00010): P(k) ~ exp(-k^2 / (2 sigma^2)).
 
 The Bernoulli(exp(-gamma)) trial is Algorithm 1 there. The integers are drawn stratum by stratum,
-as Karney does (ACM TOMS 42:3, 2016, Algorithm D): the stratum number h has P(h) ~ exp(-h^2 / 2)
-or exp(-h), the position x = j / sigma within [h, h + 1) is uniform, and a Bernoulli trial
-accepts with exp(-x (2h + x) / 2) or exp(-x). Every trial then compares integers below 2^62, which
-makes the same law vectorisable. (Rejection from a discrete Laplace, Algorithm 3 there, needs
+as Karney does (ACM TOMS 42:3, 2016, Algorithm D): the stratum number h has P(h) ~ exp(-h^2 / 2),
+the position x = j / sigma within [h, h + 1) is uniform, and a Bernoulli trial accepts with
+exp(-x (2h + x) / 2). Every trial then compares integers below 2^62, which makes the same law
+vectorisable. (Rejection from a discrete Laplace, Algorithm 3 there, needs
 integers of 170 bits at sigma = 2^40.)
 """
 
@@ -162,24 +162,6 @@ def _gaussian_batch(count: int, a: int, b: int, randomness: RandomSource) -> Int
     return _signed(n[_all_of(height, linear)], randomness)
 
 
-def geometric(a: int, b: int, count: int, randomness: RandomSource) -> Integers:
-    """At most `count` exact draws from P(n) ~ exp(-n b / a) on the integers n >= 0."""
-
-    def unit(index: Integers) -> Flags:
-        return bernoulli_exp(
-            index.size, lambda alive: np.ones(alive.size, dtype=np.bool_), randomness
-        )
-
-    height = _strata(count, unit)
-    height = height[height < _MAX_STRATUM]
-    n, x, _ = _positions(height, a, b, randomness)
-
-    def trial(alive: Integers) -> Flags:
-        return np.less(uniform_below(randomness, a, alive.size), x[alive])
-
-    return n[bernoulli_exp(x.size, trial, randomness)]
-
-
 def collect(count: int, batch: Callable[[int], Integers], acceptance: float) -> Integers:
     """Call a rejection sampler until it has given `count` values; int64 array, shape (count,)."""
     parts: list[Integers] = []
@@ -213,31 +195,3 @@ def discrete_gaussian(
     if a == 0:
         return np.zeros(count, dtype=np.int64)
     return collect(count, lambda size: _gaussian_batch(size, a, b, randomness), 0.45)
-
-
-def discrete_laplace(
-    scale: Fraction | float | int, count: int, randomness: RandomSource
-) -> Integers:
-    """Exact draws from the discrete Laplace law: P(k) ~ exp(-|k| / scale), k integer.
-
-    Adding it to an integer-valued query of l1 sensitivity s is (s / scale)-DP, exactly.
-
-    Args:
-        scale: 0 to 2^40 [grid units]; 0 gives zeros.
-        count: number of draws.
-        randomness: uniform words.
-
-    Returns:
-        int64 array, shape (count,), i.i.d.
-
-    Raises:
-        ParameterError: the scale is outside its range.
-    """
-    a, b = as_ratio(scale)
-    if a == 0:
-        return np.zeros(count, dtype=np.int64)
-
-    def batch(size: int) -> Integers:
-        return _signed(geometric(a, b, size, randomness), randomness)
-
-    return collect(count, batch, 0.6)

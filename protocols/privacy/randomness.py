@@ -21,17 +21,7 @@ _BLOCK_WORDS = 1 << 15
 
 
 class RandomSource(Protocol):
-    """A stream of independent uniform 64-bit words.
-
-    Attributes:
-        is_private: False if anybody could repeat the stream. Noise from such a source protects
-            nobody, and whatever is computed from it has to say so.
-    """
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the stream is unpredictable to everybody else."""
-        ...
+    """A stream of independent uniform 64-bit words."""
 
     def words(self, count: int) -> Words:
         """Uniform words, uint64 array, shape (count,)."""
@@ -40,11 +30,6 @@ class RandomSource(Protocol):
 
 class SystemRandomness:
     """The operating system's CSPRNG (`os.urandom`): the only source for noise that protects."""
-
-    @property
-    def is_private(self) -> bool:
-        """Always True."""
-        return True
 
     def words(self, count: int) -> Words:
         """Uniform words, uint64 array, shape (count,)."""
@@ -67,11 +52,6 @@ class SeededRandomness:
         self._prefix = f"ciphercohort/not-private/{label}/{seed}/".encode()
         self._counter = 0
         self._rest: Words = np.zeros(0, dtype=np.uint64)
-
-    @property
-    def is_private(self) -> bool:
-        """Always False."""
-        return False
 
     def words(self, count: int) -> Words:
         """Uniform words, uint64 array, shape (count,)."""

@@ -43,7 +43,7 @@ class RidgeSetting:
         sigmoid: p, 1/2 plus an odd polynomial; its interval is [-B R, B R].
         sigma: noise std on the mean gradient that is left without any t colluders; 0 without a
             promise.
-        budget: epsilon, delta, P, t, accounting.
+        budget: epsilon, delta, P, t.
         encryption_error: e_ckks per round and coordinate, see `Sensitivity`.
 
     Raises:

@@ -10,9 +10,6 @@ sensitivity of the released mean gradient. The division that minimises the bound
   -a_t / rho_t^2 is the same for all t, so rho_t ~ a_t^(1/2), bound a_0 E_0 + d D^2 / (4 rho)
   (sum_t a_t^(1/2))^2.
 
-The rho of an (epsilon, delta) promise is exact: T Gaussian releases are mu-Gaussian-DP with
-mu^2 = sum_t D^2 / sigma_t^2 = 2 rho (arXiv:1905.02383, Corollary 3.3).
-
 E_0 bounds the Lyapunov function at the start, F(w_0) - F* + (mu / 2) ||w_0 - w*||^2, hence
 2 (F(w_0) - F*) will do. The paper has F(w_0) - F* itself, which is a slip: along curvature mu
 Nesterov's method exceeds that bound by up to 4 / e without any noise, after 1 / sqrt(mu alpha)
@@ -25,18 +22,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from protocols.errors import ParameterError
-from protocols.privacy.accounting import Event, GaussianEvent, LaplaceEvent
-from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.randomness import RandomSource
-from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX
-from protocols.privacy.shares import NoiseSplit, gaussian_shares, laplace_shares
 
 Floats = NDArray[np.float64]
 
@@ -91,102 +82,6 @@ def optimal_shares(log_weights: Floats, mechanism: str) -> Floats:
     return np.asarray(shares / shares.sum(), dtype=float)
 
 
-def mean_sensitivity(*, row_bound: float, rows: int, slope_max: float = SIGMOID_SLOPE_MAX) -> float:
-    """Replace-one sensitivity of the mean gradient, 2 slope_max sup ||u|| / n.
-
-    Args:
-        row_bound: bound on every row's norm, l1 for Laplace and l2 for Gaussian noise.
-        rows: n, all parties' rows together.
-        slope_max: bound on the loss's derivative; 1 for the logistic loss (arXiv:2008.01989,
-            equation (36)), 1 + e_f for a polynomial with the error e_f.
-    """
-    if not (row_bound > 0 and slope_max > 0 and rows >= 1):
-        raise ParameterError(
-            f"row_bound={row_bound}, rows={rows}, slope_max={slope_max}: need > 0, >= 1, > 0"
-        )
-    return 2 * slope_max * row_bound / rows
-
-
-def rho_for(*, epsilon: float, delta: float) -> float:
-    """The zCDP budget rho = mu^2 / 2 of Gaussian releases that are (epsilon, delta)-DP, exactly."""
-    return mu_for_epsilon(epsilon=epsilon, delta=delta) ** 2 / 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NoiseSchedule:
-    """The noise of every iteration.
-
-    Attributes:
-        mechanism: "laplace" (pure epsilon) or "gaussian" (zCDP).
-        sensitivity: replace-one sensitivity of the mean gradient, l1 or l2, > 0.
-        budget: epsilon or rho of all iterations together, > 0; see `rho_for`.
-        shares: every iteration's share of the budget, each > 0, summing to 1; a rule's
-            `noise_shares()`.
-
-    Raises:
-        ParameterError: a field is out of range; the message names it.
-    """
-
-    mechanism: str
-    sensitivity: float
-    budget: float
-    shares: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        _root(self.mechanism)
-        for name in ("sensitivity", "budget"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise ParameterError(f"{name}={value} is not a finite number > 0")
-        if not self.shares or not all(share > 0 for share in self.shares):
-            raise ParameterError("shares: need one per iteration, each above 0; use fewer rounds")
-        if abs(math.fsum(self.shares) - 1) > 1e-9:
-            raise ParameterError(f"shares sum to {math.fsum(self.shares)}, not 1")
-
-    @property
-    def budgets(self) -> Floats:
-        """eps_t or rho_t, shape (T,)."""
-        return self.budget * np.array(self.shares)
-
-    @property
-    def scales(self) -> Floats:
-        """b_t = D / eps_t, or sigma_t = D / sqrt(2 rho_t), shape (T,)."""
-        if self.mechanism == "laplace":
-            return self.sensitivity / self.budgets
-        return self.sensitivity / np.sqrt(2 * self.budgets)
-
-    @property
-    def stds(self) -> Floats:
-        """Standard deviation of each coordinate's noise: sqrt(2) b_t, or sigma_t; shape (T,)."""
-        return self.scales * (math.sqrt(2) if self.mechanism == "laplace" else 1.0)
-
-    def events(self) -> list[Event]:
-        """What the iterations cost, for `accounting.compose`."""
-        kind = LaplaceEvent if self.mechanism == "laplace" else GaussianEvent
-        return [kind(noise_multiplier=float(b / self.sensitivity)) for b in self.scales]
-
-    def noise(self, split: NoiseSplit, dim: int, randomness: RandomSource) -> Floats:
-        """All noise that ONE party adds in a run, shape (T, dim).
-
-        Every iteration has its own public grid. Security: without the shares of any t colluders,
-        the sum over parties still has the law of `scales`.
-        """
-        draw = laplace_shares if self.mechanism == "laplace" else gaussian_shares
-        rounds = [draw(float(b), split, 1, dim, randomness) for b in self.scales]
-        return np.concatenate(rounds)
-
-    def error_bound(self, log_weights: Floats, *, dim: int, initial_error: float) -> float:
-        """a_{T,0} E_0 + (d / 2) sum_t a_{T,t} Var_t for ln a of shape (T + 1,)."""
-        if len(log_weights) != len(self.shares) + 1:
-            raise ParameterError(
-                f"{len(log_weights)} weights for {len(self.shares)} iterations: need one more"
-            )
-        weights = np.exp(log_weights)
-        noise = dim / 2 * float(weights[1:] @ self.stds**2)
-        return float(weights[0]) * initial_error + noise
-
-
 def optimal_bound(
     log_weights: Floats,
     *,
@@ -198,8 +93,8 @@ def optimal_bound(
 ) -> float:
     """The error bound at the optimal division; arXiv:2008.01989, (32), or its Gaussian twin.
 
-    log_weights: ln a_{T,0} .. ln a_{T,T}; other arguments as in `NoiseSchedule`, with dim d and
-    initial_error E_0 >= 0, an upper guess of 2 (F(start) - F*).
+    log_weights: ln a_{T,0} .. ln a_{T,T}; sensitivity: D; budget: epsilon or rho of all iterations
+    together; dim: d; initial_error: E_0 >= 0, an upper guess of 2 (F(start) - F*).
     """
     root = _root(mechanism)
     ratio = (sensitivity / budget) ** 2 if root == 3 else sensitivity**2 / (4 * budget)

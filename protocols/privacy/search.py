@@ -19,24 +19,17 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy import (
     barrier_certificate,
     barrier_search,
-    convergence,
     ridge_certificate,
     ridge_search,
 )
-from protocols.privacy.accounting import Accounting
-from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate, Method, explain
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.start_gradient import StartRelease, charged
 from protocols.privacy.utility import Candidates, correlation
-
-__all__ = ["MECHANISM_SHARE", "find_setting"]
 
 ROUNDS = (25, 50, 100, 200, 400)
 DEGREES = (3, 5, 7)
 TOLERANCE = 0.01
-GRADIENT_NORM = 0.05
-"""rho of the convergence theorem for rows of norm 1, where neither rounds nor noise is given."""
 
 _ATTEMPTS = 20
 
@@ -53,11 +46,9 @@ def find_setting(
     rounds: int | None = None,
     degree: int | None = None,
     method: Method = "barrier",
-    accounting: Accounting = "exact",
     other_delta: float = 0.0,
     encryption_error: float = 0.0,
     spent_mu: float = 0.0,
-    start: StartRelease | None = None,
 ) -> Certificate:
     """Find a certified setting of the given method.
 
@@ -65,18 +56,16 @@ def find_setting(
         rows: N, all parties' rows together.
         features: m, columns **including** the bias.
         norm_bound: B_x, public bound on every row's norm, bias included; owners clip to it.
-        epsilon: the promise; None for no noise, then eta = 1 / beta (`convergence`).
+        epsilon: the promise; None for no noise, then eta = 1 / beta.
         delta: the promise; without epsilon it plays no part.
         parties: P.
         colluders: t.
         rounds: T; None tries several.
         degree: of the sigmoid's polynomial; None tries 3, 5 and 7.
         method: "barrier" (arXiv:2605.27782, Theorem 3) or "ridge" (`ball`).
-        accounting: "exact" gives the mechanism 0.9 of delta; "paper" is the closed form with 1/3.
         other_delta: delta spent elsewhere, see `Budget`.
         encryption_error: e_ckks, see `Sensitivity`.
-        spent_mu: of what is released beside the rounds, see `Budget`; `start` is added here.
-        start: a release of the gradient at zero, which gives the barrier its d; None: d = 1/2.
+        spent_mu: of what is released beside the rounds, see `Budget`.
 
     Returns:
         a satisfied certificate; `figures["merit"]` is the proxy's value, 0 .. 1.
@@ -98,17 +87,9 @@ def find_setting(
         epsilon=epsilon,
         delta=delta,
         split=NoiseSplit(parties=parties, colluders=colluders),
-        accounting=accounting,
-        mechanism_share=MECHANISM_SHARE[accounting],
         other_delta=other_delta,
         spent_mu=spent_mu,
     )
-    more: dict[str, Any] = {}
-    if start is not None:
-        if method != "barrier":
-            raise ParameterError(f"start: method={method!r} makes no use of the gradient at zero")
-        budget = charged(budget, start, norm_bound=norm_bound, rows=rows, features=features)
-        more = {"d": start.d(norm_bound, budget.split)}
     module: Any = barrier_search if method == "barrier" else ridge_search
     check: Callable[[Any], Certificate] = (
         barrier_certificate.check if method == "barrier" else ridge_certificate.check
@@ -118,10 +99,9 @@ def find_setting(
             rows=rows,
             features=features,
             budget=budget,
-            rounds=_rounds(rounds, epsilon),
+            rounds=ROUNDS if rounds is None else (rounds,),
             degrees=DEGREES if degree is None else (degree,),
             etas=None if epsilon is None else module.ETAS,
-            **more,
         )
     )
     closest: Certificate | None = None
@@ -135,7 +115,6 @@ def find_setting(
                     norm_bound=norm_bound,
                     budget=budget,
                     encryption_error=encryption_error,
-                    **({"start": start} if start else {}),
                 )
             )
             if certificate.satisfied:
@@ -143,16 +122,6 @@ def find_setting(
             if closest is None or certificate.binding.slack > closest.binding.slack:
                 closest = certificate
     raise PrivacyError(_refusal(method, rows, features, epsilon, closest))
-
-
-def _rounds(rounds: int | None, epsilon: float | None) -> Sequence[int]:
-    """Values of T to try; without noise, the convergence theorem's."""
-    if rounds is not None:
-        return (rounds,)
-    if epsilon is not None:
-        return ROUNDS
-    beta = convergence.smoothness(max_slope=0.25, norm_bound=1.0)
-    return (convergence.steps(beta=beta, gradient_norm=GRADIENT_NORM),)
 
 
 def _ranking(

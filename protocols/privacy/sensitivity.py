@@ -75,21 +75,6 @@ class Sensitivity:
         return self.exact + 2.0 * self.encryption_error * math.sqrt(self.features)
 
 
-def unclipped_norm_bound(features: int, column_bound: float = 1.0) -> float:
-    """B_x = sqrt(m) max|x_ij| for rows that are not clipped.
-
-    Args:
-        features: m, **including** the bias column.
-        column_bound: public bound on the absolute value of every entry.
-
-    Raises:
-        ParameterError: a field is out of range.
-    """
-    if features < 1 or not column_bound > 0:
-        raise ParameterError(f"features={features}, column_bound={column_bound}: need >= 1, > 0")
-    return math.sqrt(features) * column_bound
-
-
 def diameter(p: Polynomial, *, norm_bound: float, radius: float, cells: int = 4000) -> float:
     """Certain bound on |g(x, y) - g(x', y')| over all rows and labels, and all |w| <= R.
 

@@ -94,7 +94,7 @@ def gaussian_shares(
         split: P and t.
         rounds: T, number of noisy releases.
         dim: number of coordinates, bias included.
-        randomness: uniform words; not private unless `randomness.is_private`.
+        randomness: uniform words; private from `SystemRandomness` only.
         grid: the run's public grid; `split.grid(sigma)` by default.
 
     Returns:
@@ -126,7 +126,7 @@ def laplace_shares(
         split: P and t.
         rounds: T, number of noisy releases.
         dim: number of coordinates, bias included.
-        randomness: uniform words; not private unless `randomness.is_private`.
+        randomness: uniform words; private from `SystemRandomness` only.
         grid: the run's public grid; by default b is 2^30 to 2^31 units.
 
     Returns:

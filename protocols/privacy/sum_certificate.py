@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocols.errors import ParameterError
-from protocols.privacy.accounting import Event, GaussianEvent, compose, cross_check
+from protocols.privacy.accounting import Event, GaussianEvent, compose, library_epsilon
 from protocols.privacy.certificate import Certificate, Condition
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.mechanisms import Mechanism, mechanism_of
@@ -190,9 +190,8 @@ def check(setting: SumSetting) -> Certificate:
     if s.mechanism == "gaussian" and s.rate == 1:
         merged = [event for event in s.events() if isinstance(event, GaussianEvent)]
         mu = math.sqrt(math.fsum(event.mu**2 for event in merged))
-        library = cross_check(
-            [GaussianEvent(noise_multiplier=1 / mu)], delta=s.delta_mechanism
-        ).library
+        whole = GaussianEvent(noise_multiplier=1 / mu)
+        library = library_epsilon([whole], delta=s.delta_mechanism)
     if s.mechanism == "gaussian":
         grid_delta = sum(
             discretisation_delta(

@@ -58,7 +58,7 @@ class WalkSetting:
             `sigma` is sigma_b.
         sigmoid: p, 1/2 plus an odd polynomial; its interval is [-B R, B R].
         sigma: noise std on the mean gradient that is left without any t colluders.
-        budget: epsilon (not None), delta, P, t, accounting.
+        budget: epsilon (not None), delta, P, t.
         encryption_error: e_ckks per round and coordinate, see `Sensitivity`; 0: NOT counted.
 
     Raises:

@@ -22,8 +22,7 @@ from protocols.approximation import Approximation, Polynomial, sigmoid_approxima
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.errors import ParameterError, PrivacyError
 from protocols.inverse import MAX_RATIO
-from protocols.privacy.accounting import Accounting
-from protocols.privacy.budget import MECHANISM_SHARE, Budget
+from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate, explain
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.shares import NoiseSplit
@@ -77,7 +76,6 @@ def find_walk(
     colluders: int,
     rounds: int | None = None,
     degree: int | None = None,
-    accounting: Accounting = "exact",
     other_delta: float = 0.0,
     spent_mu: float = 0.0,
     encryption_error: float = 0.0,
@@ -95,7 +93,6 @@ def find_walk(
         colluders: t.
         rounds: T; None tries ROUNDS.
         degree: of the sigmoid's polynomial; None tries DEGREES.
-        accounting: see `Budget`.
         other_delta: see `Budget`.
         spent_mu: see `Budget`.
         encryption_error: see `WalkSetting`.
@@ -116,8 +113,6 @@ def find_walk(
         epsilon=epsilon,
         delta=delta,
         split=NoiseSplit(parties=parties, colluders=colluders),
-        accounting=accounting,
-        mechanism_share=MECHANISM_SHARE[accounting],
         other_delta=other_delta,
         spent_mu=spent_mu,
     )

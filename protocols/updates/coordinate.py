@@ -183,7 +183,7 @@ class DualParty:
         sigma: std that must remain on a round's sum without any t owners, from `plan.noise_std`;
             0 for no noise and no grid.
         split: P and t.
-        randomness: of coins and noise. The promise needs `randomness.is_private`.
+        randomness: of coins and noise. The promise needs `SystemRandomness`.
 
     Security: one answer per round, in order; a second one would carry fresh noise on the same
     values. A retry resends the bytes of the first.

@@ -3,7 +3,7 @@
     w+ = w - alpha (grad(w) + ridge w + noise) + beta (w - w_prev)
 
 Equivalently a step along the geometrically weighted mean of all noisy gradients so far (equations
-(14), (15)). What alpha and beta do to rate and noise is in `protocols.privacy.dynamics`.
+(14), (15)).
 """
 
 from __future__ import annotations

@@ -30,8 +30,6 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from protocols.privacy.dynamics import Curvature, estimated_curvature
-from protocols.privacy.schedule import NoiseSchedule, mean_sensitivity
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.heavy_ball import HeavyBall
 from protocols.updates.multistage import MultiStage, recommended_first_stage
@@ -91,10 +89,11 @@ class Trace:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Study:
-    """The problem with what all cells share: curvature, sensitivity D, epsilon, F*."""
+    """The problem with what all cells share: mu = 2 lambda, L, sensitivity D, epsilon, F*."""
 
     problem: Problem
-    curvature: Curvature
+    mu: float
+    smoothness: float
     sensitivity: float
     epsilon: float
     best: float
@@ -104,14 +103,15 @@ class Study:
         """The paper's choices for a problem."""
         return cls(
             problem=problem,
-            curvature=estimated_curvature(problem.signed, penalty=problem.penalty, slope=1.0),
-            sensitivity=mean_sensitivity(row_bound=problem.l1_bound, rows=len(problem.signed)),
+            mu=2 * problem.penalty,
+            smoothness=estimated_smoothness(problem),
+            sensitivity=2 * problem.l1_bound / len(problem.signed),
             epsilon=epsilon,
             best=float(problem.objective(problem.optimum()[None])[0]),
         )
 
-    def rule(self, cell: Cell) -> tuple[UpdateRule, NoiseSchedule]:
-        """The method's rule, and its noise."""
+    def rule(self, cell: Cell) -> tuple[UpdateRule, Floats]:
+        """The method's rule, and the Laplace scale of every iteration: D / eps_t."""
         rule = self._rule(cell)
         if cell.method.endswith("-opt"):
             if not isinstance(rule, StronglyConvexNesterov):
@@ -127,13 +127,10 @@ class Study:
             if isinstance(rule, StronglyConvexNesterov)
             else (1 / rule.rounds,) * rule.rounds
         )
-        schedule = NoiseSchedule(
-            mechanism="laplace", sensitivity=self.sensitivity, budget=self.epsilon, shares=shares
-        )
-        return rule, schedule
+        return rule, self.sensitivity / (self.epsilon * np.array(shares))
 
     def _rule(self, cell: Cell) -> UpdateRule:
-        mu, smoothness = self.curvature.mu, self.curvature.smoothness
+        mu, smoothness = self.mu, self.smoothness
         step = cell.step_scale / smoothness
         if cell.method == "GD":
             return GradientDescent(rounds=cell.rounds, learning_rate=step, ridge=mu)
@@ -170,8 +167,7 @@ class Study:
         on_iteration: Callable[[], object] = lambda: None,
     ) -> Trace:
         """All runs of a cell at once; about 60 points of the trace are evaluated."""
-        rule, schedule = self.rule(cell)
-        scales = schedule.scales
+        rule, scales = self.rule(cell)
         points = np.unique(np.linspace(1, rule.rounds, _POINTS).round().astype(np.int64))
         values: list[Floats] = []
         state = rule.start(Batch(np.full((runs, self.problem.features), START)))
@@ -188,6 +184,15 @@ class Study:
                 values.append(self.problem.objective(weights) - self.best)
             on_iteration()
         return Trace(cell=cell, iterations=points, suboptimality=np.array(values))
+
+
+def estimated_smoothness(problem: Problem) -> float:
+    """L = (largest eigenvalue of U^T U / n) + 2 lambda; NOT PRIVATE.
+
+    Section 5 of the paper has it without the slope of 1/4: four times the curvature that there is.
+    """
+    rows = problem.signed
+    return float(np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1]) + 2 * problem.penalty
 
 
 def all_cells(
@@ -224,7 +229,7 @@ def run_cells(
 def table_lines(study: Study, traces: Sequence[Trace]) -> Iterator[str]:
     """The table, for people."""
     n, d = study.problem.signed.shape
-    mu, smoothness = study.curvature.mu, study.curvature.smoothness
+    mu, smoothness = study.mu, study.smoothness
     yield (
         f"log10 mean suboptimality; n={n:,} d={d} epsilon={study.epsilon:g}, no subsampling, "
         f"{study.problem.positive_share:.1%} of labels are +1"
@@ -241,12 +246,6 @@ def table_lines(study: Study, traces: Sequence[Trace]) -> Iterator[str]:
             yield f"c={c:<4g} T={rounds:<6}" + "".join(f"{_entry(x):>18}" for x in found)
             if c == 1.0 and rounds in EXPECTED:
                 yield f"{'expected':>14}" + "".join(f"{x:>18.2f}" for x in EXPECTED[rounds])
-
-
-def ordering(traces: Sequence[Trace], *, rounds: int, step_scale: float = 1.0) -> list[str]:
-    """Methods of one setting, the smallest final mean suboptimality first."""
-    mine = [x for x in traces if (x.cell.rounds, x.cell.step_scale) == (rounds, step_scale)]
-    return [x.cell.method for x in sorted(mine, key=lambda x: float(x.log_mean[-1]))]
 
 
 def _entry(trace: Trace | None) -> str:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from benchmarks import baselines, cases, cell, ceremony, compare, fixed, scaling, session, table
 from benchmarks.__main__ import app
 from protocols import planner
+from protocols.ckks.timing import UnitTimes
 from protocols.errors import ParameterError
 
 TOY = cases.QUICK[0]
@@ -109,6 +110,15 @@ def test_the_interval_of_a_ratio() -> None:
     assert 354 <= covered <= 400
     with pytest.raises(ParameterError, match="turns=1"):
         compare.ratio([1.0], [1.0])
+
+
+def test_the_lesser_of_two_measurements() -> None:
+    names = [f for f in UnitTimes.__dataclass_fields__ if f != "operations"]
+    laps = {"mask": (1.0,), "rotate": (1.0,)}
+    fast = UnitTimes(operations=laps, **dict.fromkeys(names, 0.0))
+    slow = replace(fast, sign=2.0, operations={**laps, "mask": (0.5,)})
+    both = cell.lesser(fast, slow)
+    assert (both.sign, both.of("mask", 0), both.of("rotate", 0)) == (0.0, 0.5, 1.0)
 
 
 def test_this_tree_is_compared_with_itself() -> None:

@@ -20,7 +20,6 @@ from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.rows import RowsPlan
-from protocols.updates.catalogue import rule_from_dict
 from sims.config import SimulationConfig
 from sims.setting import TrainingSetting, choose_setting
 from tests.helpers import Session, insecure, make_session
@@ -31,23 +30,22 @@ UPDATES = ("barrier", "gd")
 
 
 @lru_cache(maxsize=4)
-def certified(update: str, accounting: str = "exact", norm: float = NORM) -> TrainingSetting:
+def certified(update: str, norm: float = NORM) -> TrainingSetting:
     config = SimulationConfig(
         update=update,
         rounds=3,
         parties=PARTIES,
         colluders=COLLUDERS,
         epsilon=1.0,
-        accounting=accounting,
     )
     return choose_setting(
         config, rows=ROWS, num_features=FEATURES, norm_bound=norm, parties=PARTIES
     )
 
 
-def certify(plan: RowsPlan, update: str = "barrier", accounting: str = "exact") -> RowsPlan:
+def certify(plan: RowsPlan, update: str = "barrier") -> RowsPlan:
     """The plan with a certified setting."""
-    setting = certified(update, accounting)
+    setting = certified(update)
     link = setting.link.polynomial
     return replace(
         plan,
@@ -58,11 +56,11 @@ def certify(plan: RowsPlan, update: str = "barrier", accounting: str = "exact") 
     )
 
 
-def honest(update: str = "barrier", accounting: str = "exact") -> RowsPlan:
+def honest(update: str = "barrier") -> RowsPlan:
     from tests.helpers import make_plan
 
     plan = make_plan(rows=(200,) * 3, features=FEATURES, rounds=3)
-    return certify(plan, update, accounting)
+    return certify(plan, update)
 
 
 def with_privacy(plan: RowsPlan, **changes: Any) -> RowsPlan:
@@ -79,11 +77,10 @@ def scaled_noise(plan: RowsPlan, factor: float) -> RowsPlan:
 # -- what a plan costs ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accounting", ["exact", "paper"])
 @pytest.mark.parametrize("update", UPDATES)
-def test_an_honest_plan_costs_what_its_certificate_says(update: str, accounting: str) -> None:
-    cost = budget.recompute(honest(update, accounting), NORM)
-    certificate = certified(update, accounting).certificate
+def test_an_honest_plan_costs_what_its_certificate_says(update: str) -> None:
+    cost = budget.recompute(honest(update), NORM)
+    certificate = certified(update).certificate
     assert certificate is not None
     assert cost.epsilon == pytest.approx(certificate.figures["epsilon_exact"], rel=1e-9)
     assert cost.additive_delta == pytest.approx(certificate.additive_delta, rel=1e-9)
@@ -159,8 +156,6 @@ def test_a_plan_for_shorter_rows_than_the_party_has_is_refused() -> None:
         {"sigma": float("nan")},
         {"sigma": 0.0, "share_std": 0.0},
         {"sensitivity": float("nan")},
-        {"accounting": "hope"},
-        {"accounting": "paper"},
     ],
 )
 def test_promises_that_the_noise_does_not_keep_are_refused(changes: dict[str, Any]) -> None:
@@ -335,115 +330,3 @@ def test_a_plan_with_another_key_of_this_party_is_refused(tmp_path: Path) -> Non
         run.run()
     assert caught.value.culprit == "hospital-1"
     assert entries(tmp_path / "ledger") == []
-
-
-# -- a release of the gradient at zero ------------------------------------------------------------
-
-
-def with_start(plan: RowsPlan, length: float = 0.2) -> RowsPlan:
-    """A plan that builds on a release of that norm, whose setting assumes it, and that is paid."""
-    from protocols.arithmetic import allowances
-    from protocols.gradients import GradientPlan
-    from protocols.objectives import RowObjective
-    from protocols.privacy.search import find_setting
-    from protocols.start import RULE, StartGradient
-    from sims.gradient_setting import choose_gradients
-    from sims.setting import _privacy
-
-    wanted = SimulationConfig(
-        protocol="gradients",
-        update="gd",
-        rounds=1,
-        learning_rate=1.0,
-        clip=NORM / 2,
-        parties=PARTIES,
-        colluders=COLLUDERS,
-        epsilon=0.2,
-    )
-    rows = tuple(member.rows for member in plan.members)
-    chosen = choose_gradients(wanted, rows_by_party=rows, num_features=FEATURES, norm_bound=NORM)
-    before = GradientPlan(
-        session="before",
-        members=plan.members,
-        schema=plan.schema,
-        num_features=FEATURES,
-        privacy=chosen.privacy,
-        profile="fast-insecure",
-        cipher=chosen.cipher,
-        objective=RowObjective(kind="logistic", clip=NORM / 2).to_dict(),
-        update=RULE.to_dict(),
-        length=FEATURES,
-        noise_scales=chosen.noise_scales,
-    )
-    start = StartGradient(plan=before, released=(length, 0.0, 0.0), failure=1e-7)
-    found = find_setting(
-        rows=ROWS,
-        features=FEATURES,
-        norm_bound=NORM,
-        epsilon=1.0,
-        delta=1e-5,
-        parties=PARTIES,
-        colluders=COLLUDERS,
-        rounds=3,
-        start=start.release,
-        **allowances(NORM, FEATURES),
-    )
-    setting, link = found.setting, found.setting.sigmoid.polynomial
-    rule = {
-        **plan.update,
-        "learning_rate": setting.eta,
-        "theta": setting.theta,
-        "weight": setting.lam,
-        "reciprocal": setting.reciprocal.polynomial.to_dict(),
-    }
-    config = SimulationConfig(parties=PARTIES, colluders=COLLUDERS, epsilon=1.0)
-    privacy = _privacy(config, found, PARTIES)
-    levels = iteration_levels(link, rule_from_dict(rule))
-    return replace(
-        plan, link=link, update=rule, privacy=privacy, start=start, ckks=insecure(levels, 1024)
-    )
-
-
-def test_the_release_is_part_of_the_price() -> None:
-    plan = with_start(honest())
-    cost = budget.recompute(plan, NORM)
-    setting = cost.certificate.setting
-    assert plan.start is not None
-    assert setting.d == plan.start.release.d(NORM, setting.budget.split) < 0.5
-    assert cost.epsilon <= 1 + 1e-8
-    # Without it in the budget, the same noise would look cheaper.
-    free = replace(setting.budget, spent_mu=0.0)
-    assert free.spent(sigma=setting.sigma, rounds=3, sensitivity=cost.sensitivity, rows=ROWS) < 0.99
-    assert cost.additive_delta >= 1e-7
-
-
-def test_a_release_that_is_not_charged_is_refused() -> None:
-    # The noise of a run without the release, beside a plan that has one.
-    plan = with_start(honest())
-    cost = budget.recompute(plan, NORM)
-    whole = replace(cost.certificate.setting.budget, spent_mu=0.0)
-    call: dict[str, Any] = {"rounds": 3, "sensitivity": cost.sensitivity, "rows": ROWS}
-    assert plan.privacy is not None
-    factor = whole.sigma(**call) / plan.privacy.sigma
-    with pytest.raises(PolicyError, match="epsilon=1 of the plan is below 1.0"):
-        budget.recompute(scaled_noise(plan, factor), NORM)
-
-
-def test_a_setting_for_a_smaller_d_than_released_is_refused() -> None:
-    plan = with_start(honest(), 0.1)
-    assert plan.start is not None
-    for length in (0.6, 5.0):
-        larger = replace(plan.start, released=(length, 0.0, 0.0))
-        with pytest.raises(PolicyError, match="not certified: condition norm fails"):
-            budget.recompute(replace(plan, start=larger), NORM)
-    with pytest.raises(PolicyError, match="not certified"):
-        budget.recompute(replace(plan, start=None), NORM)
-
-
-def test_a_release_of_clipped_rows_is_refused() -> None:
-    plan = with_start(honest())
-    assert plan.start is not None
-    clipped = {**plan.start.plan.objective, "clip": NORM / 8}
-    start = replace(plan.start, plan=replace(plan.start.plan, objective=clipped))
-    with pytest.raises(PolicyError, match="clip=.* is not .* half of the rows' norm bound"):
-        budget.recompute(replace(plan, start=start), NORM)

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import encode_shard, raw_features
+from parties.shard import encode_shard
 from protocols.errors import ParameterError, SchemaError
+from tests.helpers import raw_features
 
 AGE = NumericColumn(name="age", low=0, high=120, typical=40, spread=10)
 WARD = CategoricalColumn(name="ward", categories=("A", "B", "C"))

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard, encode_features, encode_shard, raw_features
+from parties.shard import ClampCounts, Shard, encode_features, encode_shard
 from protocols.errors import DataError
+from tests.helpers import raw_features
 
 AGE = NumericColumn(name="age", low=0, high=100, typical=40, spread=10)
 WARD = CategoricalColumn(name="ward", categories=("A", "B"))

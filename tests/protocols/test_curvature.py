@@ -1,9 +1,8 @@
-"""The diagonal bound: additive, above the Hessian, within its public range; the fixed Hessian."""
+"""The diagonal bound: additive, above the Hessian, within its public range."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from protocols.curvature import LIFT, Curvature, largest_row_sum, row_sums
 from protocols.errors import DataError, MessageError, ParameterError
-from protocols.fixed_hessian import fixed_hessian
 
 D = 5
 
@@ -127,85 +125,3 @@ def test_round_trip() -> None:
     assert Curvature.from_dict(CURVATURE.to_dict()) == CURVATURE
     with pytest.raises(MessageError):
         Curvature.from_dict({**CURVATURE.to_dict(), "offset": "0.02"})
-
-
-# -- the fixed Hessian ---------------------------------------------------------------------------
-
-
-def sigmoid(z: np.ndarray) -> np.ndarray:
-    return 0.5 * (1 + np.tanh(z / 2))
-
-
-def logistic(z: np.ndarray, y: float) -> np.ndarray:
-    return sigmoid(z) * sigmoid(-z)
-
-
-def lffr(z: np.ndarray, y: float) -> np.ndarray:
-    s = sigmoid(z)
-    return (4 * s - 6 * s**2 - 2 * y + 4 * y * s) * s * (1 - s)
-
-
-def test_logistic_regression_has_a_quarter() -> None:
-    """The paper's own example: 1/4 X^T X."""
-    found = fixed_hessian(logistic)
-    assert found.constant == pytest.approx(0.25, abs=1e-6)
-    assert found.at == pytest.approx(0, abs=1e-9)
-    assert not found.proven
-    assert [reason[0] for reason in found.reasons] == ["1", "2", "3"]
-
-
-def test_a_lipschitz_constant_makes_it_a_proof() -> None:
-    """|phi'''| <= 1 / (6 sqrt 3): the constant exceeds 1/4 by half a grid step of it at most."""
-    slope = 1 / (6 * math.sqrt(3))
-    found = fixed_hessian(logistic, low=-8.1, high=7.9, lipschitz=slope)
-    assert found.proven and found.constant is not None
-    assert 0.25 <= found.constant <= 0.25 + slope * 16 / 20_000
-
-
-def test_squares_of_sigmoid_residuals() -> None:
-    """Largest of 4 s^2 - 10 s^3 + 6 s^4, at s = (15 - sqrt 33) / 24: 0.15406 <= 0.155."""
-    found = fixed_hessian(lffr, low=-20, high=20, targets=(0.0, 1.0))
-    s = (15 - math.sqrt(33)) / 24
-    assert found.constant == pytest.approx(4 * s**2 - 10 * s**3 + 6 * s**4, abs=1e-6)
-    assert 0.154 < found.constant <= 0.155
-
-
-def test_linear_regression_is_exactly_tight() -> None:
-    found = fixed_hessian(lambda z, y: np.full_like(z, 2.0))
-    assert (found.constant, found.tightness) == (2.0, 1.0)
-
-
-def test_poisson_regression_has_none_unless_the_predictor_is_bounded() -> None:
-    """e^z grows without end; on [-2, 2] its bound is e^2."""
-    found = fixed_hessian(lambda z, y: np.exp(z))
-    assert found.constant is None
-    assert "still grows" in found.reasons[-1]
-    bounded = fixed_hessian(lambda z, y: np.exp(z), low=-2, high=2)
-    assert bounded.constant == pytest.approx(math.e**2)
-
-
-def test_a_loose_constant_is_called_loose() -> None:
-    found = fixed_hessian(lambda z, y: np.exp(-100 * z**2), low=-5, high=5)
-    assert "loose" in found.reasons[-1]
-
-
-def test_a_pole_is_no_constant() -> None:
-    def pole(z: np.ndarray, y: float) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            return 1 / z**2
-
-    found = fixed_hessian(pole, low=-1, high=1)
-    assert found.constant is None and "not finite" in found.reasons[-1]
-
-
-@pytest.mark.parametrize(
-    "range_", [{"low": 1, "high": -1}, {"low": 0}, {"high": 0}, {"targets": ()}]
-)
-def test_bad_ranges(range_: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError):
-        fixed_hessian(logistic, **range_)
-
-
-def test_a_wrong_shape_is_refused() -> None:
-    with pytest.raises(ParameterError, match="one value per z"):
-        fixed_hessian(lambda z, y: np.ones(3))

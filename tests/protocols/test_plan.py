@@ -294,7 +294,7 @@ def test_missing_and_unknown_fields(change: str) -> None:
         if change == "extra":
             node["unknown"] = 1
         elif (
-            path[-1] in ("ridge", "accounting", "version", "model", "keys_per_message")
+            path[-1] in ("ridge", "version", "model", "keys_per_message")
             or path[-1] in ("features_per_ciphertext", "cover", "slot_bound")
             or (path[0] == "ckks" and path[-1] not in ("ring_dim", "depth"))
             or path[-1] in ("profile", "unit")

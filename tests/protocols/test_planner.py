@@ -258,14 +258,6 @@ def test_times_of_a_busy_machine_are_not_kept(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_lesser_of_two_measurements() -> None:
-    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    fast, slow = times(params), replace(times(params), sign=2.0)
-    slow = replace(slow, operations={**slow.operations, "mask": (0.5,) * 6})
-    both = timing.lesser(fast, slow)
-    assert (both.sign, both.of("mask", 3), both.of("rotate", 3)) == (0.0, 0.5, 1.0)
-
-
 def test_other_parameters_have_another_fingerprint() -> None:
     a, b = (CkksParameters(ring_dim=1024, depth=d, security_bits=0) for d in (6, 7))
     assert timing.fingerprint(a) != timing.fingerprint(b)

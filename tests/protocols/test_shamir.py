@@ -19,8 +19,6 @@ PRIMES = ((1 << 60) - 93, (1 << 59) - 55, 97)
 class Words:
     """A source that gives these words."""
 
-    is_private = False
-
     def __init__(self, *words: int) -> None:
         self.left = list(words)
 

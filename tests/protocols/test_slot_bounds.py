@@ -277,8 +277,8 @@ def test_coefficients_are_at_most_the_largest_slot() -> None:
     with patch.object(refreshing, "join", read):
         released = encrypted_weights(plan, shards, silent)
     whole = seen_slots(plan, shards, silent)
-    assert plan.coefficient_bound is not None and len(seen) == 2
-    assert max(seen) <= plan.coefficient_bound
+    assert plan.slot_bound is not None and len(seen) == 2
+    assert max(seen) <= plan.slot_bound * 2.0**plan.ckks.scale_bits
     # A slot is the sum of many coefficients: the largest has a good part of it.
     assert max(seen) > max(whole.refreshes) * 2.0**plan.ckks.scale_bits / 256
     np.testing.assert_allclose(released.exact, whole.weights, atol=1e-6)
@@ -351,7 +351,7 @@ def test_without_proof_only_by_consent(name: str) -> None:
         with pytest.raises(PolicyError, match=r"2\.0 bits \(log2\(2P\)\) of each value computed"):
             Policy().check_slots(stated, C)
         Policy(accept_unbounded=True).check_slots(stated, C)
-    assert plan.with_slot_bound(C).coefficient_bound is None
+    assert plan.with_slot_bound(C).slot_bound is None
     assert "NO PROOF" in words(plan, plan.names[0], C)
 
 

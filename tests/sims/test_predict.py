@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.shard import encode_shard, raw_features
+from parties.shard import encode_shard
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from sims.predict import Model, load_model, predict, score_table
 from sims.result import RunResult
+from tests.helpers import raw_features
 from tests.sims.fake_run import NASTY, SCHEMA, finished_run, make_frame
 
 

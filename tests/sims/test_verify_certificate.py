@@ -105,6 +105,7 @@ def test_a_private_barrier_comes_out_the_same(private: tuple[Fields, RowsPlan]) 
         (lambda f: f["setting"].update(norm_bound=0.5), "setting.norm_bound: found 0.5"),
         (lambda f: f["setting"]["budget"].update(epsilon=9.0), "budget.epsilon: found 9.0"),
         (lambda f: f["setting"]["budget"].update(colluders=0), "budget.colluders: found 0"),
+        (lambda f: f["setting"]["budget"].update(spent_mu=0.0), "budget.spent_mu: found 0.0"),
         (lambda f: f["setting"]["sigmoid"].update(radius=3.0), "setting.sigmoid.radius"),
     ],
 )

@@ -116,7 +116,6 @@ class Cell:
         return [int(self.key, 16), seed]
 
 
-CELL_FIELDS = tuple(field.name for field in fields(Cell))
 # Grid field -> field of a cell.
 VARIED = {
     "modes": "mode",

@@ -1,19 +1,26 @@
-"""LOOKS AT SECRETS. Encrypted gradients: the error of every opened sum of one run."""
+"""LOOKS AT SECRETS. Encrypted gradients: the error of every opened sum of one run.
+
+What clients sent is computed a second time, from their rows and noise; what the coordinator opened,
+from the messages.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.objectives import open_contributor
 from protocols import gradients
+from protocols.aggregate import setup
 from protocols.aggregate.cipher import CoordinatorCipher
+from protocols.aggregate.wire import sum_messages
 from protocols.gradients import GradientPlan
+from protocols.messages import Body
 from sims.studies.noise import theory
+from sims.studies.noise.exact import rms
 from sims.studies.noise.stages import Stages
 
 if TYPE_CHECKING:
@@ -27,34 +34,32 @@ def watch_sums(clients: Clients, plan: RunPlan) -> tuple[Floats, Stages]:
     """Released weights; error of the opening key and of every sum."""
     if not isinstance(plan, GradientPlan):
         raise AssertionError(f"protocol={plan.protocol!r} is not watched")
-    sent: dict[int, Any] = defaultdict(float)
-    opened: dict[int, Floats] = {}
-    keys: list[Floats] = []
-    answer = gradients.answer_round
+    sources = {name: spec.noise_source() for name, spec in clients.specs.items()}
+    own = {
+        name: open_contributor(plan, name, spec.shard, sources[name])
+        for name, spec in clients.specs.items()
+    }
+    unit, keys, course = 2.0**-plan.cipher.scale_bits, [], []
 
-    def noted(plan: GradientPlan, secret: Any, t: int, values: Floats) -> Any:
-        sent[t] = sent[t] + values
-        return answer(plan, secret, t, values)
+    def on_step(step: str, asked: Mapping[str, Body], replies: Mapping[str, Body]) -> None:
+        kind, _, index = step.partition("/")
+        if kind == setup.OPENING_KEY:
+            keys.append(setup.unmask(plan.cipher, replies))
+        elif kind == "round":
+            t, names = int(index), plan.names
+            point = gradients.read_point(plan, asked[names[0]], plan.length)
+            sent: Floats = np.zeros(plan.length)
+            for name in names:
+                values = own[name].contribution(plan.queries[t], t, point)
+                sent += plan.on_grid(t, values) + plan.draw_noise(t, sources[name])
+            cipher = CoordinatorCipher(plan.cipher, plan.session, clients.seed, keys[0])
+            opened = cipher.open(t, sum_messages(plan.cipher, replies, names, plan.length))
+            course.append(rms((opened - sent) / unit))
 
-    class Watched(CoordinatorCipher):
-        def __init__(self, params: Any, session: str, seed: bytes, opening_key: Any) -> None:
-            keys.append(np.asarray(opening_key, dtype=float))
-            super().__init__(params, session, seed, opening_key)
-
-        def open(self, t: int, summed: Any) -> Floats:
-            opened[t] = super().open(t, summed)
-            return opened[t]
-
-    with ExitStack() as hooks:
-        hooks.enter_context(patch.object(gradients, "answer_round", noted))
-        hooks.enter_context(patch("coordinator.conduct.CoordinatorCipher", Watched))
-        weights = clients.drive(lambda step, asked, replies: None)
-    unit = 2.0**-plan.cipher.scale_bits
-    errors = {t: (opened[t] - sent[t]) / unit for t in sorted(opened)}
-    course = [float(np.sqrt(np.mean(error**2))) for error in errors.values()]
-    error, derived = float(np.sqrt(np.mean(np.square(course)))), theory.opened(len(plan.members))
+    weights = clients.drive(on_step)
+    error, derived = rms(course), theory.opened(len(plan.members))
     stages = Stages(courses={"opened": course})
-    stages.note("opening_key", float(np.sqrt(np.mean(keys[0] ** 2))), derived)
+    stages.note("opening_key", rms(keys[0]), derived)
     stages.note("opened", error, derived)
     stages.note("opened_value", error * unit, derived * unit)
     stages.facts = {"ring_dim": plan.cipher.ring_dim, "scale_bits": plan.cipher.scale_bits}

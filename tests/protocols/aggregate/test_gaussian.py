@@ -50,8 +50,6 @@ def test_draws_follow_the_law(sigma: float) -> None:
 class Words:
     """A source that gives these words."""
 
-    is_private = False
-
     def __init__(self, top: list[int], bottom: list[int]) -> None:
         self._words = np.array(top + bottom, np.uint64)
 

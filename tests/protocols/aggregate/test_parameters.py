@@ -17,10 +17,8 @@ from protocols.aggregate.parameters import (
     smallest_modulus,
 )
 from protocols.aggregate.security import (
-    LOG2_DELTA_HINT,
     NOISE_STD,
     RLWE_STD,
-    statistical_loss_log2,
 )
 from protocols.aggregate.wire import pack, unpack
 from protocols.errors import DataError, MessageError, ParameterError
@@ -202,7 +200,8 @@ def test_the_hint_leaves_an_rlwe_error_of_the_tables_std() -> None:
         convolved = np.convolve(density(RLWE_STD, 0), density(RLWE_STD, h / 2))[150:451]
         # 2^-143.8 is far below what float64 can show.
         assert 0.5 * np.abs(convolved - given).sum() < 1e-14
-    assert pytest.approx(-143.88, abs=0.02) == LOG2_DELTA_HINT
+    # log2 of 2 exp(-pi^2 RLWE_STD^2)
+    assert 1 - (math.pi * RLWE_STD) ** 2 / math.log(2) == pytest.approx(-143.88, abs=0.02)
 
 
 def test_the_bound_on_the_hint_holds_where_it_can_be_seen() -> None:
@@ -220,10 +219,3 @@ def test_the_bound_on_the_hint_holds_where_it_can_be_seen() -> None:
         convolved = np.convolve(density(0), density(centre))[60:181]
         distances.append(0.5 * np.abs(convolved - wide).sum())
     assert 0.1 * 2 * math.exp(-(math.pi**2)) < max(distances) < 2 * math.exp(-(math.pi**2))
-
-
-def test_statistical_loss_of_a_long_run_is_negligible() -> None:
-    loss = statistical_loss_log2(ring_dim=2048, length=10_000, rounds=100_000, honest=50)
-    assert -90 < loss < -80
-    short = statistical_loss_log2(ring_dim=2048, length=200, rounds=100, honest=2)
-    assert short < -100

@@ -11,10 +11,13 @@ import pytest
 
 from protocols.approximation import sigmoid_approximation
 from protocols.ckks.circuit import MASK_VALUE, REFRESH_LEVEL
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import CkksParameters
+from protocols.ckks.tally import CountingContext, Ghost, Tally
 from protocols.errors import ParameterError
-from protocols.lffr_training import tally_lffr
+from protocols.lffr import LffrPlan
+from protocols.lffr_training import train_lffr
 from protocols.models.lffr import PAPER_LINK, slope_of_loss
 from tests.protocols.lffr_session import make_plan
 
@@ -134,6 +137,33 @@ def test_every_machine_makes_the_same_masks(preconditioned: bool) -> None:
 
 
 # -- cost -----------------------------------------------------------------------------------------
+
+
+class Counting(CountingContext):
+    """The start is a ciphertext too."""
+
+    def ciphertext(self, polynomials: Any) -> Ghost:
+        return Ghost(REFRESH_LEVEL)
+
+
+def tally_lffr(plan: LffrPlan) -> list[Tally]:
+    """Operations by level: of the first iteration and all before it, then of every other one."""
+    context: Any = Counting(plan.ckks)
+    evaluator = Evaluator(context, plan.layout)
+    tallies: list[Tally] = []
+
+    def ghosts(number: int) -> list[EncryptedVector]:
+        return [evaluator.wrap(Ghost(0)) for _ in range(number)]
+
+    def refresh_all(step: int, vectors: Any) -> Any:
+        levels = [0 if each is None else REFRESH_LEVEL for each in plan.column_maps(step)]
+        return tuple(evaluator.wrap(Ghost(level)) for level in levels)
+        yield  # makes this a generator
+
+    data, side = ghosts(plan.layout.num_data_ciphertexts), ghosts(plan.layout.num_side_ciphertexts)
+    on_iteration = lambda t: tallies.append(context.take())  # noqa: E731
+    list(train_lffr(evaluator, plan, data, side, refresh_all, on_iteration))
+    return tallies
 
 
 def operations(**changes: Any) -> Counter[str]:

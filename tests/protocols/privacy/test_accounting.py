@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -16,8 +17,8 @@ from protocols.privacy.accounting import (
     GaussianEvent,
     LaplaceEvent,
     compose,
-    cross_check,
     epsilon_for,
+    library_epsilon,
     sigma_for,
 )
 from protocols.privacy.budget import Budget
@@ -50,9 +51,9 @@ def test_against_fifty_digits(epsilon: float, delta: float) -> None:
 def test_against_dp_accounting(epsilon: float) -> None:
     sigma = sigma_for(epsilon=epsilon, delta=1e-5, rounds=400, sensitivity=11.2, rows=27_001)
     event = GaussianEvent(noise_multiplier=27_001 * sigma / 11.2, count=400)
-    check = cross_check([event], delta=1e-5)
-    assert check.exact == pytest.approx(epsilon, rel=1e-6)
-    assert -1e-8 <= check.relative_gap <= 0.01
+    exact = compose([event], delta=1e-5)
+    assert exact == pytest.approx(epsilon, rel=1e-6)
+    assert -1e-8 <= library_epsilon([event], delta=1e-5) / exact - 1 <= 0.01
 
 
 @given(
@@ -71,31 +72,12 @@ def test_sigma_and_epsilon_are_inverse(
 
 
 def test_the_papers_closed_form() -> None:
-    sigma = sigma_for(
-        epsilon=1.0,
-        delta=1e-5 / 3,
-        rounds=400,
-        sensitivity=8.06913,
-        rows=34_189,
-        accounting="paper",
-    )
+    sigma = 2 * 8.06913 * math.sqrt(400 * math.log(3e5)) / 34_189  # arXiv:2605.27782, Algorithm 3
     assert sigma == pytest.approx(0.03353, abs=5e-6)
     exact = sigma_for(epsilon=1.0, delta=1e-5 / 3, rounds=400, sensitivity=8.06913, rows=34_189)
     assert sigma / exact == pytest.approx(1.788, abs=0.001)
     spent = epsilon_for(sigma=sigma, delta=1e-5 / 3, rounds=400, sensitivity=8.06913, rows=34_189)
     assert spent == pytest.approx(0.53, abs=0.005)
-
-
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_papers_closed_form_never_claims_too_much(epsilon: float) -> None:
-    query = {"delta": 1e-5, "rounds": 10, "sensitivity": 1.0, "rows": 100}
-    sigma = sigma_for(epsilon=epsilon, accounting="paper", **query)  # type: ignore[arg-type]
-    assert epsilon_for(sigma=sigma, **query) <= epsilon  # type: ignore[arg-type]
-
-
-def test_the_closed_form_is_refused_where_it_ends() -> None:
-    with pytest.raises(ParameterError, match="epsilon"):
-        sigma_for(epsilon=12.0, delta=1e-5, rounds=1, sensitivity=1.0, rows=1, accounting="paper")
 
 
 def by_coalition(split: NoiseSplit, *, delta: float, **query: Any) -> list[float]:
@@ -142,8 +124,21 @@ def test_laplace_composes_through_the_library() -> None:
     assert 0.8 < compose(pure, delta=1e-9) <= 1.0 + 1e-3
     mixed: list[Event] = [*pure, GaussianEvent(noise_multiplier=5.0, count=4)]
     assert compose(mixed, delta=1e-5) > compose(mixed[1:], delta=1e-5)
-    with pytest.raises(ParameterError, match="closed form"):
-        cross_check(mixed, delta=1e-5)
+
+
+def test_what_is_left_for_the_rounds_composes_to_the_promise() -> None:
+    split = NoiseSplit(parties=5, colluders=2)
+    plain = Budget(epsilon=1.0, delta=1e-5, split=split)
+    paid = replace(plain, spent_mu=plain.mu / 2)
+    call: dict[str, Any] = {"rounds": 30, "sensitivity": 2.0, "rows": 20_000}
+    sigma = paid.sigma(**call)
+    assert sigma == pytest.approx(plain.sigma(**call) / math.sqrt(0.75), rel=1e-12)
+    mu = math.hypot(paid.spent_mu, math.sqrt(30) * 2 / (20_000 * sigma))
+    assert mu == pytest.approx(plain.mu, rel=1e-12)
+    assert paid.spent(sigma=sigma, **call) == epsilon_for_mu(mu=mu, delta=paid.delta_mechanism)
+    assert paid.spent(sigma=sigma, **call) <= 1 + 1e-8
+    with pytest.raises(ParameterError, match="uses up mu"):
+        replace(plain, spent_mu=plain.mu).sigma(**call)
 
 
 def test_degenerate_noise() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from protocols.errors import PrivacyError
 from protocols.gram import GramSums, with_noise
-from protocols.privacy.accounting import cross_check
+from protocols.privacy.accounting import library_epsilon
 from protocols.privacy.budget import Budget
 from protocols.privacy.gram_certificate import (
     GramSetting,
@@ -99,8 +99,8 @@ def test_certificate() -> None:
     """sigma gives epsilon by an independent accountant; too little noise or ridge is refused."""
     certificate = gram_certificate(setting(), ridge=1.0).require()
     budget = certificate.setting.budget
-    check = cross_check(certificate.events, delta=budget.delta_mechanism)
-    assert check.library == pytest.approx(1.0, rel=0.01)
+    library = library_epsilon(certificate.events, delta=budget.delta_mechanism)
+    assert library == pytest.approx(1.0, rel=0.01)
     assert certificate.epsilon_by_coalition[1] == pytest.approx(1.0, rel=1e-6)
     assert (
         certificate.sensitivity == pytest.approx(2**1.5, rel=1e-6)

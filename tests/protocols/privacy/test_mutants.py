@@ -22,7 +22,7 @@ from protocols.privacy.budget import GRID_MARGIN, Budget
 from protocols.privacy.certificate import Certificate, Method
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.search import find_setting
-from protocols.privacy.sensitivity import diameter, unclipped_norm_bound
+from protocols.privacy.sensitivity import diameter
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from sims.audit_privacy import audit_privacy
 from sims.config import SimulationConfig
@@ -168,7 +168,7 @@ def test_mutant_bias_column_not_counted_is_caught() -> None:
     """8 columns in [-1, 1] and the bias: two such rows, opposite labels, at w = 0."""
     row = np.ones(9)
     move = float(np.linalg.norm(0.5 * row - (-0.5) * row))
-    true, mutant = unclipped_norm_bound(9), unclipped_norm_bound(8)
+    true, mutant = math.sqrt(9), math.sqrt(8)
     assert mutant < np.linalg.norm(row) <= true
     link = _certificate("ridge").setting.sigmoid.polynomial
     at_zero = 1e-9  # radius
@@ -179,7 +179,7 @@ def test_mutant_bias_column_not_counted_is_caught() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_mutant_bias_column_not_counted_is_refused(method: Method) -> None:
     """A setting that was made for sqrt(m - 1), checked with the rows' true norm sqrt(m)."""
-    true, mutant = unclipped_norm_bound(9), unclipped_norm_bound(8)
+    true, mutant = math.sqrt(9), math.sqrt(8)
     good = find_setting(**{**QUERY, "norm_bound": true}, method=method)
     assert _violated(method, good.setting) == set()
     bad = find_setting(**{**QUERY, "norm_bound": mutant}, method=method)

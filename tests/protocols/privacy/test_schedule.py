@@ -1,9 +1,8 @@
-"""Noise schedules: optimal by independent solvers, private as claimed, with a bound that holds."""
+"""Divisions of a budget: optimal by independent solvers, with a bound that holds."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,20 +10,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
 from protocols.errors import ParameterError
-from protocols.privacy.accounting import GaussianEvent, LaplaceEvent, compose
-from protocols.privacy.dynamics import expected_error
-from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.schedule import (
-    NoiseSchedule,
     best_rounds,
     log_error_weights,
-    mean_sensitivity,
     optimal_bound,
     optimal_shares,
-    rho_for,
 )
-from protocols.privacy.shares import NoiseSplit
-from tests.protocols.privacy.checks import gaussian_accepted, laplace_accepted
 
 Floats = NDArray[np.float64]
 MU, L = 1.0, 20.0
@@ -36,10 +27,11 @@ WEIGHTS = log_error_weights(RATES, STAGES, mu=MU, smoothness=L)
 POWER = {"laplace": 2, "gaussian": 1}
 
 
-def _schedule(kind: str, **changes: object) -> NoiseSchedule:
-    shares = tuple(optimal_shares(WEIGHTS[1:], kind).tolist())
-    fields = {"mechanism": kind, "sensitivity": 4e-4, "budget": 0.7, "shares": shares}
-    return NoiseSchedule(**{**fields, **changes})
+def _variances(mechanism: str, shares: Floats, *, sensitivity: float, budget: float) -> Floats:
+    """Var_t of the noise: 2 (D / eps_t)^2, or D^2 / (2 rho_t)."""
+    if mechanism == "laplace":
+        return 2 * (sensitivity / (budget * shares)) ** 2
+    return sensitivity**2 / (2 * budget * shares)
 
 
 def _by_lagrangian(weights: Floats, power: int) -> Floats:
@@ -97,19 +89,14 @@ def test_shares_are_what_a_general_solver_finds(mechanism: str) -> None:
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_closed_bound_is_the_bound_at_the_optimum_and_below_uniform(mechanism: str) -> None:
-    rest = {"dim": 20, "initial_error": 1e-7}
-    schedule = _schedule(mechanism)
-    found = schedule.error_bound(WEIGHTS, **rest)
-    closed = optimal_bound(
-        WEIGHTS,
-        mechanism=mechanism,
-        sensitivity=schedule.sensitivity,
-        budget=schedule.budget,
-        **rest,
+    money, weights = {"sensitivity": 4e-4, "budget": 0.7}, np.exp(WEIGHTS)
+    optimal, uniform = (
+        weights[0] * 1e-7 + 20 / 2 * weights[1:] @ _variances(mechanism, shares, **money)
+        for shares in (optimal_shares(WEIGHTS[1:], mechanism), np.full(60, 1 / 60))
     )
-    assert math.isclose(found, closed, rel_tol=1e-12)
-    uniform = replace(schedule, shares=(1 / 60,) * 60)
-    assert uniform.error_bound(WEIGHTS, **rest) > 1.01 * found
+    closed = optimal_bound(WEIGHTS, mechanism=mechanism, dim=20, initial_error=1e-7, **money)
+    assert math.isclose(optimal, closed, rel_tol=1e-12)
+    assert uniform > 1.01 * optimal
 
 
 def test_weights_are_the_recursion_s() -> None:
@@ -148,7 +135,7 @@ def test_the_paper_s_106_iterations() -> None:
         mu=0.02,
         smoothness=smoothness,
         mechanism="laplace",
-        sensitivity=mean_sensitivity(row_bound=20.0, rows=100_000),
+        sensitivity=2 * 20.0 / 100_000,
         budget=1.0,
         dim=20,
         initial_error=10.0,
@@ -156,115 +143,42 @@ def test_the_paper_s_106_iterations() -> None:
     assert found == 106
 
 
+def _exact_error(alpha: float, curvature: float, variances: Floats) -> float:
+    """E F(w_T) - F* of Nesterov's method along one curvature, from F(w_0) - F* = 1.
+
+    w - w* follows x+ = s x - p x_prev - alpha noise; h is its impulse response, h_0 = 1, h_1 = s.
+    """
+    root = math.sqrt(alpha * MU)
+    beta = (1 - root) / (1 + root)
+    q = 1 - alpha * curvature
+    s, p, h = (1 + beta) * q, beta * q, [0.0, 1.0]
+    for _ in variances:
+        h.append(s * h[-1] - p * h[-2])
+    bias = math.sqrt(2 / curvature) * (h[-1] - p * h[-2])
+    noise = alpha**2 * float(variances[::-1] @ np.array(h[1:-1]) ** 2)
+    return curvature / 2 * (bias**2 + noise)
+
+
 @pytest.mark.parametrize("scale", [0.1, 1.0])
 @pytest.mark.parametrize("rounds", [5, 40, 150])
 def test_the_bound_holds_on_quadratics(scale: float, rounds: int) -> None:
     """Exact errors stay below the bound with E_0 = 2 (F(w_0) - F*); with one, they need not."""
     alpha = scale / L
-    root = math.sqrt(alpha * MU)
-    noise = {"sensitivity": 1e-2, "budget": 1.0, "dim": 1}
+    money = {"sensitivity": 1e-2, "budget": 1.0}
+    rest = {"mechanism": "laplace", "initial_error": 2.0, "dim": 1, **money}
     weights = log_error_weights([alpha] * rounds, [1] * rounds, mu=MU, smoothness=L)
-    shares = tuple(optimal_shares(weights[1:], "laplace").tolist())
-    schedule = NoiseSchedule(mechanism="laplace", sensitivity=1e-2, budget=1.0, shares=shares)
+    variances = _variances("laplace", optimal_shares(weights[1:], "laplace"), **money)
     for curvature in (MU, 1.1, 3.0, 10.0, L):
-        exact = expected_error(
-            "nag",
-            alpha=alpha,
-            beta=(1 - root) / (1 + root),
-            curvatures=[curvature],
-            distances=[math.sqrt(2 / curvature)],  # F(w_0) - F* = 1
-            variances=schedule.stds**2,
-        )
-        assert exact <= optimal_bound(weights, mechanism="laplace", initial_error=2.0, **noise)
+        exact = _exact_error(alpha, curvature, variances)
+        assert exact <= optimal_bound(weights, **rest)
 
 
 def test_the_paper_s_bound_can_be_exceeded() -> None:
     """Along curvature mu, after T = 1 / sqrt(mu alpha): 4 / e times a_{T,0} (F(w_0) - F*)."""
     alpha, rounds = 1e-4 / MU, 100
-    root = math.sqrt(alpha * MU)
     weights = log_error_weights([alpha] * rounds, [1] * rounds, mu=MU, smoothness=L)
-    exact = expected_error(
-        "nag",
-        alpha=alpha,
-        beta=(1 - root) / (1 + root),
-        curvatures=[MU],
-        distances=[math.sqrt(2 / MU)],
-        variances=np.zeros(rounds),
-    )
+    exact = _exact_error(alpha, MU, np.zeros(rounds))
     assert math.isclose(exact / math.exp(weights[0]), 4 / math.e, rel_tol=0.02)
-
-
-def test_laplace_budgets_add_up_to_epsilon() -> None:
-    schedule = _schedule("laplace")
-    assert math.isclose(schedule.budgets.sum(), 0.7, rel_tol=1e-12)
-    assert np.allclose(schedule.sensitivity / schedule.scales, schedule.budgets, rtol=1e-12)
-    assert np.allclose(schedule.stds, math.sqrt(2) * schedule.scales)
-    events = schedule.events()
-    assert all(isinstance(e, LaplaceEvent) for e in events)
-    assert math.isclose(sum(1 / e.noise_multiplier for e in events), 0.7, rel_tol=1e-12)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (2.0, 1e-5)])
-def test_gaussian_events_compose_to_the_promise(epsilon: float, delta: float) -> None:
-    """Whatever the division: the accountant gives back epsilon, from the scales alone."""
-    for shares in (tuple(optimal_shares(WEIGHTS[1:], "gaussian").tolist()), (0.9, 0.1)):
-        schedule = _schedule(
-            "gaussian", budget=rho_for(epsilon=epsilon, delta=delta), shares=shares
-        )
-        events = [
-            GaussianEvent(noise_multiplier=float(s / schedule.sensitivity)) for s in schedule.stds
-        ]
-        assert events == schedule.events()
-        assert math.isclose(compose(events, delta=delta), epsilon, rel_tol=1e-6)
-
-
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_noise_outside_any_coalition_has_the_scales(mechanism: str) -> None:
-    """Two of three parties, t = 1, 6000 values in each of two rounds: 7 % off is noticed."""
-    schedule = _schedule(mechanism, shares=(0.25, 0.75))
-    split = NoiseSplit(parties=3, colluders=1)
-    honest = sum(
-        schedule.noise(split, 6000, SeededRandomness(9, f"{mechanism} {p}")) for p in range(2)
-    )
-    accepted = laplace_accepted if mechanism == "laplace" else gaussian_accepted
-    assert honest.shape == (2, 6000)
-    standard = np.concatenate(honest / schedule.scales[:, None])
-    assert accepted(standard, 1.0)
-    assert not accepted(standard, 1.07)
-    assert not accepted(standard, 0.93)
-    assert accepted(honest[0], schedule.scales[0])
-    assert not accepted(honest[0], schedule.scales[1])
-
-
-def test_sensitivity_bounds_replacing_a_row() -> None:
-    """2 sup ||u||_1 / n: random neighbours stay below it, opposite corners attain it."""
-    rng = np.random.default_rng(4)
-    bound = mean_sensitivity(row_bound=3.0, rows=50)
-    w = rng.standard_normal((2000, 4))
-    rows = rng.dirichlet(np.ones(4), (2, 2000)) * rng.choice([-3.0, 3.0], (2, 2000, 4))
-    residual = 1 / (1 + np.exp(-np.einsum("ijk,jk->ij", rows, w))) - rng.integers(0, 2, (2, 2000))
-    gap = np.abs(residual[0, :, None] * rows[0] - residual[1, :, None] * rows[1]).sum(axis=1) / 50
-    assert gap.max() <= bound
-    far = np.array([300.0, 0, 0, 0])  # the label is wrong with certainty
-    corner = np.array([3.0, 0, 0, 0])
-    gradient = corner / (1 + np.exp(-corner @ far))
-    assert math.isclose(np.abs(gradient - (-gradient)).sum() / 50, bound, rel_tol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"mechanism": "cauchy"}, "mechanism='cauchy'"),
-        ({"sensitivity": 0.0}, "sensitivity=0.0"),
-        ({"budget": math.inf}, "budget=inf"),
-        ({"shares": ()}, "one per iteration"),
-        ({"shares": (1.0, 0.0)}, "above 0"),
-        ({"shares": (0.5, 0.4)}, "sum to 0.9"),
-    ],
-)
-def test_wrong_schedules_are_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        _schedule("laplace", **changes)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +197,5 @@ def test_wrong_weights_are_refused(
 ) -> None:
     with pytest.raises(ParameterError, match=message):
         log_error_weights(rates, stages, mu=mu, smoothness=L)
-    with pytest.raises(ParameterError, match="need one more"):
-        _schedule("laplace").error_bound(WEIGHTS[1:], dim=1, initial_error=1.0)
-    with pytest.raises(ParameterError, match="rows=0"):
-        mean_sensitivity(row_bound=1.0, rows=0)
+    with pytest.raises(ParameterError, match="mechanism='cauchy'"):
+        optimal_shares(WEIGHTS, "cauchy")

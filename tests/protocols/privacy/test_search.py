@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.privacy import convergence
 from protocols.privacy.certificate import Certificate, Condition, Method, Relation
 from protocols.privacy.search import find_setting
 
@@ -64,30 +63,10 @@ def test_four_sizes_are_certified_in_time(rows: int, features: int, method: Meth
 
 
 @pytest.mark.parametrize("method", ["barrier", "ridge"])
-def test_the_papers_accounting_needs_more_noise(method: Method) -> None:
-    exact = _find(30_000, 24, method, 1.0, 100)
-    paper = find_setting(
-        rows=30_000,
-        features=24,
-        norm_bound=1.0,
-        epsilon=1.0,
-        delta=1e-5,
-        parties=10,
-        colluders=3,
-        rounds=100,
-        method=method,
-        accounting="paper",
-    )
-    assert paper.satisfied
-    assert paper.setting.sigma > 1.5 * exact.setting.sigma
-
-
-@pytest.mark.parametrize("method", ["barrier", "ridge"])
-def test_without_noise_the_convergence_theorem_sets_the_pace(method: Method) -> None:
-    certificate = _find(1000, 10, method, None)
+def test_without_noise_the_rate_is_one_over_the_smoothness(method: Method) -> None:
+    certificate = _find(1000, 10, method, None, 139)
     assert certificate.satisfied
     assert certificate.setting.sigma == 0.0
-    assert certificate.setting.rounds == 139
     slope = certificate.setting.sigmoid.max_slope
     assert certificate.setting.eta == pytest.approx(1 / slope, rel=0.5)
 
@@ -207,17 +186,6 @@ def test_settings_learn_on_held_out_rows(method: Method) -> None:
     assert accuracy[0] > 0.88
     assert accuracy[1] > 0.85
     assert accuracy[0] >= accuracy[2] - 0.02
-
-
-def test_convergence_theorem() -> None:
-    beta = convergence.smoothness(max_slope=0.25, norm_bound=2.0, penalty=0.5)
-    assert beta == 1.5
-    assert convergence.learning_rate(beta) == pytest.approx(2 / 3)
-    assert convergence.steps(beta=0.25, gradient_norm=0.05) == 139
-    with pytest.raises(ParameterError):
-        convergence.smoothness(max_slope=0.0, norm_bound=1.0)
-    with pytest.raises(ParameterError):
-        convergence.steps(beta=1.0, gradient_norm=0.0)
 
 
 def test_conditions_compare_as_written() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial, sigmoid_approximation
 from protocols.errors import ParameterError
-from protocols.privacy.sensitivity import Sensitivity, diameter, unclipped_norm_bound
+from protocols.privacy.sensitivity import Sensitivity, diameter
 
 PAIRS = 120_000
 M = 14
@@ -60,7 +60,7 @@ def _largest_move(p: Polynomial, bound: float, radius: float, seed: int) -> floa
 @pytest.mark.parametrize("degree", [3, 7])
 @pytest.mark.parametrize("radius", [1.0, 4.0])
 def test_no_pair_exceeds_delta(degree: int, radius: float) -> None:
-    bound = unclipped_norm_bound(M)
+    bound = math.sqrt(M)
     approximation = sigmoid_approximation(degree, bound * radius)
     p = approximation.polynomial
     paper = Sensitivity(
@@ -74,7 +74,7 @@ def test_no_pair_exceeds_delta(degree: int, radius: float) -> None:
 
 
 def test_mutants_are_noticed() -> None:
-    bound, radius = unclipped_norm_bound(M), 4.0
+    bound, radius = math.sqrt(M), 4.0
     approximation = sigmoid_approximation(7, bound * radius)
     p = approximation.polynomial
     worst = _largest_move(p, bound, radius, seed=1)
