@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,13 @@ from parties.objectives import open_contributor
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan, Vector
 from protocols.plan import Member, RunPlan
-from protocols.privacy import sum_certificate
 from protocols.privacy.certificate import Certificate
+from protocols.privacy.mechanism import Mechanism
 from sims.config import SimulationConfig
 from sims.gradient_setting import GradientSetting, choose_gradients
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
-from sims.recipe import Twin
+from sims.recipe import Twin, confirmed
 from sims.result import IterationMetrics
 from sims.sums_twin import run_in_plain
 from sims.twin import logistic_loss, score
@@ -68,7 +69,7 @@ class GradientRecipe:
     def make_plan(self, session: str, members: tuple[Member, ...]) -> GradientPlan:
         """The plan that all parties agree to."""
         schema, setting = self.data.schema, self.setting
-        return GradientPlan(
+        plan = GradientPlan(
             session=session,
             members=members,
             schema={"digest": schema.digest(), "features": list(schema.feature_names)},
@@ -83,6 +84,7 @@ class GradientRecipe:
             mechanism=setting.mechanism,
             noise_scales=setting.noise_scales,
         )
+        return confirmed(plan, schema.norm_bound)
 
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in float64, with the parties' own contributions and noise, not encrypted."""
@@ -101,7 +103,8 @@ class GradientRecipe:
 
 def certificate_of(plan: GradientPlan) -> Certificate:
     """The certificate of a plan's sums; satisfied, or the setting was chosen wrongly."""
-    return sum_certificate.check(plan.sum_setting()).require()
+    # Rows are clipped to the plan's own bound: that of the schema does not matter.
+    return Mechanism.from_plan(plan, math.inf).certificate.require()
 
 
 class _Course:

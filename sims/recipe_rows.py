@@ -19,7 +19,7 @@ from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
-from sims.recipe import Twin
+from sims.recipe import Twin, confirmed
 from sims.setting import TrainingSetting, choose_setting
 from sims.twin import run_twin
 
@@ -72,7 +72,7 @@ class RowsRecipe:
         """The plan that all parties agree to."""
         schema = self.data.schema
         plan = rows_plan(self.config, session, schema, self.setting, self.params, members)
-        return plan.with_slot_bound(schema.norm_bound)
+        return confirmed(plan.with_slot_bound(schema.norm_bound), schema.norm_bound)
 
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in float64 on pooled rows, with the parties' summed noise."""

@@ -188,7 +188,7 @@ def test_schema_and_model_go_together() -> None:
 def test_a_deployment_needs_public_figures_only() -> None:
     """Nobody has the data there: a schema and the number of rows decide, and a model is written."""
     schema = prepared()[1].schema
-    cards = {name: SimpleNamespace(rows=400) for name in "abc"}
+    cards = {member.name: SimpleNamespace(rows=member.rows) for member in MEMBERS}
     figures: Any = PublicFigures(schema, cards)  # type: ignore[arg-type]
     found = open_recipe(SimulationConfig(model="linear", epsilon=1.0), figures)
     plan = found.make_plan("session", MEMBERS)
