@@ -114,6 +114,11 @@ class Approximation:
     max_error: float
     max_slope: float
 
+    @classmethod
+    def unchecked(cls, polynomial: Polynomial) -> Approximation:
+        """Nothing is certain yet: certificates bound the errors of a polynomial themselves."""
+        return cls(polynomial=polynomial, max_error=math.nan, max_slope=math.nan)
+
 
 def sigmoid_approximation(degree: int, radius: float, method: Method = "minimax") -> Approximation:
     """Approximate 1/(1 + e^-x) on [-radius, radius] by exactly 1/2 + an odd polynomial; cached.

@@ -26,9 +26,8 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
 from protocols.plan import RunPlan
 from protocols.privacy.grid import NoiseGrid
-from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
+from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
 from protocols.updates.catalogue import rounds_of, rule_from_dict
@@ -170,15 +169,9 @@ class GradientPlan(RunPlan):
     # -- noise --------------------------------------------------------------------------------
 
     @property
-    def noise(self) -> Mechanism:
+    def noise(self) -> Noise:
         """The mechanism; its norm is the one that parties clip in."""
-        return mechanism_of(self.mechanism)
-
-    @property
-    def split(self) -> NoiseSplit:
-        """How noise is divided among the parties."""
-        colluders = self.privacy.colluders if self.privacy else 0
-        return NoiseSplit(parties=len(self.members), colluders=colluders)
+        return noise_of(self.mechanism)
 
     def grid(self, t: int) -> NoiseGrid:
         """Grid of round t's noise and contributions."""

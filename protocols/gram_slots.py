@@ -26,8 +26,8 @@ import math
 from typing import TYPE_CHECKING
 
 from protocols.gram import INVERSE_ERROR, LIFT, UNIT
-from protocols.privacy.budget import GRID_MARGIN
-from protocols.privacy.gram_certificate import MECHANISM_SHARE, noise_norm_bound
+from protocols.privacy.budget import GRID_MARGIN, MECHANISM_SHARE
+from protocols.privacy.gram_certificate import noise_norm_bound
 from protocols.slot_bounds import MARGIN, SlotBounds
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from protocols.models.lffr import CURVATURE, Lffr
 from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
 
 Array = NDArray[np.float64]
@@ -224,12 +224,6 @@ class LffrPlan(CircuitPlan):
             row_gain=math.hypot(moved, side) / math.sqrt(size),
         )
 
-    @property
-    def split(self) -> NoiseSplit:
-        """How the noise is divided."""
-        colluders = self.privacy.colluders if self.privacy else 0
-        return NoiseSplit(parties=len(self.members), colluders=colluders)
-
     def privacy_setting(self, norm_bound: float) -> LffrSetting:
         """What `lffr_certificate` judges, for rows of this norm.
 
@@ -239,12 +233,6 @@ class LffrPlan(CircuitPlan):
         if self.privacy is None:
             raise ParameterError("privacy=None: a run without privacy has no certificate")
         promise = self.privacy
-        budget = Budget(
-            epsilon=promise.epsilon,
-            delta=promise.delta,
-            split=self.split,
-            **arithmetic.beside(),
-        )
         return LffrSetting(
             rows=self.num_rows,
             features=self.num_features,
@@ -256,7 +244,7 @@ class LffrPlan(CircuitPlan):
             ridge=self.ridge,
             sigma=promise.sigma,
             encryption_error=arithmetic.allowed_error(self.row_bound(norm_bound), self.model_size),
-            budget=budget,
+            budget=Budget.of(promise, self.split, **arithmetic.beside()),
         )
 
     def draw_noise(self, randomness: RandomSource) -> Array:

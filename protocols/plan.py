@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from protocols.errors import ParameterError
+from protocols.privacy.shares import NoiseSplit
 from protocols.slot_bounds import SlotBounds
 
 PLAN_VERSION = 5
@@ -119,6 +120,17 @@ class RunPlan(ABC):
     def num_rows(self) -> int:
         """Rows of all parties."""
         return sum(member.rows for member in self.members)
+
+    @property
+    def split(self) -> NoiseSplit:
+        """How noise is divided among the parties."""
+        colluders = self.privacy.colluders if self.privacy else 0
+        return NoiseSplit(parties=len(self.members), colluders=colluders)
+
+    @property
+    def accounted_as(self) -> str:
+        """What `privacy.mechanism` finds the mechanism by."""
+        return self.protocol
 
     @property
     @abstractmethod

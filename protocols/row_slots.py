@@ -47,7 +47,6 @@ from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
 from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
-from protocols.privacy.shares import NoiseSplit
 from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
@@ -250,8 +249,8 @@ def barrier(course: Course) -> Norms | None:
         kappa=rule.reciprocal.low / theta,
         eta=rule.learning_rate,
         rounds=rule.rounds,
-        sigmoid=_bare(course.link),
-        reciprocal=_bare(rule.reciprocal),
+        sigmoid=Approximation.unchecked(course.link),
+        reciprocal=Approximation.unchecked(rule.reciprocal),
         sigma=course.sigma,
         budget=course.budget,
         encryption_error=course.error * course.rows / math.sqrt(course.features),
@@ -271,10 +270,6 @@ def barrier(course: Course) -> Norms | None:
         last=radius,
         failure=course.failure,
     )
-
-
-def _bare(polynomial: Polynomial) -> Approximation:
-    return Approximation(polynomial=polynomial, max_error=0.0, max_slope=0.0)
 
 
 @lru_cache(maxsize=64)
@@ -309,11 +304,7 @@ def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
 
 
 def _course(plan: RowsPlan, norm_bound: float) -> Course:
-    privacy, parties = plan.privacy, len(plan.members)
-    split = NoiseSplit(parties=parties, colluders=privacy.colluders if privacy else 0)
-    budget = Budget(epsilon=None, delta=0.5, split=split)
-    if privacy:
-        budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta, split=split)
+    privacy = plan.privacy
     return Course(
         rule=plan.rule,
         link=plan.link,
@@ -321,7 +312,7 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         rows=plan.num_rows,
         features=plan.num_features,
         sigma=privacy.sigma if privacy else 0.0,
-        budget=budget,
+        budget=Budget.of(privacy, plan.split),
     )
 
 

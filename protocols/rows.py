@@ -29,7 +29,7 @@ from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.quadratic import QuadraticNesterov
@@ -68,6 +68,11 @@ class RowsPlan(CircuitPlan):
     def rounds(self) -> int:
         """Iterations T."""
         return rounds_of(self.update)
+
+    @property
+    def accounted_as(self) -> str:
+        """The update decides what bounds its iterates."""
+        return f"{self.protocol}/{self.update['kind']}"
 
     @property
     def layout(self) -> Layout:
@@ -175,10 +180,7 @@ class RowsPlan(CircuitPlan):
         Where the curvature has noise, one more row comes first, its noise on b: see `divide_noise`.
         The twin of a simulation draws the same from the same source.
         """
-        sigma, colluders = (
-            (self.privacy.sigma, self.privacy.colluders) if self.privacy else (0.0, 0)
-        )
-        split = NoiseSplit(parties=len(self.members), colluders=colluders)
+        sigma, split = self.privacy.sigma if self.privacy else 0.0, self.split
         noise = gaussian_shares(sigma, split, self.rounds, self.num_features, randomness)
         if self.curvature is None or not self.curvature.sigma:
             return noise

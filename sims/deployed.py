@@ -23,7 +23,7 @@ from protocols.transcript import verify
 from sims.config import SimulationConfig
 from sims.documents import model_document, to_json
 from sims.prepare import PreparedData
-from sims.recipe import open_recipe
+from sims.recipe import confirmed, open_recipe
 from sims.run_folder import MODEL, PLAN, write_text
 
 UNKNOWN = "00" * 32
@@ -62,7 +62,7 @@ def plan_template(settings: Settings) -> RunPlan:
         Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
         for card in cards.values()
     )
-    plan = recipe.make_plan("template", members)
+    plan = confirmed(recipe.make_plan("template", members), schema.norm_bound)
     if isinstance(plan, CircuitPlan):
         return replace(plan, keys_per_message=_keys_per_message(plan))
     return plan

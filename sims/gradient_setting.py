@@ -18,7 +18,7 @@ from protocols.errors import ParameterError
 from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
+from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
 from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
@@ -90,8 +90,8 @@ class _Case:
         return self.config.rounds or DEFAULT_ROUNDS
 
     @property
-    def noise(self) -> Mechanism:
-        return mechanism_of(self.config.mechanism)
+    def noise(self) -> Noise:
+        return noise_of(self.config.mechanism)
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -121,7 +121,7 @@ def choose_gradients(
     """
     _check_options(config)
     # The largest p-norm of a row of L2 norm 1 is d^(1/p - 1/2).
-    stretch = num_features ** (1 / mechanism_of(config.mechanism).norm - 0.5)
+    stretch = num_features ** (1 / noise_of(config.mechanism).norm - 0.5)
     natural = norm_bound * stretch
     case = _Case(
         config=config,

@@ -15,6 +15,7 @@ from protocols.layouts import cheapest_layout
 from protocols.plan import Member
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
+from sims.recipe import confirmed
 from sims.recipe_rows import choose_ckks
 from sims.setting import TrainingSetting, choose_setting
 from sims.slot_report import slot_lines
@@ -205,7 +206,8 @@ def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSe
         privacy=setting.privacy,
         profile=config.profile,
     )
-    return cheapest_layout(plan).with_slot_bound(shape.norm_bound)
+    plan = cheapest_layout(plan).with_slot_bound(shape.norm_bound)
+    return confirmed(plan, shape.norm_bound)
 
 
 def operations_by_level(plan: RowsPlan) -> dict[str, dict[int, int]]:

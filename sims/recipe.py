@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,12 @@ from parties.targets import Targets
 from protocols.errors import SchemaError
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan import Member, RunPlan
+from protocols.privacy.mechanism import Mechanism
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
+
+Plan = TypeVar("Plan", bound=RunPlan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,17 @@ class Recipe(Protocol):
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in plaintext on all rows."""
         ...
+
+
+def confirmed(plan: Plan, norm_bound: float) -> Plan:
+    """The plan, once its mechanism says what every party and auditor will be told.
+
+    Raises:
+        PrivacyError: its promise does not follow from it. ParameterError: nothing is known of it.
+    """
+    if plan.privacy:
+        Mechanism.from_plan(plan, norm_bound).require()
+    return plan
 
 
 def open_recipe(config: SimulationConfig, data: PreparedData) -> Recipe:

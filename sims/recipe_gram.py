@@ -18,10 +18,9 @@ from protocols.gram import row_sum_bound
 from protocols.gram_plan import GramPlan
 from protocols.gram_training import LEVELS
 from protocols.models.gram_models import gram_model
-from protocols.plan import Member, PrivacyPlan, RunPlan
+from protocols.plan import Member, RunPlan
 from protocols.privacy.budget import Budget
 from protocols.privacy.gram_certificate import (
-    MECHANISM_SHARE,
     GramCertificate,
     GramSetting,
     gram_certificate,
@@ -34,6 +33,7 @@ from sims.recipe import Twin
 from sims.regression_course import Course
 from sims.regression_result import targets_of
 from sims.regression_twin import run_gram_twin
+from sims.setting import promised
 
 DEFAULT_ROUNDS = 30
 # Of the curvature; 1 / 64 would save a tenth of the iterations and double the noise of decryption.
@@ -89,6 +89,7 @@ class GramRecipe:
     def make_plan(self, session: str, members: tuple[Member, ...]) -> GramPlan:
         """The plan that all parties agree to."""
         schema, targets = self.data.schema, targets_of(self.data.schema.label)
+        statement = self.release.statement if self.release else None
         return GramPlan(
             session=session,
             members=members,
@@ -98,7 +99,7 @@ class GramRecipe:
                 "targets": list(targets.names),
             },
             num_features=schema.num_features,
-            privacy=self._privacy(len(members)),
+            privacy=promised(self.config, statement, len(members)),
             profile=self.config.profile,
             model=self.config.model,
             ckks=self.params,
@@ -109,20 +110,6 @@ class GramRecipe:
             curvature_bound=self.curvature_bound,
             floor=FLOOR,
         ).with_slot_bound(schema.norm_bound)
-
-    def _privacy(self, parties: int) -> PrivacyPlan | None:
-        config, release = self.config, self.release
-        if release is None or config.epsilon is None:
-            return None
-        split = NoiseSplit(parties=parties, colluders=config.colluders)
-        return PrivacyPlan(
-            epsilon=config.epsilon,
-            delta=config.delta,
-            colluders=config.colluders,
-            sigma=release.sigma,
-            share_std=split.share_std(release.sigma),
-            sensitivity=release.sensitivity,
-        )
 
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in float64, with the parties' own sums and noise."""
@@ -171,7 +158,6 @@ def certified(config: SimulationConfig, data: PreparedData, ridge: float) -> Gra
         epsilon=config.epsilon,
         delta=config.delta,
         split=NoiseSplit(parties=len(data.shards), colluders=config.colluders),
-        mechanism_share=MECHANISM_SHARE,
         **arithmetic.beside(),
     )
     setting = GramSetting(

@@ -16,7 +16,7 @@ from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import CURVATURE, PAPER_LINK, Lffr
-from protocols.plan import Member, PrivacyPlan, RunPlan
+from protocols.plan import Member, RunPlan
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.lffr_certificate import LffrSetting, lffr_certificate, row_bound
@@ -30,6 +30,7 @@ from sims.recipe_gram import ENTRY_BOUND
 from sims.regression_course import Course
 from sims.regression_result import targets_of
 from sims.result import Array
+from sims.setting import promised
 
 DEFAULT_ROUNDS = 30
 # Noise per round grows as fast as the steps shrink: more rounds gain nothing.
@@ -99,7 +100,7 @@ class LffrRecipe:
                 "targets": list(targets.names),
             },
             num_features=schema.num_features,
-            privacy=self._privacy(len(members)),
+            privacy=promised(self.config, self.release, len(members)),
             profile=self.config.profile,
             ckks=self.params,
             cover=self.config.cover,
@@ -110,20 +111,6 @@ class LffrRecipe:
             learning_rate=self.learning_rate,
             ridge=self.config.ridge or 0.0,
         ).with_slot_bound(schema.norm_bound)
-
-    def _privacy(self, parties: int) -> PrivacyPlan | None:
-        config, release = self.config, self.release
-        if release is None or config.epsilon is None:
-            return None
-        split = NoiseSplit(parties=parties, colluders=config.colluders)
-        return PrivacyPlan(
-            epsilon=config.epsilon,
-            delta=config.delta,
-            colluders=config.colluders,
-            sigma=release.setting.sigma,
-            share_std=split.share_std(release.setting.sigma),
-            sensitivity=release.figures["D_widened"],
-        )
 
     def twin(self, plan: RunPlan, specs: Mapping[str, PartySpec]) -> Twin:
         """The plan in float64 on pooled rows, with the parties' summed noise."""

@@ -105,7 +105,7 @@ def _barrier(
     return TrainingSetting(
         rule=rule,
         link=setting.sigmoid,
-        privacy=_privacy(config, certificate, parties),
+        privacy=promised(config, certificate, parties),
         certificate=certificate,
     )
 
@@ -121,7 +121,7 @@ def _ridge(
     return TrainingSetting(
         rule=rule,
         link=setting.sigmoid,
-        privacy=_privacy(config, certificate, parties),
+        privacy=promised(config, certificate, parties),
         certificate=certificate,
         notes=(note,),
     )
@@ -153,7 +153,7 @@ def _walk(
     return TrainingSetting(
         rule=certificate.setting.rule,
         link=certificate.setting.sigmoid,
-        privacy=_privacy(config, certificate, parties),
+        privacy=promised(config, certificate, parties),
         certificate=certificate,
         notes=(note,),
     )
@@ -183,10 +183,11 @@ def _search(
     ).require()
 
 
-def _privacy(
-    config: SimulationConfig, certificate: Certificate, parties: int
+def promised(
+    config: SimulationConfig, certificate: Certificate | None, parties: int
 ) -> PrivacyPlan | None:
-    if config.epsilon is None:
+    """What a plan says of a certified noise; None without privacy."""
+    if config.epsilon is None or certificate is None:
         return None
     sigma = float(certificate.setting.sigma)
     split = NoiseSplit(parties=parties, colluders=config.colluders)
@@ -196,7 +197,7 @@ def _privacy(
         colluders=config.colluders,
         sigma=sigma,
         share_std=split.share_std(sigma),
-        sensitivity=float(certificate.figures["D2_widened"]),
+        sensitivity=float(certificate.sensitivity),
     )
 
 

@@ -31,7 +31,7 @@ from sims.ledgers import dataset_of, open_ledger
 from sims.local import run_session
 from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
 from sims.prepare import PreparedData, prepare
-from sims.recipe import Recipe, open_recipe
+from sims.recipe import Recipe, confirmed, open_recipe
 from sims.regression_result import (
     RegressionResult,
     score_least_squares,
@@ -99,7 +99,9 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             session=session,
             signing_key=signing_key,
             party_keys={name: _verify_key(spec) for name, spec in specs.items()},
-            make_plan=lambda members: recipe.make_plan(session, members),
+            make_plan=lambda members: confirmed(
+                recipe.make_plan(session, members), data.schema.norm_bound
+            ),
             transcript=transcript,
             observer=Observer(
                 on_phase=lambda phase: both(Event("phase", phase)),

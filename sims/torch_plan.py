@@ -21,7 +21,7 @@ from protocols.gradients import GradientPlan
 from protocols.objectives import RowObjective
 from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.mechanisms import NOISE_TAIL
+from protocols.privacy.noise import NOISE_TAIL
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.updates.gradient_descent import GradientDescent

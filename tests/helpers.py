@@ -25,7 +25,8 @@ from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
 from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard, read_table
+from parties.shard import ClampCounts, Shard
+from parties.tables import read_table
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns

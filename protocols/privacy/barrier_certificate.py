@@ -28,8 +28,16 @@ both are checked. d is 1/2, which holds for any data.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from protocols.approximation import error_bound, is_decreasing, range_bound
+from protocols.approximation import (
+    Approximation,
+    Polynomial,
+    error_bound,
+    is_decreasing,
+    range_bound,
+)
+from protocols.errors import ParameterError
 from protocols.privacy.barrier_theorem import (
     GRADIENT_AT_ZERO,
     BarrierSetting,
@@ -41,9 +49,34 @@ from protocols.privacy.barrier_theorem import (
 )
 from protocols.privacy.budget import audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+from protocols.privacy.row_setting import row_setting
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity
 
-__all__ = ["BarrierSetting", "check"]
+if TYPE_CHECKING:
+    from protocols.rows import RowsPlan
+
+__all__ = ["BarrierSetting", "check", "setting_of"]
+
+
+def setting_of(plan: RowsPlan, norm_bound: float) -> BarrierSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+    rule = plan.update
+    if rule.get("unit", 1.0) != 1.0:
+        raise ParameterError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
+    reciprocal, theta = Polynomial.from_dict(rule["reciprocal"]), float(rule["theta"])
+    return BarrierSetting(
+        **row_setting(plan, norm_bound),
+        theta=theta,
+        lam=float(rule["weight"]),
+        kappa=reciprocal.low / theta,
+        eta=float(rule["learning_rate"]),
+        rounds=plan.rounds,
+        reciprocal=Approximation.unchecked(reciprocal),
+    )
 
 
 def check(setting: BarrierSetting) -> Certificate:
@@ -142,7 +175,7 @@ def check(setting: BarrierSetting) -> Certificate:
         "e_B": e_b,
         "c_delta": c_delta(s.budget, s.rounds),
         "D2": sensitivity.exact,
-        "D2_widened": sensitivity.total,
+        "sensitivity": sensitivity.total,
         "sigma_total": s.budget.total_std(s.sigma),
         "m_P": least,
         "M_P": most,

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 
 from protocols.errors import ParameterError
+from protocols.plan import PrivacyPlan
 from protocols.privacy.accounting import (
     GaussianEvent,
     epsilon_for,
@@ -68,6 +69,14 @@ class Budget:
             raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
         if not 0 <= self.spent_mu < math.inf:
             raise ParameterError(f"spent_mu={self.spent_mu} is not a finite number >= 0")
+
+    @classmethod
+    def of(cls, promise: PrivacyPlan | None, split: NoiseSplit, **beside: float) -> Budget:
+        """Of a plan; beside: `other_delta` and `spent_mu`."""
+        if promise is None:
+            # Without a promise nothing depends on delta.
+            return cls(epsilon=None, delta=0.5, split=split)
+        return cls(epsilon=promise.epsilon, delta=promise.delta, split=split, **beside)
 
     @property
     def delta_mechanism(self) -> float:
@@ -159,7 +168,9 @@ class Budget:
         return self.split.total_std(sigma) * GRID_MARGIN
 
     def to_dict(self) -> dict[str, float | str | None]:
-        """JSON-ready."""
+        """JSON-ready; without a promise, nothing of one."""
+        if self.epsilon is None:
+            return {"epsilon": None, "parties": self.split.parties}
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from protocols.errors import PrivacyError
 from protocols.privacy.accounting import Event
 
+if TYPE_CHECKING:
+    from protocols.plan import RunPlan
+
 Relation = Literal["<=", "<", ">=", ">"]
-Method = Literal["barrier", "ridge", "walk", "sums", "gram", "lffr"]
+ROUNDING = 1e-9
+"""Relative slack of every comparison: a plan holds its figures as rounded numbers."""
 
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound: owners clip to it",
@@ -80,6 +84,47 @@ class Condition:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A figure that a plan states, and what it must be.
+
+    field: of the plan; stated: there; own: as computed; meaning: of `own`, in words; exact: more
+    than `own` is wrong as well.
+    """
+
+    field: str
+    stated: float
+    own: float
+    meaning: str
+    exact: bool = True
+
+    @property
+    def problem(self) -> str | None:
+        """In words; None if the figure is as computed, to rounding."""
+        if not self.stated >= self.own * (1 - ROUNDING):
+            relation = "below"
+        elif self.exact and not self.stated <= self.own * (1 + ROUNDING):
+            relation = "above"
+        else:
+            return None
+        return (
+            f"{self.field}={self.stated:.6g} of the plan is {relation} {self.own:.6g}, "
+            f"{self.meaning}"
+        )
+
+
+def stated_noise(plan: RunPlan, found: Certificate) -> tuple[Stated, ...]:
+    """What a plan states where one sigma serves all releases."""
+    promise = plan.privacy
+    if promise is None:
+        return ()
+    share, moved = plan.split.share_std(promise.sigma), found.sensitivity
+    return (
+        Stated("share_std", promise.share_std, share, "sigma / sqrt(P - t)"),
+        Stated("sensitivity", promise.sensitivity, moved, "the bound for one replaced row"),
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
     """A setting, the inequalities that make it private, and all figures in between.
@@ -98,7 +143,7 @@ class Certificate:
         events: what the run costs each owner, for the accountant; empty without noise.
     """
 
-    method: Method
+    method: str
     setting: Any
     conditions: tuple[Condition, ...]
     figures: Mapping[str, float]
@@ -117,6 +162,11 @@ class Certificate:
         violated = [condition for condition in self.conditions if not condition.satisfied]
         free = [condition for condition in self.conditions if not condition.by_design]
         return min(violated or free, key=lambda condition: condition.slack)
+
+    @property
+    def sensitivity(self) -> float:
+        """Replace-one, of the release that a row moves most, rounding and arithmetic included."""
+        return self.figures["sensitivity"]
 
     @property
     def additive_delta(self) -> float:

@@ -27,19 +27,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from protocols import arithmetic
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.budget import GRID_MARGIN, Budget
-from protocols.privacy.certificate import Certificate, Condition, explain
+from protocols.privacy.certificate import Certificate, Condition, Stated, explain, stated_noise
 from protocols.privacy.grid import discretisation_delta
-from protocols.privacy.shares import NoiseSplit
 
-MECHANISM_SHARE = 0.9
-"""Of delta; the noise may exceed tau with the rest."""
+if TYPE_CHECKING:
+    from protocols.gram_plan import GramPlan
+
 KEPT = 0.999
-"""Part of that rest; the noise grid needs some of what is left."""
+"""Part of delta_norm with which the noise may exceed tau; the grid needs some of the rest."""
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound, and that of its encoded "
     "targets at most target_bound: owners clip to both",
@@ -100,13 +101,6 @@ class GramSetting:
         """JSON-ready."""
         return {**asdict(self), "budget": self.budget.to_dict()}
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> GramSetting:
-        """Inverse of `to_dict`."""
-        budget = dict(fields["budget"])
-        split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
-        return cls(**{**fields, "budget": Budget(split=split, **budget)})
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GramRelease:
@@ -119,13 +113,6 @@ class GramRelease:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {**self.setting.to_dict(), "ridge": self.ridge, "sigma": self.sigma}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> GramRelease:
-        """Inverse of `to_dict`."""
-        rest = dict(fields)
-        ridge, sigma = rest.pop("ridge"), rest.pop("sigma")
-        return cls(setting=GramSetting.from_dict(rest), ridge=ridge, sigma=sigma)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +152,7 @@ class GramCertificate:
         """The same in the form that all certificates are written in."""
         budget = self.setting.budget
         figures = {
-            "sensitivity_widened": self.sensitivity,
+            "sensitivity": self.sensitivity,
             "noise_bound": self.noise_bound,
             "curvature_bound": self.curvature_bound,
             "delta_mechanism": budget.delta_mechanism,
@@ -268,4 +255,30 @@ def gram_certificate(
         epsilon_by_coalition=budget.by_coalition(
             sigma=chosen, rounds=1, sensitivity=widened, rows=setting.rows
         ),
+    )
+
+
+def release_of(plan: GramPlan, norm_bound: float) -> GramRelease:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range, or the plan promises no privacy.
+    """
+    arithmetic.check(plan, norm_bound)
+    setting, sigma = plan.privacy_setting(norm_bound), plan.privacy.sigma if plan.privacy else 0.0
+    return GramRelease(setting=setting, ridge=plan.ridge, sigma=sigma)
+
+
+def check(release: GramRelease) -> Certificate:
+    """The certificate of a release."""
+    return gram_certificate(release.setting, ridge=release.ridge, sigma=release.sigma).statement
+
+
+def stated(plan: GramPlan, found: Certificate) -> tuple[Stated, ...]:
+    """A larger bound on the curvature only makes training slower."""
+    own = found.figures["curvature_bound"]
+    name, meaning = "curvature_bound", "the bound with noise"
+    return (
+        *stated_noise(plan, found),
+        Stated(name, plan.curvature_bound, own, meaning, exact=False),
     )

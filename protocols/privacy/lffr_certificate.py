@@ -19,17 +19,19 @@ not B itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from protocols import arithmetic
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.models.lffr import largest_slope, push_bound
 from protocols.privacy.ball import Ball
 from protocols.privacy.budget import Budget, audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
-from protocols.privacy.shares import NoiseSplit
+
+if TYPE_CHECKING:
+    from protocols.lffr import LffrPlan
 
 KEPT = 0.999
 """Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
@@ -140,13 +142,15 @@ class LffrSetting:
             "budget": self.budget.to_dict(),
         }
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> LffrSetting:
-        """Inverse of `to_dict`."""
-        budget = dict(fields["budget"])
-        split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
-        link = Polynomial.from_dict(fields["link"])
-        return cls(**{**fields, "link": link, "budget": Budget(split=split, **budget)})
+
+def setting_of(plan: LffrPlan, norm_bound: float) -> LffrSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range, or the plan promises no privacy.
+    """
+    arithmetic.check(plan, norm_bound)
+    return plan.privacy_setting(norm_bound)
 
 
 def lffr_certificate(setting: LffrSetting) -> Certificate:
@@ -179,7 +183,7 @@ def lffr_certificate(setting: LffrSetting) -> Certificate:
         "M": s.push(),
         "alpha": ball.alpha,
         "D": s.exact_sensitivity,
-        "D_widened": s.sensitivity,
+        "sensitivity": s.sensitivity,
         "sigma_total": ball.noise,
         **money.figures,
     }

@@ -17,14 +17,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocols.approximation import Approximation, error_bound
 from protocols.errors import ParameterError
 from protocols.privacy.ball import Ball, is_symmetric, push_bound
 from protocols.privacy.budget import Budget, audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+from protocols.privacy.row_setting import row_setting
 from protocols.privacy.sensitivity import diameter
+
+if TYPE_CHECKING:
+    from protocols.rows import RowsPlan
 
 KEPT = 0.999
 """Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
@@ -105,6 +109,21 @@ class RidgeSetting:
         }
 
 
+def setting_of(plan: RowsPlan, norm_bound: float) -> RidgeSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+    rule = plan.update
+    return RidgeSetting(
+        **row_setting(plan, norm_bound),
+        lam=float(rule["ridge"]),
+        eta=float(rule["learning_rate"]),
+        rounds=plan.rounds,
+    )
+
+
 def check(setting: RidgeSetting) -> Certificate:
     """Evaluate the ball theorem and the budget.
 
@@ -156,7 +175,7 @@ def check(setting: RidgeSetting) -> Certificate:
         "Q": ball.weight_squared,
         "x": ball.x,
         "D2": exact,
-        "D2_widened": widened,
+        "sensitivity": widened,
         "sigma_total": ball.noise,
         **money.figures,
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,9 +23,11 @@ from protocols.privacy import (
     ridge_search,
 )
 from protocols.privacy.budget import Budget
-from protocols.privacy.certificate import Certificate, Method, explain
+from protocols.privacy.certificate import Certificate, explain
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.utility import Candidates, correlation
+
+Method = Literal["barrier", "ridge"]
 
 ROUNDS = (25, 50, 100, 200, 400)
 DEGREES = (3, 5, 7)

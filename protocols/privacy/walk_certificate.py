@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from protocols.approximation import Approximation, Polynomial, error_bound, range_bound
 from protocols.curvature import Curvature, largest_row_sum
@@ -37,9 +37,13 @@ from protocols.privacy.ball import is_symmetric
 from protocols.privacy.budget import Budget, audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.grid import discretisation_delta
+from protocols.privacy.row_setting import row_setting
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.walk import AcceleratedRule, Walk
 from protocols.updates.quadratic import QuadraticNesterov
+
+if TYPE_CHECKING:
+    from protocols.rows import RowsPlan
 
 KEPT = 0.999
 """Part of delta_norm that walk and range use; the noise grids need some of the rest."""
@@ -194,6 +198,15 @@ def largest_residual(p: Polynomial, z: float) -> float:
     return max(abs(bound) for bound in range_bound(p, -z, z))
 
 
+def setting_of(plan: RowsPlan, norm_bound: float) -> WalkSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+    return WalkSetting(**row_setting(plan, norm_bound), rule=cast(AcceleratedRule, plan.rule))
+
+
 def check(setting: WalkSetting) -> Certificate:
     """Evaluate the walk theorem, the range of b and the budget.
 
@@ -254,7 +267,7 @@ def _figures(s: WalkSetting, reached: float) -> dict[str, float]:
         "L": s.walk.gain,
         "x": s.walk.x,
         "D2": s.gradient_sensitivity,
-        "D2_widened": s.widened,
+        "sensitivity": s.widened,
         "sigma_total": s.walk.noise,
         "delta_walk": s.walk.failure,
     }

@@ -79,7 +79,7 @@ class Study:
             "lam": float(s.lam),
             "degree": int(s.sigmoid.polynomial.degree),
             "sigma": float(s.sigma),
-            "sensitivity": float(figures["D2_widened"]),
+            "sensitivity": float(figures["sensitivity"]),
             "binding": self.certificate.binding.name,
         }
 

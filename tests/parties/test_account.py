@@ -10,25 +10,22 @@ from typing import Any
 import pytest
 
 from parties.account import Account
-from parties.budget import Cost
 from parties.party import Party
 from parties.secure_aggregation import SecureAggregationParty
 from parties.session_store import SessionStore
 from parties.vault import Vault
 from protocols.errors import PolicyError, PrivacyError
 from protocols.privacy.accounting import GaussianEvent
+from protocols.privacy.certificate import Certificate
 from protocols.privacy.ledger import Ledger
+from protocols.privacy.mechanism import Mechanism
 from tests.helpers import log2_error
 from tests.parties.agents import PASSPHRASE, Agents
 
 NAME = "hospital-1"
 EVENT = GaussianEvent(noise_multiplier=10.0)
-COST = Cost(
-    epsilon=1.0,
-    events=(EVENT,),
-    additive_delta=0.0,
-    sensitivity=1.0,
-    certificate=None,  # type: ignore[arg-type]
+COST = Mechanism(
+    certificate=Certificate(method="none", setting=None, conditions=(), figures={}, events=(EVENT,))
 )
 
 

@@ -131,7 +131,7 @@ def test_certificates_carry_all_three() -> None:
     )
     figures = found.figures
     assert found.setting.encryption_error == counted["encryption_error"]
-    widening = figures["D2_widened"] / figures["D2"] - 1
+    widening = figures["sensitivity"] / figures["D2"] - 1
     assert 0 < widening <= 2.0**-12
     assert figures["delta_other"] == arithmetic.OTHER_DELTA
     assert figures["mu_beside"] == arithmetic.FLOODING_MU

@@ -19,9 +19,9 @@ from protocols.errors import PrivacyError
 from protocols.privacy import barrier_certificate, ridge_certificate, search
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import GRID_MARGIN, Budget
-from protocols.privacy.certificate import Certificate, Method
+from protocols.privacy.certificate import Certificate
 from protocols.privacy.randomness import SeededRandomness
-from protocols.privacy.search import find_setting
+from protocols.privacy.search import Method, find_setting
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from sims.audit_privacy import audit_privacy

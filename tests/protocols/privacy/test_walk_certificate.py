@@ -253,11 +253,11 @@ def test_mutant_sensitivity_without_factor_2(kind: Kind) -> None:
 
 def test_mutant_the_curvature_is_not_charged() -> None:
     found = certificate("quadratic-nag")
-    assert found.figures["D2_widened"] > found.figures["D2"]
+    assert found.figures["sensitivity"] > found.figures["D2"]
     free = bought(found, found.figures["D2"])
     assert {"privacy_noise", "privacy_cross_check"} <= violated(free)
     plain = certificate("nag")
-    assert plain.figures["D2_widened"] == plain.figures["D2"]
+    assert plain.figures["sensitivity"] == plain.figures["D2"]
     assert "range" not in {c.name for c in plain.conditions}
 
 

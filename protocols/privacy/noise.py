@@ -1,7 +1,7 @@
 """The two noises of encrypted sums, and the norm in which each needs its sensitivity.
 
 Gaussian noise hides a move of a given L2 norm, Laplace noise one of a given L1 norm. The norm
-belongs to the mechanism: nobody else names one, so that a bound in the wrong norm cannot be stated.
+belongs to the noise: nobody else names one, so that a bound in the wrong norm cannot be stated.
 
 With p the norm, C_k the sensitivity and s_k the scale of release k, the cost is sum_k (C_k / s_k)^p
 for both: mu^2 of Gaussian releases (arXiv:1905.02383, Corollary 3.3), epsilon of Laplace ones.
@@ -25,7 +25,7 @@ NOISE_TAIL = 40.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mechanism:
+class Noise:
     """One kind of noise.
 
     norm: p of the norm of sensitivities, 2 or 1; event: what a release costs, for an accountant;
@@ -53,8 +53,8 @@ class Mechanism:
         return math.fsum(ratio**self.norm for ratio in ratios)
 
 
-MECHANISMS: Mapping[str, Mechanism] = {
-    "gaussian": Mechanism(
+NOISES: Mapping[str, Noise] = {
+    "gaussian": Noise(
         norm=2,
         event=GaussianEvent,
         shares=gaussian_shares,
@@ -62,7 +62,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
         # 2 exp(-40^2 / 2) < 2^-1153; the sampler ends at 250 standard deviations.
         tail=2.0**-1000,
     ),
-    "laplace": Mechanism(
+    "laplace": Noise(
         norm=1,
         event=LaplaceEvent,
         shares=laplace_shares,
@@ -74,12 +74,12 @@ MECHANISMS: Mapping[str, Mechanism] = {
 }
 
 
-def mechanism_of(name: str) -> Mechanism:
-    """The mechanism of that name.
+def noise_of(name: str) -> Noise:
+    """The noise of that name.
 
     Raises:
         ParameterError: there is none.
     """
-    if name not in MECHANISMS:
-        raise ParameterError(f"mechanism={name!r} is not {' or '.join(MECHANISMS)}")
-    return MECHANISMS[name]
+    if name not in NOISES:
+        raise ParameterError(f"mechanism={name!r} is not {' or '.join(NOISES)}")
+    return NOISES[name]
