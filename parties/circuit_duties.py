@@ -10,8 +10,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.cover_share import CoverShare
+from parties.data.shard import Shard
 from parties.key_share import KeyShare
-from parties.shard import Shard
 from protocols import agree, commitments, contribute, cover, decrypt, gram, keygen, lffr, refresh
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.context import CkksContext

@@ -8,9 +8,9 @@ from typing import Protocol
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.circuit_duties import CircuitDuties
+from parties.data.shard import Shard
 from parties.gradient_duties import GradientDuties
 from parties.objectives import OpenContributor
-from parties.shard import Shard
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
 from parties.budget import recompute
+from parties.data.shard import Shard
 from parties.duties import Duties, Seal, open_duties
 from parties.objectives import OpenContributor, open_contributor
 from parties.policy import BEFORE_PLAN, Policy, step_sequence
-from parties.shard import Shard
 from protocols import agree, cover
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.gradients import GradientPlan

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols import arithmetic
 from protocols.approximation import Approximation, Polynomial
 from protocols.circuit_plan import CircuitPlan

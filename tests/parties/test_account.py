@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from parties.account import Account
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
 from parties.budget import Cost
 from parties.gradient_duties import GradientDuties
 from parties.party import Party
-from parties.session_store import SessionStore
-from parties.vault import Vault
 from protocols.errors import PolicyError, PrivacyError
 from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.ledger import Ledger
