@@ -15,10 +15,10 @@ import numpy as np
 from benchmarks.cases import Array, Case
 from coordinator.coordinator import Coordinator
 from coordinator.costs import Costs
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard
 from protocols.messages import new_signing_key, public_bytes
 from protocols.plan import Member
 from protocols.privacy.randomness import SystemRandomness

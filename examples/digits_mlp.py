@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import nn
 
-from parties.tensor_shard import TensorSchema, TensorShard
+from parties.data.tensor_shard import TensorSchema, TensorShard
 from protocols.updates.gradient_descent import GradientDescent
 from sims.torch_training import FederatedModule
 

@@ -9,9 +9,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.cover_share import CoverShare
+from parties.data.shard import Shard
 from parties.key_share import KeyShare
 from parties.party_protocol import PartyProtocol, Seal
-from parties.shard import Shard
 from protocols import commitments
 from protocols.circuit_plan import CircuitPlan
 from protocols.circuits import circuit_of

@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
 from parties.budget import recompute
+from parties.data.shard import Shard
 from parties.objectives import OpenContributor, open_contributor
 from parties.party_protocol import PartyProtocol, Seal
 from parties.policy import Policy
 from parties.registry import open_half
-from parties.shard import Shard
 from protocols import agree
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.messages import (

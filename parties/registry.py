@@ -7,11 +7,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from parties.data.shard import Shard
 from parties.encrypted_rows import EncryptedRowsParty
 from parties.objectives import OpenContributor
 from parties.party_protocol import PartyProtocol
 from parties.secure_aggregation import SecureAggregationParty
-from parties.shard import Shard
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
 from protocols.privacy.randomness import RandomSource

@@ -18,38 +18,29 @@ import importlib.util
 import os
 import platform
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from protocols.errors import PlatformError
 
 Version = Tuple[int, ...]
+Problem = Tuple[str, str]  # cause, cure
 
 #: CPython series that an openfhe wheel exists for -> oldest glibc that the wheel loads with.
 SUPPORTED: Dict[Version, Version] = {(3, 10): (2, 35), (3, 12): (2, 38)}
-OLDEST_GLIBC = min(SUPPORTED.values())
-MACHINES = ("x86_64", "amd64")
-
 NEW_ENVIRONMENT = (
     "make a fresh environment on a fitting interpreter: `python3 scripts/bootstrap.py` in a clone "
     "finds or fetches one; by hand: `uv venv --python 3.10`, or `pyenv install 3.10`"
 )
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What one interpreter on one machine is.
 
-    Attributes:
-        implementation: ``sys.implementation.name``: "cpython", "pypy".
-        version: of the interpreter, (major, minor, micro).
-        system: "Linux", "Darwin", "Windows".
-        machine: processor family as the operating system names it: "x86_64", "aarch64".
-        glibc: version of the GNU C library, or None where another C library (musl) is used.
-        has_libgomp: whether ``libgomp.so.1`` loads; None where that cannot be asked.
-        extensions: file names of openfhe's compiled extensions; None where it is not installed.
-        suffixes: extension suffixes that this interpreter loads.
+    implementation: "cpython", "pypy". version: (major, minor, micro). system: "Linux", "Darwin",
+    "Windows". machine: "x86_64", "aarch64". glibc: None where another C library (musl) is used.
+    has_libgomp: whether ``libgomp.so.1`` loads. openfhe: whether its extension is one that this
+    interpreter loads; None where it is not installed. has_venv: whether it makes environments.
     """
 
     implementation: str
@@ -57,9 +48,9 @@ class Facts:
     system: str
     machine: str
     glibc: Optional[Version]
-    has_libgomp: Optional[bool]
-    extensions: Optional[Tuple[str, ...]] = None
-    suffixes: Tuple[str, ...] = ()
+    has_libgomp: bool
+    openfhe: Optional[bool] = None
+    has_venv: bool = True
 
     @property
     def python(self) -> str:
@@ -68,136 +59,99 @@ class Facts:
         return f"{name} {dotted(self.version[:2])}"
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One reason why an interpreter or a machine does not fit, and what to do about it."""
-
-    cause: str
-    cure: str
-
-
 def dotted(version: Sequence[int]) -> str:
     """Write a version with dots.
 
     >>> dotted((3, 10))
     '3.10'
     """
-    return ".".join(str(part) for part in version)
+    return ".".join(map(str, version))
 
 
 def gather() -> Facts:
     """Look at the interpreter that runs this."""
+    try:
+        glibc = tuple(map(int, (os.confstr("CS_GNU_LIBC_VERSION") or "").split()[1].split(".")))
+    except (AttributeError, OSError, ValueError, IndexError):  # Windows; macOS; musl
+        glibc = None
+    try:
+        has_libgomp = bool(ctypes.CDLL("libgomp.so.1"))
+    except OSError:
+        has_libgomp = False
+    spec = importlib.util.find_spec("openfhe")  # without importing it
+    folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+    names = ["openfhe" + suffix for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     return Facts(
         implementation=sys.implementation.name,
         version=tuple(sys.version_info[:3]),
         system=platform.system(),
         machine=platform.machine(),
-        glibc=_glibc(),
-        has_libgomp=_has_libgomp(),
-        extensions=_openfhe_extensions(),
-        suffixes=tuple(importlib.machinery.EXTENSION_SUFFIXES),
+        glibc=glibc,
+        has_libgomp=has_libgomp,
+        openfhe=spec and any((folder / name).exists() for folder in folders for name in names),
+        has_venv=all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
     )
-
-
-def _glibc() -> Optional[Version]:
-    try:
-        _name, number = (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
-        return tuple(int(part) for part in number.split("."))
-    except (AttributeError, OSError, ValueError):  # Windows; macOS; musl
-        return None
-
-
-def _has_libgomp() -> Optional[bool]:
-    if platform.system() != "Linux":
-        return None
-    try:
-        ctypes.CDLL("libgomp.so.1")
-    except OSError:
-        return False
-    return True
-
-
-def _openfhe_extensions() -> Optional[Tuple[str, ...]]:
-    """Names of the compiled files in the installed openfhe, found without importing it."""
-    spec = importlib.util.find_spec("openfhe")
-    if spec is None:
-        return None
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    return tuple(sorted(path.name for folder in folders for path in folder.glob("openfhe.*")))
 
 
 def machine_problems(facts: Facts) -> List[Problem]:
-    """Reasons that no interpreter on this machine could cure."""
-    wheels = "openfhe ships Linux x86-64 wheels for glibc only"
-    machine_cure = (
-        "use a Linux x86-64 machine with glibc >= 2.35 (Ubuntu 22.04, Debian 12 or newer)"
-    )
-    if facts.system == "Windows":
-        return [Problem(f"this is Windows, and {wheels}", "use WSL 2 with Ubuntu 22.04 or newer")]
+    """The reason, if there is one, that no interpreter on this machine could cure."""
+    cure = "use a Linux x86-64 machine with glibc >= 2.35 (Ubuntu 22.04, Debian 12 or newer)"
     if facts.system != "Linux":
-        name = "macOS" if facts.system == "Darwin" else facts.system or "an unknown system"
-        cure = f"{machine_cure}, or a linux/amd64 container of one"
-        return [Problem(f"this is {name}, and {wheels}", cure)]
-    if facts.machine.lower() not in MACHINES:
-        return [Problem(f"this machine is {facts.machine}, and {wheels}", machine_cure)]
-    if facts.glibc is None:
-        cause = f"this system's C library is not glibc (Alpine and others use musl), and {wheels}"
-        return [Problem(cause, machine_cure)]
-    if facts.glibc < OLDEST_GLIBC:
-        cause = f"glibc {dotted(facts.glibc)} is older than {dotted(OLDEST_GLIBC)}, openfhe's least"
-        return [Problem(cause, machine_cure)]
-    return []
+        name = {"Darwin": "macOS", "": "an unknown system"}.get(facts.system, facts.system)
+        cause, cure = f"this is {name}", f"{cure}, or a linux/amd64 container of one"
+        cure = "use WSL 2 with Ubuntu 22.04 or newer" if facts.system == "Windows" else cure
+    elif facts.machine.lower() not in ("x86_64", "amd64"):
+        cause = f"this machine is {facts.machine}"
+    elif facts.glibc is None:
+        cause = "this system's C library is not glibc (Alpine and others use musl)"
+    elif facts.glibc < min(SUPPORTED.values()):
+        oldest = dotted(min(SUPPORTED.values()))
+        return [(f"glibc {dotted(facts.glibc)} is older than {oldest}, openfhe's least", cure)]
+    else:
+        return []
+    return [(f"{cause}, and openfhe ships Linux x86-64 wheels for glibc only", cure)]
 
 
 def interpreter_problems(facts: Facts) -> List[Problem]:
     """Reasons that another interpreter, or one more system package, cures."""
     found = []
-    series = facts.version[:2]
-    if facts.implementation != "cpython" or series not in SUPPORTED:
+    needed = SUPPORTED.get(facts.version[:2]) if facts.implementation == "cpython" else None
+    if needed is None:
         wanted = " and ".join(f"CPython {dotted(series)}" for series in sorted(SUPPORTED))
         cause = f"there is no openfhe build for {facts.python}, only for {wanted}"
-        found.append(Problem(cause, NEW_ENVIRONMENT))
-    elif facts.glibc is not None and facts.glibc < SUPPORTED[series]:
-        needed = dotted(SUPPORTED[series])
-        cause = (
-            f"openfhe for {facts.python} needs glibc >= {needed}, "
-            f"and this machine has glibc {dotted(facts.glibc)}"
-        )
-        found.append(Problem(cause, NEW_ENVIRONMENT))
-    if facts.has_libgomp is False:
+        found.append((cause, NEW_ENVIRONMENT))
+    elif facts.glibc is not None and facts.glibc < needed:
+        cause = f"openfhe for {facts.python} needs glibc >= {dotted(needed)}, "
+        cause += f"and this machine has glibc {dotted(facts.glibc)}"
+        found.append((cause, NEW_ENVIRONMENT))
+    if not facts.has_libgomp:
         cause = "the system library libgomp.so.1 (GNU OpenMP) is missing or does not load"
         cure = "`apt-get install libgomp1` (Debian, Ubuntu) or `dnf install libgomp` (Fedora)"
-        found.append(Problem(cause, cure))
+        found.append((cause, cure))
     return found
-
-
-def openfhe_problems(facts: Facts) -> List[Problem]:
-    """Reasons in the installed openfhe: absent, or built for another interpreter."""
-    if facts.extensions is None:
-        cure = "install ciphercohort with its dependencies: `pip install -c constraints.txt -e .`"
-        return [Problem("openfhe is not installed in this environment", cure)]
-    if any("openfhe" + suffix in facts.extensions for suffix in facts.suffixes):
-        return []
-    held = ", ".join(name for name in facts.extensions if name.endswith(".so")) or "no extension"
-    cause = f"the installed openfhe was built for another interpreter than {facts.python} ({held})"
-    return [Problem(cause, NEW_ENVIRONMENT)]
 
 
 def problems(facts: Facts) -> List[Problem]:
     """Everything that keeps openfhe from importing; the deepest cause alone where one implies more.
 
-    >>> linux = dict(system="Linux", machine="x86_64", glibc=(2, 36), has_libgomp=True)
-    >>> for problem in problems(Facts("cpython", (3, 11, 7), **linux)):
-    ...     print(problem.cause)
+    >>> for cause, cure in problems(Facts("cpython", (3, 11, 7), "Linux", "x86_64", (2, 36), True)):
+    ...     print(cause)
     there is no openfhe build for CPython 3.11, only for CPython 3.10 and CPython 3.12
     """
-    return machine_problems(facts) or interpreter_problems(facts) or openfhe_problems(facts)
+    found = machine_problems(facts) or interpreter_problems(facts)
+    if not found and facts.openfhe is None:
+        cure = "install ciphercohort with its dependencies: `pip install -c constraints.txt -e .`"
+        return [("openfhe is not installed in this environment", cure)]
+    if not found and not facts.openfhe:
+        cause = f"the installed openfhe was built for another interpreter than {facts.python}"
+        return [(cause, NEW_ENVIRONMENT)]
+    return found
 
 
 def failure(found: Sequence[Problem]) -> PlatformError:
     """Put problems into one error, a sentence per cause and one per cure."""
-    causes = "; ".join(problem.cause for problem in found)
-    cures = "; ".join(dict.fromkeys(problem.cure for problem in found))
+    causes = "; ".join(cause for cause, _ in found)
+    cures = "; ".join(dict.fromkeys(cure for _, cure in found))
     return PlatformError(f"ciphercohort cannot run here: {causes}. Cure: {cures}.")
 
 
@@ -207,26 +161,22 @@ def import_failure(error: ImportError) -> PlatformError:
     What remains is a shared library that does not load, such as a ``libstdc++`` that is older than
     openfhe's and comes first on the search path.
     """
-    cause = f"openfhe is installed but does not load ({error})"
     cure = f"unset LD_LIBRARY_PATH and update libstdc++, or {NEW_ENVIRONMENT}"
-    return failure([Problem(cause, cure)])
+    return failure([(f"openfhe is installed but does not load ({error})", cure)])
 
 
 @functools.lru_cache(maxsize=None)
-def _current_problems() -> Tuple[Problem, ...]:
-    return tuple(problems(gather()))
+def _current() -> Facts:
+    return gather()
 
 
 def check_platform(facts: Optional[Facts] = None) -> None:
-    """Make sure that openfhe can be imported; call it before the import.
-
-    Args:
-        facts: of the interpreter to judge; the running one where none are given.
+    """Make sure that openfhe can be imported; facts: of the running interpreter where None.
 
     Raises:
         PlatformError: it cannot; the message names cause and cure.
     """
-    found = _current_problems() if facts is None else problems(facts)
+    found = problems(facts or _current())
     if found:
         raise failure(found)
 
@@ -237,9 +187,6 @@ def guard(facts: Optional[Facts] = None) -> None:
     Called from the ``__init__`` of the packages with entry points, so that it comes before any
     third-party import that an unfit environment lacks.
 
-    Args:
-        facts: as for `check_platform`.
-
     Raises:
         PlatformError: the platform does not fit.
         SystemExit: the same, where the process is the command ``cohort`` or ``python -m …``.
@@ -247,16 +194,8 @@ def guard(facts: Optional[Facts] = None) -> None:
     try:
         check_platform(facts)
     except PlatformError as error:
-        if not _is_command(sys.argv):
+        # `python -m sims.cli` imports the package `sims` while argv[0] is still the bare "-m".
+        if not sys.argv or (sys.argv[0] != "-m" and Path(sys.argv[0]).name != "cohort"):
             raise
-        _exit(str(error))
-
-
-def _is_command(argv: Sequence[str]) -> bool:
-    # `python -m sims.cli` imports the package `sims` while argv[0] is still the bare "-m".
-    return bool(argv) and (argv[0] == "-m" or Path(argv[0]).name == "cohort")
-
-
-def _exit(message: str) -> NoReturn:
-    sys.stderr.write(f"cohort: {message}\n")
-    raise SystemExit(2) from None
+        sys.stderr.write(f"cohort: {error}\n")
+        raise SystemExit(2) from None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coordinator.deployment import OUTCOME
 from coordinator.settings import SCHEMA, Settings
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.cards import Card
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ParameterError

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.targets import Targets
+from parties.data.schema import Targets
 from protocols.errors import SchemaError
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan import Member, RunPlan

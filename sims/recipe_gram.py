@@ -9,7 +9,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols import arithmetic
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import MAX_LOG_QP_128, CkksParameters, choose_parameters

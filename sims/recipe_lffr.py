@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols import arithmetic
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, OutputLayout
 from protocols.ckks.parameters import CkksParameters, choose_parameters

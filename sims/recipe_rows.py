@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters, choose_parameters

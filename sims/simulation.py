@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
 from coordinator.message_log import keep_messages
+from parties.data.schema import Targets
 from parties.flower_app import Handler
 from parties.party import Party
 from parties.policy import Policy
-from parties.targets import Targets
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.regression_models import regression_model
 from protocols.plan import RunPlan

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs
+from parties.data.shard import Shard
+from parties.data.tensor_shard import TensorShard
 from parties.policy import Policy
-from parties.shard import Shard
-from parties.tensor_shard import TensorShard
 from parties.torch_step import (
     ModuleFactory,
     RowLoss,

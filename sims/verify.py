@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parties.schema import Schema
-from parties.tables import Table, read_table
+from parties.data.schema import Schema
+from parties.data.table import Table, read_table
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
 from protocols.privacy.mechanism import Mechanism

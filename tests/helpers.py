@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome
-from parties.encode import expand_columns
+from parties.data.encode import expand_columns
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
+from parties.data.table import read_table
 from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard
-from parties.tables import read_table
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns

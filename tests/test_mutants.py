@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from parties import key_share
+from parties.data.schema import Label, NumericColumn, Schema
 from parties.key_share import KeyShare
-from parties.schema import Label, NumericColumn, Schema
 from protocols import decrypt
 from protocols.approximation import sigmoid_approximation
 from protocols.errors import PolicyError, PrivacyError, ProtocolError

@@ -26,9 +26,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 import typer
 
-from parties.columns import NumericColumn
-from parties.schema import Schema
-from parties.targets import Targets
+from parties.data.schema import NumericColumn, Schema, Targets
 from protocols.errors import PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan

@@ -16,7 +16,7 @@ from coordinator.kept_messages import rebuild_transcript, recorded_finish
 from coordinator.message_log import FOLDER, TRANSCRIPT, MessageLog
 from coordinator.replay import replay
 from coordinator.status import read_status
-from parties.vault import Vault
+from parties.agent.vault import Vault
 from protocols.errors import LostError
 from protocols.messages import public_bytes
 from protocols.plan import Member

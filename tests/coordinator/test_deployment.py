@@ -19,7 +19,7 @@ from coordinator.message_log import FOLDER, TRANSCRIPT, MessageLog
 from coordinator.settings import CARDS, IDENTITY, NODES, Settings
 from coordinator.setup import init_coordinator
 from coordinator.status import read_status, sessions
-from parties.vault import Vault
+from parties.agent.vault import Vault
 from protocols.cards import CARD_KIND
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import decode, public_bytes

@@ -47,7 +47,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cohort-") as scratch:
         home, began = Path(scratch), time.monotonic()
         try:
-            path, facts = find_interpreter(load_bootstrap().Host(), options.python)
+            path, facts = find_interpreter(load_bootstrap(), options.python)
             print(f"{facts.python} at {path}", flush=True)
             python = make_environment(home / "venv", path, facts)
         except MissingError as error:

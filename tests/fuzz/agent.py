@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.coordinator import Coordinator
-from parties import frames
+from parties.agent import frames
 from protocols.messages import decode, public_bytes
 from protocols.plan import Member
 from protocols.plans import plan_from_dict

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from parties.agent import Agent, Limits
-from parties.consent import Consent, Terms
+from parties.agent.agent import Agent, Limits
+from parties.agent.consent import Consent, Terms
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
 from parties.party import Party
-from parties.session_store import SessionStore
-from parties.vault import Vault
 from protocols.messages import Body, Envelope, encode, public_bytes
 from protocols.privacy.randomness import SeededRandomness
 from tests.helpers import Session, make_session

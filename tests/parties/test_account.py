@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from parties.account import Account
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
 from parties.party import Party
 from parties.secure_aggregation import SecureAggregationParty
-from parties.session_store import SessionStore
-from parties.vault import Vault
 from protocols.errors import PolicyError, PrivacyError
 from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.certificate import Certificate

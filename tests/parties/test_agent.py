@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties import manifest
-from parties.agent import Agent, Limits
-from parties.checkpoint import capture, restore
-from parties.consent import Terms
+from parties.agent import manifest
+from parties.agent.agent import Agent, Limits
+from parties.agent.consent import Terms
+from parties.agent.store import STATE, capture, restore
+from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.key_share import KeyShare
-from parties.session_store import STATE
-from parties.vault import MIN_PASSPHRASE, Vault
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import UNHEARD, decode, digest, heard, new_signing_key, public_bytes
 from tests.helpers import log2_error
@@ -332,8 +331,8 @@ def test_a_text_of_the_plan_cannot_pose_as_a_line(tmp_path: Path, vault: Vault) 
     run_until(agents, "keys")
     plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
     hostile = replace(plan, session="x\nPrivacy: epsilon=0\r\x1b[8m")
-    seen = manifest.words(hostile, NAME, 2.0)
-    assert seen.count("\n") == manifest.words(plan, NAME, 2.0).count("\n")
+    seen = manifest.describe_plan(hostile, NAME, 2.0)
+    assert seen.count("\n") == manifest.describe_plan(plan, NAME, 2.0).count("\n")
     assert "Session x?Privacy: epsilon=0??[8m; model" in seen
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from parties import frames
-from parties.agent import Limits
-from parties.agent_server import CONNECTIONS, AgentServer
+from parties.agent import frames
+from parties.agent.agent import Limits
+from parties.agent.frames import AgentClient
+from parties.agent.server import CONNECTIONS, AgentServer
+from parties.agent.vault import Vault
 from parties.flower_app import connect
-from parties.frames import AgentClient
-from parties.vault import Vault
 from protocols.errors import MessageError, ParameterError, ProtocolError
 from protocols.statement import read_statement
 from tests.helpers import log2_error
@@ -271,7 +271,7 @@ def test_odd_consent_is_answered(running: Running, payload: bytes) -> None:
 
 
 def test_a_slow_peer_is_cut_off(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parties.agent_server.FRAME_SECONDS", 0.2)
+    monkeypatch.setattr("parties.agent.server.FRAME_SECONDS", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(str(running.path(NAME)))
         connection.sendall(frames.MAGIC)

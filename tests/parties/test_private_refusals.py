@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.agent import Agent
-from parties.consent import Consent, Terms
+from parties.agent.agent import Agent
+from parties.agent.consent import Consent, Terms
+from parties.agent.store import SessionStore
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from parties.party import REFUSED, Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
 from parties.secure_aggregation import SecureAggregationParty
-from parties.session_store import SessionStore
-from parties.shard import ClampCounts, Shard
 from protocols import gradients
 from protocols.aggregate.fixed_point import decode, encode
 from protocols.aggregate.parameters import choose

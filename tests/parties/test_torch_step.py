@@ -13,7 +13,7 @@ pytest.importorskip("opacus")
 
 from torch import nn  # noqa: E402
 
-from parties.tensor_shard import TensorSchema, TensorShard  # noqa: E402
+from parties.data.tensor_shard import TensorSchema, TensorShard  # noqa: E402
 from parties.torch_step import (  # noqa: E402
     TorchContributor,
     TorchModel,

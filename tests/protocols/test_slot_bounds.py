@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from parties.manifest import words
+from parties.agent.manifest import describe_plan
 from parties.party import Party
 from parties.policy import Policy
 from protocols import refresh as refreshing
@@ -352,7 +352,7 @@ def test_without_proof_only_by_consent(name: str) -> None:
             Policy().check_slots(stated, C)
         Policy(accept_unbounded=True).check_slots(stated, C)
     assert plan.with_slot_bound(C).slot_bound is None
-    assert "NO PROOF" in words(plan, plan.names[0], C)
+    assert "NO PROOF" in describe_plan(plan, plan.names[0], C)
 
 
 def test_a_divergent_run_would_show_its_rows() -> None:
@@ -375,7 +375,7 @@ def test_a_party_proves_the_bound_itself(name: str) -> None:
         policy.check_slots(replace(plan, slot_bound=own * 2.1), C)
     with pytest.raises(PolicyError, match="not stated"):
         Policy().check_slots(replace(plan, slot_bound=None), C)
-    text = words(plan, plan.names[0], C)
+    text = describe_plan(plan, plan.names[0], C)
     assert f"the plan states {own:.4g}; by your own bounds at most {own:.4g}" in text
 
 

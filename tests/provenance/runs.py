@@ -19,12 +19,11 @@ import numpy as np
 from coordinator.coordinator import Coordinator
 from coordinator.kept_messages import resumable
 from parties.aggregate_share import AggregateShare
+from parties.data.schema import Label, NumericColumn, Schema, Targets
+from parties.data.shard import ClampCounts, Shard
 from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard
-from parties.targets import Targets
 from protocols.aggregate.parameters import choose
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext

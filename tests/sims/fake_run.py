@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from coordinator.costs import PHASES, Costs, phase_of
-from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.ckks.parameters import choose_parameters
 from protocols.plan import Member, PrivacyPlan

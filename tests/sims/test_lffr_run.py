@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from ciphercohort import FederatedRegression
 from parties.budget import recompute
-from parties.schema import Schema
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
+from parties.data.schema import Schema
 from protocols.errors import PolicyError
 from protocols.plans import plan_from_dict
 from sims import cli

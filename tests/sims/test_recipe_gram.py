@@ -11,10 +11,8 @@ import pandas as pd
 import pytest
 
 from parties.budget import recompute
-from parties.columns import Label, NumericColumn
-from parties.schema import Schema
-from parties.shard import encode_shard
-from parties.targets import Targets
+from parties.data.encode import encode_shard
+from parties.data.schema import Label, NumericColumn, Schema, Targets
 from protocols import arithmetic
 from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
 from protocols.gram import GramSums

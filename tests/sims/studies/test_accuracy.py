@@ -14,7 +14,7 @@ import typer
 from sklearn.datasets import load_breast_cancer
 from typer.testing import CliRunner
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.train import PlainGradient, train_plain
 from sims.config import SimulationConfig
 from sims.many_twins import train_many

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from parties.budget import recompute
+from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
-from parties.shard import ClampCounts, Shard
 from protocols import arithmetic, objectives
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.gradients import GradientPlan

@@ -1,4 +1,4 @@
-"""First guesses for a schema, from a table that is public.
+"""First guesses for a schema, from a table that is PUBLIC: ranges reveal extreme values.
 
 Rounding goes outward for ranges (two significant digits) and to one digit for typical value and
 spread, and finer where the column's width asks for it: 2010..2020 is not widened to 2000..2100.
@@ -9,29 +9,123 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from parties.checks import MAX_MAGNITUDE, MIN_WIDTH, looks_numeric, shown, suggest
-from parties.columns import (
+from parties.data.encode import check_columns, scale_columns
+from parties.data.schema import (
     CLAMP_SPREADS,
+    MAX_MAGNITUDE,
+    MIN_WIDTH,
     CategoricalColumn,
     Column,
+    FloatArray,
     Label,
     NumericColumn,
     Scaling,
+    Schema,
+    Targets,
 )
-from parties.encode import scale_columns
-from parties.tables import FloatArray, cell_text, numeric_cells, text_cells
+from parties.data.table import Table, cell_text, numeric_cells, read_table, text_cells
+from protocols.documents import looks_numeric, shown, suggest
 from protocols.errors import DataError, SchemaError
 
+# A linear fit needs rows as long as they are: clipping to a norm would bend it.
+REGRESSION_SCALING: dict[str, Any] = {"scaling": "range", "row_norm": None}
+"""Of an inferred schema with targets."""
 MAX_CATEGORIES = 100
 _POSITIVE_WORDS = {"1", "true", "t", "yes", "y", "positive", "pos", "+"}
 _NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal"}
 _TEXTS = {"string", "boolean", "categorical", "mixed", "mixed-integer"}
+
+
+def infer_schema(
+    frame: Table,
+    label: str | Sequence[str],
+    positive: object = None,
+    scaling: Scaling = "standard",
+    row_norm: Literal["auto"] | float | None = "auto",
+    *,
+    exclude: Sequence[str] = (),
+    include: Sequence[str] | None = None,
+) -> Schema:
+    """Describe a PUBLIC sample; the result is a first schema for a person to check.
+
+    frame: anything that ``read_table`` takes; arrays get the column names x1..xd.
+    label: name of the label column ("y" for a pair of arrays); or, in a list, those of numeric
+        targets.
+    positive: the label's positive value [default: the "1"-like one, or else the larger].
+    row_norm: c, None for no clipping, or "auto" for the median norm of the scaled rows.
+    exclude: columns to leave out.
+    include: the only columns to use [default: all]. A column named here may look like an ID or
+        have more than 100 categories.
+
+    Text, boolean and categorical columns become categorical, all others numeric. Ranges are rounded
+    outward to two significant digits, typical value, spread and row norm to one.
+
+    Raises:
+        SchemaError: unknown column names, a label without exactly two values, an unusable column.
+        DataError: the table cannot be read or has no rows, or a label is missing.
+
+    Warns:
+        UserWarning: a column looks like an ID; it is kept.
+    """
+    names = [label] if isinstance(label, str) else list(label)
+    table = read_table(frame, label=names[0])
+    columns = _kept(table, names, exclude, include)
+    outcome = (
+        infer_label(table[label], positive)
+        if isinstance(label, str)
+        else infer_targets(table, label)
+    )
+    schema = Schema(columns=tuple(columns), label=outcome, scaling=scaling)
+    if row_norm == "auto":
+        row_norm = typical_row_norm(table, schema.columns, schema.scaling)
+    return replace(schema, row_norm=row_norm)
+
+
+def _kept(
+    table: pd.DataFrame, labels: list[str], exclude: Sequence[str], include: Sequence[str] | None
+) -> list[Column]:
+    named = tuple(include or ())
+    for name in (*labels, *exclude, *named):
+        if name not in table.columns:
+            raise SchemaError(
+                f"column {shown(name)} is not in the table{suggest(str(name), table.columns)}: "
+                "check the name"
+            )
+    if labels[0] in exclude or labels[0] in named:
+        raise SchemaError(f"label {shown(labels[0])} is among the columns to exclude or include")
+    if len(table) == 0:
+        raise DataError("the sample has 0 rows: at least 1 is needed")
+    return [
+        infer_column(table[name], deliberate=include is not None)
+        for name in table.columns
+        if name not in (*labels, *exclude) and (include is None or name in named)
+    ]
+
+
+def infer_targets(frame: pd.DataFrame, names: Sequence[str]) -> Targets:
+    """Describe targets of a PUBLIC sample: ranges rounded outward to two digits.
+
+    Raises:
+        SchemaError: an unknown column, or one that is not numeric.
+    """
+    check_columns(frame, names)
+    columns = []
+    for name in names:
+        column = infer_column(frame[name], deliberate=True)
+        if not isinstance(column, NumericColumn):
+            raise SchemaError(
+                f"target {shown(name)} holds texts, not numbers: choose another column, "
+                "or correct its cells"
+            )
+        columns.append(column)
+    return Targets(columns=tuple(columns))
 
 
 def leading_place(value: float) -> int:
@@ -87,29 +181,6 @@ def infer_numeric(name: str, values: FloatArray) -> NumericColumn:
         spread = max(spread, round_at(needed, leading_place(needed), ROUND_CEILING))
     low, high = outward(low, high)
     return NumericColumn(name=name, low=low, high=high, typical=typical, spread=spread)
-
-
-def infer_columns(
-    table: pd.DataFrame, label: str, exclude: Sequence[str], include: Sequence[str] | None
-) -> list[Column]:
-    """Describe the columns that are kept; see ``parties.schema.infer_schema``."""
-    named = tuple(include or ())
-    for name in (label, *exclude, *named):
-        if name not in table.columns:
-            raise SchemaError(
-                f"column {shown(name)} is not in the table{suggest(str(name), table.columns)}: "
-                "check the name"
-            )
-    if label in exclude or label in named:
-        raise SchemaError(f"label {shown(label)} is among the columns to exclude or include")
-    if len(table) == 0:
-        raise DataError("the sample has 0 rows: at least 1 is needed")
-    kept = [
-        name
-        for name in table.columns
-        if name != label and name not in exclude and (include is None or name in named)
-    ]
-    return [infer_column(table[name], deliberate=include is not None) for name in kept]
 
 
 def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:

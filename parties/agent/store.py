@@ -1,23 +1,31 @@
 """The agent's folder: sealed state of the open session, and a line for every session that ended.
 
-session.sealed: `checkpoint.capture` of the open session, while it lasts. sessions.json: by session,
-when it began and ended, why, and its last reply. consent.jsonl: what the owner decided about each
-plan, and when.
+session.sealed: what a restarted agent goes on from, while a session lasts. sessions.json: by
+session, when it began and ended, why, and its last reply. consent.jsonl: what the owner decided
+about each plan, and when.
+
+Plain form of the state: one line of JSON (version, fingerprint of the rows, fields, sizes of the
+blobs), then the blobs. Security: the state is on disk before a reply leaves, so that a restarted
+party never makes a second share for a step it answered. Whoever restores an old copy of the file by
+hand breaks this promise. The key share in it is sealed once more, under a label of its own.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from parties.checkpoint import capture, restore
+import msgspec
+
+from parties.agent.vault import Vault
 from parties.party import Party
-from parties.vault import Vault
-from protocols.errors import PolicyError
+from protocols.documents import Checked, parse_json, read
+from protocols.errors import ParameterError, PolicyError
+from protocols.messages import Body
 from protocols.private_files import erase, private_folder, sweep, write_private
 
 log = logging.getLogger(__name__)
@@ -25,8 +33,50 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+VERSION = 3
+LABEL = "session state"
+KEY_LABEL = "key share"
+
+
+def capture(party: Party, vault: Vault) -> bytes:
+    """Everything of a party that its owner's files do not hold, sealed.
+
+    Raises:
+        PolicyError: its protocol keeps the secret in memory only.
+    """
+    state = party.state(lambda plain: vault.seal(plain, KEY_LABEL))
+    head = {
+        "version": VERSION,
+        "rows": party.fingerprint(),
+        "meta": dict(state.meta),
+        "sizes": [len(blob) for blob in state.blobs],
+    }
+    return vault.seal(b"".join([json.dumps(head).encode(), b"\n", *state.blobs]), LABEL)
+
+
+def restore(party: Party, sealed: bytes, vault: Vault) -> None:
+    """Give a new party, made from the same files, the captured state.
+
+    Raises:
+        PolicyError: the state does not open, is of other rows, or another version of this program
+            wrote it.
+    """
+    text, _, rest = vault.open(sealed, LABEL).partition(b"\n")
+    try:
+        head, data = json.loads(text), io.BytesIO(rest)
+        if head["version"] != VERSION:
+            raise ValueError(f"version {head['version']} is not {VERSION}")
+        if head["rows"] != party.fingerprint():
+            raise PolicyError("the rows or their schema have changed since this session began")
+        state = Body(head["meta"], tuple(data.read(size) for size in head["sizes"]))
+        party.restore(state, lambda secret: vault.open(secret, KEY_LABEL))
+    except (ParameterError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise PolicyError(
+            f"the session state was written by another version ({type(error).__name__})"
+        ) from None
+
+
+class Record(Checked, frozen=True):
     """One session as this party remembers it.
 
     began, ended: seconds since 1970, ended 0 while it is open; reason: of the end; request, reply:
@@ -49,8 +99,8 @@ class SessionStore:
         sweep(private_folder(folder))
         self._folder, self._vault = folder, vault
         path = folder / SESSIONS
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self._records = {name: Record(**fields) for name, fields in found.items()}
+        found = parse_json(path.read_bytes(), str(path)) if path.exists() else {}
+        self._records: dict[str, Record] = read(found, dict[str, Record], str(path))
         if self.open_session() is None:
             erase(folder / STATE)  # the process died between two writes
 
@@ -107,7 +157,7 @@ class SessionStore:
         self, session: str, reason: str, seen: str, request: str = "", reply: bytes = b""
     ) -> None:
         """Note the end and erase the state."""
-        ended = replace(
+        ended = msgspec.structs.replace(
             self._records[session],
             ended=time.time(),
             reason=reason,
@@ -142,5 +192,5 @@ class SessionStore:
 
     def _put(self, session: str, record: Record) -> None:
         self._records[session] = record
-        text = json.dumps({name: asdict(r) for name, r in self._records.items()}, indent=1)
+        text = json.dumps(msgspec.to_builtins(self._records), indent=1)
         write_private(self._folder / SESSIONS, text.encode())

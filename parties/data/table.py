@@ -23,10 +23,10 @@ import pyarrow
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from parties.checks import looks_numeric, shown
+from parties.data.schema import FloatArray
+from protocols.documents import looks_numeric, shown
 from protocols.errors import DataError
 
-FloatArray = NDArray[np.float64]
 Table: TypeAlias = str | os.PathLike[str] | pd.DataFrame | NDArray[Any] | tuple[Any, Any]
 
 # "None" and "?" stay texts: they are categories in real tables.

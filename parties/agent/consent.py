@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parties.manifest import words
-from parties.session_store import SessionStore
+from parties.agent.manifest import describe_plan
+from parties.agent.store import SessionStore
 from protocols.errors import ParameterError, PolicyError
 from protocols.plan import RunPlan
 
@@ -116,7 +116,7 @@ class Consent:
         if digest not in self._decided:
             log.warning("%s: plan %s waits for consent", self._name, digest)
         with self._changed:
-            self._pending[digest] = words(plan, self._name, self._terms.norm_bound)
+            self._pending[digest] = describe_plan(plan, self._name, self._terms.norm_bound)
             try:
                 while digest not in self._decided:
                     if not self._changed.wait(deadline - time.monotonic()):

@@ -10,7 +10,7 @@ from protocols.plan import RunPlan
 from protocols.registry import protocol_of
 
 
-def words(plan: RunPlan, name: str, norm_bound: float) -> str:
+def describe_plan(plan: RunPlan, name: str, norm_bound: float) -> str:
     """The manifest: members, release, privacy by coalition, decryptions, what leaves the house.
 
     norm_bound: of this party's rows, by its own schema.

@@ -11,15 +11,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from parties.consent import Consent
+from parties.agent.consent import Consent
+from parties.agent.store import SessionStore
 from parties.party import Party
 from parties.policy import Policy
-from parties.session_store import SessionStore
+from protocols.documents import Checked
 from protocols.errors import CohortError, PolicyError
 from protocols.messages import (
     COORDINATOR,
@@ -40,8 +40,7 @@ ABORT = "abort"
 FINISHED = "finished"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class Limits(Checked, frozen=True):
     """How long a session may last.
 
     idle_seconds: between two messages; session_seconds: in all. After either the key share is

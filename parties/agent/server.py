@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from parties import frames
-from parties.agent import Agent
+from parties.agent import frames
+from parties.agent.agent import Agent
 from protocols.errors import CohortError, ParameterError, PolicyError
 from protocols.private_files import FOLDER_MODE
 
