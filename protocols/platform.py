@@ -88,7 +88,8 @@ def gather() -> Facts:
         machine=platform.machine(),
         glibc=glibc,
         has_libgomp=has_libgomp,
-        openfhe=spec and any((folder / name).exists() for folder in folders for name in names),
+        openfhe=spec is not None
+        and any((folder / name).exists() for folder in folders for name in names),
         has_venv=all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
     )
 
