@@ -1,7 +1,7 @@
 """One run across machines: its folder, its status, its resumption and its end.
 
 sessions/ID/session.json: the plan without members' commitments. status.json: how far it is, for
-people. messages/: every message, see `kept_messages`. transcript.jsonl: their hash chain.
+people. messages/: every message, see `log`. transcript.jsonl: their hash chain.
 outcome.json: agreed plan and released weights.
 
 A run ends finished or aborted, with a reason that names the culprit; then the parties are told, and
@@ -20,13 +20,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
-from coordinator.kept_messages import (
+from coordinator.log import (
+    FOLDER,
+    TRANSCRIPT,
     complete_finish,
+    file_name,
     rebuild_transcript,
+    recorded,
     recorded_finish,
-    resumable,
 )
-from coordinator.message_log import FOLDER, TRANSCRIPT, file_name
 from coordinator.settings import Settings
 from coordinator.status import Status
 from protocols.cards import Card
@@ -114,7 +116,7 @@ class _Run:
         done = recorded_finish(self._messages, names, key)
         try:
             if done is None:
-                self._train(resumable(ask, self._messages, key, self._party_keys))
+                self._train(recorded(ask, self._messages, key, self._party_keys))
             else:
                 complete_finish(ask, self._messages, done, self._party_keys)
         except CohortError as error:

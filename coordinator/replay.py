@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.message_log import MessageLog, Step, require_messages
+from coordinator.log import MessageLog, Step, require_messages
 from protocols import agree
 from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.messages import UNHEARD, Ask, Body, Exchange, heard, to_everyone

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
-from coordinator.message_log import keep_messages
+from coordinator.log import recorded
 from parties.data.schema import Targets
 from parties.flower_app import Handler
 from parties.party import Party
@@ -88,7 +88,14 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         specs = party_specs(config, data, root, public_bytes(signing_key))
         transcript = Transcript(folder.transcript_path if folder else None)
         kept = folder.messages_path if folder and config.keep_messages else None
-        keep = partial(keep_messages, folder=kept, coordinator_key=public_bytes(signing_key))
+        verify_keys = {name: _verify_key(spec) for name, spec in specs.items()}
+        keep = partial(
+            recorded,
+            folder=kept,
+            coordinator_key=public_bytes(signing_key),
+            parties=verify_keys,
+            durable=False,
+        )
 
         def both(event: Event) -> None:
             # A file takes long to write: an interrupt meanwhile finds both at the same place.
@@ -98,7 +105,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         coordinator = Coordinator(
             session=session,
             signing_key=signing_key,
-            party_keys={name: _verify_key(spec) for name, spec in specs.items()},
+            party_keys=verify_keys,
             make_plan=lambda members: confirmed(
                 recipe.make_plan(session, members), data.schema.norm_bound
             ),

@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.coordinator import Observer, Outcome
 from coordinator.costs import PHASES
-from coordinator.message_log import FOLDER, TRANSCRIPT, keep_messages
+from coordinator.log import FOLDER, TRANSCRIPT, recorded
 from coordinator.replay import replay
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import Body, decode, digest, public_bytes
@@ -283,7 +283,7 @@ def test_the_order_of_arrival_changes_nothing(tmp_path: Path) -> None:
             reply = session.ask(step, {name: outgoing[name]})[name]
             yield from ((name, reply), (name, reply[:-1]), ("stranger", reply))
 
-    outcome = session.run(keep_messages(ask, tmp_path / FOLDER, key))
+    outcome = session.run(recorded(ask, tmp_path / FOLDER, key, session.coordinator._party_keys))
     session.transcript.close()
     assert log2_error(outcome.weights, session.twin()) < -17
     senders = [line["sender"] for line in session.transcript.lines]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.message_log import FOLDER, TRANSCRIPT, keep_messages
+from coordinator.log import FOLDER, TRANSCRIPT, recorded
 from coordinator.replay import CHECKS, replay
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
@@ -36,7 +36,14 @@ CHOSEN = 1 << 90
 def kept(session: Session, ask: Any, folder: Path) -> None:
     """Run, with the log in a folder."""
     session.transcript = session.coordinator._transcript = Transcript(folder / TRANSCRIPT)
-    session.run(keep_messages(ask, folder / FOLDER, public_bytes(session.coordinator_key)))
+    session.run(
+        recorded(
+            ask,
+            folder / FOLDER,
+            public_bytes(session.coordinator_key),
+            session.coordinator._party_keys,
+        )
+    )
     session.transcript.close()
 
 
@@ -202,7 +209,7 @@ def test_honest_sums_pass(tmp_path: Path) -> None:
     session = runs.sums_session(rounds=2)
     session.coordinator._transcript = Transcript(tmp_path / TRANSCRIPT)
     key = public_bytes(session.coordinator_key)
-    session.run(keep_messages(session.ask, tmp_path / FOLDER, key))
+    session.run(recorded(session.ask, tmp_path / FOLDER, key, session.coordinator._party_keys))
     session.coordinator._transcript.close()
     found = replay(tmp_path)
     assert found.passed, found.checks[-1].detail

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.message_log import FOLDER, KEY, TRANSCRIPT, file_name
+from coordinator.log import FOLDER, KEY, TRANSCRIPT, file_name
 from coordinator.replay import CHECKS, Check, Replayed, replay
 from protocols.ckks import residues as rns
 from protocols.decrypt import release_error_std

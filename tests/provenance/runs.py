@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 
 from coordinator.coordinator import Coordinator
-from coordinator.kept_messages import resumable
+from coordinator.log import recorded
 from parties.aggregate_share import AggregateShare
 from parties.data.schema import Label, NumericColumn, Schema, Targets
 from parties.data.shard import ClampCounts, Shard
@@ -137,7 +137,7 @@ def resumed(folder: Path, at: str = "refresh/1") -> Run:
             yield reply
 
     with suppress(KeyboardInterrupt):
-        session.run(resumable(dying, folder / "messages", key, keys))
+        session.run(recorded(dying, folder / "messages", key, keys))
     session.coordinator = Coordinator(
         session=session.coordinator.session,
         signing_key=session.coordinator_key,
@@ -145,7 +145,7 @@ def resumed(folder: Path, at: str = "refresh/1") -> Run:
         make_plan=session.coordinator._make_plan,
         transcript=Transcript(),
     )
-    run.weights = session.run(resumable(watched, folder / "messages", key, keys)).weights
+    run.weights = session.run(recorded(watched, folder / "messages", key, keys)).weights
     return run
 
 
