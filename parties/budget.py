@@ -37,6 +37,7 @@ from protocols.privacy.gram_certificate import gram_certificate
 from protocols.privacy.lffr_certificate import lffr_certificate
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.walk import AcceleratedRule
 from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
 
@@ -232,12 +233,10 @@ def _setting(
             **counted,
         ),
     }
-    if kind in ("nag", "quadratic-nag"):
-        return WalkSetting(**common, rule=plan.rule)  # type: ignore[arg-type]
+    if isinstance(plan.rule, AcceleratedRule):
+        return WalkSetting(**common, rule=plan.rule)
     common |= {"eta": float(rule["learning_rate"]), "rounds": plan.rounds}
     if kind == "barrier":
-        if rule.get("unit", 1.0) != 1.0:
-            raise PolicyError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
         reciprocal = Polynomial.from_dict(rule["reciprocal"])
         return BarrierSetting(
             **common,

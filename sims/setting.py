@@ -15,10 +15,9 @@ from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.walk_search import find_walk
 from protocols.updates.barrier import Barrier
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import GradientDescent, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
 
 DEFAULT_DEGREE = 7
@@ -36,7 +35,7 @@ class TrainingSetting:
     without; certificate: None where no theorem is claimed; notes: sentences for the reader.
     """
 
-    rule: UpdateRule
+    rule: Update
     link: Approximation
     privacy: PrivacyPlan | None
     certificate: Certificate | None
@@ -75,7 +74,7 @@ def _plain(config: SimulationConfig, norm_bound: float, num_features: int) -> Tr
     rounds = config.rounds or DEFAULT_ROUNDS[config.update]
     largest = largest_row_sum(num_features, norm=norm_bound)
     curvature = Curvature.for_rows(largest, offset=CURVATURE_OFFSET * LOGISTIC * largest)
-    rule: UpdateRule
+    rule: Update
     if config.update == "quadratic-nag":
         rule = QuadraticNesterov(rounds=rounds, curvature=curvature)
     elif config.update == "gd":

@@ -51,9 +51,8 @@ from protocols.train import PlainGradient, train_encrypted, train_plain
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
 from protocols.updates.catalogue import rule_from_dict
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.momentum import GradientDescent, Nesterov
+from protocols.updates.update import Update
 from tests.exact import product, secret_rows
 
 Floats = NDArray[np.float64]
@@ -83,7 +82,7 @@ def identity(name: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
 
-def make_rule(update: str, rounds: int) -> UpdateRule:
+def make_rule(update: str, rounds: int) -> Update:
     """An update rule by its name in UPDATES."""
     kind, _, degree = update.partition("-")
     if kind == "barrier":

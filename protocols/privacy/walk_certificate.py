@@ -39,7 +39,6 @@ from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.walk import AcceleratedRule, Walk
-from protocols.updates.quadratic import QuadraticNesterov
 
 KEPT = 0.999
 """Part of delta_norm that walk and range use; the noise grids need some of the rest."""
@@ -102,7 +101,7 @@ class WalkSetting:
     @property
     def curvature(self) -> Curvature | None:
         """Of the preconditioner; None without."""
-        return self.rule.curvature if isinstance(self.rule, QuadraticNesterov) else None
+        return self.rule.curvature
 
     @property
     def allowance(self) -> float:

@@ -30,7 +30,7 @@ from protocols.privacy.utility import Floats
 from protocols.privacy.walk import AcceleratedRule, Walk
 from protocols.privacy.walk_certificate import KEPT, WalkSetting, check, row_sum_sensitivity
 from protocols.privacy.walk_utility import merit
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 
 Kind = Literal["nag", "quadratic-nag"]

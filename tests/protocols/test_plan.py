@@ -18,8 +18,7 @@ from protocols.plans import plan_from_dict
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
 from protocols.updates.catalogue import KINDS, rule_from_dict
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import GradientDescent, Nesterov
 from tests.helpers import NOISE, UPDATES, make_plan, make_rule
 
 PLAN = make_plan(privacy=NOISE)
@@ -297,7 +296,7 @@ def test_missing_and_unknown_fields(change: str) -> None:
             path[-1] in ("ridge", "version", "model", "keys_per_message")
             or path[-1] in ("features_per_ciphertext", "cover", "slot_bound")
             or (path[0] == "ckks" and path[-1] not in ("ring_dim", "depth"))
-            or path[-1] in ("profile", "unit")
+            or path[-1] == "profile"
         ):
             continue
         else:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.curvature import Curvature, largest_row_sum
-from protocols.updates.heavy_ball import HeavyBall
+from protocols.updates.momentum import HeavyBall
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.rule import distinct, gradient_factors
 from tests.helpers import make_rule

@@ -10,8 +10,7 @@ import pytest
 
 from protocols.errors import ParameterError
 from protocols.fields import from_fields
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.heavy_ball import HeavyBall
+from protocols.updates.momentum import GradientDescent, HeavyBall
 from tests.protocols.updates.textbook import heavy_ball, levels_used, response, run
 
 RNG = np.random.default_rng(5)

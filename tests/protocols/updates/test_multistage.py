@@ -11,8 +11,11 @@ import pytest
 
 from protocols.errors import ParameterError
 from protocols.fields import from_fields
-from protocols.updates.multistage import MultiStage, recommended_first_stage
-from protocols.updates.strongly_convex import StronglyConvexNesterov
+from protocols.updates.strongly_convex import (
+    MultiStage,
+    StronglyConvexNesterov,
+    recommended_first_stage,
+)
 from tests.protocols.updates.textbook import levels_used, nesterov, response, run
 
 RNG = np.random.default_rng(7)

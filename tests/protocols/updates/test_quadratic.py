@@ -17,7 +17,7 @@ from protocols.curvature import LIFT, Curvature, largest_row_sum, row_sums
 from protocols.errors import MessageError, ParameterError
 from protocols.train import PlainGradient, train_plain
 from protocols.updates.adaptive import RATES, Adagrad, Adam, adaptive_from_dict
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 
 D, N = 6, 60

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 
 Floats = NDArray[np.float64]
 Gradient = Callable[[Floats], Floats]
@@ -40,7 +40,7 @@ def nesterov(
     return found
 
 
-def run(rule: UpdateRule, gradient: Gradient, start: Floats) -> list[Floats]:
+def run(rule: Update, gradient: Gradient, start: Floats) -> list[Floats]:
     """`weights` after every iteration."""
     state, found = rule.start(start), []
     for t in range(rule.rounds):
@@ -49,7 +49,7 @@ def run(rule: UpdateRule, gradient: Gradient, start: Floats) -> list[Floats]:
     return found
 
 
-def response(rule: UpdateRule, curvature: float, at: int) -> float:
+def response(rule: Update, curvature: float, at: int) -> float:
     """Change of the released weight per unit error of iteration `at`'s weights, by running it.
 
     The rule computes its weights up to a public factor, so the error is scaled by it.
@@ -77,7 +77,7 @@ class Depth:
     __sub__ = __add__
 
 
-def levels_used(rule: UpdateRule) -> int:
+def levels_used(rule: Update) -> int:
     """Most levels of any iteration's state, from fresh vectors and a gradient that costs none."""
     deepest = 0
     for t in range(rule.rounds):
