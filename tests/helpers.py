@@ -155,7 +155,8 @@ def insecure(levels: int, ring_dim: int) -> CkksParameters:
 def plain_weights(plan: RowsPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
     """The plaintext twin's weights; noise: shape (rounds, d), summed over parties."""
     x, y = (np.concatenate(part) for part in zip(*shards, strict=True))
-    gradient = PlainGradient(x, y, noise, plan.link)
+    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
+    gradient = PlainGradient(x, y, noise, plan.link, inverse)
     weights = train_plain(plan.rule, gradient, plan.num_features)
     assert gradient.largest <= plan.link.radius, "the case leaves the link's interval"
     return weights
@@ -396,8 +397,9 @@ def encrypted_weights(
         if kind == "decrypt":
             return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
         k = plan.party_index(name)
+        own = plan.curvature.share(shards[k][0], plan.num_rows) if plan.curvature else None
         return contribute.contribution(
-            context, keys.shares[name], keys.public_key, plan, name, *shards[k], noises[k]
+            context, keys.shares[name], keys.public_key, plan, name, *shards[k], noises[k], own
         )
 
     rows, side = drive(contribute.collect(evaluator, plan, uncommitted(plan.names)), answer)

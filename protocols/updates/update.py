@@ -25,6 +25,8 @@ from protocols.errors import ParameterError
 
 # NDArray[np.float64] in the twin, EncryptedVector under encryption.
 V = TypeVar("V")
+# A plan's rounds are unrolled into sequences before anything else is known of it.
+MOST_ROUNDS = 2**20
 
 
 class Update(ABC):
@@ -48,8 +50,8 @@ class Update(ABC):
             value = getattr(self, field.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise ParameterError(f"{field.name}={value} must be finite")
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
+        if not 1 <= self.rounds <= MOST_ROUNDS:
+            raise ParameterError(f"rounds={self.rounds} must be at least 1, at most {MOST_ROUNDS}")
 
     def start(self, weights: V) -> tuple[V, ...]:
         """State before the first iteration."""
