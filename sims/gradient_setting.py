@@ -22,10 +22,10 @@ from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
 from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
-from protocols.updates.adaptive import Adagrad, Adam, QuadraticAdagrad, QuadraticAdam
+from protocols.updates.adaptive import Adaptive
+from protocols.updates.catalogue import ADAPTIVE, QUADRATIC, REGISTRY
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.strongly_convex import (
     MultiStage,
     StronglyConvexNesterov,
@@ -250,14 +250,14 @@ def _barrier(case: _Case) -> Update:
     ).rule
 
 
-def _quadratic(case: _Case) -> Update:
-    return QuadraticNesterov(rounds=case.rounds, curvature=_curvature(case))
+def _registered(kind: str) -> Callable[[_Case], Update]:
+    rule: Any = REGISTRY[kind]
 
-
-def _adaptive(rule: Any) -> Callable[[_Case], Update]:
     def make(case: _Case) -> Update:
-        fields: dict[str, Any] = {"learning_rate": case.config.learning_rate or rule.paper_rate}
-        if rule.kind.startswith("quadratic-"):
+        fields: dict[str, Any] = {}
+        if issubclass(rule, Adaptive):
+            fields["learning_rate"] = case.config.learning_rate or rule.paper_rate
+        if kind.startswith("quadratic-"):
             fields["curvature"] = _curvature(case)
         made: Update = rule(rounds=case.rounds, **fields)
         return made
@@ -279,8 +279,7 @@ _RULES: dict[str, Callable[[_Case], Update]] = {
     "masg": _multistage,
     "nag-opt": _optimal(_strongly_convex),
     "masg-opt": _optimal(_multistage),
-    "quadratic-nag": _quadratic,
-    **{rule.kind: _adaptive(rule) for rule in (Adagrad, QuadraticAdagrad, Adam, QuadraticAdam)},
+    **{kind: _registered(kind) for kind in (*QUADRATIC, *ADAPTIVE)},
 }
 
 

@@ -59,6 +59,7 @@ class Adagrad(Adaptive):
     """Steps divided by the root of the summed squares; state (w, s)."""
 
     kind: ClassVar[str] = "adagrad"
+    words: ClassVar[str] = "Adagrad"
     paper_rate: ClassVar[float] = 0.01
     rounds: int
     learning_rate: float
@@ -84,6 +85,7 @@ class Adam(Adaptive):
     """
 
     kind: ClassVar[str] = "adam"
+    words: ClassVar[str] = "Adam"
     paper_rate: ClassVar[float] = 0.001
     rounds: int
     learning_rate: float
@@ -116,6 +118,7 @@ class QuadraticAdagrad(Adagrad):
     """Adagrad on the quadratic gradient; curvature: B."""
 
     kind: ClassVar[str] = "quadratic-adagrad"
+    words: ClassVar[str] = "Adagrad on the gradient preconditioned by the curvature"
     paper_rate: ClassVar[float] = 0.07
     curvature: Curvature = field()
 
@@ -125,5 +128,6 @@ class QuadraticAdam(Adam):
     """Adam on the quadratic gradient; curvature: B."""
 
     kind: ClassVar[str] = "quadratic-adam"
+    words: ClassVar[str] = "Adam on the gradient preconditioned by the curvature"
     paper_rate: ClassVar[float] = 0.011
     curvature: Curvature = field()

@@ -34,6 +34,7 @@ class Barrier(Update):
     """
 
     kind: ClassVar[str] = "barrier"
+    words: ClassVar[str] = "gradient descent with a barrier that keeps the weights within a ball"
     rounds: int
     learning_rate: float
     theta: float

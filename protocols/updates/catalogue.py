@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from protocols.errors import ParameterError
-from protocols.updates.adaptive import Adagrad, Adam, QuadraticAdagrad, QuadraticAdam
+from protocols.updates.adaptive import Adagrad, Adam, Adaptive, QuadraticAdagrad, QuadraticAdam
 from protocols.updates.barrier import Barrier
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.quadratic import Quadratic, QuadraticNesterov
 from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
 from protocols.updates.update import Update
 
@@ -33,6 +33,10 @@ RULES: tuple[type[Update], ...] = (
 REGISTRY = {rule.kind: rule for rule in RULES}
 KINDS = tuple(REGISTRY)
 """Kinds of rules in a plan."""
+QUADRATIC = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Quadratic))
+"""Those on the quadratic gradient that need nothing but sums and products."""
+ADAPTIVE = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Adaptive))
+"""Those that divide by roots."""
 
 
 def rounds_of(fields: Mapping[str, Any]) -> int:

@@ -20,6 +20,7 @@ class DualAscent(Update):
     """
 
     kind: ClassVar[str] = "scd"
+    words: ClassVar[str] = "dual coordinate descent; dual variables stay with their owners"
     rounds: int
     factor: float
 

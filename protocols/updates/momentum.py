@@ -176,6 +176,7 @@ class GradientDescent(_Constant):
     """
 
     kind: ClassVar[str] = "gd"
+    words: ClassVar[str] = "plain gradient descent"
     rounds: int
     learning_rate: float
     ridge: float = 0.0
@@ -189,6 +190,7 @@ class Nesterov(_Constant):
     """
 
     kind: ClassVar[str] = "nag"
+    words: ClassVar[str] = "Nesterov's accelerated gradient descent"
     rounds: int
     learning_rate: float
 
@@ -213,6 +215,7 @@ class HeavyBall(_Constant):
     """
 
     kind: ClassVar[str] = "hb"
+    words: ClassVar[str] = "gradient descent with momentum (heavy ball)"
     carries_point: ClassVar[bool] = True
     rounds: int
     learning_rate: float

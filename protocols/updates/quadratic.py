@@ -13,8 +13,10 @@ by m_1 / (1 + m_0) W_1, m_1 = 6e-5, a factor of 0.006: no error is amplified.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate, product, repeat
 from operator import mul
 from typing import ClassVar
 
@@ -32,6 +34,11 @@ class Quadratic(Momentum):
 
     __slots__ = ()
     curvature: Curvature
+
+    @classmethod
+    @abstractmethod
+    def candidates(cls, rounds: int, curvature: Curvature) -> Iterator[Quadratic]:
+        """What the search for certified settings tries; it scales the curvature itself."""
 
     @property
     def largest_rate(self) -> float:
@@ -73,6 +80,7 @@ class QuadraticNesterov(Quadratic):
     """
 
     kind: ClassVar[str] = "quadratic-nag"
+    words: ClassVar[str] = "Nesterov's method, preconditioned by a diagonal bound of the curvature"
     rounds: int
     curvature: Curvature = field()
     schedule: str = "geometric"
@@ -103,6 +111,12 @@ class QuadraticNesterov(Quadratic):
                 f"extra={self.extra}, decay=1.0: a constant rate {1 + self.extra:g} is outside "
                 "[1, 2]; B bounds the curvature, so that steps beyond 2 B^-1 may climb: let it fall"
             )
+
+    @classmethod
+    def candidates(cls, rounds: int, curvature: Curvature) -> Iterator[QuadraticNesterov]:
+        """N_t = 1, or falling from 2 to it; the paper's momenta, or FISTA's."""
+        for extra, alpha in product((0.0, 1.0), (0.01, 1.0)):
+            yield cls(rounds=rounds, curvature=curvature, extra=extra, first_alpha=alpha)
 
     @property
     def rates(self) -> tuple[float, ...]:

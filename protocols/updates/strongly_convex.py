@@ -46,6 +46,7 @@ class StronglyConvexNesterov(Momentum):
     """
 
     kind: ClassVar[str] = "nag-sc"
+    words: ClassVar[str] = "Nesterov's method for strongly convex losses"
     rounds: int
     mu: float
     smoothness: float
@@ -143,6 +144,7 @@ class MultiStage(StronglyConvexNesterov):
     """
 
     kind: ClassVar[str] = "masg"
+    words: ClassVar[str] = "accelerated gradient descent in stages of falling steps"
     first_stage: int
     p: float = 1.0
 

@@ -32,8 +32,8 @@ MOST_ROUNDS = 2**20
 class Update(ABC):
     """One iteration of a first-order method: a frozen dataclass of its public parameters.
 
-    kind: its name in a plan; rounds: iterations T >= 1; curvature: of the quadratic gradient
-    B^-1 grad, which whoever drives the rule multiplies; None without.
+    kind: its name in a plan; words: what a report calls it; rounds: iterations T >= 1; curvature:
+    of the quadratic gradient B^-1 grad, which whoever drives the rule multiplies; None without.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -41,6 +41,7 @@ class Update(ABC):
 
     __slots__ = ()
     kind: ClassVar[str]
+    words: ClassVar[str]
     rounds: int
     curvature: Curvature | None = None
 

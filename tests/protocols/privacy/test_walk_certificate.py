@@ -27,11 +27,12 @@ from protocols.privacy.walk_certificate import (
     largest_residual,
 )
 from protocols.privacy.walk_search import Kind, find_walk
+from protocols.updates.catalogue import QUADRATIC
 from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 
 Floats = NDArray[np.float64]
-KINDS: tuple[Kind, ...] = ("nag", "quadratic-nag")
+KINDS = ("nag", *QUADRATIC)
 QUERY: dict[str, Any] = {
     "rows": 5000,
     "features": 6,
