@@ -13,6 +13,7 @@ from protocols.updates.barrier import Barrier
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
 from protocols.updates.quadratic import Quadratic, QuadraticNesterov
+from protocols.updates.quadratic_descent import QuadraticDescent
 from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
 from protocols.updates.update import Update
 
@@ -21,6 +22,7 @@ RULES: tuple[type[Update], ...] = (
     GradientDescent,
     Nesterov,
     QuadraticNesterov,
+    QuadraticDescent,
     HeavyBall,
     StronglyConvexNesterov,
     MultiStage,

@@ -23,6 +23,7 @@ VALUES: dict[str, Any] = {
     "ridge": 0.02,
     "momentum": 0.6,
     "curvature": CURVATURE.to_dict(),
+    "rate": 1.5,
     "schedule": "harmonic",
     "extra": 0.5,
     "decay": 0.8,

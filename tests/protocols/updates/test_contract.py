@@ -20,6 +20,7 @@ from protocols.updates.adaptive import Adaptive
 from protocols.updates.catalogue import KINDS, REGISTRY, rounds_of, rule_from_dict
 from protocols.updates.momentum import GradientDescent, HeavyBall, Momentum, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.quadratic_descent import QuadraticDescent
 from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
 from protocols.updates.update import Update
 from tests.helpers import (
@@ -56,6 +57,7 @@ OUTSIDE: dict[str, tuple[Any, ...]] = {
     "ridge": (-0.1, 3.0),
     "momentum": (1.0, -0.1),
     "curvature": ({**VALUES["curvature"], "low": 0.0}, {**VALUES["curvature"], "error": 0.0}),
+    "rate": (0.9, 2.0),
     "schedule": ("cosine",),
     "extra": (-0.1, 2.1),
     "decay": (0.0, 1.1),
@@ -248,6 +250,10 @@ DEGENERATE: dict[str, tuple[Update, Update]] = {
     "a constant rate and FISTA's momenta": (
         QuadraticNesterov(rounds=8, curvature=CURVATURE, extra=0.5, decay=1.0, first_alpha=1.0),
         Nesterov(rounds=8, learning_rate=1.5),
+    ),
+    "an identity preconditioner": (
+        QuadraticDescent(rounds=9, curvature=CURVATURE, rate=1.5),
+        GradientDescent(rounds=9, learning_rate=1.5),
     ),
     "one round": (
         Nesterov(rounds=1, learning_rate=0.5),

@@ -167,6 +167,9 @@ TEXTBOOKS: dict[str, Callable[..., list[Floats]]] = {
     "hb": heavy_ball,
     "nag": fista,
     "quadratic-nag": enhanced_nesterov,
+    "quadratic-gd": lambda g, w, rounds, rate: gradient_descent(
+        g, w, rounds=rounds, learning_rate=rate, ridge=0.0
+    ),
     "nag-sc": strongly_convex,
     "masg": masg,
     "barrier": barrier,
