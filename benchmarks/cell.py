@@ -24,7 +24,7 @@ from protocols import planner
 from protocols.ckks.tally import tally_iterations
 from protocols.ckks.timing import UnitTimes, measure
 from protocols.rows import RowsPlan
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 
 ROOT = Path(__file__).resolve().parents[1]
 # Set: every clock of the benchmark counts CPU seconds of one thread.

@@ -22,7 +22,7 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 
 from parties.data.tensor_shard import TensorSchema, TensorShard
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 from sims.torch_training import FederatedModule
 
 PARTIES = 5

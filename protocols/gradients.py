@@ -31,7 +31,7 @@ from protocols.privacy.randomness import RandomSource
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
 from protocols.updates.catalogue import rounds_of, rule_from_dict
-from protocols.updates.rule import UpdateRule, iterate
+from protocols.updates.update import Update
 
 Vector = NDArray[np.float64]
 ROUNDING = 1e-10
@@ -101,7 +101,7 @@ class GradientPlan(RunPlan):
         return 128
 
     @property
-    def rule(self) -> UpdateRule:
+    def rule(self) -> Update:
         """The update rule."""
         return rule_from_dict(self.update)
 
@@ -299,27 +299,17 @@ def run_rule(
     start: Vector,
     on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
 ) -> Exchange[Vector]:
-    """The update rule over any source of aggregates; the twin runs it without encryption.
-
-    A rule calls its oracle in the middle of a step. Rules are pure, so the step is run twice: once
-    to learn the point, once with the aggregate.
-    """
+    """The update rule over any source of aggregates; the twin runs it without encryption."""
     rule, first = plan.rule, 0
     preconditioner: Vector = np.ones(plan.length)
     if plan.queries[0] == CURVATURE:
         bound = yield from ask(0, start)
-        offset = float(plan.update["curvature"]["offset"])
-        preconditioner, first = 1 / (offset + np.maximum(bound, 0.0)), 1
+        if rule.curvature is None:
+            raise AssertionError("a curvature was asked for a rule that has none")
+        preconditioner, first = 1 / (rule.curvature.offset + np.maximum(bound, 0.0)), 1
     state = rule.start(start)
     for t in range(plan.rounds):
-        points: list[Vector] = []
-
-        def note(point: Vector, step: float, points: list[Vector] = points) -> Vector:
-            points.append(point)
-            return np.zeros_like(point)
-
-        rule.step(t, state, note)
-        gradient = preconditioner * (yield from ask(first + t, points[0]))
-        state = rule.step(t, state, lambda w, step, g=gradient: step * g)  # type: ignore[misc]
-        on_iteration(t, iterate(rule, t, state))
+        gradient = preconditioner * (yield from ask(first + t, rule.point(state)))
+        state = rule.step(rule.gradient_factor(t) * gradient, state, t)
+        on_iteration(t, rule.weights(state, t))
     return rule.weights(state)

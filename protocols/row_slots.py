@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,12 +49,8 @@ from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.heavy_ball import HeavyBall
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import distinct
-from protocols.updates.strongly_convex import StronglyConvexNesterov
+from protocols.updates.momentum import GradientDescent, Momentum
+from protocols.updates.update import Update
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -67,8 +63,6 @@ ERROR_SHARE = 2.0**-12
 """The mean gradient may be off by this part of C / N: what a plan with privacy is held to."""
 COEFFICIENT_BOUND_FROM = 4.0
 """In radii of the link: beyond, a polynomial's bound by its coefficients is as good."""
-LINEAR = (Nesterov, QuadraticNesterov, HeavyBall, StronglyConvexNesterov)
-"""Rules whose vectors are combinations of their gradients, `GradientDescent` beside them."""
 BALL_CONDITIONS = (
     *("sigmoid_error", "barrier_decreasing", "barrier_positive", "eta_barrier"),
     *("eta_overshoot", "alpha", "norm"),
@@ -84,7 +78,7 @@ class Course:
     colluders; budget: P, t and the probability `delta_norm` that norms may fail with.
     """
 
-    rule: Any
+    rule: Update
     link: Polynomial
     norm_bound: float
     rows: int
@@ -110,12 +104,12 @@ class Course:
     @property
     def gain(self) -> float:
         """L."""
-        return self.rule.curvature.inverse.largest if self.curvature else 1.0
+        return self.curvature.inverse.largest if self.curvature else 1.0
 
     @property
     def curvature(self) -> Curvature | None:
         """Of the preconditioner."""
-        return self.rule.curvature if isinstance(self.rule, QuadraticNesterov) else None
+        return self.rule.curvature
 
     def slope(self, length: float) -> float:
         """C h(C |v|) + error, a bound on the computed gradient at |v| <= length."""
@@ -160,6 +154,7 @@ def walk(course: Course, within: float = math.inf) -> Norms:
     rule, rounds = course.rule, course.rule.rounds
     slopes: Floats = np.zeros(rounds)
     points: list[float] = []
+    vectors = []
 
     def length(factors: Floats) -> float:
         k = np.abs(factors)
@@ -168,23 +163,15 @@ def walk(course: Course, within: float = math.inf) -> Norms:
         walked = course.gain * (steps + course.spread(math.sqrt(float(k @ k))))
         return min(within, walked)
 
-    def gradient(weights: Floats, step: float) -> Floats:
-        t = len(points)
-        points.append(length(weights))
-        slopes[t] = course.slope(points[-1])
-        unit: Floats = step * np.eye(rounds)[t]
-        return unit
-
     state: tuple[Floats, ...] = rule.start(np.zeros(rounds))
-    vectors = []
     for t in range(rounds):
-        state = rule.step(t, state, gradient)
-        new = distinct(state) if t + 1 < rounds else [rule.weights(state)]
-        moved = [vector for vector in new if vector[t]]
-        rests = [np.where(np.arange(rounds) == t, 0.0, vector) for vector in moved]
-        vectors.append(
-            tuple((abs(float(v[t])), length(rest)) for v, rest in zip(moved, rests, strict=True))
-        )
+        points.append(length(rule.point(state)))
+        slopes[t] = course.slope(points[-1])
+        is_now = np.arange(rounds) == t
+        factor = rule.gradient_factor(t)
+        state = rule.step(factor * is_now, state, t)
+        rests = (length(np.where(is_now, 0.0, vector)) for vector in state[: rule.sums(t)])
+        vectors.append(tuple((factor, rest) for rest in rests))
     return Norms(
         proof="the sum of all steps",
         points=tuple(points),
@@ -194,9 +181,8 @@ def walk(course: Course, within: float = math.inf) -> Norms:
     )
 
 
-def ball(course: Course) -> Norms | None:
+def ball(course: Course, rule: GradientDescent) -> Norms | None:
     """Of gradient descent; None where no ball holds."""
-    rule: GradientDescent = course.rule
     p, c, eta = course.link, course.norm_bound, rule.learning_rate
     most = Ball(
         eta=eta,
@@ -234,11 +220,8 @@ def ball(course: Course) -> Norms | None:
     return replace(walk(course, found[name]), proof=name, failure=2 * course.failure)
 
 
-def barrier(course: Course) -> Norms | None:
+def barrier(course: Course, rule: Barrier) -> Norms | None:
     """Of the barrier; None where a condition of its theorem fails."""
-    rule: Barrier = course.rule
-    if rule.unit != 1:
-        return None
     theta = rule.theta
     setting = BarrierSetting(
         rows=course.rows,
@@ -276,10 +259,10 @@ def barrier(course: Course) -> Norms | None:
 def norms(course: Course) -> tuple[Norms, ...]:
     """By every proof that there is."""
     if isinstance(course.rule, Barrier):
-        proofs = [barrier(course)]
+        proofs = [barrier(course, course.rule)]
     elif isinstance(course.rule, GradientDescent):
-        proofs = [ball(course), walk(course)]
-    elif isinstance(course.rule, LINEAR):
+        proofs = [ball(course, course.rule), walk(course)]
+    elif isinstance(course.rule, Momentum):
         proofs = [walk(course)]
     else:
         proofs = []

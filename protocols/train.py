@@ -22,8 +22,7 @@ from protocols.messages import Exchange
 from protocols.precondition import precondition
 from protocols.refresh import Refresh
 from protocols.rows import RowsPlan
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule, distinct, iterate
+from protocols.updates.update import Update
 
 Array = NDArray[np.float64]
 # Called after each iteration with its index t.
@@ -84,9 +83,9 @@ def train_encrypted(
     on_iteration: Progress = lambda t: None,
 ) -> Exchange[EncryptedVector]:
     """Encrypted w / R after the plan's last iteration, R the link's radius: `Layout.heads`."""
-    rule, context = plan.rule.in_units(plan.link.radius), evaluator.context
+    rule, context = plan.rule, evaluator.context
     preconditioner: Preconditioner | None = None
-    if isinstance(rule, QuadraticNesterov):
+    if rule.curvature:
         preconditioner = yield from precondition(evaluator, rule.curvature, side[0], fresh)
     gradient = EncryptedGradient(evaluator, plan.units, rows, side, preconditioner)
     # The start is public: an encryption of zero without randomness adds no noise.
@@ -96,16 +95,14 @@ def train_encrypted(
     zero = context.ciphertext([blank, blank])
     state = rule.start(evaluator.wrap(*[zero] * plan.layout.num_parts))
     for t in range(plan.rounds):
-        vectors: Any = advance(evaluator, rule, t, state, gradient)
-        if t + 1 == plan.rounds:
-            vectors = (rule.weights(vectors),)
-        state = yield from refresh_sums(evaluator, fresh, vectors)
+        sums, kept = advance(evaluator, rule, t, state, gradient)
+        state = (*(yield from refresh_sums(evaluator, fresh, sums)), *kept)
         on_iteration(t)
-    return evaluator.total(state[0])
+    return evaluator.total(rule.weights(state))
 
 
 def train_plain(
-    rule: UpdateRule,
+    rule: Update,
     gradient: Callable[[Array, float], Array],
     num_features: int,
     on_iteration: Callable[[int, Array], None] = lambda t, w: None,
@@ -114,8 +111,9 @@ def train_plain(
     zero: Array = np.zeros(num_features)
     state = rule.start(zero)
     for t in range(rule.rounds):
-        state = rule.step(t, state, gradient)
-        on_iteration(t, iterate(rule, t, state))
+        move = gradient(rule.point(state), rule.gradient_factor(t))
+        state = rule.step(move, state, t)
+        on_iteration(t, rule.weights(state, t))
     return rule.weights(state)
 
 
@@ -152,17 +150,11 @@ class PlainGradient:
 
 
 def refresh_sums(
-    evaluator: Evaluator, refresh: Refresh, state: tuple[EncryptedVector | ColumnSum, ...]
+    evaluator: Evaluator, refresh: Refresh, sums: Sequence[ColumnSum]
 ) -> Exchange[tuple[EncryptedVector, ...]]:
-    """The state with its column sums made; other vectors, fresh ones of before, stay."""
-    sums = [vector for vector in distinct(state) if isinstance(vector, ColumnSum)]
+    """Column sums, made."""
     spread = [vector.spread() for vector in sums]
     deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
     if any(vector.level > deepest for vector in spread):
         raise AssertionError("an update used more levels than its rule declared")
-    fresh = yield from refresh(spread)
-    by_id = {id(old): new for old, new in zip(sums, fresh, strict=True)}
-    kept: tuple[Any, ...] = tuple(by_id.get(id(vector), vector) for vector in state)
-    if any(vector.level > REFRESH_LEVEL for vector in kept):
-        raise AssertionError("a rule keeps a vector that is neither fresh nor has a new gradient")
-    return kept
+    return (yield from refresh(spread))

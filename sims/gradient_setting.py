@@ -22,15 +22,16 @@ from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
 from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
-from protocols.updates.adaptive import RATES, Adagrad, Adam
+from protocols.updates.adaptive import Adaptive
+from protocols.updates.catalogue import ADAPTIVE, QUADRATIC, REGISTRY
 from protocols.updates.dual_ascent import DualAscent
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.heavy_ball import HeavyBall
-from protocols.updates.multistage import MultiStage, recommended_first_stage
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
-from protocols.updates.strongly_convex import StronglyConvexNesterov
+from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
+from protocols.updates.strongly_convex import (
+    MultiStage,
+    StronglyConvexNesterov,
+    recommended_first_stage,
+)
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
 from sims.setting import CURVATURE_OFFSET, choose_setting
 
@@ -49,7 +50,7 @@ INITIAL_ERROR = 2 * math.log(2)
 class GradientSetting:
     """A choice; fields as in `GradientPlan`."""
 
-    rule: UpdateRule
+    rule: Update
     objective: Objective
     cipher: AggregateParameters
     privacy: PrivacyPlan | None
@@ -177,24 +178,24 @@ def _rate(case: _Case) -> float:
     return case.config.learning_rate or 1 / case.smoothness
 
 
-def _gd(case: _Case) -> UpdateRule:
+def _gd(case: _Case) -> Update:
     ridge = case.config.ridge or 0.0
     return GradientDescent(rounds=case.rounds, learning_rate=_rate(case), ridge=ridge)
 
 
-def _clipped_gd(case: _Case) -> UpdateRule:
+def _clipped_gd(case: _Case) -> Update:
     if case.config.clip is None:
         raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
     return _gd(case)
 
 
-def _heavy_ball(case: _Case) -> UpdateRule:
+def _heavy_ball(case: _Case) -> Update:
     beta = DEFAULT_MOMENTUM if case.config.momentum is None else case.config.momentum
     ridge = case.config.ridge or 0.0
     return HeavyBall(rounds=case.rounds, learning_rate=_rate(case), momentum=beta, ridge=ridge)
 
 
-def _nesterov(case: _Case) -> UpdateRule:
+def _nesterov(case: _Case) -> Update:
     if case.config.ridge:
         return _strongly_convex(case)
     return Nesterov(rounds=case.rounds, learning_rate=_rate(case))
@@ -235,11 +236,11 @@ def _shortened(case: _Case, rule: StronglyConvexNesterov) -> StronglyConvexNeste
     )
 
 
-def _optimal(make: Callable[[_Case, str], UpdateRule]) -> Callable[[_Case], UpdateRule]:
+def _optimal(make: Callable[[_Case, str], Update]) -> Callable[[_Case], Update]:
     return lambda case: make(case, case.config.mechanism)
 
 
-def _barrier(case: _Case) -> UpdateRule:
+def _barrier(case: _Case) -> Update:
     return choose_setting(
         case.config,
         rows=case.rows,
@@ -249,17 +250,16 @@ def _barrier(case: _Case) -> UpdateRule:
     ).rule
 
 
-def _quadratic(case: _Case) -> UpdateRule:
-    return QuadraticNesterov(rounds=case.rounds, curvature=_curvature(case))
+def _registered(kind: str) -> Callable[[_Case], Update]:
+    rule: Any = REGISTRY[kind]
 
-
-def _adaptive(kind: str) -> Callable[[_Case], UpdateRule]:
-    rule: Any = Adagrad if kind.endswith("adagrad") else Adam
-
-    def make(case: _Case) -> UpdateRule:
-        curvature = _curvature(case) if kind.startswith("quadratic-") else None
-        rate = case.config.learning_rate or RATES[kind]
-        made: UpdateRule = rule(rounds=case.rounds, learning_rate=rate, curvature=curvature)
+    def make(case: _Case) -> Update:
+        fields: dict[str, Any] = {}
+        if issubclass(rule, Adaptive):
+            fields["learning_rate"] = case.config.learning_rate or rule.paper_rate
+        if kind.startswith("quadratic-"):
+            fields["curvature"] = _curvature(case)
+        made: Update = rule(rounds=case.rounds, **fields)
         return made
 
     return make
@@ -270,7 +270,7 @@ def _curvature(case: _Case) -> Curvature:
     return Curvature.for_rows(largest, offset=CURVATURE_OFFSET * LOGISTIC * largest)
 
 
-_RULES: dict[str, Callable[[_Case], UpdateRule]] = {
+_RULES: dict[str, Callable[[_Case], Update]] = {
     "barrier": _barrier,
     "gd": _gd,
     "clipped-gd": _clipped_gd,
@@ -279,22 +279,21 @@ _RULES: dict[str, Callable[[_Case], UpdateRule]] = {
     "masg": _multistage,
     "nag-opt": _optimal(_strongly_convex),
     "masg-opt": _optimal(_multistage),
-    "quadratic-nag": _quadratic,
-    **{kind: _adaptive(kind) for kind in RATES},
+    **{kind: _registered(kind) for kind in (*QUADRATIC, *ADAPTIVE)},
 }
 
 
 # -- objectives -----------------------------------------------------------------------------------
 
 
-def _row_objective(case: _Case, rule: UpdateRule) -> RowObjective:
+def _row_objective(case: _Case, rule: Update) -> RowObjective:
     bound = 0.0
-    if getattr(rule, "curvature", None) is not None:
+    if rule.curvature:
         bound = LOGISTIC * case.norm_bound**2 * math.sqrt(case.num_features)
     return RowObjective(kind="logistic", clip=case.clip, curvature_clip=bound)
 
 
-def _dual(case: _Case) -> tuple[Objective, UpdateRule]:
+def _dual(case: _Case) -> tuple[Objective, Update]:
     config = case.config
     objective = DualObjective(
         loss=config.loss,
@@ -319,7 +318,7 @@ def _budget(config: SimulationConfig) -> float:
     return mu_for_epsilon(epsilon=config.epsilon, delta=MECHANISM_SHARE * config.delta) ** 2 / 2
 
 
-def _noise_scales(case: _Case, rule: UpdateRule, objective: Objective) -> tuple[float, ...]:
+def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[float, ...]:
     """Smallest noise of every query that keeps the promise."""
     config = case.config
     if config.epsilon is None:
@@ -346,11 +345,10 @@ def _noise_scales(case: _Case, rule: UpdateRule, objective: Objective) -> tuple[
     return setting.scales
 
 
-def _multipliers(case: _Case, rule: UpdateRule, objective: Objective) -> list[float]:
+def _multipliers(case: _Case, rule: Update, objective: Objective) -> list[float]:
     """Noise over sensitivity of every query, all of the budget used."""
     config, queries = case.config, objective.queries(rule.rounds)
-    own = getattr(rule, "noise_shares", None)
-    shares = list(own() if own else (1 / rule.rounds,) * rule.rounds)
+    shares = list(rule.noise_shares())
     if queries[0] == CURVATURE:
         shares = [CURVATURE_SHARE, *((1 - CURVATURE_SHARE) * share for share in shares)]
     if isinstance(objective, DualObjective):

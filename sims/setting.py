@@ -15,17 +15,16 @@ from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.walk_search import find_walk
 from protocols.updates.barrier import Barrier
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.catalogue import QUADRATIC, REGISTRY
+from protocols.updates.momentum import GradientDescent
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
 
 DEFAULT_DEGREE = 7
 DEFAULT_RADIUS = 8.0
 # Offset of the curvature over the largest entry of a row's part.
 CURVATURE_OFFSET = 0.01
-DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10, "quadratic-nag": 4}
+DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10, **dict.fromkeys(QUADRATIC, 4)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class TrainingSetting:
     without; certificate: None where no theorem is claimed; notes: sentences for the reader.
     """
 
-    rule: UpdateRule
+    rule: Update
     link: Approximation
     privacy: PrivacyPlan | None
     certificate: Certificate | None
@@ -68,20 +67,18 @@ def choose_setting(
 
 
 def _plain(config: SimulationConfig, norm_bound: float, num_features: int) -> TrainingSetting:
-    """gd and nag without noise: step 1 / beta, beta = max p' B_x^2 (smoothness of the loss)."""
+    """Without noise; gd and nag by step 1 / beta, beta = max p' B_x^2 (smoothness of the loss)."""
     radius = config.radius or DEFAULT_RADIUS
     link = sigmoid_approximation(config.degree or DEFAULT_DEGREE, radius)
     rate = config.learning_rate or 1 / (link.max_slope * norm_bound**2)
     rounds = config.rounds or DEFAULT_ROUNDS[config.update]
     largest = largest_row_sum(num_features, norm=norm_bound)
     curvature = Curvature.for_rows(largest, offset=CURVATURE_OFFSET * LOGISTIC * largest)
-    rule: UpdateRule
-    if config.update == "quadratic-nag":
-        rule = QuadraticNesterov(rounds=rounds, curvature=curvature)
-    elif config.update == "gd":
-        rule = GradientDescent(rounds=rounds, learning_rate=rate)
+    made: Any = REGISTRY[config.update]
+    if config.update in QUADRATIC:
+        rule = made(rounds=rounds, curvature=curvature)
     else:
-        rule = Nesterov(rounds=rounds, learning_rate=rate)
+        rule = made(rounds=rounds, learning_rate=rate)
     note = (
         f"interval [-{radius:g}, {radius:g}] of the sigmoid polynomial is a public choice, "
         "not a bound: see the largest logit"
@@ -137,7 +134,7 @@ def _walk(
 ) -> TrainingSetting:
     _refuse(config, f"{config.update} with privacy", "learning_rate", "radius")
     certificate = find_walk(
-        kind=config.update,  # type: ignore[arg-type]
+        kind=config.update,
         rows=rows,
         features=num_features,
         norm_bound=norm_bound,

@@ -53,9 +53,8 @@ from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_p
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
 from protocols.updates.catalogue import rule_from_dict
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.momentum import GradientDescent, Nesterov
+from protocols.updates.update import Update
 from tests.exact import product, secret_rows
 
 Floats = NDArray[np.float64]
@@ -85,7 +84,7 @@ def identity(name: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
 
-def make_rule(update: str, rounds: int) -> UpdateRule:
+def make_rule(update: str, rounds: int) -> Update:
     """An update rule by its name in UPDATES."""
     kind, _, degree = update.partition("-")
     if kind == "barrier":
@@ -158,7 +157,8 @@ def insecure(levels: int, ring_dim: int) -> CkksParameters:
 def plain_weights(plan: RowsPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
     """The plaintext twin's weights; noise: shape (rounds, d), summed over parties."""
     x, y = (np.concatenate(part) for part in zip(*shards, strict=True))
-    gradient = PlainGradient(x, y, noise, plan.link)
+    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
+    gradient = PlainGradient(x, y, noise, plan.link, inverse)
     weights = train_plain(plan.rule, gradient, plan.num_features)
     assert gradient.largest <= plan.link.radius, "the case leaves the link's interval"
     return weights

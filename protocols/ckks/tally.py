@@ -21,10 +21,10 @@ from protocols.ckks.circuit import (
     RowUnits,
     advance,
 )
-from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
-from protocols.updates.rule import UpdateRule, distinct
+from protocols.updates.update import Update
 
 # Operation name -> what it is; "relinearise" and "rotate" are the key switches.
 OPERATIONS = (
@@ -140,7 +140,7 @@ class IterationTally:
 
 
 def tally_iterations(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: Update
 ) -> tuple[IterationTally, ...]:
     """Every iteration of a run.
 
@@ -164,7 +164,7 @@ def _iterations(
 
 
 def _tally(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: Update
 ) -> list[IterationTally]:
     context: Any = CountingContext(params)
     evaluator = Evaluator(context, layout)
@@ -178,16 +178,11 @@ def _tally(
     inverse = Preconditioner(ghost(REFRESH_LEVEL), 1.0) if layout.curvature else None
     units = RowUnits(link, 1.0, link.radius)
     gradient = EncryptedGradient(evaluator, units, rows, side, inverse)
-    scaled = rule.in_units(link.radius)
-    state: tuple[Any, ...] = scaled.start(ghost(REFRESH_LEVEL))
+    state = rule.start(ghost(REFRESH_LEVEL))
     tallies = []
     for t in range(layout.rounds):
-        state = advance(evaluator, scaled, t, state, gradient)
-        if t + 1 == layout.rounds:
-            state = (scaled.weights(state),)
-        sums = [vector for vector in distinct(state) if isinstance(vector, ColumnSum)]
+        sums, kept = advance(evaluator, rule, t, state, gradient)
         refreshed = sum(len(vector.spread().cts) for vector in sums)
         tallies.append(IterationTally(context.take(), refreshed))
-        fresh = {id(vector): ghost(REFRESH_LEVEL) for vector in sums}
-        state = tuple(fresh.get(id(vector), vector) for vector in state)
+        state = (*(ghost(REFRESH_LEVEL) for _ in sums), *kept)
     return tallies

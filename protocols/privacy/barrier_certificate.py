@@ -65,8 +65,6 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> BarrierSetting:
         ParameterError: a figure is out of range.
     """
     rule = plan.update
-    if rule.get("unit", 1.0) != 1.0:
-        raise ParameterError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
     reciprocal, theta = Polynomial.from_dict(rule["reciprocal"]), float(rule["theta"])
     return BarrierSetting(
         **row_setting(plan, norm_bound),

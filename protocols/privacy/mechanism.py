@@ -33,6 +33,7 @@ from protocols.privacy.certificate import (
     explain,
     stated_noise,
 )
+from protocols.updates.catalogue import QUADRATIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,7 @@ _WALK = Kind(walk_certificate.setting_of, walk_certificate.check)
 KINDS: Mapping[str, Kind] = {
     "rows/barrier": Kind(barrier_certificate.setting_of, barrier_certificate.check),
     "rows/gd": Kind(ridge_certificate.setting_of, ridge_certificate.check),
-    "rows/nag": _WALK,
-    "rows/quadratic-nag": _WALK,
+    **{f"rows/{kind}": _WALK for kind in ("nag", *QUADRATIC)},
     "gram": Kind(gram_certificate.release_of, gram_certificate.check, gram_certificate.stated),
     "lffr": Kind(lffr_certificate.setting_of, lffr_certificate.lffr_certificate),
     "gradients": Kind(sum_certificate.setting_of, sum_certificate.check, sum_certificate.stated),

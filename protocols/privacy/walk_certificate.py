@@ -40,7 +40,6 @@ from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.row_setting import row_setting
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.walk import AcceleratedRule, Walk
-from protocols.updates.quadratic import QuadraticNesterov
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -106,7 +105,7 @@ class WalkSetting:
     @property
     def curvature(self) -> Curvature | None:
         """Of the preconditioner; None without."""
-        return self.rule.curvature if isinstance(self.rule, QuadraticNesterov) else None
+        return self.rule.curvature
 
     @property
     def allowance(self) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -30,17 +30,16 @@ from protocols.privacy.utility import Floats
 from protocols.privacy.walk import AcceleratedRule, Walk
 from protocols.privacy.walk_certificate import KEPT, WalkSetting, check, row_sum_sensitivity
 from protocols.privacy.walk_utility import merit
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.catalogue import QUADRATIC, REGISTRY
+from protocols.updates.momentum import Nesterov
 
-Kind = Literal["nag", "quadratic-nag"]
+Kind = str
+"""nag, or one of `catalogue.QUADRATIC`."""
 ROUNDS = (1, 2, 3, 4, 6, 8)
 DEGREES = (3, 5, 7)
 INTERVALS = (2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 CURVATURE_SHARES = (0.02, 0.05, 0.1, 0.2)
 """Parts of mu^2 that b may have."""
-FIRST_ALPHAS = (0.01, 1.0)
-EXTRAS = (0.0, 1.0)
 SHRINKS = (1.0, 0.7, 0.5)
 """Steps to try, as parts of the largest that fit."""
 SLACK = 1 + 1e-6
@@ -83,7 +82,7 @@ def find_walk(
     """Find a certified accelerated setting.
 
     Args:
-        kind: "nag", or "quadratic-nag" with a private preconditioner.
+        kind: "nag", or one of `catalogue.QUADRATIC` with a private preconditioner.
         rows: N, all parties' rows together.
         features: d, bias included.
         norm_bound: B, public bound on every row's norm, bias included.
@@ -161,7 +160,7 @@ class _Grid:
     def drafts(self, rounds: tuple[int, ...], degrees: tuple[int, ...]) -> Iterator[Draft]:
         """For every polynomial and T the largest steps whose walk fits, and smaller ones."""
         unit = self.budget.sigma(rounds=1, sensitivity=1.0, rows=self.rows) * SLACK
-        shares = CURVATURE_SHARES if self.kind == "quadratic-nag" else (0.0,)
+        shares = CURVATURE_SHARES if self.kind in QUADRATIC else (0.0,)
         for degree in degrees:
             for interval in INTERVALS:
                 approximation = sigmoid_approximation(degree, interval)
@@ -202,20 +201,17 @@ class _Grid:
         allowance = KEPT * self.budget.delta_norm / 2
         tail = math.sqrt(2 * math.log(self.features / allowance))
         margin = self.budget.total_std(sigma) * tail * SLACK
-        for extra in EXTRAS:
-            for alpha in FIRST_ALPHAS:
-                rough = _curvature(1.0, 0.1, sigma, self.features)
-                one = QuadraticNesterov(
-                    rounds=rounds, curvature=rough, extra=extra, first_alpha=alpha
-                )
-                gain = fit.largest_gain(one, noise, 2)
-                if not gain > 0:
-                    continue
-                for shrink in SHRINKS:
-                    low = (1 + rough.error) / (shrink * gain)
-                    most = LOGISTIC * largest_row_sum(self.features, norm=1.0)
-                    low = max(low, (2 * margin + most) / (MAX_RATIO - 1) * SLACK)
-                    yield replace(one, curvature=_curvature(low, margin, sigma, self.features))
+        rough = _curvature(1.0, 0.1, sigma, self.features)
+        quadratic: Any = REGISTRY[self.kind]
+        for one in quadratic.candidates(rounds, rough):
+            gain = fit.largest_gain(one, noise, 2)
+            if not gain > 0:
+                continue
+            for shrink in SHRINKS:
+                low = (1 + rough.error) / (shrink * gain)
+                most = LOGISTIC * largest_row_sum(self.features, norm=1.0)
+                low = max(low, (2 * margin + most) / (MAX_RATIO - 1) * SLACK)
+                yield replace(one, curvature=_curvature(low, margin, sigma, self.features))
 
 
 def _curvature(low: float, margin: float, sigma: float, features: int) -> Curvature:

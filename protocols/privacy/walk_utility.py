@@ -19,8 +19,7 @@ from protocols.privacy.utility import (
     population,
     true_slope,
 )
-from protocols.privacy.walk import AcceleratedRule, rates
-from protocols.updates.quadratic import QuadraticNesterov
+from protocols.privacy.walk import AcceleratedRule
 
 
 def merit(rule: AcceleratedRule, p: Polynomial, noise: float, features: int) -> float:
@@ -36,9 +35,10 @@ def merit(rule: AcceleratedRule, p: Polynomial, noise: float, features: int) -> 
     slope, push = p.derivative(), true_slope() * q * truth
     gain = _gain(rule, q, count)
     signal: Floats = np.zeros(q.size)
+    momenta = rule.momenta
     before, var, cross, var_before = signal, signal, signal, signal
-    for t, step in enumerate(rates(rule)):
-        m = rule.momentum(t - 1)
+    for t, step in enumerate(rule.rates):
+        m = momenta[t - 1] if t else 0.0
         ahead = (1 + m) * signal - m * before
         spread = (1 + m) ** 2 * var - 2 * m * (1 + m) * cross + m * m * var_before
         width = math.sqrt(float((ahead**2 + spread) @ (q * count)))
@@ -54,8 +54,8 @@ def merit(rule: AcceleratedRule, p: Polynomial, noise: float, features: int) -> 
 
 def _gain(rule: AcceleratedRule, q: Floats, count: Floats) -> Floats:
     """1 / b per column group, or 1."""
-    if not isinstance(rule, QuadraticNesterov):
+    c = rule.curvature
+    if c is None:
         return np.ones(q.size)
     mean = np.sqrt(2 * q / math.pi)
-    c = rule.curvature
     return np.asarray(1 / (c.offset + c.constant * mean * float(mean @ count)))

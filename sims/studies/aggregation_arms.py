@@ -38,7 +38,7 @@ from protocols.objectives import RowObjective
 from protocols.plan import Member, RunPlan
 from protocols.privacy.randomness import RandomSource, SystemRandomness
 from protocols.transcript import Transcript
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 from sims.studies.aggregation_case import BOUND, Array, Case, Lap, Meter
 
 

@@ -35,8 +35,7 @@ import typer
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.train import PlainGradient, train_plain
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
 from sims.console import refusals, say, stdout
 from sims.prepare import PreparedData
@@ -204,10 +203,8 @@ def _course(data: PreparedData, config: SimulationConfig) -> tuple[Array, float]
     return np.array(likelihood), largest
 
 
-def _trained(rule: UpdateRule, x: Array, y: Array, link: Polynomial) -> tuple[Array, float]:
-    inverse: Array | float = 1.0
-    if isinstance(rule, QuadraticNesterov):
-        inverse = rule.curvature.preconditioner(x)
+def _trained(rule: Update, x: Array, y: Array, link: Polynomial) -> tuple[Array, float]:
+    inverse = rule.curvature.preconditioner(x) if rule.curvature else 1.0
     gradient = PlainGradient(x, y, np.zeros((rule.rounds, x.shape[1])), link, inverse)
     weights = train_plain(rule, gradient, x.shape[1])
     return weights, max(gradient.largest, float(np.abs(x @ weights).max()))

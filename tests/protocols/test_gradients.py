@@ -26,8 +26,7 @@ from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting, check
 from protocols.registry import sequence
 from protocols.train import PlainGradient, train_plain
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import GradientDescent, Nesterov
 from sims.studies import epsilon as study
 
 LENGTH = 3

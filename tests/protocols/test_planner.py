@@ -16,7 +16,7 @@ from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS, tally_iterations
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from tests import helpers
 from tests.helpers import NOISE, make_plan, make_rule, make_session
 from tests.protocols.ckks.test_preconditioned import quadratic
@@ -29,7 +29,7 @@ RULES = ("gd", "nag", "barrier-2", "ridge", QUADRATIC)
 def quadratic_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule with an encrypted preconditioner beside those that the helpers know."""
 
-    def rule_of(update: str, rounds: int) -> UpdateRule:
+    def rule_of(update: str, rounds: int) -> Update:
         return quadratic(5, rounds) if update == QUADRATIC else make_rule(update, rounds)
 
     monkeypatch.setattr(helpers, "make_rule", rule_of)

@@ -39,7 +39,7 @@ from protocols.plan import Member
 from protocols.privacy.randomness import SeededRandomness
 from protocols.samples import Sample
 from protocols.transcript import Transcript
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 from protocols.updates.quadratic import QuadraticNesterov
 from tests import exact
 from tests.helpers import Session, make_data, make_session, party_names

@@ -18,7 +18,7 @@ from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 from sims.documents import to_json
 from sims.verify_certificate import certificate_problems
 from tests.sims.fake_run import SCHEMA, make_plan

@@ -14,7 +14,7 @@ from scipy.special import expit
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.objectives import RowObjective
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
 from sims.gradient_setting import GradientSetting, choose_gradients
 from sims.setting import TrainingSetting, choose_setting
@@ -38,7 +38,7 @@ class Setting:
     the table.
     """
 
-    rule: UpdateRule
+    rule: Update
     link: Callable[[Floats], Floats]
     sigma: Floats
     row_weights: tuple[float, ...]
@@ -132,7 +132,7 @@ def _of_sums(chosen: GradientSetting, rows_by_party: tuple[int, ...]) -> Setting
     )
 
 
-def _rule_facts(rule: UpdateRule) -> dict[str, Any]:
+def _rule_facts(rule: Update) -> dict[str, Any]:
     named = {"learning_rate": "eta", "ridge": "ridge", "weight": "lambda", "theta": "theta"}
     found = {words: getattr(rule, name, None) for name, words in named.items()}
     return {"T": rule.rounds, **{name: v for name, v in found.items() if v is not None}}

@@ -27,7 +27,7 @@ from protocols.errors import ParameterError
 from protocols.messages import Body
 from protocols.precondition import precondition
 from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_plain
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 from tests.exact import product
 from tests.helpers import (

@@ -27,11 +27,12 @@ from protocols.privacy.walk_certificate import (
     largest_residual,
 )
 from protocols.privacy.walk_search import Kind, find_walk
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.catalogue import QUADRATIC
+from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 
 Floats = NDArray[np.float64]
-KINDS: tuple[Kind, ...] = ("nag", "quadratic-nag")
+KINDS = ("nag", *QUADRATIC)
 QUERY: dict[str, Any] = {
     "rows": 5000,
     "features": 6,
@@ -67,18 +68,19 @@ def outward(
     rng = np.random.default_rng(seed)
     norms: list[float] = []
 
-    def gradient(v: Floats, step: float) -> Floats:
+    def gradient(v: Floats) -> Floats:
         norm = float(np.linalg.norm(v))
         norms.append(norm)
         away = v / norm if norm > 0 else np.eye(walk.features)[0]
         push = walk.norm_bound * residual(walk.norm_bound * norm)
         chi = noise * rng.standard_normal(walk.features)
-        return np.asarray(step * walk.gain * (-push * away + chi))
+        return np.asarray(walk.gain * (-push * away + chi))
 
     start: Floats = np.zeros(walk.features)
     state = rule.start(start)
     for t in range(rule.rounds):
-        state = rule.step(t, state, gradient)
+        move = rule.gradient_factor(t) * gradient(rule.point(state))
+        state = rule.step(move, state, t)
     return max(norms)
 
 
@@ -121,14 +123,10 @@ def test_responses_are_the_rules_own(rule: AcceleratedRule) -> None:
     table = responses(rule)
     for s in range(rule.rounds):
         seen: list[float] = []
-
-        def gradient(v: float, step: float, s: int = s, seen: list[float] = seen) -> float:
-            seen.append(v)
-            return step if len(seen) == s + 1 else 0.0
-
         state: Any = rule.start(0.0)
         for t in range(rule.rounds):
-            state = rule.step(t, state, gradient)
+            seen.append(rule.point(state))
+            state = rule.step(rule.gradient_factor(t) if t == s else 0.0, state, t)
         np.testing.assert_allclose(np.abs(seen), table[:, s], atol=1e-12)
 
 
