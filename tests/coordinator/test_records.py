@@ -81,7 +81,7 @@ def test_parties_that_are_lost_on_paper_are_named(
 
     def read_the_key() -> None:
         shares = {name: session.parties[name]._half for name in names}
-        primes, n = shares[A]._context.primes, shares[A]._context.params.ring_dim
+        primes, n = shares[A].context.primes, shares[A].context.params.ring_dim
         low = primes[:2]
         c1 = np.stack([np.full(n, CHOSEN % p, np.uint64) for p in low])
         total = np.zeros_like(c1)
@@ -92,11 +92,11 @@ def test_parties_that_are_lost_on_paper_are_named(
             total = rns.add(total, rns.unpack(blob, low, n), low)
         for name in set(stand_ins) - set(victims):
             factor = shamir.weights(names.index(name) + 1, [1, 3], primes)
-            held = rns.scale(shares[name]._cover._held[B], factor, primes)
-            own = rns.add(exact.secret_rows(shares[name]._secret), held, primes)
+            held = rns.scale(shares[name].held._held[B], factor, primes)
+            own = rns.add(exact.secret_rows(shares[name].secret), held, primes)
             total = rns.add(total, exact.product(c1, own[:2], low), low)
         found["read"] = [round(int(v) / CHOSEN) for v in exact.whole(total, low)]
-        found["secret"] = sum(np.array(exact.secret(shares[name]._secret)) for name in names)
+        found["secret"] = sum(np.array(exact.secret(shares[name].secret)) for name in names)
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         lost = victims if step == "decrypt" else ()

@@ -63,6 +63,7 @@ CASES: dict[str, Callable[[], Chosen]] = {
     "rows/gd": lambda: on_rows("gd", 10),
     "rows/nag": lambda: on_rows("nag", 2),
     "rows/quadratic-nag": lambda: on_rows("quadratic-nag", 2, 8.0, 20_000),
+    "rows/quadratic-gd": lambda: on_rows("quadratic-gd", 2, 8.0, 20_000),
     "gram": lambda: of_regression("linear"),
     "lffr": lambda: of_regression("lffr"),
     "gradients": of_sums,
