@@ -279,18 +279,25 @@ def with_torch(venv: Path, root: Path, extras: Sequence[str]) -> List[str]:
 def install(venv: Path, root: Path, extras: Sequence[str]) -> None:
     """Install the project, editable, with the pinned dependencies, then load openfhe once."""
     python, named = str(python_of(venv)), f"[{','.join(extras)}]" if extras else ""
-    say(f"installing the pinned dependencies {named}: some minutes, 5 GB with torch")
+    say(f"installing the pinned dependencies {named}: some minutes")
     command = [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    command += [] if sys.stderr.isatty() else ["--quiet"]
     run([*command, "-c", str(root / "constraints.txt"), "-e", f"{root}{named}"], "the installation")
     run([python, "-I", "-c", "import protocols.ckks"], "loading openfhe")
 
 
 def run(command: Sequence[str], what: str) -> None:
-    """Run a command, which tells a person by itself how it goes on."""
-    code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    if code:
-        raise BootstrapError(f"{what} failed (exit code {code}); the reason is above")
+    """Run a command: on a terminal it tells how it goes on, elsewhere it speaks where it fails."""
+    live = sys.stderr.isatty()
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr if live else subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        tail = (done.stdout or b"").decode("utf-8", "replace").splitlines()[-25:]
+        raise BootstrapError("\n".join([f"{what} failed (exit code {done.returncode}):", *tail]))
 
 
 def bootstrap(

@@ -270,16 +270,15 @@ def test_a_folder_that_is_no_environment_is_never_removed(machine: Machine, tree
 
 
 def test_an_installation_that_fails_leaves_no_stamp_and_is_taken_up_again(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     venv = stamped(tree, digest="older")
     code, done = "raise SystemExit('no such release')", list[Any]()
     monkeypatch.setattr(
         bootstrap, "install", lambda *_: bootstrap.run([sys.executable, "-c", code], "it")
     )
-    with pytest.raises(bootstrap.BootstrapError, match=r"it failed \(exit code 1\)"):
+    with pytest.raises(bootstrap.BootstrapError, match=r"it failed \(exit code 1\):\nno such rel"):
         bootstrap.bootstrap([], venv, tree)
-    assert "no such release" in capfd.readouterr().err
     assert not (venv / bootstrap.STAMP).exists() and bootstrap.python_of(venv).exists()
     monkeypatch.setattr(bootstrap, "install", lambda *args: done.append(args))
     room(monkeypatch, 50.0)

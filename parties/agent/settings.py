@@ -173,11 +173,7 @@ class Settings(Checked, frozen=True):
         write_private(path, text.encode())
 
     def open_vault(self, passphrase: str) -> tuple[Vault, Ed25519PrivateKey]:
-        """The vault and the identity in it.
-
-        Raises:
-            PolicyError: the passphrase is wrong.
-        """
+        """The vault and the identity in it. Raises PolicyError: the passphrase is wrong."""
         sealed = (self.folder / IDENTITY).read_bytes()
         vault = Vault.for_file(passphrase, sealed)
         plain = vault.open(sealed, IDENTITY_LABEL)

@@ -53,11 +53,7 @@ class Vault:
 
     @classmethod
     def for_file(cls, passphrase: str, sealed: bytes) -> Vault:
-        """The vault that sealed this.
-
-        Raises:
-            PolicyError: not a sealed file.
-        """
+        """The vault that sealed this. Raises PolicyError: not a sealed file."""
         _check(sealed)
         return cls(passphrase, sealed[len(MAGIC) : _HEAD])
 
