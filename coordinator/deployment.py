@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
@@ -170,17 +171,7 @@ class _Run:
                     f"{planned.rows}: admit its new card and start a new run",
                     culprit=member.name,
                 )
-        fields = self._template.to_dict()
-        held = [
-            {
-                "name": member.name,
-                "rows": member.rows,
-                "verify_key": member.verify_key,
-                "commitment": member.commitment,
-            }
-            for member in members
-        ]
-        return plan_from_dict({**fields, "session": self._session, "members": held})
+        return replace(self._template, session=self._session, members=members)
 
     def abort(self, error: CohortError, ask: AskParties) -> None:
         """Note the reason and tell the parties, as far as they can be reached."""

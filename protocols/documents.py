@@ -82,8 +82,10 @@ def read(
         kinds = list(_members(kind))
         for key, index in _STEP.findall(place):
             kinds = [inner for outer in kinds for inner in _inside(outer, key)]
-            known = isinstance(item, Mapping) and key in item
-            item = item[int(index)] if index.isdigit() else item[key] if known else {}
+            try:
+                item = item[int(index) if index.isdigit() else key]
+            except (LookupError, TypeError):  # a field that is missing, a value of a mapping
+                item = {}
         if unknown := re.search("unknown field `(.*)`", cause):
             cause += suggest(unknown[1], (name for kind in kinds for name in _hints(kind)))
         choices = [shown(v) for k in kinds if get_origin(k) is Literal for v in get_args(k)]

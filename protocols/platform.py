@@ -88,7 +88,9 @@ def gather() -> Facts:
         machine=platform.machine(),
         glibc=glibc,
         has_libgomp=has_libgomp,
-        openfhe=spec and any((folder / name).exists() for folder in folders for name in names),
+        openfhe=None
+        if spec is None
+        else any((f / name).exists() for f in folders for name in names),
         has_venv=all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
     )
 

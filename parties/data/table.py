@@ -184,11 +184,10 @@ def _read_parquet(path: Path, owner: str) -> pd.DataFrame:
 
 
 def numeric_cells(cells: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.bool_], str]:
-    """Read the cells of a numeric column.
+    """Read the cells of a numeric column, each result of shape (rows,).
 
-    Returns: float64 array, shape (rows,), NaN where a cell is no number; bool array, shape
-    (rows,), true where a cell is there but is no number (a text); and "" or what the whole column
-    holds instead of numbers ("dates", "complex numbers").
+    Returns: float64, NaN where a cell is no number; true where a cell is there but is no number (a
+    text); and "" or what the whole column holds instead of numbers ("dates").
     """
     nothing = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
     kind = pd.api.types.infer_dtype(cells, skipna=True)
