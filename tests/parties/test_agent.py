@@ -15,7 +15,6 @@ import pytest
 
 from parties.agent import manifest
 from parties.agent.agent import Agent, Limits
-from parties.agent.consent import Terms
 from parties.agent.store import STATE, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.key_share import KeyShare
@@ -311,15 +310,15 @@ def test_invented_members_are_refused(agents: Agents) -> None:
     plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
     own, friend = plan.members
     guests = [replace(friend, name=f"guest-{k}", verify_key=f"{k:064x}") for k in range(99)]
-    known = {OTHER: friend.verify_key}
-    terms = Terms(ask=False, own_key=own.verify_key, norm_bound=2.0, peers=lambda: known)
-    terms.check_members(NAME, plan)
+    known, consent = {OTHER: friend.verify_key}, agents.agents[NAME].consent
+    consent._peers = lambda: known
+    consent.check_members(plan)
     with pytest.raises(PolicyError, match="'guest-0' .*'guest-1' .*'guest-2' .* and 96 more"):
-        terms.check_members(NAME, SimpleNamespace(members=(own, friend, *guests)))  # type: ignore[arg-type]
+        consent.check_members(SimpleNamespace(members=(own, friend, *guests)))  # type: ignore[arg-type]
     twice = (own, friend, replace(own, name="guest"))
     known["guest"] = own.verify_key
     with pytest.raises(PolicyError, match="'hospital-1' and 'guest' of the plan have the same key"):
-        terms.check_members(NAME, SimpleNamespace(members=twice))  # type: ignore[arg-type]
+        consent.check_members(SimpleNamespace(members=twice))  # type: ignore[arg-type]
 
 
 def test_a_text_of_the_plan_cannot_pose_as_a_line(agents: Agents) -> None:
