@@ -17,7 +17,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
 from coordinator.log import (
@@ -112,8 +114,7 @@ class _Run:
         note of it (the reason says who did not).
         """
         sweep(private_folder(self._messages))
-        reason, names, key = "", tuple(self._party_keys), public_bytes(self._key)
-        done = recorded_finish(self._messages, names, key)
+        reason, key, done = "", public_bytes(self._key), self._finish()
         try:
             if done is None:
                 self._train(recorded(ask, self._messages, key, self._party_keys))
@@ -121,15 +122,18 @@ class _Run:
                 complete_finish(ask, self._messages, done, self._party_keys)
         except CohortError as error:
             reason = str(error)
-            if recorded_finish(self._messages, names, key) is None:
+            if self._finish() is None:
                 raise
         if done is not None:
             rebuild_transcript(self._messages, self._folder / TRANSCRIPT, self._party_keys, key)
         self._conclude(reason)
 
+    def _finish(self) -> Any:
+        """The last messages, where they are on disk."""
+        return recorded_finish(self._messages, tuple(self._party_keys), public_bytes(self._key))
+
     def _conclude(self, reason: str) -> None:
-        names, key = tuple(self._party_keys), public_bytes(self._key)
-        done = recorded_finish(self._messages, names, key)
+        names, key, done = tuple(self._party_keys), public_bytes(self._key), self._finish()
         if done is None:
             raise ProtocolError("the run ended without its last messages on disk")
         agreed = decode((self._messages / file_name(2 * len(names))).read_bytes(), key)
@@ -172,17 +176,7 @@ class _Run:
                     f"{planned.rows}: admit its new card and start a new run",
                     culprit=member.name,
                 )
-        fields = self._template.to_dict()
-        held = [
-            {
-                "name": member.name,
-                "rows": member.rows,
-                "verify_key": member.verify_key,
-                "commitment": member.commitment,
-            }
-            for member in members
-        ]
-        return plan_from_dict({**fields, "session": self._session, "members": held})
+        return replace(self._template, session=self._session, members=members)
 
     def abort(self, error: CohortError, ask: AskParties) -> None:
         """Note the reason and tell the parties, as far as they can be reached."""

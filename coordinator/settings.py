@@ -47,11 +47,7 @@ class Settings(Checked, frozen=True):
 
     @classmethod
     def load(cls, folder: Path) -> Settings:
-        """Read the folder's file.
-
-        Raises:
-            ParameterError: it is missing or has unknown fields.
-        """
+        """Read the folder's file. Raises ParameterError: it is missing or has unknown fields."""
         found: Settings = load_toml(folder / FILE, cls, folder=folder.resolve())
         return found
 
@@ -77,11 +73,7 @@ class Settings(Checked, frozen=True):
         return nodes
 
     def session_folder(self, session: str) -> Path:
-        """Of one run.
-
-        Raises:
-            ParameterError: the name is not one of ours.
-        """
+        """Of one run. Raises ParameterError: the name is not one of ours."""
         if not session.isalnum():
             raise ParameterError(f"session={session!r} is not the name of a session")
         return self.folder / SESSIONS / session

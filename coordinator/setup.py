@@ -98,11 +98,7 @@ def write_app(folder: Path) -> None:
 
 
 def host_of(address: str) -> str:
-    """HOST of HOST:PORT.
-
-    Raises:
-        ParameterError: it is not of this form.
-    """
+    """HOST of HOST:PORT. Raises ParameterError: it is not of this form."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit():
         raise ParameterError(f"address={address!r} is not HOST:PORT")

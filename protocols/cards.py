@@ -77,11 +77,7 @@ class Invitation(_File, frozen=True, tag=INVITATION_KIND):
 
     @classmethod
     def load(cls, path: Path) -> Invitation:
-        """Read an invitation.
-
-        Raises:
-            ParameterError: the file is none.
-        """
+        """Read an invitation. Raises ParameterError: the file is none."""
         try:
             invitation: Invitation = _read(cls, path)
         except ParameterError as error:

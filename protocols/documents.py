@@ -64,11 +64,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def read(
-    item: object,
-    kind: Any,
-    what: str,
-    error: type[CohortError] = ParameterError,
-    field: str = "",
+    item: Any, kind: Any, what: str, error: type[CohortError] = ParameterError, field: str = ""
 ) -> Any:
     """Plain JSON values as an object of this type, which checks itself; True is no number.
 
@@ -79,42 +75,34 @@ def read(
     """
     try:
         found = msgspec.convert(item, kind)
-        for key, names in _unknown(item, kind):  # structs refuse these by themselves
-            cure = f"{suggest(key, names)}: remove or rename it"
-            raise error(f"{field or what} has the unknown field {shown(key)}{cure}")
-        return found
     except msgspec.ValidationError as refused:
         if isinstance(refused.__cause__, CohortError):  # of a __post_init__
             raise refused.__cause__ from None
-        raise error(_words(str(refused), item, kind, what, field)) from None
-
-
-def _words(message: str, item: Any, kind: Any, what: str, field: str) -> str:
-    cause, place = _PLACE.fullmatch(message).groups("")  # type: ignore[union-attr]
-    shows, kinds = bool(field or place), list(_members(kind))
-    for key, index in _STEP.findall(place):
-        kinds = [inner for outer in kinds for inner in _inside(outer, key)]
-        try:
-            item = item[int(index) if index else key]
-        except (LookupError, TypeError, ValueError):
-            shows = False
-    if unknown := re.search("unknown field `(.*)`", cause):
-        cause += suggest(unknown[1], (name for kind in kinds for name in _hints(kind)))
-        cause += ": remove or rename it"
-    choices = [shown(v) for kind in kinds if get_origin(kind) is Literal for v in get_args(kind)]
-    cause += f", not one of {', '.join(choices)}" if choices else ""
-    where = f"{field}{place}".lstrip(".")
-    value = f"={shown(item)}" if shows and not isinstance(item, Mapping) else ""
-    return f"{where}{value}{' of ' if where else ''}{what}: {cause.replace('`', chr(39))}"
+        cause, place = _PLACE.fullmatch(str(refused)).groups("")  # type: ignore[union-attr]
+        kinds = list(_members(kind))
+        for key, index in _STEP.findall(place):
+            kinds = [inner for outer in kinds for inner in _inside(outer, key)]
+            try:
+                item = item[int(index) if index.isdigit() else key]
+            except (LookupError, TypeError):  # a field that is missing, a value of a mapping
+                item = {}
+        if unknown := re.search("unknown field `(.*)`", cause):
+            cause += suggest(unknown[1], (name for kind in kinds for name in _hints(kind)))
+        choices = [shown(v) for k in kinds if get_origin(k) is Literal for v in get_args(k)]
+        cause += f", not one of {', '.join(choices)}" if choices else ""
+        where = f"{field}{place}".lstrip(".")
+        value = f"={shown(item)}" if where and not isinstance(item, Mapping) else ""
+        of = f"{where}{value} of {what}" if where else what
+        raise error(f"{of}: {cause.replace('`', chr(39))}") from None
+    for key, names in _unknown(item, kind):
+        raise error(f"{what} contains unknown field {shown(key)}{suggest(key, names)}")
+    return found
 
 
 def _unknown(item: Any, kind: Any) -> Iterator[tuple[str, Iterable[str]]]:
-    """Keys that a dataclass does not have, and those that it has."""
-    listed = isinstance(item, (list, tuple))
-    if not listed and not isinstance(item, Mapping):
-        return
-    for one in _members(kind):
-        for key, value in (("", v) for v in item) if listed else item.items():
+    """Keys that a dataclass does not have, and those that it has; structs refuse by themselves."""
+    for one in _members(kind) if isinstance(item, Mapping) else ():
+        for key, value in item.items():
             if is_dataclass(one) and key not in _hints(one):
                 yield str(key), _hints(one)
             for inner in _inside(one, key):
@@ -122,14 +110,12 @@ def _unknown(item: Any, kind: Any) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """The types of a union, one by one."""
-    if get_origin(kind) is Annotated:
-        yield from _members(get_args(kind)[0])
-    elif get_origin(kind) in (Union, UnionType):
-        for inner in get_args(kind):
-            yield from _members(inner)
-    else:
+    """The types of a union, one by one, without annotations."""
+    if get_origin(kind) not in (Annotated, Union, UnionType):
         yield kind
+        return
+    for inner in get_args(kind)[: 1 if get_origin(kind) is Annotated else None]:
+        yield from _members(inner)
 
 
 def _inside(kind: Any, key: str) -> Iterator[Any]:
@@ -139,7 +125,7 @@ def _inside(kind: Any, key: str) -> Iterator[Any]:
         yield Literal[config.tag]
     elif key in _hints(kind):
         yield from _members(_hints(kind)[key])
-    elif get_origin(kind) in (list, tuple, dict, Mapping) and get_args(kind):
+    elif get_origin(kind) in (list, tuple, dict):
         yield from _members([a for a in get_args(kind) if a is not ...][-1])
 
 
@@ -189,9 +175,9 @@ def parse_json(text: str | bytes, what: str, error: type[CohortError] = Paramete
     try:
         decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         return json.loads(decoded, object_pairs_hook=distinct, parse_constant=no_constant)
-    except CohortError:
-        raise
     except (ValueError, RecursionError) as wrong:
+        if isinstance(wrong, CohortError):
+            raise
         raise error(f"{what} is not valid JSON ({wrong}): correct it") from None
 
 

@@ -1,9 +1,9 @@
 """Which machines and interpreters can run the cryptography, and what to do on the others.
 
-OpenFHE's Python wheels hold one compiled extension each: ``*.22.4`` for CPython 3.10 (glibc 2.35 or
-newer) and ``*.24.4`` for CPython 3.12 (glibc 2.38 or newer), both for Linux on x86-64, both linked
-against the system's ``libgomp.so.1``. The wheels are tagged ``py3-none-any``, so an installer puts
-them anywhere, and the import then fails with a message that names neither cause nor cure.
+OpenFHE's Python wheels hold one compiled extension each: ``*.22.4`` for CPython 3.10 and ``*.24.4``
+for CPython 3.12, both for Linux on x86-64 with glibc, both linked against ``libgomp.so.1``. The
+wheels are tagged ``py3-none-any``, so an installer puts them anywhere, and the import then fails
+with a message that names neither cause nor cure.
 
 Standard library only, and no syntax newer than Python 3.8: this file runs on the interpreters that
 it turns down, and ``scripts/bootstrap.py`` runs it inside every interpreter that it looks at.
@@ -11,61 +11,63 @@ it turns down, and ``scripts/bootstrap.py`` runs it inside every interpreter tha
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import importlib.machinery
 import importlib.util
 import os
 import platform
 import sys
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from protocols.errors import PlatformError
 
 Version = Tuple[int, ...]
-Problem = Tuple[str, str]  # cause, cure
 
 #: CPython series that an openfhe wheel exists for -> oldest glibc that the wheel loads with.
 SUPPORTED: Dict[Version, Version] = {(3, 10): (2, 35), (3, 12): (2, 38)}
-NEW_ENVIRONMENT = (
-    "make a fresh environment on a fitting interpreter: `python3 scripts/bootstrap.py` in a clone "
-    "finds or fetches one; by hand: `uv venv --python 3.10`, or `pyenv install 3.10`"
+
+
+def dotted(version: Optional[Sequence[int]]) -> str:
+    """Write a version with dots.
+
+    >>> dotted((3, 10)), dotted(None)
+    ('3.10', 'none')
+    """
+    return ".".join(map(str, version)) if version else "none"
+
+
+NEEDS = " or ".join(f"CPython {dotted(v)} (glibc >= {dotted(c)})" for v, c in SUPPORTED.items())
+NEEDS += " on Linux x86-64, with the system library libgomp.so.1"
+CURE = (
+    "on Windows take WSL 2, on other systems a linux/amd64 machine or container (Ubuntu 22.04, "
+    "Debian 12 or newer); there, `python3 scripts/bootstrap.py` in a clone finds or fetches an "
+    "interpreter; by hand: `apt-get install python3.10-venv libgomp1` (Ubuntu 22.04; 24.04: "
+    "python3.12-venv), `uv venv --python 3.10` or `pyenv install 3.10`, then "
+    "`pip install -c constraints.txt -e .`"
 )
 
 
 class Facts(NamedTuple):
-    """What one interpreter on one machine is.
-
-    implementation: "cpython", "pypy". version: (major, minor, micro). system: "Linux", "Darwin",
-    "Windows". machine: "x86_64", "aarch64". glibc: None where another C library (musl) is used.
-    has_libgomp: whether ``libgomp.so.1`` loads. openfhe: whether its extension is one that this
-    interpreter loads; None where it is not installed. has_venv: whether it makes environments.
-    """
+    """One interpreter on one machine; glibc: None where another C library (musl) is used."""
 
     implementation: str
     version: Version
     system: str
     machine: str
     glibc: Optional[Version]
-    has_libgomp: bool
-    openfhe: Optional[bool] = None
-    has_venv: bool = True
 
     @property
-    def python(self) -> str:
-        """The interpreter in words: ``CPython 3.11``."""
-        name = {"cpython": "CPython", "pypy": "PyPy"}.get(self.implementation, self.implementation)
-        return f"{name} {dotted(self.version[:2])}"
+    def fits(self) -> bool:
+        """Whether an openfhe wheel loads here, if libgomp is there."""
+        oldest = SUPPORTED.get(self.version[:2]) if self.implementation == "cpython" else None
+        is_linux = self.system == "Linux" and self.machine.lower() in ("x86_64", "amd64")
+        return is_linux and oldest is not None and self.glibc is not None and self.glibc >= oldest
 
-
-def dotted(version: Sequence[int]) -> str:
-    """Write a version with dots.
-
-    >>> dotted((3, 10))
-    '3.10'
-    """
-    return ".".join(map(str, version))
+    def __str__(self) -> str:
+        """In words."""
+        names = {"cpython": "CPython", "pypy": "PyPy", "Darwin": "macOS"}
+        python, system = (names.get(n, n) for n in (self.implementation, self.system))
+        where = f"{system or 'an unknown system'} {self.machine}"
+        return f"{python} {dotted(self.version[:2])} on {where}, glibc {dotted(self.glibc)}"
 
 
 def gather() -> Facts:
@@ -74,112 +76,38 @@ def gather() -> Facts:
         glibc = tuple(map(int, (os.confstr("CS_GNU_LIBC_VERSION") or "").split()[1].split(".")))
     except (AttributeError, OSError, ValueError, IndexError):  # Windows; macOS; musl
         glibc = None
-    try:
-        has_libgomp = bool(ctypes.CDLL("libgomp.so.1"))
-    except OSError:
-        has_libgomp = False
-    spec = importlib.util.find_spec("openfhe")  # without importing it
-    folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
-    names = ["openfhe" + suffix for suffix in importlib.machinery.EXTENSION_SUFFIXES]
-    return Facts(
-        implementation=sys.implementation.name,
-        version=tuple(sys.version_info[:3]),
-        system=platform.system(),
-        machine=platform.machine(),
-        glibc=glibc,
-        has_libgomp=has_libgomp,
-        openfhe=spec is not None
-        and any((folder / name).exists() for folder in folders for name in names),
-        has_venv=all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
-    )
+    version = tuple(sys.version_info[:3])
+    system = platform.system(), platform.machine()
+    return Facts(sys.implementation.name, version, *system, glibc)
 
 
-def machine_problems(facts: Facts) -> List[Problem]:
-    """The reason, if there is one, that no interpreter on this machine could cure."""
-    cure = "use a Linux x86-64 machine with glibc >= 2.35 (Ubuntu 22.04, Debian 12 or newer)"
-    if facts.system != "Linux":
-        name = {"Darwin": "macOS", "": "an unknown system"}.get(facts.system, facts.system)
-        cause, cure = f"this is {name}", f"{cure}, or a linux/amd64 container of one"
-        cure = "use WSL 2 with Ubuntu 22.04 or newer" if facts.system == "Windows" else cure
-    elif facts.machine.lower() not in ("x86_64", "amd64"):
-        cause = f"this machine is {facts.machine}"
-    elif facts.glibc is None:
-        cause = "this system's C library is not glibc (Alpine and others use musl)"
-    elif facts.glibc < min(SUPPORTED.values()):
-        oldest = dotted(min(SUPPORTED.values()))
-        return [(f"glibc {dotted(facts.glibc)} is older than {oldest}, openfhe's least", cure)]
-    else:
-        return []
-    return [(f"{cause}, and openfhe ships Linux x86-64 wheels for glibc only", cure)]
-
-
-def interpreter_problems(facts: Facts) -> List[Problem]:
-    """Reasons that another interpreter, or one more system package, cures."""
-    found = []
-    needed = SUPPORTED.get(facts.version[:2]) if facts.implementation == "cpython" else None
-    if needed is None:
-        wanted = " and ".join(f"CPython {dotted(series)}" for series in sorted(SUPPORTED))
-        cause = f"there is no openfhe build for {facts.python}, only for {wanted}"
-        found.append((cause, NEW_ENVIRONMENT))
-    elif facts.glibc is not None and facts.glibc < needed:
-        cause = f"openfhe for {facts.python} needs glibc >= {dotted(needed)}, "
-        cause += f"and this machine has glibc {dotted(facts.glibc)}"
-        found.append((cause, NEW_ENVIRONMENT))
-    if not facts.has_libgomp:
-        cause = "the system library libgomp.so.1 (GNU OpenMP) is missing or does not load"
-        cure = "`apt-get install libgomp1` (Debian, Ubuntu) or `dnf install libgomp` (Fedora)"
-        found.append((cause, cure))
-    return found
-
-
-def problems(facts: Facts) -> List[Problem]:
-    """Everything that keeps openfhe from importing; the deepest cause alone where one implies more.
-
-    >>> for cause, cure in problems(Facts("cpython", (3, 11, 7), "Linux", "x86_64", (2, 36), True)):
-    ...     print(cause)
-    there is no openfhe build for CPython 3.11, only for CPython 3.10 and CPython 3.12
-    """
-    found = machine_problems(facts) or interpreter_problems(facts)
-    if not found and facts.openfhe is None:
-        cure = "install ciphercohort with its dependencies: `pip install -c constraints.txt -e .`"
-        return [("openfhe is not installed in this environment", cure)]
-    if not found and not facts.openfhe:
-        cause = f"the installed openfhe was built for another interpreter than {facts.python}"
-        return [(cause, NEW_ENVIRONMENT)]
-    return found
-
-
-def failure(found: Sequence[Problem]) -> PlatformError:
-    """Put problems into one error, a sentence per cause and one per cure."""
-    causes = "; ".join(cause for cause, _ in found)
-    cures = "; ".join(dict.fromkeys(cure for _, cure in found))
-    return PlatformError(f"ciphercohort cannot run here: {causes}. Cure: {cures}.")
+def failure(cause: str, facts: Facts) -> PlatformError:
+    """Cause, what is needed, what this is, and the cure."""
+    words = f"{cause}: it needs {NEEDS}, and this is {facts}"
+    return PlatformError(f"ciphercohort cannot run here: {words}. Cure: {CURE}.")
 
 
 def import_failure(error: ImportError) -> PlatformError:
-    """Explain why ``import openfhe`` failed although nothing was wrong with the platform.
+    """Explain why ``import openfhe`` failed although it is installed on a fitting platform.
 
-    What remains is a shared library that does not load, such as a ``libstdc++`` that is older than
-    openfhe's and comes first on the search path.
+    Its extension is of another interpreter, or a shared library does not load: libgomp, or a
+    ``libstdc++`` that is older than openfhe's and comes first on LD_LIBRARY_PATH.
     """
-    cure = f"unset LD_LIBRARY_PATH and update libstdc++, or {NEW_ENVIRONMENT}"
-    return failure([(f"openfhe is installed but does not load ({error})", cure)])
-
-
-@functools.lru_cache(maxsize=None)
-def _current() -> Facts:
-    return gather()
+    cause = f"openfhe is installed but does not load ({error}; is LD_LIBRARY_PATH set?)"
+    return failure(cause, gather())
 
 
 def check_platform(facts: Optional[Facts] = None) -> None:
-    """Make sure that openfhe can be imported; facts: of the running interpreter where None.
+    """Make sure that openfhe is there and can fit; facts: of the running interpreter where None.
 
     Raises:
         PlatformError: it cannot; the message names cause and cure.
     """
-    found = problems(facts or _current())
-    if found:
-        raise failure(found)
+    facts = facts or gather()
+    if not facts.fits:
+        raise failure("there is no openfhe build for this", facts)
+    if importlib.util.find_spec("openfhe") is None:
+        raise failure("openfhe is not installed in this environment", facts)
 
 
 def guard(facts: Optional[Facts] = None) -> None:

@@ -65,11 +65,7 @@ def to_request(values: Mapping[str, SignedValue]) -> Body:
 
 
 def of_request(request: Body) -> dict[str, SignedValue]:
-    """Inverse of `to_request`.
-
-    Raises:
-        MessageError: no values, or malformed ones.
-    """
+    """Inverse of `to_request`. Raises MessageError: no values, or malformed ones."""
     signed = request.meta.get("signed")
     found: dict[str, SignedValue] = read(
         signed, dict[str, SignedValue], "the step's signed values", MessageError

@@ -3,7 +3,7 @@
 
     python3 scripts/bootstrap.py            what running needs
     python3 scripts/bootstrap.py dev        what tests and checks need, too
-    python3 scripts/bootstrap.py --explain  only say which interpreters fit, and why others do not
+    python3 scripts/bootstrap.py --explain  only say which interpreter would be taken
 
 Standard library only; runs on any Python >= 3.8, also on one that ciphercohort itself turns down.
 A second call with nothing changed returns at once: a stamp in the environment holds the digest of
@@ -26,16 +26,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from protocols.platform import (  # noqa: E402
-    SUPPORTED,
-    Facts,
-    Problem,
-    Version,
-    dotted,
-    gather,
-    interpreter_problems,
-    machine_problems,
-)
+from protocols.platform import CURE, NEEDS, SUPPORTED, Facts, Version, dotted  # noqa: E402
 
 EXTRAS = ("dev", "test", "torch")
 # Room that torch takes [GB]: 5.3 measured once installed, and its wheels on their way; a build
@@ -48,13 +39,6 @@ import sys; sys.path.insert(0, sys.argv[1]); sys.dont_write_bytecode = True
 import json; from protocols.platform import gather
 print(json.dumps(gather()))
 """
-ADVICE = """Any one of these gives a fitting interpreter; then try again:
-  sudo apt-get install python3.10 python3.10-venv libgomp1   (Ubuntu 22.04)
-  sudo apt-get install python3.12 python3.12-venv libgomp1   (Ubuntu 24.04)
-  sudo dnf install python3.12 libgomp   (Fedora)
-  uv python install 3.10   (uv itself: pipx install uv)
-  pyenv install 3.10"""
-Rejected = List[Tuple[str, List[Problem]]]
 
 
 class BootstrapError(Exception):
@@ -73,27 +57,18 @@ def say(line: str) -> None:
 def candidates(
     asked: Optional[str] = None, series: Sequence[Version] = tuple(sorted(SUPPORTED))
 ) -> Iterator[str]:
-    """Interpreters to look at, the best first, each once; found only as far as they are asked for.
+    """Interpreters to look at, the best first; found only as far as they are asked for.
 
     The pins were made on CPython 3.10, so it comes before 3.12 wherever both fit.
     """
-    seen = set()
-    for path in (_on_path(asked) or [asked]) if asked else _known(series):
-        # /bin is /usr/bin on most systems; an environment's link to its base stays apart
-        same = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-        if same not in seen:
-            seen.add(same)
-            yield path
-
-
-def _known(series: Sequence[Version]) -> Iterator[str]:
+    if asked:
+        yield from _on_path(asked) or [asked]
+        return
     versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     for wanted in map(dotted, series):
         yield from _on_path("python" + wanted)
         installed = versions.glob(wanted + ".*/bin/python")
         yield from sorted(map(str, installed), key=_numbers, reverse=True)
-        found = ["uv", "python", "find", "--no-project", "--system", "--no-python-downloads"]
-        yield from (_output([*found, wanted]) or "").splitlines()[:1]
     yield from (path for name in ("python3", "python") for path in _on_path(name))
 
 
@@ -108,88 +83,38 @@ def _numbers(path: str) -> List[int]:
     return [int(number) for number in re.findall(r"\d+", Path(path).parts[-3])]  # 3.10.13
 
 
-def _output(command: Sequence[str]) -> Optional[str]:
-    """What a command says; None where it fails."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, timeout=60, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
-
-
 def probe(path: str) -> Optional[Facts]:
     """Ask an interpreter what it is; None where it does not answer."""
-    said = _output([path, "-I", "-c", PROBE, str(ROOT)])
-    return (
-        Facts(*(tuple(v) if isinstance(v, list) else v for v in json.loads(said))) if said else None
-    )
+    command = [path, "-I", "-c", PROBE, str(ROOT)]
+    try:
+        said = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60
+        )
+        found = json.loads(said.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return Facts(*(tuple(v) if isinstance(v, list) else v for v in found))
 
 
-def has_uv() -> bool:
-    """Whether uv is here: it finds, fetches and makes what the system's Python cannot."""
-    return shutil.which("uv") is not None
+def choose(asked: Optional[str] = None, avoid: Optional[Path] = None) -> Tuple[str, Facts]:
+    """Path and facts of the interpreter for the environment.
 
-
-def judge(facts: Optional[Facts]) -> List[Problem]:
-    """What keeps an interpreter from carrying the environment."""
-    if facts is None:
-        return [("does not run", "")]
-    found = interpreter_problems(facts)
-    if not found and not facts.has_venv and not has_uv():
-        cure = f"`apt-get install python{dotted(facts.version[:2])}-venv`"
-        return [("it cannot make environments (venv or ensurepip is missing)", cure)]
-    return found
-
-
-def choose(
-    asked: Optional[str] = None, download: bool = True, avoid: Optional[Path] = None
-) -> Tuple[str, Facts, Rejected]:
-    """Find the interpreter for the environment.
-
-    asked: name or path of the only one to consider; download: whether uv may fetch CPython 3.10
-    where nothing fits; avoid: the environment that is about to be replaced, activated or not.
-
-    Returns: path, facts, and those that were turned down before it, with the reasons.
+    asked: name or path of the only one to consider; avoid: the environment that is about to be
+    replaced, activated or not.
 
     Raises:
-        BootstrapError: nothing fits; the message says why and what to install.
+        BootstrapError: nothing fits; the message says what was looked at and what to install.
     """
-    here = gather()
-    for cause, cure in machine_problems(here):
-        raise BootstrapError(f"{cause}.\nWhat to do: {cure}.")
-    rejected: Rejected = []
-    fetched = not download or bool(asked) or not has_uv()
-    while True:
-        for path in candidates(asked):
-            if avoid and avoid.absolute() in Path(path).absolute().parents:
-                continue
-            facts = probe(path)
-            reasons = judge(facts)
-            if facts and not reasons:
-                return path, facts, rejected
-            rejected.append((f"{path} ({facts.python})" if facts else path, reasons))
-        if fetched:
-            raise BootstrapError(advice(rejected, here.glibc or ()))
-        series, fetched, rejected = dotted(min(SUPPORTED)), True, []
-        say(f"no fitting Python found; uv fetches CPython {series}")
-        subprocess.call(["uv", "python", "install", series])
-
-
-def advice(rejected: Rejected, glibc: Version) -> str:
-    """Say what was looked at, and exactly what to install."""
-    needs = " or ".join(f"CPython {dotted(v)} (glibc >= {dotted(SUPPORTED[v])})" for v in SUPPORTED)
-    lines = [f"ciphercohort needs {needs}; this machine has glibc {dotted(glibc)}."]
-    lines += ["Looked at:"] if rejected else []
-    lines += [f"  {name}: {'; '.join(cause for cause, _ in why)}" for name, why in rejected]
-    # An interpreter that only lacks a package is nearer than another interpreter.
-    for _, reasons in rejected:
-        if all("apt-get" in cure for _, cure in reasons):
-            cures = ", ".join(cure for _, cure in reasons)
-            return "\n".join([*lines, f"What to do: {cures}, then try again."])
-    return "\n".join([*lines, ADVICE])
+    looked = {}
+    for path in candidates(asked):
+        if avoid and avoid.absolute() in Path(path).absolute().parents:
+            continue
+        facts = probe(path)
+        if facts and facts.fits:
+            return path, facts
+        looked[path] = str(facts or "does not run")
+    lines = [f"ciphercohort needs {NEEDS}.", *(f"  {p}: {what}" for p, what in looked.items())]
+    raise BootstrapError("\n".join([*lines, f"What to do: {CURE}. Then try again."]))
 
 
 # --- the environment ----------------------------------------------------------------------------
@@ -235,23 +160,28 @@ def python_of(venv: Path) -> Path:
 
 def usable(venv: Path) -> bool:
     """Whether an environment from an earlier call can be kept and updated."""
-    python = str(python_of(venv))
-    facts = probe(python)
-    fits = facts is not None and not interpreter_problems(facts)
-    return fits and _output([python, "-I", "-m", "pip", "--version"]) is not None
+    facts = probe(str(python_of(venv)))
+    return facts is not None and facts.fits and any(venv.glob("lib/python*/site-packages/pip"))
 
 
-def make_environment(venv: Path, path: str, facts: Facts) -> None:
-    """Create the environment, in the place of an unfit or half-made one."""
-    if venv.exists():
-        if not (venv / "pyvenv.cfg").exists() and any(venv.iterdir()):
-            raise BootstrapError(f"{venv} exists and is no virtual environment: move it away.")
-        shutil.rmtree(venv)
-    say(f"making {venv.name} with {facts.python} ({path})")
-    if facts.has_venv:
-        run([path, "-I", "-m", "venv", str(venv)], "making the environment")
-    else:
-        run(["uv", "venv", "--quiet", "--seed", "--python", path, str(venv)], "uv")
+def make_environment(venv: Path, asked: Optional[str], download: bool) -> None:
+    """Create the environment, in the place of an unfit or half-made one.
+
+    Where no interpreter fits, uv finds or fetches one, if it is here and may.
+    """
+    if venv.exists() and not (venv / "pyvenv.cfg").exists() and any(venv.iterdir()):
+        raise BootstrapError(f"{venv} exists and is no virtual environment: move it away.")
+    try:
+        path, facts = choose(asked, avoid=venv)
+        command = [path, "-I", "-m", "venv", str(venv)]
+        say(f"making {venv.name} with {facts} ({path})")
+    except BootstrapError:
+        if asked or not download or not shutil.which("uv"):
+            raise
+        command = ["uv", "venv", "--seed", "--python", dotted(min(SUPPORTED)), str(venv)]
+        say(f"no fitting Python found; uv makes {venv.name} with one of its own")
+    shutil.rmtree(venv, ignore_errors=True)
+    run(command, "making the environment")
 
 
 def with_torch(venv: Path, root: Path, extras: Sequence[str]) -> List[str]:
@@ -279,18 +209,25 @@ def with_torch(venv: Path, root: Path, extras: Sequence[str]) -> List[str]:
 def install(venv: Path, root: Path, extras: Sequence[str]) -> None:
     """Install the project, editable, with the pinned dependencies, then load openfhe once."""
     python, named = str(python_of(venv)), f"[{','.join(extras)}]" if extras else ""
-    say(f"installing the pinned dependencies {named}: some minutes, 5 GB with torch")
+    say(f"installing the pinned dependencies {named}: some minutes")
     command = [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    command += [] if sys.stderr.isatty() else ["--quiet"]
     run([*command, "-c", str(root / "constraints.txt"), "-e", f"{root}{named}"], "the installation")
     run([python, "-I", "-c", "import protocols.ckks"], "loading openfhe")
 
 
 def run(command: Sequence[str], what: str) -> None:
-    """Run a command, which tells a person by itself how it goes on."""
-    code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    if code:
-        raise BootstrapError(f"{what} failed (exit code {code}); the reason is above")
+    """Run a command: on a terminal it tells how it goes on, elsewhere it speaks where it fails."""
+    live = sys.stderr.isatty()
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr if live else subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        tail = (done.stdout or b"").decode("utf-8", "replace").splitlines()[-25:]
+        raise BootstrapError("\n".join([f"{what} failed (exit code {done.returncode}):", *tail]))
 
 
 def bootstrap(
@@ -306,22 +243,13 @@ def bootstrap(
     stamp = read_stamp(venv, root)
     wanted = with_torch(venv, root, sorted({*extras, *(stamp["extras"] or ())}))
     if (asked is not None and asked != stamp.get("asked")) or not usable(venv):
-        path, facts, _ = choose(asked, download, avoid=venv)
-        make_environment(venv, path, facts)
+        make_environment(venv, asked, download)
     if (venv / STAMP).exists():
         (venv / STAMP).unlink()  # an installation that is cut short counts as none
     fresh = {"digest": digest(root), "extras": wanted, "root": str(root), "asked": asked}
     install(venv, root, wanted)
     (venv / STAMP).write_text(json.dumps(fresh), encoding="utf-8")
     say(f"{venv.name} is ready")
-
-
-def explain(asked: Optional[str]) -> None:
-    """Say which interpreter would be taken, and why the ones before it are not."""
-    path, facts, rejected = choose(asked, download=False)
-    for name, reasons in rejected:
-        say(f"not {name}: " + "; ".join(cause for cause, _ in reasons))
-    say(f"fits: {path} ({facts.python}, glibc {dotted(facts.glibc or ())})")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -331,7 +259,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="default: .venv")
     parser.add_argument("--python", default=os.environ.get("COHORT_PYTHON"), help="use only this")
     parser.add_argument("--no-download", action="store_true", help="never let uv fetch a Python")
-    parser.add_argument("--explain", action="store_true", help="change nothing, only say")
+    parser.add_argument("--explain", action="store_true", help="only say what would be taken")
     options = parser.parse_args(argv)
     unknown = sorted(set(options.extras) - set(EXTRAS))
     if unknown:
@@ -339,7 +267,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     download = not (options.no_download or os.environ.get("COHORT_NO_DOWNLOAD"))
     try:
         if options.explain:
-            explain(options.python)
+            say("{} ({})".format(*choose(options.python)))
         else:
             bootstrap(options.extras, options.venv, asked=options.python, download=download)
     except BootstrapError as error:

@@ -142,7 +142,7 @@ class Agent:
         if self._store.record(request.session):
             self._end(reason, digest(data), reply)
         else:  # a late `enrol` may still be on its way
-            self._store.shut(request.session, reason, digest(data), reply)
+            self._store.end(request.session, reason, "", digest(data), reply)
         return reply
 
     def _require_consent(self, request: Envelope) -> None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from parties.agent.manifest import describe_plan
@@ -20,9 +19,8 @@ log = logging.getLogger(__name__)
 _SHOWN = 3
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
-    """When a plan is agreed to, beside `parties.policy.Policy`.
+class Consent:
+    """Plans that wait for a decision, and when a plan is agreed to, beside the owner's policy.
 
     ask: a person has to accept each plan; otherwise the policy decides alone. own_key: this
     party's verification key; peers: gives the verification keys of the other parties by name, as
@@ -33,13 +31,25 @@ class Terms:
     may add none. A plan with one is refused, whatever the policy says.
     """
 
-    ask: bool
-    own_key: str
-    norm_bound: float
-    peers: Callable[[], Mapping[str, str]] = dict
-    wait_seconds: float = 3600.0
+    def __init__(
+        self,
+        name: str,
+        store: SessionStore,
+        *,
+        ask: bool,
+        own_key: str,
+        norm_bound: float,
+        peers: Callable[[], Mapping[str, str]] = dict,
+        wait_seconds: float = 3600.0,
+    ) -> None:
+        self._name, self._store, self._ask = name, store, ask
+        self._own_key, self._norm_bound = own_key, norm_bound
+        self._peers, self._wait_seconds = peers, wait_seconds
+        self._changed = threading.Condition()
+        self._decided = store.decisions()
+        self._pending: dict[str, str] = {}
 
-    def check_members(self, name: str, plan: RunPlan) -> None:
+    def check_members(self, plan: RunPlan) -> None:
         """Refuse strangers.
 
         Raises:
@@ -47,7 +57,7 @@ class Terms:
                 two members, or the owner's list cannot be read.
         """
         try:
-            known = {**self.peers(), name: self.own_key}
+            known = {**self._peers(), self._name: self._own_key}
         except (ParameterError, OSError) as error:
             raise PolicyError(f"this party's [peers] cannot be read: {error}") from None
         for member in plan.members:
@@ -70,16 +80,6 @@ class Terms:
         twins = [m.name for m in plan.members if owners[m.verify_key] > 1]
         if twins:
             raise PolicyError(f"{' and '.join(map(repr, twins))} of the plan have the same key")
-
-
-class Consent:
-    """Plans that wait for a decision."""
-
-    def __init__(self, name: str, terms: Terms, store: SessionStore) -> None:
-        self._name, self._terms, self._store = name, terms, store
-        self._changed = threading.Condition()
-        self._decided = store.decisions()
-        self._pending: dict[str, str] = {}
 
     def pending(self) -> dict[str, str]:
         """Manifests in words, by plan digest."""
@@ -109,20 +109,20 @@ class Consent:
         Raises:
             PolicyError: the owner refuses, does not answer in time, or does not know a member.
         """
-        self._terms.check_members(self._name, plan)
-        if not self._terms.ask:
+        self.check_members(plan)
+        if not self._ask:
             return
-        digest, deadline = plan.digest(), time.monotonic() + self._terms.wait_seconds
+        digest, deadline = plan.digest(), time.monotonic() + self._wait_seconds
         if digest not in self._decided:
             log.warning("%s: plan %s waits for consent", self._name, digest)
         with self._changed:
-            self._pending[digest] = describe_plan(plan, self._name, self._terms.norm_bound)
+            self._pending[digest] = describe_plan(plan, self._name, self._norm_bound)
             try:
                 while digest not in self._decided:
                     if not self._changed.wait(deadline - time.monotonic()):
                         raise PolicyError(
                             f"the owner did not answer to plan {digest[:16]} within "
-                            f"{self._terms.wait_seconds:g} s"
+                            f"{self._wait_seconds:g} s"
                         )
             finally:
                 self._pending.pop(digest, None)

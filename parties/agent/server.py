@@ -10,10 +10,12 @@ import json
 import logging
 import os
 import socket
+import socketserver
 import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from parties.agent import frames
 from parties.agent.agent import Agent
@@ -42,31 +44,26 @@ class AgentServer:
     def __init__(self, agent: Agent, path: Path, relay_uid: int | None = None) -> None:
         own = {os.getuid()}
         relays = own if relay_uid is None else {*own, relay_uid}
-        self._agent = agent
+        self._agent, self._stopping = agent, threading.Event()
         self._relay = _Door(path, relays, agent.size_cap, self._message)
         try:
             self._owner = _Door(frames.owner_path(path), own, frames.CONTROL_CAP, self._control)
         except BaseException:
-            self._relay.close()
+            self._relay.server_close()
             raise
-        self._stopping = threading.Event()
 
     def serve(self) -> None:
         """Accept until `stop`; then remove the sockets and forget what is in memory."""
         doors = (self._relay, self._owner)
-        threads = [
-            threading.Thread(target=door.serve, args=(self._stopping,), daemon=True)
-            for door in doors
-        ]
-        for thread in threads:
-            thread.start()
+        for door in doors:
+            threading.Thread(target=door.serve_forever, args=(_TICK_SECONDS,), daemon=True).start()
         try:
             while not self._stopping.wait(_TICK_SECONDS):
                 self._agent.tick()
         finally:
-            self._stopping.set()
-            for thread in threads:
-                thread.join()
+            for door in doors:
+                door.shutdown()
+                door.server_close()
             self._agent.close()
 
     def stop(self) -> None:
@@ -95,28 +92,23 @@ class AgentServer:
         raise ParameterError(f"unknown request {kind!r}")
 
 
-class _Door:
+class _Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """One socket: whose users may connect, what is read at most, and who answers."""
+
+    daemon_threads, request_queue_size = True, CONNECTIONS
 
     def __init__(self, path: Path, users: set[int], size_cap: int, answer: Answer) -> None:
         self._path, self._users = frames.check_path(path), users
         self._size_cap, self._answer = size_cap, answer
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
-        self._listener = self._listen()
-
-    def _listen(self) -> socket.socket:
-        self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        if os.path.lexists(self._path):
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if os.path.lexists(path):
             self._make_way()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177 if len(self._users) == 1 else 0o117)
+        before = os.umask(0o177 if len(users) == 1 else 0o117)
         try:
-            listener.bind(str(self._path))
+            super().__init__(str(path), socketserver.BaseRequestHandler)
         finally:
             os.umask(before)
-        listener.listen(CONNECTIONS)
-        listener.settimeout(_TICK_SECONDS)
-        return listener
 
     def _make_way(self) -> None:
         """Remove the socket of an agent that died, and nothing else."""
@@ -128,39 +120,34 @@ class _Door:
                 raise ParameterError(f"{name}: an agent is running there")
         self._path.unlink()
 
-    def serve(self, stopping: threading.Event) -> None:
-        """Accept as long as a slot is free, until `stopping`; then remove the socket."""
-        try:
-            while not stopping.is_set():
-                if self._slots.acquire(timeout=_TICK_SECONDS) and not self._accept():
-                    self._slots.release()
-        finally:
-            self.close()
-
-    def close(self) -> None:
+    def server_close(self) -> None:
         """Remove the socket."""
-        self._listener.close()
+        super().server_close()
         self._path.unlink(missing_ok=True)
 
-    def _accept(self) -> bool:
-        """Whether somebody came, who then has a slot."""
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept as long as a slot is free; otherwise others wait in the queue."""
+        if not self._slots.acquire(timeout=_TICK_SECONDS):
+            raise TimeoutError
         try:
-            connection, _ = self._listener.accept()
-        except TimeoutError:
-            return False
-        threading.Thread(target=self._serve_one, args=(connection,), daemon=True).start()
-        return True
+            return super().get_request()
+        except BaseException:
+            self._slots.release()
+            raise
 
-    def _serve_one(self, connection: socket.socket) -> None:
+    def shutdown_request(self, request: Any) -> None:
+        """The slot is free again."""
+        super().shutdown_request(request)
+        self._slots.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """One request, one reply."""
         try:
-            with connection:
-                kind, answer = self._reply(connection)
-                connection.settimeout(FRAME_SECONDS)
-                frames.send_frame(connection, kind, answer)
+            kind, answer = self._reply(request)
+            request.settimeout(FRAME_SECONDS)
+            frames.send_frame(request, kind, answer)
         except OSError as error:
             log.info("a connection broke: %s", error)
-        finally:
-            self._slots.release()
 
     def _reply(self, connection: socket.socket) -> tuple[bytes, bytes]:
         try:

@@ -19,7 +19,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.agent import Agent, Limits
-from parties.agent.consent import Consent, Terms
+from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.data.encode import encode_shard
@@ -173,11 +173,7 @@ class Settings(Checked, frozen=True):
         write_private(path, text.encode())
 
     def open_vault(self, passphrase: str) -> tuple[Vault, Ed25519PrivateKey]:
-        """The vault and the identity in it.
-
-        Raises:
-            PolicyError: the passphrase is wrong.
-        """
+        """The vault and the identity in it. Raises PolicyError: the passphrase is wrong."""
         sealed = (self.folder / IDENTITY).read_bytes()
         vault = Vault.for_file(passphrase, sealed)
         plain = vault.open(sealed, IDENTITY_LABEL)
@@ -234,14 +230,6 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
     schema = Schema.load(settings.folder / SCHEMA)
     shard = encode_shard(settings.folder / settings.data, schema, settings.strict)
     ledger = settings.open_ledger()
-    terms = Terms(
-        ask=settings.consent.mode == "ask",
-        wait_seconds=settings.consent.wait_seconds,
-        own_key=public_bytes(signing_key),
-        norm_bound=schema.norm_bound,
-        # Read anew for each plan: the owner may come to know a party while the agent runs.
-        peers=lambda: Settings.load(settings.folder).peers,
-    )
     store = SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None)
 
     def make_party() -> Party:
@@ -263,6 +251,15 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
         signing_key=signing_key,
         coordinator_key=settings.coordinator_key,
         store=store,
-        consent=Consent(settings.name, terms, store),
+        consent=Consent(
+            settings.name,
+            store,
+            ask=settings.consent.mode == "ask",
+            own_key=public_bytes(signing_key),
+            norm_bound=schema.norm_bound,
+            # Read anew for each plan: the owner may come to know a party while the agent runs.
+            peers=lambda: Settings.load(settings.folder).peers,
+            wait_seconds=settings.consent.wait_seconds,
+        ),
         limits=settings.limits,
     )

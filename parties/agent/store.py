@@ -156,25 +156,17 @@ class SessionStore:
     def end(
         self, session: str, reason: str, seen: str, request: str = "", reply: bytes = b""
     ) -> None:
-        """Note the end and erase the state."""
-        ended = msgspec.structs.replace(
-            self._records[session],
-            ended=time.time(),
-            reason=reason,
-            request=request,
-            reply=reply.hex(),
-            seen=seen,
+        """Note the end and erase the state; also of a session that never began here."""
+        now = time.time()
+        began = self._records.get(session, Record(began=now)).began
+        ended = Record(
+            began=began, ended=now, reason=reason, request=request, reply=reply.hex(), seen=seen
         )
         try:
             self._put(session, ended)
         finally:
-            erase(self._folder / STATE)
-
-    def shut(self, session: str, reason: str, request: str, reply: bytes) -> None:
-        """Note a session that ended before it began here."""
-        now = time.time()
-        record = Record(began=now, ended=now, reason=reason, request=request, reply=reply.hex())
-        self._put(session, record)
+            if self.open_session() is None:
+                erase(self._folder / STATE)
 
     def decided(self, plan: str, accepted: bool) -> None:
         """Note the owner's decision about a plan (digest)."""
@@ -186,9 +178,8 @@ class SessionStore:
     def decisions(self) -> dict[str, bool]:
         """The latest decision by plan."""
         path = self._folder / CONSENT
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        entries = [json.loads(line) for line in lines]
-        return {entry["plan"]: bool(entry["accepted"]) for entry in entries}
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        return {e["plan"]: bool(e["accepted"]) for e in map(json.loads, lines)}
 
     def _put(self, session: str, record: Record) -> None:
         self._records[session] = record

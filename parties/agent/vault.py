@@ -53,11 +53,7 @@ class Vault:
 
     @classmethod
     def for_file(cls, passphrase: str, sealed: bytes) -> Vault:
-        """The vault that sealed this.
-
-        Raises:
-            PolicyError: not a sealed file.
-        """
+        """The vault that sealed this. Raises PolicyError: not a sealed file."""
         _check(sealed)
         return cls(passphrase, sealed[len(MAGIC) : _HEAD])
 
@@ -91,10 +87,10 @@ def new_entry() -> tuple[str, str]:
     """(entry, passphrase): a fresh random passphrase, kept in the keyring under a fresh name.
 
     Raises:
-        ParameterError: there is no keyring here.
+        ParameterError: there is no keyring here, or it is locked.
     """
-    backend, entry = _backend(), secrets.token_hex(8)
-    passphrase = secrets.token_urlsafe(32)
+    entry, passphrase = secrets.token_hex(8), secrets.token_urlsafe(32)
+    backend = _backend()
     try:
         backend.set_password(SERVICE, entry, passphrase)
     except Exception as error:
@@ -109,19 +105,17 @@ def read_entry(entry: str) -> str:
     """The passphrase of an entry.
 
     Raises:
-        ParameterError: there is no keyring here. PolicyError: it does not have the entry.
+        ParameterError: there is no keyring here. PolicyError: it gives nothing.
     """
-    backend = _backend()
+    backend, why = _backend(), f"it has no entry {entry!r} of {SERVICE}"
     try:
         found = backend.get_password(SERVICE, entry)
     except Exception as error:
-        raise PolicyError(
-            f"the keyring gives nothing ({type(error).__name__}): unlock it and try again"
-        ) from None
+        found, why = None, type(error).__name__
     if not found:
         raise PolicyError(
-            f"the keyring has no entry {entry!r} of {SERVICE}: start the agent as the user, and on "
-            "the machine, of `cohort party init`"
+            f"the keyring gives nothing ({why}): unlock it, and start the agent as the user, and "
+            "on the machine, of `cohort party init`"
         )
     return str(found)
 

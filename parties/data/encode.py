@@ -61,25 +61,14 @@ def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
 
 
 def encode_features(frame: Table, schema: Schema) -> FloatArray:
-    """Encode a table for prediction, exactly as ``encode_shard`` does; no label is needed.
-
-    Returns: float64 array, shape (rows, num_features), the bias last.
-
-    Raises:
-        SchemaError, DataError: as ``encode_shard``, except for the label.
-    """
+    """Rows for prediction, shape (rows, num_features), as of ``encode_shard``; needs no label."""
     table = read_table(frame, label=schema.label.name)
     x, _ = scale_columns(table, schema.columns, schema.scaling)
     return add_bias_and_clip(x, schema.row_norm)[0]
 
 
 def check_columns(frame: pd.DataFrame, names: Iterable[str]) -> None:
-    """Check that the table has rows and all these columns.
-
-    Raises:
-        SchemaError: a column is missing; the message names it and the closest names.
-        DataError: the table has no rows.
-    """
+    """Refuse a table without rows (DataError) or without one of these columns (SchemaError)."""
     missing = [name for name in names if name not in frame.columns]
     if missing:
         more = f" ({len(missing)} columns are missing in all)" if len(missing) > 1 else ""
@@ -94,14 +83,12 @@ def check_columns(frame: pd.DataFrame, names: Iterable[str]) -> None:
 def expand_columns(
     frame: pd.DataFrame, columns: Sequence[Column]
 ) -> tuple[FloatArray, dict[str, int]]:
-    """Expand a table to features in the data's own units.
+    """Features in the data's own units, shape (rows, features), and unknown categories by column.
 
-    Returns: float64 array, shape (rows, number of features), numeric columns as they are,
-    categories one-hot, an unknown category all zeros; and the cells of unknown category by column.
+    Numeric columns stay as they are, categories are one-hot, an unknown category is all zeros.
 
     Raises:
-        SchemaError: a column is missing.
-        DataError: no rows; missing or infinite values, text in a numeric column.
+        SchemaError, DataError: see `encode_shard`; every bad column is named, up to three.
     """
     check_columns(frame, (column.name for column in columns))
     raw = np.zeros((len(frame), sum(len(column.features) for column in columns)))
@@ -170,12 +157,8 @@ def scale_columns(
 ) -> tuple[FloatArray, ClampCounts]:
     """Expand a table, then scale and clamp its numeric columns by public numbers.
 
-    strict: refuse values outside [low, high] and unknown categories instead of counting them.
-
-    Returns: float64 array, shape (rows, number of features), without bias; and the counts.
-
-    Raises:
-        SchemaError, DataError: as ``expand_columns``; DataError also for what ``strict`` refuses.
+    Returns: float64 array, shape (rows, features), without bias; and the counts. See `encode_shard`
+    for `strict` and what is refused.
     """
     x, unknown = expand_columns(frame, columns)
     clamped: dict[str, int] = {}
@@ -217,10 +200,7 @@ def _positive(counts: Mapping[str, int]) -> dict[str, int]:
 def add_bias_and_clip(x: FloatArray, row_norm: float | None) -> tuple[FloatArray, int]:
     """Append the bias column; with ``row_norm`` c, divide rows by c and clip them to norm 1.
 
-    x: float64 array, shape (rows, features).
-
-    Returns: float64 array, shape (rows, features + 1), every norm <= 1 if ``row_norm`` is set; and
-    how many rows were clipped.
+    Returns: float64 array, shape (rows, features + 1); and how many rows were clipped.
     """
     rows = np.ones((x.shape[0], x.shape[1] + 1))
     rows[:, :-1] = x
@@ -257,11 +237,8 @@ def encode_targets(
 ) -> tuple[FloatArray, dict[str, int]]:
     """Targets on [0, 1], shape (rows, c), and how many were clamped, by column.
 
-    strict: refuse values outside the range instead.
-
     Raises:
-        SchemaError: a column is missing.
-        DataError: no rows; missing or infinite values, or text; what `strict` refuses.
+        SchemaError, DataError: see `encode_shard`; `strict` refuses values outside the range.
     """
     raw, _ = expand_columns(frame, targets.columns)
     scaled = (raw - targets.low) / targets.width

@@ -133,7 +133,7 @@ def leading_place(value: float) -> int:
     return Decimal(repr(abs(float(value)))).adjusted()
 
 
-def round_at(value: float, place: int, rounding: str) -> float:
+def round_at(value: float, place: int, rounding: str = ROUND_HALF_EVEN) -> float:
     """Round to a multiple of 10^place, exactly, by a rounding mode of ``decimal``.
 
     >>> round_at(17.3, 1, "ROUND_CEILING"), round_at(0.1, -1, "ROUND_FLOOR")
@@ -144,15 +144,10 @@ def round_at(value: float, place: int, rounding: str) -> float:
         return float(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(place), rounding))
 
 
-def outward(low: float, high: float) -> tuple[float, float]:
-    """Round a range outward to two significant digits of each end, or of the width if finer."""
-    width_place = leading_place(high - low) - 1
-
-    def end(value: float, rounding: str) -> float:
-        place = min(leading_place(value) - 1, width_place) if value else width_place
-        return round_at(value, place, rounding)
-
-    return end(low, ROUND_FLOOR), end(high, ROUND_CEILING)
+def outward(value: float, width: float, rounding: str) -> float:
+    """Round an end of a range to two significant digits, or to two of its width if finer."""
+    places = [leading_place(number) - 1 for number in (value, width) if number]
+    return round_at(value, min(places), rounding)
 
 
 def infer_numeric(name: str, values: FloatArray) -> NumericColumn:
@@ -173,14 +168,14 @@ def infer_numeric(name: str, values: FloatArray) -> NumericColumn:
     spread_place = leading_place(spread)
     # One digit of the mean, or down to the spread's digit; never finer than a tenth of the spread.
     place = max(min(leading_place(mean), spread_place), spread_place - 1)
-    typical = round_at(mean, place, ROUND_HALF_EVEN)
-    spread = round_at(spread, spread_place, ROUND_HALF_EVEN)
+    typical = round_at(mean, place)
+    spread = round_at(spread, spread_place)
     if ((values == low) | (values == high)).all():
         # Two values: clamping would only falsify the coefficient, so keep both within 2 spreads.
         needed = max(high - typical, typical - low) / CLAMP_SPREADS
         spread = max(spread, round_at(needed, leading_place(needed), ROUND_CEILING))
-    low, high = outward(low, high)
-    return NumericColumn(name=name, low=low, high=high, typical=typical, spread=spread)
+    ends = outward(low, high - low, ROUND_FLOOR), outward(high, high - low, ROUND_CEILING)
+    return NumericColumn(name=name, low=ends[0], high=ends[1], typical=typical, spread=spread)
 
 
 def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
@@ -246,24 +241,27 @@ def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
     """Describe the label; the default positive value is the "1"-like or else the larger one.
 
     Raises:
-        SchemaError: not exactly two values, or ``positive`` is neither of them.
-        DataError: a label is missing.
+        SchemaError: not two values, or `positive` is neither. DataError: a label is missing.
     """
     name = str(cells.name)
     try:
         codes, texts = text_cells(cells)
     except TypeError:
-        raise SchemaError(f"label {shown(name)} holds objects, not texts or numbers") from None
-    missing = int((codes < 0).sum())
-    if missing:
-        raise DataError(f"label {shown(name)} is missing in {missing} rows: drop these rows")
+        raise SchemaError(f"label {shown(name)} holds objects: choose another column") from None
+    if (codes < 0).any():
+        raise DataError(
+            f"label {shown(name)} is missing in {int((codes < 0).sum())} rows: drop these rows"
+        )
     values = sorted(set(texts))
     if len(values) != 2:
         raise SchemaError(
             f"label {shown(name)} has {len(values)} different values where 2 are needed: choose "
             "another column, or derive a yes/no column from this one"
         )
-    chosen = _larger(values[0], values[1]) if positive is None else cell_text(positive)
+    numeric = all(map(looks_numeric, values))
+    words = [text for text in values if text.casefold() in _POSITIVE_WORDS and not numeric]
+    likely = words if len(words) == 1 else [max(values, key=float if numeric else str.casefold)]
+    chosen = likely[0] if positive is None else cell_text(positive)
     if chosen not in values:
         raise SchemaError(
             f"positive={shown(chosen)} is no value of label {shown(name)}: "
@@ -271,13 +269,6 @@ def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
         )
     negative = values[1] if chosen == values[0] else values[0]
     return Label(name=name, positive=chosen, negative=negative)
-
-
-def _larger(a: str, b: str) -> str:
-    if looks_numeric(a) and looks_numeric(b):
-        return max(a, b, key=float)
-    words = [text for text in (a, b) if text.casefold() in _POSITIVE_WORDS]
-    return words[0] if len(words) == 1 else max(a, b, key=str.casefold)
 
 
 def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Scaling) -> float:
@@ -289,9 +280,8 @@ def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Sc
             complete &= np.isfinite(numeric_cells(cells)[0])
         else:
             complete &= cells.notna().to_numpy(dtype=bool)
+    norm = float(np.sqrt(1 + len(columns)))
     if complete.any():
         x, _ = scale_columns(frame[complete], columns, scaling)
         norm = float(np.sqrt(1 + np.median(np.einsum("ij,ij->i", x, x))))
-    else:
-        norm = float(np.sqrt(1 + len(columns)))
-    return round_at(norm, leading_place(norm), ROUND_HALF_EVEN)
+    return round_at(norm, leading_place(norm))

@@ -34,19 +34,21 @@ CLAMP_SPREADS = 2.0
 _VERSION = 1
 
 
-class NumericColumn(Checked, frozen=True, tag_field="kind", tag="numeric"):
+class _Public(Checked, frozen=True):
+    """A part of the schema. Raises SchemaError: a field is out of range; the message names it."""
+
+    REFUSAL: ClassVar[type[SchemaError]] = SchemaError
+
+
+class NumericColumn(_Public, frozen=True, tag_field="kind", tag="numeric"):
     """A column of numbers with a public range.
 
     name: column name in the table.
     low, high: range that values are expected in, low < high [the column's own unit].
     typical, spread: public centre and scale of "standard" scaling, both or neither, spread > 0
         [the column's own unit]. One significant digit is enough.
-
-    Raises:
-        SchemaError: a field is out of range; the message names it.
     """
 
-    REFUSAL: ClassVar[type[SchemaError]] = SchemaError
     name: Text
     low: Number
     high: Number
@@ -55,7 +57,7 @@ class NumericColumn(Checked, frozen=True, tag_field="kind", tag="numeric"):
 
     def __post_init__(self) -> None:
         """Check the fields one by one, then against each other."""
-        Checked.__post_init__(self)
+        _Public.__post_init__(self)
         owner = f"column {shown(self.name)}"
         if self.high - self.low < MIN_WIDTH:
             raise SchemaError(
@@ -82,24 +84,20 @@ class NumericColumn(Checked, frozen=True, tag_field="kind", tag="numeric"):
         return CLAMP_SPREADS if scaling == "standard" else 1.0
 
 
-class CategoricalColumn(Checked, frozen=True, tag_field="kind", tag="categorical"):
+class CategoricalColumn(_Public, frozen=True, tag_field="kind", tag="categorical"):
     """A column with a public list of categories, one feature "name=category" in {0, 1} for each.
 
     name: column name in the table.
     categories: distinct, non-empty texts, at least one. A boolean cell reads as "True" or
         "False", a whole number without a decimal point.
-
-    Raises:
-        SchemaError: a field is out of range; the message names it.
     """
 
-    REFUSAL: ClassVar[type[SchemaError]] = SchemaError
     name: Text
     categories: Annotated[tuple[Text, ...], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
         """Check the fields; every category is listed once."""
-        Checked.__post_init__(self)
+        _Public.__post_init__(self)
         _once(self.categories, f"category {{}} of column {shown(self.name)} is listed {{}} times")
 
     @property
@@ -120,21 +118,16 @@ Column = NumericColumn | CategoricalColumn
 Columns = Annotated[tuple[Column, ...], Meta(min_length=1)]
 
 
-class Label(Checked, frozen=True):
-    """The column to predict: its name, and the texts of its positive (1) and negative (0) value.
+class Label(_Public, frozen=True):
+    """The column to predict: its name, and the texts of its positive (1) and negative (0) value."""
 
-    Raises:
-        SchemaError: a text is empty, or both values are the same.
-    """
-
-    REFUSAL: ClassVar[type[SchemaError]] = SchemaError
     name: Text
     positive: Text
     negative: Text
 
     def __post_init__(self) -> None:
         """Check the three texts."""
-        Checked.__post_init__(self)
+        _Public.__post_init__(self)
         if self.positive == self.negative:
             raise SchemaError(
                 f"positive={shown(self.positive)} of label {shown(self.name)} equals negative: "
@@ -147,22 +140,18 @@ class Label(Checked, frozen=True):
         return (self.name,)
 
 
-class Targets(Checked, frozen=True, rename={"columns": "targets"}):
+class Targets(_Public, frozen=True, rename={"columns": "targets"}):
     """Numeric columns with public ranges: what a regression predicts, in the order of the outputs.
 
     Each is scaled to [0, 1] by its range and clamped there: the range bounds the sensitivity, and
     predictions are mapped back by it.
-
-    Raises:
-        SchemaError: none, not numeric, or two of one name.
     """
 
-    REFUSAL: ClassVar[type[SchemaError]] = SchemaError
     columns: Annotated[tuple[NumericColumn, ...], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
         """Check the columns; every target is named once."""
-        Checked.__post_init__(self)
+        _Public.__post_init__(self)
         _once(self.names, "target {} is named {} times")
 
     @property
@@ -195,10 +184,9 @@ class Targets(Checked, frozen=True, rename={"columns": "targets"}):
         return self.low + scaled * self.width
 
 
-class _Document(Checked, frozen=True):
+class _Document(_Public, frozen=True):
     """A schema file; label: a `Label` or `Targets`."""
 
-    REFUSAL: ClassVar[type[SchemaError]] = SchemaError
     version: Literal[1]
     scaling: Scaling
     label: dict[str, Any]
@@ -278,13 +266,10 @@ class Schema:
         return shift, scale
 
     def model_in_data_units(self, weights: ArrayLike) -> tuple[FloatArray, float]:
-        """Undo the scaling (not the clipping) of a model.
+        """Undo the scaling (not the clipping) of weights, shape (num_features,), the bias last.
 
-        weights: float64 array, shape (num_features,), the bias last.
-
-        Returns: coef, float64 array over ``feature_names``, and the intercept, such that
-        coef @ (raw expanded features) + intercept = weights @ (encoded row) for every row of
-        which nothing was clamped or clipped.
+        Returns: coef over ``feature_names`` and intercept, such that coef @ (raw expanded features)
+        + intercept = weights @ (encoded row) for every row of which nothing was clamped or clipped.
 
         Raises:
             ParameterError: wrong shape, or a weight that is not finite.
@@ -309,11 +294,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, item: object) -> Schema:
-        """Read what ``to_dict`` wrote; strict about keys and types.
-
-        Raises:
-            SchemaError: the message names the field, its value and what is due.
-        """
+        """Read what ``to_dict`` wrote; anything else is a SchemaError."""
         found: _Document = read(item, _Document, "the schema", SchemaError)
         kind = Targets if "targets" in found.label else Label
         return cls(
@@ -329,11 +310,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
-        """Read a schema from JSON (UTF-8 where bytes).
-
-        Raises:
-            SchemaError: not JSON, a repeated key, or anything that ``from_dict`` refuses.
-        """
+        """Read JSON (UTF-8 where bytes); a repeated key, for one, is a SchemaError."""
         return cls.from_dict(parse_json(text, "the schema", SchemaError))
 
     def digest(self) -> str:
@@ -347,11 +324,7 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a schema file.
-
-        Raises:
-            SchemaError: the file is missing or unreadable, or holds no valid schema.
-        """
+        """Read a schema file; one that is missing or holds no schema is a SchemaError."""
         try:
             content = Path(path).read_bytes()
         except OSError as error:

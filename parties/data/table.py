@@ -103,29 +103,28 @@ def _check_distinct(names: list[str], owner: str = "the table") -> None:
 
 
 def _read_file(path: Path) -> pd.DataFrame:
-    readers = {".csv": _read_csv, ".parquet": _read_parquet}
-    if path.suffix.lower() not in readers:
-        raise DataError(
-            f"file {str(path)!r} is neither .csv nor .parquet: save the table as one of them"
-        )
+    owner = f"file {str(path)!r}"
+    read = {".csv": _read_csv, ".parquet": _read_parquet}.get(path.suffix.lower())
+    if read is None:
+        raise DataError(f"{owner} is neither .csv nor .parquet: save the table as one of them")
     try:
         if not path.exists():
-            raise DataError(f"file {str(path)!r} does not exist: check the path")
+            raise DataError(f"{owner} does not exist: check the path")
         if path.is_file() and path.stat().st_size == 0:
-            raise DataError(f"file {str(path)!r} is empty: export the table again")
-        return readers[path.suffix.lower()](path)
+            raise DataError(f"{owner} is empty: export the table again")
+        return read(path, owner)
     except OSError as error:
         raise DataError(
-            f"file {str(path)!r} cannot be read ({type(error).__name__}): "
-            "check that it is a file, and its permissions"
+            f"{owner} cannot be read ({type(error).__name__}): check that it is a file, and its "
+            "permissions"
         ) from None
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def _read_csv(path: Path, owner: str) -> pd.DataFrame:
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             cells = next((row for row in csv.reader(lines, skipinitialspace=True) if row), [])
-        names = _header([cell.strip() for cell in cells], path)
+        names = _header([cell.strip() for cell in cells], owner)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows wider than the header
             frame = pd.read_csv(
@@ -137,15 +136,14 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 keep_default_na=False,
                 na_values=_MISSING,
             )
-    except DataError:
-        raise
     except UnicodeError:
-        raise DataError(f"file {str(path)!r} is not UTF-8 text: save it as UTF-8") from None
+        raise DataError(f"{owner} is not UTF-8 text: save it as UTF-8") from None
     except (ValueError, csv.Error, pd.errors.ParserWarning) as error:
+        if isinstance(error, DataError):
+            raise
         line = re.search(r"line \d+", str(error))
         raise DataError(
-            f"file {str(path)!r} is not a regular CSV table"
-            f"{f' ({line.group()})' if line else ''}: "
+            f"{owner} is not a regular CSV table{f' ({line.group()})' if line else ''}: "
             "every line needs as many cells as the header, separated by commas"
         ) from None
     frame.columns = pd.Index(names, dtype=object)
@@ -154,48 +152,44 @@ def _read_csv(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _header(cells: list[str], path: Path) -> list[str]:
+def _header(cells: list[str], owner: str) -> list[str]:
     """Return the column names of a CSV file; refuse a first line that is data.
 
     Increasing whole numbers, as years or NumPy's 0, 1, 2, ..., are accepted as names.
     """
     if len(cells) <= 1 and re.search("[;\t|]", "".join(cells)):
-        raise DataError(f"file {str(path)!r} is not separated by commas: save it with commas")
+        raise DataError(f"{owner} is not separated by commas: save it with commas")
     numeric = [cell for cell in cells if looks_numeric(cell)]
     whole = [int(cell) for cell in numeric if cell.isdecimal() and len(cell) < 19]
     increasing = all(a < b for a, b in pairwise(whole))
     if not any(cells) or len(whole) < len(numeric) or not increasing:
         raise DataError(
-            f"the first line of {str(path)!r} looks like data, not column names: "
-            "add a line of names"
+            f"the first line of {owner} looks like data, not column names: add a line of names"
         )
     names = [cell or f"Unnamed: {k}" for k, cell in enumerate(cells)]
-    _check_distinct(names, f"file {str(path)!r}")
+    _check_distinct(names, owner)
     return names
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    owner = f"file {str(path)!r}"
+def _read_parquet(path: Path, owner: str) -> pd.DataFrame:
     with path.open("rb") as file:
         try:
             _check_distinct(list(pyarrow.parquet.read_schema(file).names), owner)
             frame = pd.read_parquet(file)
-        except DataError:
-            raise
-        except (pyarrow.ArrowException, OSError, *_BAD_METADATA):
+        except (pyarrow.ArrowException, OSError, *_BAD_METADATA) as error:
+            if isinstance(error, DataError):
+                raise
             raise DataError(f"{owner} is not a readable Parquet table: export it again") from None
     return read_table(frame)
 
 
 def numeric_cells(cells: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.bool_], str]:
-    """Read the cells of a numeric column.
+    """Read the cells of a numeric column, each result of shape (rows,).
 
-    Returns: float64 array, shape (rows,), NaN where a cell is no number; bool array, shape
-    (rows,), true where a cell is there but is no number (a text); and "" or what the whole column
-    holds instead of numbers ("dates", "complex numbers").
+    Returns: float64, NaN where a cell is no number; true where a cell is there but is no number (a
+    text); and "" or what the whole column holds instead of numbers ("dates").
     """
-    rows = len(cells)
-    nothing = np.full(rows, np.nan), np.zeros(rows, dtype=bool)
+    nothing = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
     kind = pd.api.types.infer_dtype(cells, skipna=True)
     if kind.startswith(("datetime", "date", "timedelta", "time", "period", "interval")):
         return *nothing, "dates"
@@ -208,7 +202,7 @@ def numeric_cells(cells: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.bool_],
         parsed = pd.to_numeric(cells.astype(object), errors="coerce")
         values = parsed.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError, OverflowError):  # objects, or integers beyond float64
-        values = np.full(rows, np.nan)
+        values = nothing[0]
     return values, np.isnan(values) & ~missing, ""
 
 
@@ -216,9 +210,7 @@ def cell_text(value: object) -> str:
     """Return the text of one cell: "True" for True, "1" for 1 and for 1.0."""
     if isinstance(value, (str, bool, np.bool_)):
         return str(value)
-    if isinstance(value, numbers.Integral):
-        return str(int(value))
-    if isinstance(value, numbers.Real):
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         number = float(value)
         return str(int(number)) if number.is_integer() else repr(number)
     return str(value)

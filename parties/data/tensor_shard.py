@@ -45,8 +45,7 @@ class TensorSchema:
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal."""
-        fields = {"kind": "tensor", **asdict(self)}
-        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        text = json.dumps({"kind": "tensor", **asdict(self)}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -37,7 +37,6 @@ from protocols.approximation import (
     is_decreasing,
     range_bound,
 )
-from protocols.errors import ParameterError
 from protocols.privacy.barrier_theorem import (
     GRADIENT_AT_ZERO,
     BarrierSetting,

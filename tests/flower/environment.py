@@ -33,7 +33,7 @@ def load_bootstrap() -> ModuleType:
 
 
 def find_interpreter(bootstrap: Any, asked: str | None = None) -> tuple[str, Facts]:
-    """Path and facts of a CPython 3.12 that can make environments.
+    """Path and facts of a CPython 3.12.
 
     bootstrap: its `candidates` and `probe`; asked: name or path of the only one to consider.
 
@@ -42,10 +42,10 @@ def find_interpreter(bootstrap: Any, asked: str | None = None) -> tuple[str, Fac
     """
     for path in bootstrap.candidates(asked, [SERIES]):
         facts = bootstrap.probe(path)
-        if facts and facts.has_venv and facts.version[:2] == SERIES:
+        if facts and facts.version[:2] == SERIES:
             return path, facts
-    where = f"{asked} is none" if asked else "none on PATH, under pyenv or known to uv"
-    raise MissingError(f"no CPython 3.12 with venv: {where} ({PYTHON312} can name one)")
+    where = f"{asked} is none" if asked else "none on PATH or under pyenv"
+    raise MissingError(f"no CPython 3.12: {where} ({PYTHON312} can name one)")
 
 
 def pins() -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parties.agent.agent import Agent, Limits
-from parties.agent.consent import Consent, Terms
+from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.party import Party
@@ -46,8 +46,12 @@ class Agents:
         """As after kill -9: nothing but the folder is left."""
         party, store = self.session.parties[name], SessionStore(self.folder / name, self.vault)
         keys = {n: public_bytes(p._signing_key) for n, p in self.session.parties.items()}
-        default = {"ask": False, "own_key": keys[name], "norm_bound": 2.0, "peers": lambda: keys}
-        terms = Terms(**(default | self.terms))
+        default: dict[str, Any] = {
+            "ask": False,
+            "own_key": keys[name],
+            "norm_bound": 2.0,
+            "peers": lambda: keys,
+        }
         self.agents[name] = Agent(
             name=name,
             make_party=lambda: self.make_party(name),
@@ -55,7 +59,7 @@ class Agents:
             signing_key=party._signing_key,
             coordinator_key=party._coordinator_key,
             store=store,
-            consent=Consent(name, terms, store),
+            consent=Consent(name, store, **(default | self.terms)),
             limits=self.limits,
         )
         return self.agents[name]

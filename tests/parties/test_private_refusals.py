@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from parties.agent.agent import Agent
-from parties.agent.consent import Consent, Terms
+from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
@@ -120,7 +120,6 @@ class Owner:
         policy = Policy(max_epsilon=1.0, min_colluders=1)
         shard = Shard(x=x, y=np.zeros(len(x)), counts=ClampCounts(rows=len(x)), schema=self.schema)
         store = SessionStore(folder / "state", None)
-        terms = Terms(ask=False, own_key=self.keys[VICTIM], norm_bound=2.0, peers=lambda: self.keys)
         self.agent = Agent(
             name=VICTIM,
             make_party=lambda: Party(
@@ -138,7 +137,14 @@ class Owner:
             signing_key=self.me,
             coordinator_key=public_bytes(self.coordinator),
             store=store,
-            consent=Consent(VICTIM, terms, store),
+            consent=Consent(
+                VICTIM,
+                store,
+                ask=False,
+                own_key=self.keys[VICTIM],
+                norm_bound=2.0,
+                peers=lambda: self.keys,
+            ),
         )
 
     def send(self, session: str, step: str, meta: dict[str, Any]) -> dict[str, Any]:
