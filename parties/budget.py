@@ -39,6 +39,7 @@ from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
+from protocols.serialise import from_plain
 
 ROUNDING = 1e-9
 """Relative slack of every comparison: a plan holds eta and kappa Theta as rounded numbers."""
@@ -238,7 +239,7 @@ def _setting(
     if kind == "barrier":
         if rule.get("unit", 1.0) != 1.0:
             raise PolicyError(f"unit={rule['unit']} of the update is not 1: the plan is in units w")
-        reciprocal = Polynomial.from_dict(rule["reciprocal"])
+        reciprocal = from_plain(Polynomial, rule["reciprocal"])
         return BarrierSetting(
             **common,
             theta=float(rule["theta"]),

@@ -30,6 +30,7 @@ from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
+from protocols.serialise import to_plain
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.rule import UpdateRule, iterate
 
@@ -216,7 +217,7 @@ class GradientPlan(RunPlan):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {
-            "cipher": self.cipher.to_dict(),
+            "cipher": to_plain(self.cipher),
             "objective": dict(self.objective),
             "update": dict(self.update),
             "length": self.length,

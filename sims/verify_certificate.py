@@ -31,6 +31,7 @@ from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.privacy.walk_certificate import WalkSetting
 from protocols.rows import RowsPlan
+from protocols.serialise import from_plain, to_plain
 from protocols.updates.catalogue import rule_from_dict
 from sims.documents import to_json
 from sims.verify_figures import compare
@@ -98,7 +99,7 @@ def _expected_setting(method: str, plan: RunPlan, schema: Schema) -> dict[str, A
         "features": plan.num_features,
         "norm_bound": schema.norm_bound,
         "rounds": plan.rounds,
-        "sigmoid": plan.link.to_dict(),
+        "sigmoid": to_plain(plan.link),
         "sigma": plan.privacy.sigma if plan.privacy else 0.0,
     }
     if method == "walk":
@@ -168,5 +169,5 @@ def check_again(method: str, setting: Mapping[str, Any]) -> Certificate:
 def _approximation(polynomial: Mapping[str, Any]) -> Approximation:
     """Wrap a polynomial; the certificates bound its errors themselves and trust no stated one."""
     unknown = float("nan")
-    found = Polynomial.from_dict(polynomial)
+    found = from_plain(Polynomial, polynomial)
     return Approximation(polynomial=found, max_error=unknown, max_slope=unknown)

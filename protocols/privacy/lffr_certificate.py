@@ -30,6 +30,7 @@ from protocols.privacy.ball import Ball
 from protocols.privacy.budget import Budget, audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.shares import NoiseSplit
+from protocols.serialise import from_plain, to_plain
 
 KEPT = 0.999
 """Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
@@ -136,7 +137,7 @@ class LffrSetting:
         names = "rows features outputs norm_bound eta rounds ridge sigma encryption_error"
         return {
             **{name: getattr(self, name) for name in names.split()},
-            "link": self.link.to_dict(),
+            "link": to_plain(self.link),
             "budget": self.budget.to_dict(),
         }
 
@@ -145,7 +146,7 @@ class LffrSetting:
         """Inverse of `to_dict`."""
         budget = dict(fields["budget"])
         split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
-        link = Polynomial.from_dict(fields["link"])
+        link = from_plain(Polynomial, fields["link"])
         return cls(**{**fields, "link": link, "budget": Budget(split=split, **budget)})
 
 

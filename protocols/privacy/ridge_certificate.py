@@ -25,6 +25,7 @@ from protocols.privacy.ball import Ball, is_symmetric, push_bound
 from protocols.privacy.budget import Budget, audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.sensitivity import diameter
+from protocols.serialise import to_plain
 
 KEPT = 0.999
 """Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
@@ -100,7 +101,7 @@ class RidgeSetting:
         names = "rows features norm_bound lam eta rounds sigma encryption_error"
         return {
             **{name: getattr(self, name) for name in names.split()},
-            "sigmoid": self.sigmoid.polynomial.to_dict(),
+            "sigmoid": to_plain(self.sigmoid.polynomial),
             "budget": self.budget.to_dict(),
         }
 

@@ -39,6 +39,7 @@ from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.walk import AcceleratedRule, Walk
+from protocols.serialise import to_plain
 from protocols.updates.quadratic import QuadraticNesterov
 
 KEPT = 0.999
@@ -179,7 +180,7 @@ class WalkSetting:
             **{name: getattr(self, name) for name in names.split()},
             "rounds": self.rounds,
             "update": self.rule.to_dict(),
-            "sigmoid": self.sigmoid.polynomial.to_dict(),
+            "sigmoid": to_plain(self.sigmoid.polynomial),
             "budget": self.budget.to_dict(),
         }
 

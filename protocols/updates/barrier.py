@@ -20,6 +20,7 @@ import numpy as np
 from protocols.approximation import Polynomial
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.errors import ParameterError
+from protocols.serialise import to_plain
 from protocols.updates.rule import ScaledGradient, UpdateRule, V
 
 
@@ -95,6 +96,6 @@ class Barrier:
             "learning_rate": self.learning_rate,
             "theta": self.theta,
             "weight": self.weight,
-            "reciprocal": self.reciprocal.to_dict(),
+            "reciprocal": to_plain(self.reciprocal),
             "unit": self.unit,
         }

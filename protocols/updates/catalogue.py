@@ -8,6 +8,7 @@ from typing import Any, cast
 from protocols.approximation import Polynomial
 from protocols.errors import MessageError, ParameterError
 from protocols.fields import from_fields
+from protocols.serialise import from_plain
 from protocols.updates.adaptive import RATES, adaptive_from_dict
 from protocols.updates.barrier import Barrier
 from protocols.updates.dual_ascent import DualAscent
@@ -23,7 +24,7 @@ Fields = Mapping[str, Any]
 
 
 def _barrier(fields: Fields) -> UpdateRule:
-    reciprocal = Polynomial.from_dict(fields["reciprocal"])
+    reciprocal = from_plain(Polynomial, fields["reciprocal"])
     return from_fields(Barrier, {**fields, "reciprocal": reciprocal})
 
 

@@ -20,6 +20,7 @@ from protocols.privacy.lffr_certificate import LffrSetting, lffr_certificate
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
 from sims.lffr_twin import run_lffr_twin
+from protocols.serialise import to_plain
 from tests.protocols.lffr_session import make_plan, make_rows, run_encrypted
 
 Floats = np.ndarray
@@ -140,7 +141,7 @@ def test_settings_out_of_range_and_json() -> None:
     document = json.loads(json.dumps(lffr_certificate(setting()).to_dict()))
     again = LffrSetting.from_dict(document["setting"])
     assert again == lffr_certificate(setting()).setting
-    assert document["setting"]["link"] == PAPER_LINK.to_dict()
+    assert document["setting"]["link"] == to_plain(PAPER_LINK)
     assert document["binding"] == "ball"
 
 
