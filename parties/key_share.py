@@ -47,6 +47,7 @@ from protocols.samples import (
     SampleLedger,
     Term,
 )
+from protocols.serialise import from_plain, to_plain
 
 T = TypeVar("T")
 # Three errors of OpenFHE's: of s H0, s H1 and u H1.
@@ -113,7 +114,7 @@ class KeyShare:
             seal(openfhe.Serialize(key, openfhe.BINARY)) if key else b""
             for key in (self._key, self._ephemeral)
         ]
-        samples = [sample.to_list() for sample in self.samples]
+        samples = [to_plain(sample) for sample in self.samples]
         return Body({"parties": self._parties, "samples": samples}, (self._seed, *secrets))
 
     @classmethod
@@ -124,7 +125,7 @@ class KeyShare:
         refuse_forked_child()
         share = cls.__new__(cls)
         share._context, share._parties = context, int(state.meta["parties"])
-        share._ledger = SampleLedger(map(Sample.from_list, state.meta["samples"]))
+        share._ledger = SampleLedger(from_plain(Sample, sample) for sample in state.meta["samples"])
         share._public_b = share._rows = share._standing_in = None
         share._seed, *secrets = state.blobs
         share._secret, share._ephemeral = (

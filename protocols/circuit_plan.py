@@ -16,6 +16,7 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy.randomness import RandomSource
+from protocols.serialise import to_plain
 from protocols.slot_bounds import LARGEST_SLOT, SlotBounds
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
@@ -162,7 +163,7 @@ class CircuitPlan(RunPlan):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {
-            "ckks": self.ckks.to_dict(),
+            "ckks": to_plain(self.ckks),
             "keys_per_message": self.keys_per_message,
             "cover": self.cover,
             "slot_bound": self.slot_bound,

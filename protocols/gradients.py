@@ -30,6 +30,7 @@ from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
+from protocols.serialise import to_plain
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 
@@ -200,7 +201,7 @@ class GradientPlan(RunPlan):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {
-            "cipher": self.cipher.to_dict(),
+            "cipher": to_plain(self.cipher),
             "objective": dict(self.objective),
             "update": dict(self.update),
             "length": self.length,

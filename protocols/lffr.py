@@ -39,6 +39,7 @@ from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
+from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
 
 Array = NDArray[np.float64]
@@ -119,12 +120,12 @@ class LffrPlan(CircuitPlan):
     @property
     def layout(self) -> OutputLayout:
         """Packing of data and side columns."""
-        return OutputLayout.for_outputs(
+        return OutputLayout(
             num_slots=self.ckks.num_slots,
             num_features=self.num_features,
             outputs=self.outputs,
             rows_by_party=tuple(m.rows for m in self.members),
-            side_columns=1 if self.curvature else self.iterations,
+            rounds=1 if self.curvature else self.iterations,
         )
 
     @property
@@ -269,6 +270,6 @@ class LffrPlan(CircuitPlan):
         """Plain JSON types."""
         names = ("outputs", "iterations", "learning_rate", "ridge")
         own = {name: getattr(self, name) for name in names}
-        own["link"] = self.link.to_dict()
+        own["link"] = to_plain(self.link)
         own["curvature"] = self.curvature.to_dict() if self.curvature else None
         return {**CircuitPlan.to_dict(self), **own}

@@ -29,6 +29,7 @@ from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
+from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.update import Update
@@ -188,7 +189,7 @@ class RowsPlan(CircuitPlan):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {
-            "link": self.link.to_dict(),
+            "link": to_plain(self.link),
             "update": dict(self.update),
             "features_per_ciphertext": self.features_per_ciphertext,
         }

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from protocols import planner
+from protocols.ckks.cost import UnitTimes, unit_times
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
-from protocols.ckks.timing import UnitTimes, unit_times
 from protocols.decrypt import flooding_of, release_error_std
 from protocols.errors import ParameterError
-from protocols.layouts import cheapest_layout
 from protocols.plan import Member
+from protocols.planner import cheapest_layout
 from protocols.rows import RowsPlan
+from protocols.serialise import to_plain
 from sims.config import SimulationConfig
 from sims.recipe import confirmed
 from sims.recipe_rows import choose_ckks
@@ -110,7 +111,7 @@ class Forecast:
             "figures": dict(certificate.figures) if certificate else {},
             "assumptions": list(certificate.assumptions) if certificate else [],
             "ckks": {
-                **params.to_dict(),
+                **to_plain(params),
                 "log_qp": params.log_qp,
                 "max_log_qp": params.max_log_qp,
                 "rotation_keys": len(layout.rotations),

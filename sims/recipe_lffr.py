@@ -55,12 +55,12 @@ class LffrRecipe:
         secure = config.profile == "secure"
         params = choose_parameters(LFFR_LEVELS, secure=secure, ring_dim=config.ring_dim)
         rounds, schema = rounds_of(config), data.schema
-        OutputLayout.for_outputs(
+        OutputLayout(
             num_slots=params.num_slots,
             num_features=schema.num_features,
             outputs=targets_of(schema.label).outputs,
             rows_by_party=tuple(shard.rows for shard in data.shards.values()),
-            side_columns=1 if config.epsilon is None else rounds,
+            rounds=1 if config.epsilon is None else rounds,
         )
         if config.epsilon is None:
             return cls(config, data, params, 1.0, curvature_of(schema, config.ridge or 0.0), None)

@@ -13,8 +13,8 @@ from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.errors import ParameterError
-from protocols.layouts import cheapest_layout
 from protocols.plan import Member, RunPlan
+from protocols.planner import cheapest_layout
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.party_process import PartySpec

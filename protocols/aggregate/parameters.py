@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from protocols.aggregate.security import NOISE_STD, TAIL
-from protocols.errors import MessageError, ParameterError
-from protocols.fields import from_fields
+from protocols.errors import ParameterError
 
 # Largest log2(Q) for 128-bit classical security, ternary secret and errors of std 3.19
 # (HomomorphicEncryption.org); secrets drawn like errors, as here, would be allowed 2 bits more.
@@ -108,25 +106,6 @@ class AggregateParameters:
     def num_chunks(self, length: int) -> int:
         """Ring elements that `length` values need."""
         return -(-length // self.ring_dim)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, for the run plan."""
-        return {**asdict(self), "primes": list(self.primes)}
-
-    @classmethod
-    def from_dict(cls, data: Any) -> AggregateParameters:
-        """Inverse of `to_dict`.
-
-        Raises:
-            MessageError: malformed. ParameterError: as the class.
-        """
-        primes = data.get("primes") if isinstance(data, dict) else None
-        # 218 bits hold no more primes of at least 15.
-        if not isinstance(primes, list) or len(primes) > 15:
-            raise MessageError("AggregateParameters.primes is not a list of at most 15")
-        if any(type(p) is not int for p in primes):
-            raise MessageError("AggregateParameters.primes is not a list of int")
-        return from_fields(cls, {**data, "primes": tuple(primes)})
 
 
 def choose(*, parties: int, largest_sum: float, precision: float) -> AggregateParameters:

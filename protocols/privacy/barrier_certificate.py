@@ -50,6 +50,7 @@ from protocols.privacy.budget import audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.row_setting import row_setting
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity
+from protocols.serialise import from_plain
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -64,7 +65,7 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> BarrierSetting:
         ParameterError: a figure is out of range.
     """
     rule = plan.update
-    reciprocal, theta = Polynomial.from_dict(rule["reciprocal"]), float(rule["theta"])
+    reciprocal, theta = from_plain(Polynomial, rule["reciprocal"]), float(rule["theta"])
     return BarrierSetting(
         **row_setting(plan, norm_bound),
         theta=theta,

@@ -17,6 +17,7 @@ from protocols.approximation import Approximation, error_bound
 from protocols.errors import ParameterError
 from protocols.privacy.budget import Budget
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX
+from protocols.serialise import to_plain
 
 GRADIENT_AT_ZERO = 0.5
 """d, bound on |grad f(0)| / B_x of any data: |1/2 - y| = 1/2."""
@@ -72,8 +73,8 @@ class BarrierSetting:
         names = "rows features norm_bound theta lam kappa eta rounds sigma encryption_error"
         return {
             **{name: getattr(self, name) for name in names.split()},
-            "sigmoid": self.sigmoid.polynomial.to_dict(),
-            "reciprocal": self.reciprocal.polynomial.to_dict(),
+            "sigmoid": to_plain(self.sigmoid.polynomial),
+            "reciprocal": to_plain(self.reciprocal.polynomial),
             "budget": self.budget.to_dict(),
         }
 

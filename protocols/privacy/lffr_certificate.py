@@ -29,6 +29,7 @@ from protocols.models.lffr import largest_slope, push_bound
 from protocols.privacy.ball import Ball
 from protocols.privacy.budget import Budget, audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+from protocols.serialise import to_plain
 
 if TYPE_CHECKING:
     from protocols.lffr import LffrPlan
@@ -138,7 +139,7 @@ class LffrSetting:
         names = "rows features outputs norm_bound eta rounds ridge sigma encryption_error"
         return {
             **{name: getattr(self, name) for name in names.split()},
-            "link": self.link.to_dict(),
+            "link": to_plain(self.link),
             "budget": self.budget.to_dict(),
         }
 

@@ -26,6 +26,7 @@ from protocols.privacy.budget import Budget, audit
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.row_setting import row_setting
 from protocols.privacy.sensitivity import diameter
+from protocols.serialise import to_plain
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -104,7 +105,7 @@ class RidgeSetting:
         names = "rows features norm_bound lam eta rounds sigma encryption_error"
         return {
             **{name: getattr(self, name) for name in names.split()},
-            "sigmoid": self.sigmoid.polynomial.to_dict(),
+            "sigmoid": to_plain(self.sigmoid.polynomial),
             "budget": self.budget.to_dict(),
         }
 

@@ -40,6 +40,7 @@ from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.row_setting import row_setting
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.walk import AcceleratedRule, Walk
+from protocols.serialise import to_plain
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -182,7 +183,7 @@ class WalkSetting:
             **{name: getattr(self, name) for name in names.split()},
             "rounds": self.rounds,
             "update": self.rule.to_dict(),
-            "sigmoid": self.sigmoid.polynomial.to_dict(),
+            "sigmoid": to_plain(self.sigmoid.polynomial),
             "budget": self.budget.to_dict(),
         }
 

@@ -11,11 +11,12 @@ import pytest
 
 from coordinator.costs import PHASES
 from protocols import planner
-from protocols.ckks import timing
+from protocols.ckks import cost
 from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS, tally_iterations
+from protocols.serialise import to_plain
 from protocols.updates.update import Update
 from tests import helpers
 from tests.helpers import NOISE, make_plan, make_rule, make_session
@@ -78,7 +79,7 @@ def test_bytes_are_those_of_a_run(
 @pytest.mark.parametrize(("depth", "digits"), [(6, 1), (6, 2), (7, 3), (8, 3), (9, 4)])
 def test_evaluation_keys_have_the_predicted_size(depth: int, digits: int) -> None:
     params = CkksParameters(ring_dim=1024, depth=depth, num_digits=digits, security_bits=0)
-    assert planner.key_rows(params) == len(CkksContext(params, "rows").key_primes)
+    assert params.key_rows == len(CkksContext(params, "rows").key_primes)
 
 
 NAMES = {
@@ -172,9 +173,9 @@ def test_rows_cost_data_ciphertexts_and_nothing_else() -> None:
     assert many[-1].total("relinearise") - few[-1].total("relinearise") == extra * 5
 
 
-def times(params: CkksParameters) -> timing.UnitTimes:
-    names = [f for f in timing.UnitTimes.__dataclass_fields__ if f != "operations"]
-    return timing.UnitTimes(
+def times(params: CkksParameters) -> cost.UnitTimes:
+    names = [f for f in cost.UnitTimes.__dataclass_fields__ if f != "operations"]
+    return cost.UnitTimes(
         operations=dict.fromkeys(OPERATIONS, (1.0,) * params.depth), **dict.fromkeys(names, 0.0)
     )
 
@@ -232,32 +233,32 @@ def test_memory_grows_with_keys_and_parties() -> None:
 
 
 def test_times_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "busy", lambda: False)
+    monkeypatch.setattr(cost, "busy", lambda: False)
     params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    first = timing.unit_times(params, tmp_path)
+    first = cost.unit_times(params, tmp_path)
     (file,) = tmp_path.glob("timing-*.json")
-    assert timing.unit_times(params, tmp_path) == first
+    assert cost.unit_times(params, tmp_path) == first
     assert all(len(first.operations[name]) == params.depth for name in OPERATIONS)
-    assert min(value for value in first.to_dict().values() if isinstance(value, float)) > 0
+    assert min(value for value in to_plain(first).values() if isinstance(value, float)) > 0
     file.write_text("{}")
-    assert timing.unit_times(params, tmp_path).operations.keys() == set(OPERATIONS)
+    assert cost.unit_times(params, tmp_path).operations.keys() == set(OPERATIONS)
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    assert timing.unit_times(params, tmp_path / "file" / "folder").setup > 0
+    assert cost.unit_times(params, tmp_path / "file" / "folder").setup > 0
 
 
 def test_times_of_a_busy_machine_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "busy", lambda: True)
+    monkeypatch.setattr(cost, "busy", lambda: True)
     params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    assert timing.unit_times(params, tmp_path).setup > 0
+    assert cost.unit_times(params, tmp_path).setup > 0
     assert not list(tmp_path.iterdir())
 
 
 def test_other_parameters_have_another_fingerprint() -> None:
     a, b = (CkksParameters(ring_dim=1024, depth=d, security_bits=0) for d in (6, 7))
-    assert timing.fingerprint(a) != timing.fingerprint(b)
+    assert cost.fingerprint(a) != cost.fingerprint(b)

@@ -78,7 +78,7 @@ def test_without_privacy_there_is_no_epsilon() -> None:
 
 def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("protocols.ckks.timing.busy", lambda: False)
+    monkeypatch.setattr("protocols.ckks.cost.busy", lambda: False)
     result = cohort("--rows 500 --features 4 --profile fast-insecure --ring-dim 1024 --json")
     body = json.loads(result.stdout)
     assert body["seconds_per_iteration"] > 0

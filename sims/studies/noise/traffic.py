@@ -51,7 +51,7 @@ def _sums(cipher: AggregateParameters, rounds: int, length: int, parties: int) -
 
 def _rows(plan: RowsPlan) -> dict[str, float]:
     """Parties differ in how many data ciphertexts they have rows in, and in nothing else."""
-    first = sum(each.blob_bytes for each in exchanges(plan, plan.names[0]))
+    first = sum(each.request.size + each.reply.size for each in exchanges(plan, plan.names[0]))
     held = [len(plan.layout.ciphertexts_of(k)) for k in range(len(plan.names))]
     size = 2 * rns.packed_size((0,) * plan.ckks.num_towers, plan.ckks.ring_dim)
     by_party = [first + size * (count - held[0]) for count in held]

@@ -24,12 +24,12 @@ from tests.protocols.lffr_session import make_plan
 
 
 def layout(features: int, outputs: int, rows: tuple[int, ...], side: int = 1) -> OutputLayout:
-    return OutputLayout.for_outputs(
+    return OutputLayout(
         num_slots=256,
         num_features=features,
         outputs=outputs,
         rows_by_party=rows,
-        side_columns=side,
+        rounds=side,
     )
 
 

@@ -62,6 +62,7 @@ def left(slots: np.ndarray, index: int) -> np.ndarray:
 # -- rows ----------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_every_value_stands_once(layout: Layout) -> None:
     """The sum over parties holds each value of all rows exactly once, and zeros."""
@@ -72,6 +73,7 @@ def test_every_value_stands_once(layout: Layout) -> None:
     assert sorted(sums[sums != 0]) == row_values(layout).ravel().tolist()
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_a_row_stands_where_the_layout_says(layout: Layout) -> None:
     """Row g: group g // B, column g % B of every block; feature p k + j in part p, block j."""
@@ -86,6 +88,7 @@ def test_a_row_stands_where_the_layout_says(layout: Layout) -> None:
         assert (found == row).all()
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_parties_are_disjoint(layout: Layout) -> None:
     """No slot of a ciphertext belongs to two parties, so that adding loses nothing."""
@@ -97,6 +100,7 @@ def test_parties_are_disjoint(layout: Layout) -> None:
     assert taken.any(axis=1).all()
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_a_party_sends_only_ciphertexts_that_it_fills(layout: Layout) -> None:
     """ciphertexts_of agrees with pack_rows, and none is empty."""
@@ -117,6 +121,7 @@ def test_rows_of_another_shape(shape: tuple[int, ...]) -> None:
 # -- side columns and heads ----------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_side_columns_come_to_the_front_one_by_one(layout: Layout) -> None:
     """c = t m + p rotations by 1 bring part p of vector t to column 0 of ciphertext c // B."""
@@ -132,6 +137,7 @@ def test_side_columns_come_to_the_front_one_by_one(layout: Layout) -> None:
     assert sorted(np.concatenate(packed)[np.concatenate(packed) != 0]) == values.tolist()
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(0, 2**32))
 def test_heads_are_read_back(layout: Layout, seed: int) -> None:
     """read_heads inverts heads: Horner's rule on the masked parts; all else is zero."""
@@ -157,12 +163,14 @@ def test_replicated_fills_every_column(layout: Layout, seed: int) -> None:
         assert (grid == each[part][:, None]).all()
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_the_indicator_marks_column_0(layout: Layout) -> None:
     grid = grid_of(layout, layout.indicator)
     assert (grid[:, 0] == 1).all() and not grid[:, 1:].any()
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(0, 2**32))
 def test_rotations_sum_features(layout: Layout, seed: int) -> None:
     """The sum over blocks in every slot."""
@@ -173,6 +181,7 @@ def test_rotations_sum_features(layout: Layout, seed: int) -> None:
     assert (grid_of(layout, slots) == wanted).all()
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_no_rotation_too_many(layout: Layout) -> None:
     """Each key costs megabytes: log2 k of them."""
@@ -181,6 +190,7 @@ def test_no_rotation_too_many(layout: Layout) -> None:
     assert all(0 < index < layout.num_slots for index in layout.rotations)
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_heads_stay_away_from_the_rounding_bias(layout: Layout) -> None:
     """sum_k X^k is 2 / (1 - zeta) at a slot: below 4 at every head that has room to move."""
