@@ -19,8 +19,8 @@ from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, lffr_certificate
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
-from sims.lffr_twin import run_lffr_twin
 from protocols.serialise import to_plain
+from sims.lffr_twin import run_lffr_twin
 from tests.protocols.lffr_session import make_plan, make_rows, run_encrypted
 
 Floats = np.ndarray
