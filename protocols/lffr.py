@@ -33,7 +33,7 @@ from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLay
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
 from protocols.errors import ParameterError
-from protocols.lffr_inverse import inverse_refreshes, relative_error
+from protocols.lffr_inverse import LEVELS, relative_error
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
@@ -149,7 +149,7 @@ class LffrPlan(CircuitPlan):
         if self.curvature is None:
             return ()
         budget = self.ckks.num_towers - REFRESH_TOWERS
-        return inverse_refreshes(len(self.curvature.inverse.steps), budget)
+        return self.curvature.inverse.refreshes(budget, *LEVELS)
 
     def column_maps(self, step: int) -> ColumnMaps:
         """The inverse's copies; sums over columns; after the last iteration, the weights' heads."""

@@ -66,6 +66,11 @@ class Exchanged(NamedTuple):
     request: Part
     reply: Part
 
+    @property
+    def blob_bytes(self) -> int:
+        """Residues in both directions."""
+        return self.request.size + self.reply.size
+
 
 # -- the cheapest layout --------------------------------------------------------------------------
 
@@ -336,7 +341,7 @@ def memory(plan: RowsPlan) -> dict[str, int]:
         for each in exchanges(plan, name):
             flights[each.step] += each.request.size
             replies[each.step] = max(replies[each.step], each.reply.size)
-            alone = max(alone, each.request.size + each.reply.size)
+            alone = max(alone, each.blob_bytes)
     kept = (len(layout.rotations) + 1) * key
     kept += (layout.num_data_ciphertexts + layout.num_side_ciphertexts) * ciphertext
     kept += len(plan.names) * _size(params, params.num_towers)  # shares of the public key

@@ -15,7 +15,6 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import metadata
 from itertools import cycle, islice
 from pathlib import Path
@@ -346,15 +345,17 @@ def _refresh_times(context: CkksContext, keys: Any, fresh: Any) -> dict[str, flo
         maps = (column_map,) * _REFRESHED
         refresh.join(context, keys.publicKey, [ct for ct, _ in adjusted], maps, sums)
 
-    found = {"read": _seconds(lambda: context.ciphertext([c1[:1]]))}
-    # Readings: see `read`.
-    through = ColumnMap(params.num_slots // _BLOCKS, 0, 0.5)
-    for name, column_map, readings in (("refresh", None, 1), ("map", through, 2)):
-        found[f"{name}_share"] = _seconds(share, partial(tuple, [column_map]))
-        arguments = column_map, share(column_map)
-        lasts = _seconds(join, partial(tuple, arguments)) - readings * found["read"]
-        found[f"{name}_join"] = lasts / _REFRESHED
-    return found
+    # Readings: one, or two through a map.
+    read = _seconds(lambda: context.ciphertext([c1[:1]]))
+
+    def both(column_map: ColumnMap | None, readings: int) -> tuple[float, float]:
+        shares = share(column_map)
+        joined = _seconds(lambda: join(column_map, shares)) - readings * read
+        return _seconds(lambda: share(column_map)), joined / _REFRESHED
+
+    plain, mapped = both(None, 1), both(ColumnMap(params.num_slots // _BLOCKS, 0, 0.5), 2)
+    names = ("refresh_share", "refresh_join", "map_share", "map_join", "read")
+    return dict(zip(names, (*plain, *mapped, read), strict=True))
 
 
 def _byte_times(context: CkksContext) -> dict[str, float]:

@@ -78,9 +78,9 @@ class Layout:
                 "larger ring or fewer columns"
             )
         k, most = self.num_blocks, next_power_of_two(self.num_pairs)
-        if not 1 <= k <= most or k & (k - 1):
+        if not self.depth <= k <= most or k & (k - 1):
             raise ParameterError(
-                f"features_per_ciphertext={k} is not a power of two in 1..{most}, at "
+                f"features_per_ciphertext={k} is not a power of two in {self.depth}..{most}, at "
                 f"{self.num_features} features"
             )
         if not self.rows_by_party or min(self.rows_by_party) < 1:

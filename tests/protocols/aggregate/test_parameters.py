@@ -50,14 +50,11 @@ def test_chosen_parameters_keep_what_they_promise(
     assert from_plain(AggregateParameters, to_plain(p)) == p
 
 
-def test_two_hundred_values_take_little_more_than_a_kilobyte() -> None:
+def test_sizes() -> None:
+    """Two hundred values take little more than a kilobyte; a wider range takes a larger ring."""
     p = choose(parties=10, largest_sum=2.0**12, precision=2.0**-24)
-    assert p.ring_dim == 2048
-    assert p.num_bytes(200) == 1150
+    assert (p.ring_dim, p.num_bytes(200)) == (2048, 1150)
     assert p.num_bytes(2048) < 16_000
-
-
-def test_a_wider_range_takes_a_larger_ring() -> None:
     rings = [choose(parties=2, largest_sum=1.0, precision=2.0**-b).ring_dim for b in (30, 80, 150)]
     assert rings == [2048, 4096, 8192]
 

@@ -54,36 +54,6 @@ def test_slots_stand_where_the_formula_says() -> None:
     assert not np.stack(list(packed.values()))[~used].any()
 
 
-def test_rotations_sum_over_features_of_one_output() -> None:
-    packing = layout(3, 2, (5,))
-    slots = np.random.default_rng(1).normal(size=256)
-    total = slots
-    for index in packing.feature_rotations:
-        total = total + np.roll(total, -index)
-    grid = np.roll(slots, -packing.offset).reshape(4, 2, packing.block_size)
-    found = np.roll(total, -packing.offset).reshape(4, 2, packing.block_size)
-    np.testing.assert_allclose(found, np.broadcast_to(grid.sum(axis=0), found.shape), atol=1e-12)
-
-
-def test_heads_are_read_back_and_unused_outputs_are_masked() -> None:
-    packing = layout(5, 3, (4,))
-    values = np.random.default_rng(2).normal(size=(5, 3))
-    slots = packing.heads(values)
-    assert np.count_nonzero(slots) == 15
-    np.testing.assert_array_equal(packing.read_heads(slots), values)
-    assert np.count_nonzero(packing.heads(1.0)) == 15
-    assert np.count_nonzero(packing.replicated(values)) == 15 * packing.block_size
-    with pytest.raises(ParameterError, match="values have shape"):
-        packing.replicated(values.T)
-
-
-def test_the_layout_names_its_bound() -> None:
-    with pytest.raises(ParameterError, match="outputs=3 need 260 slots, a ciphertext has 256"):
-        layout(65, 3, (4,))
-    with pytest.raises(ParameterError, match="need >= 1"):
-        layout(0, 1, (4,))
-
-
 def test_the_factored_cubic_is_the_link() -> None:
     for link in (PAPER_LINK, sigmoid_approximation(3, 8.0).polynomial):
         leading, root = cubic(link)

@@ -20,10 +20,8 @@ from protocols.ckks.circuit import (
     gradient_levels,
 )
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.packing import Layout
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.decrypt import fuse
-from protocols.errors import ParameterError
 from protocols.messages import Body
 from protocols.precondition import precondition
 from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_plain
@@ -231,12 +229,3 @@ def test_the_identity_preconditioner_is_the_plain_gradient() -> None:
         sums = columns.reshape(layout.num_blocks, layout.block_size).sum(axis=1)[:5]
         found = result.factor * sums * link.radius
         assert log2_error(found, values * unit * wanted) < -22
-
-
-def test_side_columns_of_another_count_are_refused() -> None:
-    """Row sums where the layout has no column for them, or none where it has one."""
-    for flag, count in ((False, 4), (True, 3)):
-        layout = Layout(num_slots=64, num_features=3, rows_by_party=(5,), rounds=3, curvature=flag)
-        assert layout.side_columns == 3 + flag
-        with pytest.raises(ParameterError, match="side vectors have shape"):
-            layout.pack_side(np.zeros((count, 3)))
