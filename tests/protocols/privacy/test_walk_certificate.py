@@ -28,8 +28,9 @@ from protocols.privacy.walk_certificate import (
 )
 from protocols.privacy.walk_search import Kind, find_walk
 from protocols.updates.catalogue import QUADRATIC
-from protocols.updates.momentum import Nesterov
+from protocols.updates.momentum import HeavyBall, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.strongly_convex import StronglyConvexNesterov
 
 Floats = NDArray[np.float64]
 KINDS = ("nag", *QUADRATIC)
@@ -128,6 +129,19 @@ def test_responses_are_the_rules_own(rule: AcceleratedRule) -> None:
             seen.append(rule.point(state))
             state = rule.step(rule.gradient_factor(t) if t == s else 0.0, state, t)
         np.testing.assert_allclose(np.abs(seen), table[:, s], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        HeavyBall(rounds=3, learning_rate=0.3, momentum=0.5),
+        StronglyConvexNesterov(rounds=3, mu=0.1, smoothness=1.0, ridge=0.1),
+    ],
+)
+def test_other_rules_are_no_walks(rule: Any) -> None:
+    """Their responses are not the theorem's."""
+    with pytest.raises(ParameterError, match="look-aheads without a ridge"):
+        responses(rule)
 
 
 def noisy(parties: int) -> WalkSetting:

@@ -184,6 +184,15 @@ def test_steps_are_pure_and_hold_the_gradient_as_stated(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ENCRYPTED)
+def test_units_do_not_matter(kind: str) -> None:
+    """Weights and gradients over 8: the same step over 8, whatever the rule does with them."""
+    rule = example(kind)
+    state, g = rule.start(START), CENTRE
+    small = rule.step(g / 8, tuple(v / 8 for v in state), 0, 8.0)
+    np.testing.assert_allclose(np.multiply(8, small), rule.step(g, state, 0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ENCRYPTED)
 def test_levels_are_what_a_step_uses(kind: str) -> None:
     for change in ({}, {"rounds": 1}, {"rounds": 2}, {"ridge": 0.0}, {"momentum": 0.0}):
         if set(change) <= set(names_of(kind)):
