@@ -5,17 +5,32 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-_KINDS = {
-    "agree": "enrol agree reveal",
-    "keys": "commit-keys keys mask-keys opening-key public-shares rotations relinearise "
-    "cover-keys cover-deal cover-hold",
-    "encrypt": "commit-rows contribute confirm cover-confirm",
-    "train": "round",
-    "refresh": "refresh cover-refresh",
-    "decrypt": "decrypt cover-decrypt finish",
+PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
+_PHASE_OF_KIND = {
+    "enrol": "agree",
+    "agree": "agree",
+    "reveal": "agree",
+    "commit-keys": "keys",
+    "keys": "keys",
+    "mask-keys": "keys",
+    "opening-key": "keys",
+    "public-shares": "keys",
+    "rotations": "keys",
+    "relinearise": "keys",
+    "cover-keys": "keys",
+    "cover-deal": "keys",
+    "cover-hold": "keys",
+    "commit-rows": "encrypt",
+    "contribute": "encrypt",
+    "confirm": "encrypt",
+    "cover-confirm": "encrypt",
+    "round": "train",
+    "refresh": "refresh",
+    "cover-refresh": "refresh",
+    "decrypt": "decrypt",
+    "cover-decrypt": "decrypt",
+    "finish": "decrypt",
 }
-PHASES = tuple(_KINDS)
-_PHASE_OF_KIND = {kind: phase for phase, kinds in _KINDS.items() for kind in kinds.split()}
 
 
 def phase_of(step: str) -> str:
