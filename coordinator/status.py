@@ -27,9 +27,16 @@ class Status:
     def __init__(self, folder: Path, cards: Mapping[str, Card]) -> None:
         self._path, self._costs = folder / FILE, Costs()
         self.fields: dict[str, Any] = read_status(folder) or {
-            **{"session": folder.name, "state": "waiting", "phase": "", "step": ""},
-            **{"iteration": 0, "rounds": 0, "attempts": 0},
-            **{"reason": "", "culprit": None, "missing": []},
+            "session": folder.name,
+            "state": "waiting",
+            "phase": "",
+            "step": "",
+            "iteration": 0,
+            "rounds": 0,
+            "reason": "",
+            "culprit": None,
+            "missing": [],
+            "attempts": 0,
             "parties": {name: {"rows": card.rows, "bytes": 0} for name, card in cards.items()},
         }
 
