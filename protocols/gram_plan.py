@@ -22,7 +22,7 @@ from protocols.gram import UNIT, GramSums, GramTask, with_noise
 from protocols.gram_training import model_error_std, refresh_schedule
 from protocols.models.gram_models import GramModel, gram_model
 from protocols.privacy.budget import Budget
-from protocols.privacy.gram_certificate import GramSetting
+from protocols.privacy.gram_certificate import GramRelease
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
@@ -141,7 +141,7 @@ class GramPlan(CircuitPlan):
             return sums
         return with_noise(sums, noise, self.num_rows, self.split.grid(self.privacy.sigma).unit)
 
-    def privacy_setting(self, norm_bound: float) -> GramSetting:
+    def privacy_setting(self, norm_bound: float) -> GramRelease:
         """What decides about privacy, for rows of norm at most `norm_bound`.
 
         Raises:
@@ -150,13 +150,15 @@ class GramPlan(CircuitPlan):
         privacy = self.privacy
         if privacy is None:
             raise ParameterError("privacy=None: the plan promises none")
-        return GramSetting(
+        return GramRelease(
             budget=Budget.of(privacy, self.split, **arithmetic.beside()),
             norm_bound=norm_bound,
             target_bound=self.fitted.bound(self.outputs),
             rows=self.num_rows,
             features=self.num_features,
             outputs=self.outputs,
+            ridge=self.ridge,
+            sigma=privacy.sigma,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class Certificate:
             short "walk", "sums" of rows that their owners clip, their "gram" matrix, or "lffr"
             iterates of several outputs.
         setting: the checked setting (`BarrierSetting`, `RidgeSetting`, `WalkSetting`, `SumSetting`,
-            `LffrSetting`, or `GramSetting` with ridge and sigma).
+            `LffrSetting` or `GramRelease`).
         conditions: every condition of the theorem.
         figures: every intermediate figure, by the name that the meanings use.
         epsilon_by_coalition: entry k is epsilon at the mechanism's delta against k colluders;

@@ -154,7 +154,7 @@ def setting_of(plan: LffrPlan, norm_bound: float) -> LffrSetting:
     return plan.privacy_setting(norm_bound)
 
 
-def lffr_certificate(setting: LffrSetting) -> Certificate:
+def check(setting: LffrSetting) -> Certificate:
     """Evaluate the walk and the budget; the certificate's setting has sigma as a number."""
     s = setting.resolved()
     sigma, ball = float(s.sigma or 0.0), s.ball()

@@ -55,8 +55,8 @@ KINDS: Mapping[str, Kind] = {
     "rows/barrier": Kind(barrier_certificate.setting_of, barrier_certificate.check),
     "rows/gd": Kind(ridge_certificate.setting_of, ridge_certificate.check),
     **{f"rows/{kind}": _WALK for kind in ("nag", *QUADRATIC)},
-    "gram": Kind(gram_certificate.release_of, gram_certificate.check, gram_certificate.stated),
-    "lffr": Kind(lffr_certificate.setting_of, lffr_certificate.lffr_certificate),
+    "gram": Kind(gram_certificate.setting_of, gram_certificate.check, gram_certificate.stated),
+    "lffr": Kind(lffr_certificate.setting_of, lffr_certificate.check),
     "gradients": Kind(sum_certificate.setting_of, sum_certificate.check, sum_certificate.stated),
 }
 """By `RunPlan.accounted_as`."""

@@ -24,7 +24,7 @@ from parties.data.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from sims import federated
 from sims.regression_result import RegressionResult
-from tests.sims.test_recipe_gram import make_frame
+from tests.sims.test_calibration import make_frame
 
 TARGETS = ["cost", "days"]
 

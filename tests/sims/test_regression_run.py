@@ -25,7 +25,7 @@ from sims.documents import to_json
 from sims.predict import RegressionModel, load_model
 from sims.run_folder import STATUS, file_digest
 from sims.verify import verify_run
-from tests.sims.test_recipe_gram import make_frame
+from tests.sims.test_calibration import make_frame
 
 TOY = ("--profile", "fast-insecure", "--target", "cost,days")
 LINEAR, IMPROVED = ("--model", "linear"), ("--model", "improved-lffr")

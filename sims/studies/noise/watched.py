@@ -26,13 +26,15 @@ from protocols.plan import Member, RunPlan
 from protocols.protocol import Watch
 from protocols.registry import phase_of, protocol_of
 from protocols.rows import RowsPlan
-from sims.recipe import Recipe, open_recipe
+from sims.config import SimulationConfig
+from sims.figures import calibrated
 from sims.simulation import party_specs
 from sims.studies.noise.grid import Cell
 from sims.studies.noise.measurement import Measurement
 from sims.studies.noise.source import Source, draw_groups, open_pool, prepared_of
 from sims.studies.noise.traffic import plan_traffic
 from sims.twin import score
+from sims.twins import twin_of
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 # (step, requests, replies): called when all clients have answered.
@@ -42,8 +44,7 @@ OnStep = Callable[[str, Mapping[str, Body], Mapping[str, Body]], None]
 class Clients:
     """All clients of a run in this process, and a clock on each."""
 
-    def __init__(self, recipe: Recipe, cell: Cell, data: Any, root: int) -> None:
-        config = recipe.config  # type: ignore[attr-defined]
+    def __init__(self, config: SimulationConfig, data: Any, root: int) -> None:
         self.specs = party_specs(config, data, root, "")
         keys = {
             name: Ed25519PrivateKey.from_private_bytes(spec.signing_key)
@@ -59,7 +60,8 @@ class Clients:
             )
             for name, spec in self.specs.items()
         )
-        self.plan: RunPlan = recipe.make_plan(uuid.uuid4().hex, members)
+        found = calibrated(config, data.schema, (member.rows for member in members))
+        self.plan: RunPlan = found.plan(uuid.uuid4().hex, members)
         self.seeds = {name: seed.hex() for name, seed in seeds.items()}
         self.seed = agree.joint_seed(self.plan, self.seeds)
         self.duties: dict[str, PartyProtocol] = {
@@ -131,17 +133,16 @@ def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
     data = prepared_of(pool, draw_groups(cell, pool, rng))
     root = int(rng.integers(2**62))
     try:
-        recipe = open_recipe(source.config(cell), data)
+        clients = Clients(source.config(cell), data, root)
     except (PrivacyError, ParameterError) as error:
         return Measurement(cell=cell, seed=seed, refusal=str(error))
-    clients = Clients(recipe, cell, data, root)
     try:
-        return _measure(cell, seed, recipe, clients, pool.test)
+        return _measure(cell, seed, clients, data, pool.test)
     finally:
         clients.erase()
 
 
-def _measure(cell: Cell, seed: int, recipe: Recipe, clients: Clients, test: Any) -> Measurement:
+def _measure(cell: Cell, seed: int, clients: Clients, data: Any, test: Any) -> Measurement:
     plan = clients.plan
     if isinstance(plan, RowsPlan):
         from sims.studies.noise.watched_rows import watch_rows
@@ -151,7 +152,7 @@ def _measure(cell: Cell, seed: int, recipe: Recipe, clients: Clients, test: Any)
         from sims.studies.noise.watched_sums import watch_sums
 
         weights, stages = watch_sums(clients, plan)
-    twin = recipe.twin(plan, clients.specs)
+    twin = twin_of(plan, data, clients.specs)
     error = float(np.sqrt(np.mean((weights - twin.weights) ** 2)))
     name = "release" if isinstance(plan, RowsPlan) else "sum_release"
     quality = score(weights, test.x, test.y)

@@ -15,13 +15,11 @@ import pytest
 from parties.budget import recompute
 from protocols.errors import ParameterError, PolicyError
 from protocols.plan import RunPlan
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.certificate import Stated
 from protocols.privacy.mechanism import KINDS, Mechanism
-from sims.config import SimulationConfig
 from sims.documents import to_json
-from sims.planning import Shape, placeholder_plan
-from sims.recipe_gradients import certificate_of
-from sims.setting import choose_setting
 from sims.studies import epsilon as study
 from sims.verify_certificate import certificate_problems
 
@@ -29,43 +27,31 @@ NORM = 1.0
 Chosen = tuple[Any, dict[str, Any]]
 
 
-def on_rows(update: str, rounds: int, epsilon: float = 2.0, rows: int = 3000) -> Chosen:
-    config = SimulationConfig(
+def on_rows(update: str, rounds: int, epsilon: float = 2.0, rows: int = 3000) -> Calibration:
+    wanted = Wanted(
         update=update,
         rounds=rounds,
         degree=7,
-        parties=3,
         colluders=1,
         epsilon=epsilon,
         profile="fast-insecure",
     )
-    shape = Shape.even(rows=rows, features=5, parties=3)
-    setting = choose_setting(
-        config, rows=rows, num_features=shape.num_features, norm_bound=NORM, parties=3
-    )
-    assert setting.certificate is not None
-    return placeholder_plan(config, shape, setting), setting.certificate.to_dict()
+    return calibrate(PublicFigures.even(rows=rows, features=5, parties=3), wanted)
 
 
-def of_regression(model: str) -> Chosen:
-    recipe = study.regression_recipe(model)
-    assert recipe.certificate is not None
-    return recipe.make_plan("contract", study.owners()), recipe.certificate
-
-
-def of_sums() -> Chosen:
+def of_sums() -> Calibration:
     plan = study.plan_of(study.Case(protocol="gradients", update="gd"))
-    return plan, certificate_of(plan).to_dict()
+    return Calibration(template=plan, certificate=study.certificate_of(plan))
 
 
-CASES: dict[str, Callable[[], Chosen]] = {
+CASES: dict[str, Callable[[], Calibration]] = {
     "rows/barrier": lambda: on_rows("barrier", 10),
     "rows/gd": lambda: on_rows("gd", 10),
     "rows/nag": lambda: on_rows("nag", 2),
     "rows/quadratic-nag": lambda: on_rows("quadratic-nag", 2, 8.0, 20_000),
     "rows/quadratic-gd": lambda: on_rows("quadratic-gd", 2, 8.0, 20_000),
-    "gram": lambda: of_regression("linear"),
-    "lffr": lambda: of_regression("lffr"),
+    "gram": lambda: study.regression("linear"),
+    "lffr": lambda: study.regression("lffr"),
     "gradients": of_sums,
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +59,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 @lru_cache
 def chosen(kind: str) -> Chosen:
-    return CASES[kind]()
+    found = CASES[kind]()
+    assert found.certificate is not None
+    return found.template, found.certificate.to_dict()
 
 
 def promising(plan: Any, **changes: float) -> Any:

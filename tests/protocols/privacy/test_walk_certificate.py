@@ -19,6 +19,7 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
+from protocols.privacy.search import Method, find_setting
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.walk import AcceleratedRule, Walk, responses
 from protocols.privacy.walk_certificate import (
@@ -26,7 +27,6 @@ from protocols.privacy.walk_certificate import (
     check,
     largest_residual,
 )
-from protocols.privacy.walk_search import Kind, find_walk
 from protocols.updates.catalogue import QUADRATIC
 from protocols.updates.momentum import HeavyBall, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
@@ -48,8 +48,8 @@ QUERY: dict[str, Any] = {
 
 
 @lru_cache
-def certificate(kind: Kind) -> Certificate:
-    return find_walk(kind=kind, **QUERY)
+def certificate(kind: Method) -> Certificate:
+    return find_setting(method=kind, **QUERY)
 
 
 def violated(setting: WalkSetting) -> set[str]:
@@ -101,7 +101,7 @@ def test_the_largest_residual_is_found() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_straight_walk_attains_the_bound(kind: Kind) -> None:
+def test_the_straight_walk_attains_the_bound(kind: Method) -> None:
     """Without noise nothing is given away: a walk straight out reaches U_t."""
     setting = certificate(kind).setting
     walk = replace(setting.walk, noise=0.0)
@@ -184,7 +184,7 @@ def test_walks_stay_below_and_the_mutant_with_one_partys_noise_does_not(
 
 def test_the_noisy_bound_stays_in_its_range() -> None:
     """Rows of zeros and rows at the bound, total noise: failures below delta_range, above 0."""
-    found = find_walk(kind="quadratic-nag", **{**QUERY, "delta": 0.4, "epsilon": 0.5})
+    found = find_setting(method="quadratic-nag", **{**QUERY, "delta": 0.4, "epsilon": 0.5})
     setting, c = found.setting, found.setting.curvature
     limit = found.figures["delta_range"]
     assert 0.01 < limit <= setting.allowance
@@ -224,7 +224,7 @@ def library_epsilon(setting: WalkSetting, delta: float) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_promise_is_kept_by_another_accountant(kind: Kind) -> None:
+def test_the_promise_is_kept_by_another_accountant(kind: Method) -> None:
     found = certificate(kind)
     assert found.satisfied
     spent = library_epsilon(found.setting, found.figures["delta_mechanism"])
@@ -250,7 +250,7 @@ def bought(found: Certificate, sensitivity: float) -> WalkSetting:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mutant_sensitivity_without_factor_2(kind: Kind) -> None:
+def test_mutant_sensitivity_without_factor_2(kind: Method) -> None:
     """Two rows either side of w move the gradient by more than (phi'max + e_f) B."""
     found = certificate(kind)
     s, true = found.setting, found.figures["D2"]
@@ -275,8 +275,8 @@ def test_mutant_the_curvature_is_not_charged() -> None:
 
 def test_the_arithmetic_and_other_releases_are_paid_for() -> None:
     """e_ckks widens D2 by 2 e sqrt(d); spent_mu is one more Gaussian release."""
-    found = find_walk(
-        kind="quadratic-nag", **QUERY, encryption_error=0.01, other_delta=1e-9, spent_mu=0.1
+    found = find_setting(
+        method="quadratic-nag", **QUERY, encryption_error=0.01, other_delta=1e-9, spent_mu=0.1
     )
     s, mu = found.setting, 0.1
     gradient = found.figures["D2"] + 0.02 * math.sqrt(6)
@@ -308,4 +308,4 @@ def test_longer_steps_are_refused_by_name() -> None:
 def test_hopeless_cases_are_refused_with_what_binds() -> None:
     few = {**QUERY, "rows": 20, "epsilon": 0.01, "rounds": 2}
     with pytest.raises(PrivacyError, match="setting is certified for rows=20.*privacy_noise"):
-        find_walk(kind="quadratic-nag", **few)
+        find_setting(method="quadratic-nag", **few)

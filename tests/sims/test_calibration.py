@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,17 @@ from protocols.gram import GramSums
 from protocols.gram_plan import GramPlan
 from protocols.plan import Member
 from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.calibration import Calibration
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.regression import gram_curvature, gram_ring
 from protocols.privacy.randomness import SeededRandomness
 from sims.config import SimulationConfig
-from sims.deployed import DeployedModel, PublicFigures
+from sims.deployed import DeployedModel
 from sims.documents import model_document
+from sims.figures import calibrated, figures_of
 from sims.prepare import PreparedData, prepare
-from sims.recipe import open_recipe
-from sims.recipe_gram import GramRecipe, choose_ckks, curvature_of
 
+NORM = 5**0.5  # of rows on [-1, 1], of two columns, two wards and the bias
 MEMBERS = tuple(
     Member(name=f"party-{k + 1}", rows=80, verify_key="ab" * 32, commitment="cd" * 32)
     for k in range(3)
@@ -56,10 +59,15 @@ def prepared(**changes: Any) -> tuple[SimulationConfig, PreparedData]:
     return wanted, prepare(wanted, np.random.default_rng(1))
 
 
-def recipe(**changes: Any) -> GramRecipe:
-    found = open_recipe(*prepared(**changes))
-    assert isinstance(found, GramRecipe)
-    return found
+def calibration(**changes: Any) -> Calibration:
+    wanted, data = prepared(**changes)
+    return calibrated(wanted, data.schema, (shard.rows for shard in data.shards.values()))
+
+
+def planned(**changes: Any) -> GramPlan:
+    plan = calibration(**changes).template
+    assert isinstance(plan, GramPlan)
+    return plan
 
 
 @pytest.mark.parametrize(
@@ -77,45 +85,48 @@ def test_the_curvature_bound_holds_for_every_row(scaling: Any, row_norm: Any, en
     x = encode_shard(pd.DataFrame(cells, columns=[c.name for c in columns]).assign(y=0.5), schema).x
     assert np.abs(x).max() <= entry + 1e-12
     largest = (2 * np.abs(x) * np.abs(x).sum(axis=1, keepdims=True)).max()
-    assert 0.8 * curvature_of(schema) < largest <= curvature_of(schema) * (1 + 1e-12)
+    assert (
+        0.8 * gram_curvature(figures_of(schema, ()))
+        < largest
+        <= gram_curvature(figures_of(schema, ())) * (1 + 1e-12)
+    )
 
 
 def test_the_plan_without_privacy() -> None:
-    found = recipe(ridge=0.01, rounds=7)
-    plan = found.make_plan("session", MEMBERS)
+    found = calibration(ridge=0.01, rounds=7)
+    plan = found.plan("session", MEMBERS)
+    assert isinstance(plan, GramPlan) and plan.members == MEMBERS and plan.session == "session"
     assert plan_from_dict(plan.to_dict()) == plan
     assert (plan.outputs, plan.rounds, plan.ridge, plan.privacy) == (2, 7, 0.01, None)
     assert plan.schema["targets"] == ["cost", "days"] and plan.task.row_sums
-    assert found.certificate is None and recipe().rounds == 30
+    assert found.certificate is None and planned().rounds == 30
 
 
 def test_the_ring_has_room_for_the_matrix() -> None:
-    secure, toy = config(profile="secure"), config()
-    assert choose_ckks(secure, 9, 2).ring_dim == 32768
-    assert choose_ckks(secure, 100, 2).ring_dim == 65536
-    assert choose_ckks(toy, 33, 2).num_slots == 64**2 * 2
+    secure, toy = Wanted(), Wanted(profile="fast-insecure")
+    assert gram_ring(secure, 9, 2).ring_dim == 32768
+    assert gram_ring(secure, 100, 2).ring_dim == 65536
+    assert gram_ring(toy, 33, 2).num_slots == 64**2 * 2
     with pytest.raises(ParameterError, match="a ciphertext has 1024"):
-        choose_ckks(config(ring_dim=2048), 33, 2)
+        gram_ring(replace(toy, ring_dim=2048), 33, 2)
     with pytest.raises(ParameterError, match="take a larger ring or fewer columns"):
-        choose_ckks(secure, 600, 1)
+        gram_ring(secure, 600, 1)
 
 
 @pytest.mark.parametrize("model", ["linear", "improved-lffr"])
 def test_every_party_certifies_the_plan_again(model: str) -> None:
-    found = recipe(model=model, epsilon=2.0, colluders=1)
-    plan = found.make_plan("session", MEMBERS)
-    assert plan.privacy is not None and not plan.task.row_sums
-    certificate = found.certificate
-    assert certificate is not None and certificate["satisfied"]
-    bound = found.data.schema.norm_bound
+    found = calibration(model=model, epsilon=2.0, colluders=1)
+    plan, certificate, bound = found.template, found.certificate, NORM
+    assert isinstance(plan, GramPlan) and plan.privacy is not None and not plan.task.row_sums
+    assert certificate is not None and certificate.satisfied
     cost = recompute(plan, bound)
     assert cost.epsilon == pytest.approx(2.0, rel=1e-6) and cost.epsilon <= 2.0 * (1 + 1e-9)
     assert 0.1 * 0.999 * 1e-5 < cost.additive_delta < 1e-5
     # The release, and the flooded decryption.
     flooding, _ = cost.events
     assert flooding.noise_multiplier == 1 / arithmetic.FLOODING_MU
-    assert certificate["epsilon"][0] < certificate["epsilon"][1]
-    assert found.ridge == found.release.noise_bound and "ridge=" in found.notes[0]  # type: ignore[union-attr]
+    assert certificate.epsilon_by_coalition[0] < certificate.epsilon_by_coalition[1]
+    assert plan.ridge == certificate.figures["noise_bound"] and "ridge=" in found.notes[0]
     with pytest.raises(PolicyError):  # rows longer than the plan's author believes
         recompute(plan, 1.1 * bound)
 
@@ -129,28 +140,25 @@ def test_every_party_certifies_the_plan_again(model: str) -> None:
     ],
 )
 def test_a_plan_with_too_little_noise_is_refused(field: str, factor: float, message: str) -> None:
-    found = recipe(epsilon=1.0)
-    body = found.make_plan("session", MEMBERS).to_dict()
+    body = planned(epsilon=1.0).to_dict()
     body["privacy"][field] *= factor
     with pytest.raises(PolicyError, match=message):
-        recompute(plan_from_dict(body), found.data.schema.norm_bound)
+        recompute(plan_from_dict(body), NORM)
 
 
 def test_a_ridge_or_curvature_below_the_noise_is_refused() -> None:
-    found = recipe(epsilon=1.0)
-    body = found.make_plan("session", MEMBERS).to_dict()
+    body = planned(epsilon=1.0).to_dict()
     for field, message in (("ridge", "ridge >= tau"), ("curvature_bound", "curvature_bound")):
         with pytest.raises(PolicyError, match=message):
             changed = plan_from_dict({**body, field: 0.9 * body[field]})
-            recompute(changed, found.data.schema.norm_bound)
+            recompute(changed, NORM)
 
 
 def test_noise_is_the_sums_alone() -> None:
     """Twin and parties add the same noise; its spread on a diagonal entry is the plan's."""
-    found = recipe(epsilon=1.0)
-    plan = found.make_plan("session", MEMBERS)
-    assert isinstance(plan, GramPlan) and plan.privacy is not None
-    x, y = found.data.rows, found.data.labels
+    plan, data = planned(epsilon=1.0), prepared()[1]
+    assert plan.privacy is not None
+    x, y = data.rows, data.labels
     exact = GramSums.of(x, plan.fitted.encode(y)).gram / plan.num_rows
     drawn = [
         (plan.contribution(x, y, plan.draw_noise(SeededRandomness(seed, "a"))).gram / plan.num_rows)
@@ -162,10 +170,10 @@ def test_noise_is_the_sums_alone() -> None:
 
 
 def test_a_hopeless_promise_is_refused_or_costs_a_ridge() -> None:
-    assert recipe(epsilon=0.01).ridge > 10 * recipe(epsilon=1.0).ridge
+    assert planned(epsilon=0.01).ridge > 10 * planned(epsilon=1.0).ridge
     with pytest.raises((PrivacyError, ParameterError)):
-        recipe(epsilon=1.0, delta=1e-300)
-    assert recipe(epsilon=1.0, ridge=1e3).ridge == 1e3 and math.isfinite(recipe().ridge)
+        planned(epsilon=1.0, delta=1e-300)
+    assert planned(epsilon=1.0, ridge=1e3).ridge == 1e3 and math.isfinite(planned().ridge)
 
 
 def test_schema_and_model_go_together() -> None:
@@ -175,21 +183,19 @@ def test_schema_and_model_go_together() -> None:
         label=Label(name="y", positive="1", negative="0"),
         scaling="range",
     )
-    other = PreparedData(schema=labelled, shards=data.shards, test=data.test, notes=())
     with pytest.raises(SchemaError, match="a label of two values"):
-        open_recipe(wanted, other)
+        calibrated(wanted, labelled, (80, 80, 80))
     logistic = SimulationConfig(data=make_frame(), label="ward", profile="fast-insecure")
     with pytest.raises(SchemaError, match="numeric targets"):
-        open_recipe(logistic, data)
+        calibrated(logistic, data.schema, (80, 80, 80))
 
 
 def test_a_deployment_needs_public_figures_only() -> None:
     """Nobody has the data there: a schema and the number of rows decide, and a model is written."""
     schema = prepared()[1].schema
-    cards = {name: SimpleNamespace(rows=400) for name in "abc"}
-    figures: Any = PublicFigures(schema, cards)  # type: ignore[arg-type]
-    found = open_recipe(SimulationConfig(model="linear", epsilon=1.0), figures)
-    plan = found.make_plan("session", MEMBERS)
+    found = calibrated(SimulationConfig(model="linear", epsilon=1.0), schema, (400,) * 3)
+    members = tuple(replace(member, rows=400) for member in MEMBERS)
+    plan = found.plan("session", members)
     weights = np.arange(2.0 * schema.num_features).reshape(-1, 2)
     model: Any = DeployedModel(
         plan=plan, schema=schema, weights=weights, transcript_head="", noise="system"
