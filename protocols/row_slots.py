@@ -32,7 +32,6 @@ that the certificate has for that; |chi_j| <= 9 tau for all coordinates but 2^-6
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -48,7 +47,7 @@ from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
 from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.privacy.shares import NoiseSplit
-from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
+from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.gradient_descent import GradientDescent
 from protocols.updates.heavy_ball import HeavyBall
@@ -215,15 +214,13 @@ def ball(course: Course) -> Norms | None:
         push = push_bound(p, shrink=1 - most.alpha, eta=eta, norm_bound=c, radius=radius)
         return most.squared_bound(radius, push)
 
-    start, edge = eta * c / 2, p.radius / c
-    proofs: dict[str, Callable[[float], float]] = {
-        "the ball of gradient descent with noise": by_steps
-    }
-    if not course.noise:
-        proofs = {
-            "the ball of gradient descent, by steps": by_steps,
-            "the ball of gradient descent, by falls": lambda r: logistic_ball(falls, p, c, r),
-        }
+    def by_falls(radius: float) -> float:
+        return logistic_ball(falls, p, c, radius)
+
+    start, edge, name = eta * c / 2, p.radius / c, "the ball of gradient descent"
+    proofs = {f"{name}, by steps": by_steps, f"{name}, by falls": by_falls}
+    if course.noise:
+        proofs = {f"{name} with noise": by_steps}
     found = {
         name: min(least_radius(bound, start, edge), least_radius(bound, start, 2 * edge))
         for name, bound in proofs.items()
@@ -280,15 +277,9 @@ def _bare(polynomial: Polynomial) -> Approximation:
 @lru_cache(maxsize=64)
 def norms(course: Course) -> tuple[Norms, ...]:
     """By every proof that there is."""
-    if isinstance(course.rule, Barrier):
-        proofs = [barrier(course)]
-    elif isinstance(course.rule, GradientDescent):
-        proofs = [ball(course), walk(course)]
-    elif isinstance(course.rule, LINEAR):
-        proofs = [walk(course)]
-    else:
-        proofs = []
-    return tuple(found for found in proofs if found is not None)
+    kinds = ((Barrier, (barrier,)), (GradientDescent, (ball, walk)), (LINEAR, (walk,)))
+    proofs = next((each for kind, each in kinds if isinstance(course.rule, kind)), ())
+    return tuple(found for found in (proof(course) for proof in proofs) if found is not None)
 
 
 # -- slots ----------------------------------------------------------------------------------------
@@ -311,9 +302,7 @@ def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
 def _course(plan: RowsPlan, norm_bound: float) -> Course:
     privacy, parties = plan.privacy, len(plan.members)
     split = NoiseSplit(parties=parties, colluders=privacy.colluders if privacy else 0)
-    budget = Budget(epsilon=None, delta=0.5, split=split)
-    if privacy:
-        budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta, split=split)
+    epsilon, delta = (privacy.epsilon, privacy.delta) if privacy else (None, 0.5)
     return Course(
         rule=plan.rule,
         link=plan.link,
@@ -321,7 +310,7 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         rows=plan.num_rows,
         features=plan.num_features,
         sigma=privacy.sigma if privacy else 0.0,
-        budget=budget,
+        budget=Budget(epsilon=epsilon, delta=delta, split=split),
     )
 
 
@@ -338,12 +327,8 @@ def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
     tail = plan.rounds * course.features * TAIL_FAILURE if course.noise else 0.0
-    return SlotBounds(
-        refreshes=tuple(bound * MARGIN for bound in refreshes),
-        release=found.last / plan.unit * MARGIN,
-        proof=found.proof,
-        failure=found.failure + tail + range_failure(course),
-    )
+    failure = found.failure + tail + range_failure(course)
+    return SlotBounds.proven(refreshes, found.last / plan.unit, found.proof, failure)
 
 
 def inverse_bounds(curvature: Curvature | None, steps: int) -> tuple[float, ...]:
