@@ -32,7 +32,6 @@ that the certificate has for that; |chi_j| <= 9 tau for all coordinates but 2^-6
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -47,7 +46,7 @@ from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
 from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
-from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
+from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent, Momentum
 from protocols.updates.update import Update
@@ -200,15 +199,13 @@ def ball(course: Course, rule: GradientDescent) -> Norms | None:
         push = push_bound(p, shrink=1 - most.alpha, eta=eta, norm_bound=c, radius=radius)
         return most.squared_bound(radius, push)
 
-    start, edge = eta * c / 2, p.radius / c
-    proofs: dict[str, Callable[[float], float]] = {
-        "the ball of gradient descent with noise": by_steps
-    }
-    if not course.noise:
-        proofs = {
-            "the ball of gradient descent, by steps": by_steps,
-            "the ball of gradient descent, by falls": lambda r: logistic_ball(falls, p, c, r),
-        }
+    def by_falls(radius: float) -> float:
+        return logistic_ball(falls, p, c, radius)
+
+    start, edge, name = eta * c / 2, p.radius / c, "the ball of gradient descent"
+    proofs = {f"{name}, by steps": by_steps, f"{name}, by falls": by_falls}
+    if course.noise:
+        proofs = {f"{name} with noise": by_steps}
     found = {
         name: min(least_radius(bound, start, edge), least_radius(bound, start, 2 * edge))
         for name, bound in proofs.items()
@@ -258,14 +255,12 @@ def barrier(course: Course, rule: Barrier) -> Norms | None:
 @lru_cache(maxsize=64)
 def norms(course: Course) -> tuple[Norms, ...]:
     """By every proof that there is."""
-    if isinstance(course.rule, Barrier):
-        proofs = [barrier(course, course.rule)]
-    elif isinstance(course.rule, GradientDescent):
-        proofs = [ball(course, course.rule), walk(course)]
-    elif isinstance(course.rule, Momentum):
-        proofs = [walk(course)]
-    else:
-        proofs = []
+    rule = course.rule
+    proofs = [
+        barrier(course, rule) if isinstance(rule, Barrier) else None,
+        ball(course, rule) if isinstance(rule, GradientDescent) else None,
+        walk(course) if isinstance(rule, Momentum) else None,
+    ]
     return tuple(found for found in proofs if found is not None)
 
 
@@ -312,12 +307,8 @@ def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
     tail = plan.rounds * course.features * TAIL_FAILURE if course.noise else 0.0
-    return SlotBounds(
-        refreshes=tuple(bound * MARGIN for bound in refreshes),
-        release=found.last / plan.unit * MARGIN,
-        proof=found.proof,
-        failure=found.failure + tail + range_failure(course),
-    )
+    failure = found.failure + tail + range_failure(course)
+    return SlotBounds.proven(refreshes, found.last / plan.unit, found.proof, failure)
 
 
 def inverse_bounds(curvature: Curvature | None, steps: int) -> tuple[float, ...]:

@@ -104,18 +104,6 @@ class Sample:
         """Equal names mean one and the same error."""
         return self.error or self.label
 
-    def equation(self) -> str:
-        """In a formula's form."""
-        parts = [(t.factor, f"{t.element} {_image(t)}") for t in self.terms]
-        parts += [(p.factor, f"{p.through}({p.name})" if p.through else p.name) for p in self.pads]
-        parts += [(1, self.message)] if self.message else []
-        parts += [(1, "e")] if self.error_std else []
-        text = "".join(
-            f" {'-' if factor < 0 else '+'} {'' if abs(factor) == 1 else f'{abs(factor)} '}{what}"
-            for factor, what in parts
-        )
-        return text.removeprefix(" + ").strip()
-
 
 class SampleLedger:
     """What one party has published; refuses what breaks an invariant of the module."""
@@ -211,7 +199,3 @@ class SampleLedger:
 
 def _refused(sample: Sample, reason: str) -> PolicyError:
     return PolicyError(f"the sample {sample.label!r} must not be published: {reason}")
-
-
-def _image(term: Term) -> str:
-    return term.secret if term.automorphism == 1 else f"{term.secret}(X^{term.automorphism})"

@@ -129,23 +129,18 @@ def choose(*, parties: int, largest_sum: float, precision: float) -> AggregatePa
         raise ParameterError(f"parties={parties} is outside 1 .. {MAX_PARTIES}")
     noise = math.ceil(TAIL * NOISE_STD * math.sqrt(parties))
     scale_bits = math.ceil(math.log2(noise + parties / 2) - math.log2(precision))
-    if math.log2(largest_sum) + scale_bits > max(MAX_LOG_Q_128.values()):
-        raise _no_room(largest_sum, precision)
-    share = math.ceil(math.ldexp(largest_sum / parties, scale_bits)) + 1
-    least = 2 * (parties * share + noise) + 1
-    for ring_dim, max_bits in MAX_LOG_Q_128.items():
-        primes = smallest_modulus(ring_dim, least, max_bits)
-        if primes:
-            return AggregateParameters(
-                ring_dim=ring_dim, primes=primes, scale_bits=scale_bits, parties=parties
-            )
-    raise _no_room(largest_sum, precision)
-
-
-def _no_room(largest_sum: float, precision: float) -> ParameterError:
-    return ParameterError(
-        f"largest_sum={largest_sum} at precision={precision} needs a modulus above "
-        f"{max(MAX_LOG_Q_128.values())} bits; take a coarser precision or scale the values down"
+    most = max(MAX_LOG_Q_128.values())
+    if math.log2(largest_sum) + scale_bits <= most:
+        share = math.ceil(math.ldexp(largest_sum / parties, scale_bits)) + 1
+        least = 2 * (parties * share + noise) + 1
+        for ring_dim, max_bits in MAX_LOG_Q_128.items():
+            if primes := smallest_modulus(ring_dim, least, max_bits):
+                return AggregateParameters(
+                    ring_dim=ring_dim, primes=primes, scale_bits=scale_bits, parties=parties
+                )
+    raise ParameterError(
+        f"largest_sum={largest_sum} at precision={precision} needs a modulus above {most} bits; "
+        "take a coarser precision or scale the values down"
     )
 
 

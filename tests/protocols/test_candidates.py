@@ -104,20 +104,18 @@ def test_others_are_out_for_a_reason(
 
 
 def test_carried_over_times_follow_the_work() -> None:
-    """On the model machine carrying over is exact, and doubles with the ring (and its log)."""
+    """On the model machine carrying over is exact, and doubles with the ring (and its log).
+
+    Twice the ring and 12 primes for 8: a refresh has three times the residues.
+    """
     other = CkksParameters(ring_dim=1 << 16, depth=12, num_digits=3)
     carried = model_times(PARAMS).scaled(PARAMS, other)
     for name, laps in model_times(other).operations.items():
         assert carried.operations[name] == pytest.approx(laps)
     assert model_times(PARAMS).scaled(PARAMS, PARAMS) == model_times(PARAMS)
-
-
-def test_refreshes_are_carried_over_by_residues() -> None:
-    """Twice the ring and 12 primes for 8: three times the residues."""
     names = ("refresh_share", "refresh_join", "map_share", "map_join", "read")
     one = replace(model_times(PARAMS), **dict.fromkeys(names, 1.0))
-    other = CkksParameters(ring_dim=1 << 16, depth=11)
-    carried = one.scaled(PARAMS, other)
+    carried = one.scaled(PARAMS, CkksParameters(ring_dim=1 << 16, depth=11))
     assert [getattr(carried, name) for name in names] == pytest.approx([3.0] * 5)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -232,33 +233,24 @@ def test_memory_grows_with_keys_and_parties() -> None:
     assert planner.memory(secure)["coordinator"] > 4e8
 
 
+TINY = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
+
+
 def test_times_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "busy", lambda: False)
-    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    first = cost.unit_times(params, tmp_path)
-    (file,) = tmp_path.glob("timing-*.json")
-    assert cost.unit_times(params, tmp_path) == first
-    assert all(len(first.operations[name]) == params.depth for name in OPERATIONS)
-    assert min(value for value in to_plain(first).values() if isinstance(value, float)) > 0
-    file.write_text("{}")
-    assert cost.unit_times(params, tmp_path).operations.keys() == set(OPERATIONS)
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    assert cost.unit_times(params, tmp_path / "file" / "folder").setup > 0
-
-
-def test_times_of_a_busy_machine_are_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """Not on a busy machine; a cache that cannot be read or written is no error."""
     monkeypatch.setattr(cost, "busy", lambda: True)
-    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    assert cost.unit_times(params, tmp_path).setup > 0
+    assert cost.unit_times(TINY, tmp_path).setup > 0
     assert not list(tmp_path.iterdir())
-
-
-def test_other_parameters_have_another_fingerprint() -> None:
-    a, b = (CkksParameters(ring_dim=1024, depth=d, security_bits=0) for d in (6, 7))
-    assert cost.fingerprint(a) != cost.fingerprint(b)
+    monkeypatch.setattr(cost, "busy", lambda: False)
+    first = cost.unit_times(TINY, tmp_path)
+    (file,) = tmp_path.glob("timing-*.json")
+    assert cost.unit_times(TINY, tmp_path) == first
+    assert all(len(first.operations[name]) == TINY.depth for name in OPERATIONS)
+    assert min(value for value in to_plain(first).values() if isinstance(value, float)) > 0
+    plain = to_plain(first)
+    for broken in ("{}", "[", json.dumps(plain | {"operations": {}}), json.dumps({"pack": 1.0})):
+        file.write_text(broken)
+        assert cost.unit_times(TINY, tmp_path).operations.keys() == set(OPERATIONS)
+        assert json.loads(file.read_text())["operations"].keys() == set(OPERATIONS)
+    assert cost.unit_times(TINY, file / "folder").setup > 0
+    assert cost.fingerprint(TINY) != cost.fingerprint(replace(TINY, depth=7))

@@ -152,21 +152,16 @@ def operations(**changes: Any) -> Counter[str]:
     return found
 
 
-def test_all_outputs_cost_what_one_costs() -> None:
-    """30 rows of 1, 2, 3 or 4 outputs fill one pair of ciphertexts."""
+def test_all_outputs_cost_what_one_costs_and_rows_cost_ciphertexts_alone() -> None:
+    """30 rows of 1, 2, 3 or 4 outputs fill one pair of ciphertexts; 100 rows of 4 outputs four."""
     counts = [operations(outputs=c, rows=(16, 14)) for c in (1, 2, 3, 4)]
     assert counts == counts[:1] * 4
     # Over 8 feature blocks; the refresh sums over columns.
     assert counts[0]["rotate"] == 3
     # z, z^2, T, x T, T^2, and one relinearisation of the sum.
     assert counts[0]["relinearise"] == 6
-
-
-def test_more_rows_cost_more_ciphertexts_alone() -> None:
-    """100 rows of 4 outputs: 4 pairs of 32 columns."""
-    count = operations(outputs=4, rows=(60, 40))
-    assert count["rotate"] == 4 * 3
-    assert count["relinearise"] == 4 * 5 + 1
+    more = operations(outputs=4, rows=(60, 40))
+    assert (more["rotate"], more["relinearise"]) == (4 * 3, 4 * 5 + 1)
 
 
 def test_an_iteration_takes_the_levels_that_it_declares() -> None:
