@@ -43,7 +43,7 @@ from protocols.approximation import Approximation, Polynomial, range_bound
 from protocols.curvature import Curvature
 from protocols.privacy import barrier_certificate
 from protocols.privacy.ball import Ball, push_bound
-from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
+from protocols.privacy.barrier_certificate import BarrierSetting, c_delta
 from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
 from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds

@@ -21,7 +21,7 @@ from protocols.approximation import (
     reciprocal_approximation,
     sigmoid_approximation,
 )
-from protocols.privacy.barrier_theorem import (
+from protocols.privacy.barrier_certificate import (
     GRADIENT_AT_ZERO,
     BarrierSetting,
     c_delta,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from protocols.errors import PrivacyError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import Event
+from protocols.serialise import to_plain
 
 if TYPE_CHECKING:
     from protocols.plan import RunPlan
 
 Relation = Literal["<=", "<", ">=", ">"]
+_COMPARE = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 ROUNDING = 1e-9
 """Relative slack of every comparison: a plan holds its figures as rounded numbers."""
 
@@ -24,7 +27,7 @@ ASSUMPTIONS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Condition:
     """One inequality, `left relation right`.
 
@@ -47,13 +50,7 @@ class Condition:
     @property
     def satisfied(self) -> bool:
         """Whether the inequality holds; never if a side is not a number."""
-        if self.relation == "<=":
-            return self.left <= self.right
-        if self.relation == "<":
-            return self.left < self.right
-        if self.relation == ">=":
-            return self.left >= self.right
-        return self.left > self.right
+        return bool(_COMPARE[self.relation](self.left, self.right))
 
     @property
     def slack(self) -> float:
@@ -74,14 +71,9 @@ class Condition:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {
-            "name": self.name,
-            "left": self.left,
-            "relation": self.relation,
-            "right": self.right,
-            "satisfied": self.satisfied,
-            "meaning": self.meaning,
-        }
+        own = asdict(self) | {"satisfied": self.satisfied}
+        del own["by_design"]
+        return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +196,24 @@ def explain(condition: Condition) -> str:
         f"condition {condition.name} fails: {condition.left:.6g} {condition.relation} "
         f"{condition.right:.6g} does not hold ({condition.meaning})"
     )
+
+
+def document(setting: Any) -> dict[str, Any]:
+    """Fields of a setting, JSON-ready; of an approximation the polynomial alone."""
+    found = {field.name: getattr(setting, field.name) for field in fields(setting)}
+    bare = {name: getattr(value, "polynomial", value) for name, value in found.items()}
+    return {n: v.to_dict() if hasattr(v, "to_dict") else to_plain(v) for n, v in bare.items()}
+
+
+def require_numbers(setting: Any, positive: str, not_negative: str = "") -> None:
+    """Refuse figures of a setting, by name.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    for name in (*positive.split(), *not_negative.split()):
+        value, least = getattr(setting, name), name in not_negative.split()
+        if not (math.isfinite(value) and (value > 0 or (least and value == 0))):
+            raise ParameterError(
+                f"{name}={value} is not a finite number {'>=' if least else '>'} 0"
+            )

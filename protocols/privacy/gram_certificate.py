@@ -25,13 +25,13 @@ With ridge >= tau the noisy problem is convex, and 2 (B^2 + tau + ridge) bounds 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from protocols import arithmetic
 from protocols.errors import ParameterError
 from protocols.privacy.budget import GRID_MARGIN, Budget
-from protocols.privacy.certificate import Certificate, Condition, Stated, stated_noise
+from protocols.privacy.certificate import Certificate, Condition, Stated, document, stated_noise
 from protocols.privacy.grid import NoiseGrid, discretisation_delta
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class GramRelease:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {**asdict(self), "budget": self.budget.to_dict()}
+        return document(self)
 
     def _needed(self, sensitivity: float) -> float:
         return self.budget.sigma(rounds=1, sensitivity=sensitivity, rows=self.rows)
@@ -184,27 +184,27 @@ def check(release: GramRelease) -> Certificate:
     spent = budget.delta_mechanism + r.failure + delta_grid + budget.other_delta
     conditions = (
         Condition(
-            name="noise",
-            left=sigma,
-            relation=">=",
-            right=least,
-            meaning="sigma is what epsilon needs at delta_mechanism: one release, and flooding",
+            "noise",
+            sigma,
+            ">=",
+            least,
+            "sigma is what epsilon needs at delta_mechanism: one release, and flooding",
             by_design=True,
         ),
         Condition(
-            name="delta",
-            left=spent,
-            relation="<=",
-            right=budget.delta,
-            meaning="mechanism, noise norm, grid and arithmetic together",
+            "delta",
+            spent,
+            "<=",
+            budget.delta,
+            "mechanism, noise norm, grid and arithmetic together",
             by_design=True,
         ),
         Condition(
-            name="ridge",
-            left=r.ridge,
-            relation=">=",
-            right=tau,
-            meaning="ridge >= tau: the noisy problem is convex, so training cannot diverge",
+            "ridge",
+            r.ridge,
+            ">=",
+            tau,
+            "ridge >= tau: the noisy problem is convex, so training cannot diverge",
         ),
     )
     release_of: dict[str, Any] = {

@@ -223,27 +223,27 @@ def check(setting: SumSetting) -> Certificate:
     spent = mechanism_delta + grid_delta + s.tails_delta
     conditions = (
         Condition(
-            name="privacy_noise",
-            left=exact,
-            relation="<=",
-            right=s.epsilon * (1 + 1e-9),
-            meaning="epsilon of all queries that show a row together, exact",
+            "privacy_noise",
+            exact,
+            "<=",
+            s.epsilon * (1 + 1e-9),
+            "epsilon of all queries that show a row together, exact",
             by_design=True,
         ),
         Condition(
-            name="privacy_cross_check",
-            left=library,
-            relation="<=",
-            right=1.01 * s.epsilon,
-            meaning="epsilon by dp-accounting's privacy loss distribution, at most 1 % above",
+            "privacy_cross_check",
+            library,
+            "<=",
+            1.01 * s.epsilon,
+            "epsilon by dp-accounting's privacy loss distribution, at most 1 % above",
             by_design=True,
         ),
         Condition(
-            name="privacy_delta",
-            left=spent,
-            relation="<=",
-            right=s.delta,
-            meaning="delta: mechanism + noise grid + tails of the noise",
+            "privacy_delta",
+            spent,
+            "<=",
+            s.delta,
+            "delta: mechanism + noise grid + tails of the noise",
         ),
     )
     figures = {

@@ -24,10 +24,9 @@ from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.inverse import MAX_RATIO
 from protocols.privacy.problem import Problem
 from protocols.privacy.sensitivity import diameter
-from protocols.privacy.utility import Floats
+from protocols.privacy.utility import Floats, merit
 from protocols.privacy.walk import AcceleratedRule, Walk
 from protocols.privacy.walk_certificate import KEPT, WalkSetting, row_sum_sensitivity
-from protocols.privacy.walk_utility import merit
 from protocols.updates.catalogue import QUADRATIC, REGISTRY
 from protocols.updates.momentum import Nesterov
 
