@@ -124,7 +124,10 @@ def coordinate(
         numbers = count()
 
         def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
-            return refresh.refresh(evaluator, plan, seed, next(numbers), key, vectors, standing)
+            step = next(numbers)
+            after = yield from refresh.refresh(evaluator, plan, seed, step, key, vectors, standing)
+            watch.on_refresh(vectors, after)
+            return after
 
         heads = yield from circuit.train(evaluator, encrypted, fresh, watch.on_iteration)
 

@@ -15,7 +15,7 @@ refresh asks follows from what was computed since the last one. Everything else 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +90,8 @@ class Watch:
     """Called as a run goes on: on_phase(phase), on_iteration(t), on_missing(all covered parties).
 
     Of the secure-aggregation protocol: start: public weights to start from, zeros by default;
-    on_weights(t, w): every iterate, which is public there.
+    on_weights(t, w): every iterate, which is public there. Of encrypted rows: on_refresh(before,
+    after): the vectors of each refresh, as the coordinator has them.
     """
 
     on_phase: Callable[[str], None] = lambda phase: None
@@ -98,6 +99,7 @@ class Watch:
     start: Weights | None = None
     on_weights: Callable[[int, Weights], None] = lambda t, w: None
     on_missing: Callable[[tuple[str, ...]], None] = lambda names: None
+    on_refresh: Callable[[Sequence[Any], Sequence[Any]], None] = lambda before, after: None
 
 
 # (plan, joint seed, every party's seed as hexadecimal, watch) -> the released weights
