@@ -62,7 +62,7 @@ def init(
     """Make identity, certificates and configuration; FOLDER/invitation.json goes to the parties."""
     with refusals(debug) as console:
         from coordinator.setup import init_coordinator
-        from parties.schema import Schema
+        from parties.data.schema import Schema
         from sims.api import privacy_fields
 
         training: dict[str, Any] = {

@@ -69,7 +69,8 @@ Update = Annotated[
     str,
     _option(
         TRAINING,
-        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag. secure-aggregation alone: "
+        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag, quadratic-gd. "
+        "secure-aggregation alone: "
         "clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
         "quadratic-adam.",
     ),

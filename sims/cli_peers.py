@@ -28,8 +28,7 @@ def add(
 ) -> None:
     """Know parties by their cards; compare each key with its owner by telephone."""
     with refusals(debug) as console:
-        from parties.peers import add_peer
-        from parties.settings import CARD, FILE, Settings
+        from parties.agent.settings import CARD, Settings
         from protocols.cards import Card, spoken
 
         settings, own = Settings.load(folder), Card.load(folder / CARD)
@@ -43,7 +42,7 @@ def add(
             if card.identity == own.identity:
                 say(console, f"{card.name}: your own card, left out")
                 continue
-            add_peer(folder / FILE, card.name, card.identity, replace=replace)
+            Settings.load(folder).know(card.name, card.identity, replace=replace)
             say(console, f"{card.name}: {spoken(card.identity)}")
         say(console, "compare each key with its owner by telephone before you consent to a plan")
 
@@ -52,7 +51,7 @@ def add(
 def show(folder: Folder, debug: options.Debug = False) -> None:
     """Show every known party with its key, to compare by telephone; your own one first."""
     with refusals(debug):
-        from parties.settings import CARD, Settings
+        from parties.agent.settings import CARD, Settings
         from protocols.cards import Card, spoken
 
         settings, own = Settings.load(folder), Card.load(folder / CARD)
@@ -71,8 +70,7 @@ def remove(
 ) -> None:
     """Know a party no longer: plans with it are refused."""
     with refusals(debug) as console:
-        from parties.peers import remove_peer
-        from parties.settings import FILE
+        from parties.agent.settings import Settings
 
-        remove_peer(folder / FILE, name)
+        Settings.load(folder).forget(name)
         say(console, f"{name} is known no longer")

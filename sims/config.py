@@ -10,13 +10,14 @@ from typing import Any
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
+from protocols.updates.catalogue import QUADRATIC
 
 PROFILES = ("secure", "fast-insecure")
 UPDATES = {
-    ENCRYPTED_ROWS: ("barrier", "gd", "nag", "quadratic-nag"),
+    ENCRYPTED_ROWS: ("barrier", "gd", "nag", *QUADRATIC),
     SECURE_AGGREGATION: (
         *("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt", "scd"),
-        *("adagrad", "adam", "quadratic-nag", "quadratic-adagrad", "quadratic-adam"),
+        *("adagrad", "adam", *QUADRATIC, "quadratic-adagrad", "quadratic-adam"),
     ),
 }
 """Update rules by protocol."""

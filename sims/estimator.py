@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
-from parties.columns import Label
-from parties.schema import Schema
-from parties.tables import cell_text
+from parties.data.schema import Label, Schema
+from parties.data.table import cell_text
 from protocols.errors import SchemaError
 from sims import shards
 from sims.federated import Array, FederatedEstimator
@@ -152,7 +151,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
 
         Raises:
             NotFittedError: `fit` comes first.
-            SchemaError, DataError: see `parties.shard.encode_features`.
+            SchemaError, DataError: see `parties.data.encode.encode_features`.
             ValueError: scikit-learn's own, for wrong columns or a wrong shape.
         """
         scores: Array = self._encoded(X) @ self._weights

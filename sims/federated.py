@@ -21,10 +21,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from parties.checks import shown
-from parties.schema import Schema
-from parties.shard import encode_features, encode_shard
-from parties.tables import read_table
+from parties.data.encode import encode_features, encode_shard
+from parties.data.schema import Schema
+from parties.data.table import read_table
+from protocols.documents import shown
 from protocols.errors import ParameterError
 from sims import shards
 from sims.config import SimulationConfig
@@ -109,7 +109,7 @@ class FederatedEstimator(BaseEstimator, ABC):
             pooled = pd.concat(tables.values(), ignore_index=True)
             encode_shard(pooled, schema)  # complains about rows as given, before they are shuffled
             rng = np.random.default_rng(root)
-            label = schema.label_names[0]
+            label = schema.label.names[0]
             tables = shards.split_by_owner(X, pooled, config, columns, label, rng)
         data = shards.encode(tables, schema, notes)
         result = run(config, data, root, self._report)

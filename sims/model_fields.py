@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.columns import Label
-from parties.schema import Schema
-from parties.targets import Targets
+from parties.data.schema import Label, Schema, Targets
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.models.lffr import Lffr
 from protocols.models.linear import Linear

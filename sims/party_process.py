@@ -10,9 +10,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from parties.data.shard import Shard
 from parties.party import Party
 from parties.policy import Policy
-from parties.shard import Shard
 from protocols.errors import LostError, MessageError
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness

@@ -12,12 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from parties.columns import Label
-from parties.encode import encode_label
-from parties.schema import Schema
-from parties.shard import encode_features
-from parties.tables import Table, read_table
-from parties.targets import Targets
+from parties.data.encode import encode_features, encode_label, encode_targets
+from parties.data.schema import Label, Schema, Targets
+from parties.data.table import Table, read_table
 from protocols.errors import ParameterError
 from protocols.models.regression_models import regression_model
 from sims.model_fields import LOGISTIC, REGRESSION, coefficients
@@ -184,7 +181,7 @@ class RegressionModel:
 
     def score(self, table: pd.DataFrame) -> RegressionScores:
         """Errors by output."""
-        y, _ = self.targets.encode(table)
+        y, _ = encode_targets(table, self.targets)
         x = encode_features(table, self.schema)
         return score_regression(regression_model(self.model), self.weights, x, y, self.targets)
 
@@ -253,6 +250,6 @@ def score_table(model: AnyModel, frame: Table) -> Scores | RegressionScores | No
             a target is missing or no number.
     """
     table = read_table(frame, label=model.schema.label.name)
-    if not set(model.schema.label_names) <= set(table.columns):
+    if not set(model.schema.label.names) <= set(table.columns):
         return None
     return model.score(table)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import RegressorMixin
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.errors import DataError, SchemaError
 from protocols.models.regression_models import regression_model
 from sims import shards
@@ -140,7 +140,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
 
         Raises:
             NotFittedError: `fit` comes first.
-            SchemaError, DataError: see `parties.shard.encode_features`.
+            SchemaError, DataError: see `parties.data.encode.encode_features`.
         """
         x = self._encoded(X)
         scaled = predict(regression_model(self._model), self._weights, x)
@@ -179,7 +179,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
         }
         pooled = pd.concat(tables.values(), ignore_index=True)
         schema = given or shards.infer(pooled, list(names), None, notes)
-        if schema.label_names != names:
+        if schema.label.names != names:
             raise SchemaError(f"the schema's targets are not {', '.join(names)}")
         require_spread(pooled, names, f"the {count(len(pooled), 'sample')}")
         return tables, schema

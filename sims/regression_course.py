@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from parties.targets import Targets
+from parties.data.schema import Targets
 from protocols.models.regression_models import RegressionModel
 from sims.prepare import PreparedData
 from sims.regression_result import RegressionMetrics, score_regression, targets_of

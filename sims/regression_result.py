@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.targets import Targets
+from parties.data.schema import Targets
 from protocols.models.linear import Linear
 from protocols.models.regression_models import RegressionModel
 from sims.regression_twin import mean_squared_errors, predict

@@ -14,24 +14,10 @@ from protocols.lffr import LffrPlan
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
+from protocols.updates.catalogue import REGISTRY
 from sims.words import count, number, size
 
 Fact = tuple[str, str, str]  # name, value, meaning
-
-UPDATES = {
-    "barrier": "gradient descent with a barrier that keeps the weights within a ball",
-    "gd": "plain gradient descent",
-    "nag": "Nesterov's accelerated gradient descent",
-    "nag-sc": "Nesterov's method for strongly convex losses",
-    "masg": "accelerated gradient descent in stages of falling steps",
-    "hb": "gradient descent with momentum (heavy ball)",
-    "quadratic-nag": "Nesterov's method, preconditioned by a diagonal bound of the curvature",
-    "scd": "dual coordinate descent; dual variables stay with their owners",
-    "adagrad": "Adagrad",
-    "adam": "Adam",
-    "quadratic-adagrad": "Adagrad on the gradient preconditioned by the curvature",
-    "quadratic-adam": "Adam on the gradient preconditioned by the curvature",
-}
 
 
 def crypto_facts(plan: RunPlan) -> Iterator[Fact]:
@@ -102,7 +88,7 @@ def _rows_facts(plan: RowsPlan) -> Iterator[Fact]:
     yield (
         "Update",
         f"{kind}, {count(plan.rounds, 'iteration')}",
-        f"{UPDATES[kind]}{_rate_words(update)}",
+        f"{REGISTRY[kind].words}{_rate_words(update)}",
     )
     if kind == "barrier":
         yield (
@@ -226,7 +212,7 @@ def _gradient_facts(plan: GradientPlan) -> Iterator[Fact]:
     yield (
         "Update",
         f"{kind}, {count(plan.rounds, 'iteration')}",
-        f"{UPDATES[kind]}{_rate_words(update)}",
+        f"{REGISTRY[kind].words}{_rate_words(update)}",
     )
     clip = plan.objective.get("clip")
     if isinstance(clip, (int, float)):

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs
-from parties.columns import Label
-from parties.schema import Schema
+from parties.data.schema import Label, Schema
 from protocols.plan import RunPlan
 from sims.plan_figures import plan_figures
 

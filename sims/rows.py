@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
 
-from parties.checks import shown
-from parties.encode import check_columns
-from parties.schema import Schema
-from parties.tables import cell_text, read_table
+from parties.data.encode import check_columns
+from parties.data.schema import Schema
+from parties.data.table import cell_text, read_table
+from protocols.documents import shown
 from protocols.errors import DataError, ParameterError, SchemaError
 
 
@@ -114,9 +114,9 @@ def choose_columns(
         SchemaError: `labels` are not the schema's.
         ParameterError: `split` names a column of the schema.
     """
-    labels = labels or (schema.label_names if schema else ())
-    if schema and labels != schema.label_names:
-        what, theirs = "targets" if numeric else "label", ", ".join(schema.label_names)
+    labels = labels or (schema.label.names if schema else ())
+    if schema and labels != schema.label.names:
+        what, theirs = "targets" if numeric else "label", ", ".join(schema.label.names)
         raise SchemaError(f"{what}={', '.join(labels)!r} is not the schema's {what} {theirs!r}")
     kind, _, column = str(split).partition(":")
     by = column if kind == "by" and column else None

@@ -13,11 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
-from parties.checks import shown, suggest
-from parties.schema import Label, Schema, infer_schema
-from parties.shard import ClampCounts, Shard, encode_shard
-from parties.tables import read_table
-from parties.targets import REGRESSION_SCALING
+from parties.data.encode import encode_shard
+from parties.data.infer import REGRESSION_SCALING, infer_schema
+from parties.data.schema import Label, Schema
+from parties.data.shard import ClampCounts, Shard
+from parties.data.table import read_table
+from protocols.documents import shown, suggest
 from protocols.errors import CohortError, DataError
 from protocols.messages import COORDINATOR
 from sims.config import SimulationConfig

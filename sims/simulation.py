@@ -16,22 +16,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
-from coordinator.message_log import keep_messages
+from coordinator.log import recorded
+from parties.data.schema import Targets
 from parties.flower_app import Handler
 from parties.party import Party
 from parties.policy import Policy
-from parties.targets import Targets
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.regression_models import regression_model
 from protocols.plan import RunPlan
+from protocols.privacy.calibrate.calibration import Calibration
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
+from sims.figures import calibrated
 from sims.ledgers import dataset_of, open_ledger
 from sims.local import run_session
 from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
 from sims.prepare import PreparedData, prepare
-from sims.recipe import Recipe, open_recipe
 from sims.regression_result import (
     RegressionResult,
     score_least_squares,
@@ -43,6 +44,7 @@ from sims.result import AnyRun, Array, RunResult
 from sims.run_folder import RunFolder
 from sims.slot_report import unproven_warnings
 from sims.twin import fit_optimum, score
+from sims.twins import twin_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +83,21 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
     # Every refusal that depends on public figures only comes before the first key.
-    recipe = open_recipe(config, data)
-    folder = RunFolder.create(config.out, rounds=recipe.rounds) if config.out else None
+    found = calibrated(config, data.schema, (s.rows for s in data.shards.values()))
+    folder = RunFolder.create(config.out, rounds=found.template.rounds) if config.out else None
     with _recording(folder) as record:
         session, signing_key = uuid.uuid4().hex, new_signing_key()
         specs = party_specs(config, data, root, public_bytes(signing_key))
         transcript = Transcript(folder.transcript_path if folder else None)
         kept = folder.messages_path if folder and config.keep_messages else None
-        keep = partial(keep_messages, folder=kept, coordinator_key=public_bytes(signing_key))
+        verify_keys = {name: _verify_key(spec) for name, spec in specs.items()}
+        keep = partial(
+            recorded,
+            folder=kept,
+            coordinator_key=public_bytes(signing_key),
+            parties=verify_keys,
+            durable=False,
+        )
 
         def both(event: Event) -> None:
             # A file takes long to write: an interrupt meanwhile finds both at the same place.
@@ -98,8 +107,8 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         coordinator = Coordinator(
             session=session,
             signing_key=signing_key,
-            party_keys={name: _verify_key(spec) for name, spec in specs.items()},
-            make_plan=lambda members: recipe.make_plan(session, members),
+            party_keys=verify_keys,
+            make_plan=lambda members: found.plan(session, members),
             transcript=transcript,
             observer=Observer(
                 on_phase=lambda phase: both(Event("phase", phase)),
@@ -113,7 +122,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         both(Event("phase", "twin"))
         result = compare(
             data,
-            recipe,
+            found,
             specs,
             coordinator,
             outcome,
@@ -183,7 +192,7 @@ def _run(
 
 def compare(
     data: PreparedData,
-    recipe: Recipe,
+    found: Calibration,
     specs: Mapping[str, PartySpec],
     coordinator: Coordinator,
     outcome: Outcome,
@@ -194,7 +203,7 @@ def compare(
     total_seconds: float,
 ) -> AnyRun:
     """The decrypted model beside its twin and the non-private optimum."""
-    plan, twin = outcome.plan, recipe.twin(outcome.plan, specs)
+    plan, twin = outcome.plan, twin_of(outcome.plan, data, specs)
     judged = _logistic if not isinstance(data.schema.label, Targets) else _regression
     return judged(
         data,
@@ -207,7 +216,7 @@ def compare(
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
         warnings=(
             *data.notes,
-            *recipe.notes,
+            *found.notes,
             *twin.warnings,
             *unproven_warnings(plan, data.schema.norm_bound),
             *missing_words(outcome.missing),
@@ -216,7 +225,7 @@ def compare(
         peak_memory_mb=peak_memory,
         total_seconds=total_seconds,
         transcript_head=transcript_head,
-        certificate=with_cover(recipe.certificate, plan),
+        certificate=with_cover(found.certificate, plan),
         missing=outcome.missing,
     )
 

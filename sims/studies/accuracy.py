@@ -23,11 +23,12 @@ import numpy as np
 import typer
 
 from protocols.errors import PrivacyError
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import choose_rows
 from sims import cli_options as options
 from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON
 from sims.console import refusals, say, stdout
 from sims.documents import to_json
-from sims.setting import choose_setting
 from sims.studies.noise.grid import Cell
 from sims.studies.noise.source import Source, open_pool
 from sims.studies.noise.twins import measure_twin
@@ -72,18 +73,18 @@ def run_study(cell: Cell, source: Source, *, seeds: int, splits: int) -> dict[st
 def _setting(cell: Cell, source: Source) -> dict[str, Any]:
     pool = open_pool(source, None)
     rows, features = pool.rows.shape
-    certificate = choose_setting(
-        source.config(cell),
+    figures = PublicFigures.even(
         rows=rows,
-        num_features=features,
-        norm_bound=pool.schema.norm_bound,
+        features=features - 1,
         parties=cell.parties,
-    ).certificate
+        norm_bound=pool.schema.norm_bound,
+    )
+    certificate = choose_rows(figures, Wanted.of(source.config(cell))).certificate
     if certificate is None:  # nag and runs without noise never come here with epsilon
         raise AssertionError("a private setting came without a certificate")
-    s, figures = certificate.setting, certificate.figures
+    s, stated = certificate.setting, certificate.figures
     return {
-        "radius": float(figures["R"]),
+        "radius": float(stated["R"]),
         "rows": rows,
         "features": features,
         "method": certificate.method,
@@ -92,7 +93,7 @@ def _setting(cell: Cell, source: Source) -> dict[str, Any]:
         "lam": float(s.lam),
         "degree": int(s.sigmoid.polynomial.degree),
         "sigma": float(s.sigma),
-        "sensitivity": float(figures["D2_widened"]),
+        "sensitivity": float(stated["sensitivity"]),
         "binding": certificate.binding.name,
     }
 

@@ -38,10 +38,10 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.coordinator import AskParties, Coordinator, Observer
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard
 from protocols.aggregate.parameters import AggregateParameters, choose
 from protocols.errors import ParameterError, ProtocolError
 from protocols.gradients import GradientPlan
@@ -58,8 +58,9 @@ from protocols.messages import (
 from protocols.objectives import RowObjective
 from protocols.plan import Member, RunPlan
 from protocols.privacy.randomness import SystemRandomness
+from protocols.serialise import to_plain
 from protocols.transcript import Transcript
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 from sims.console import refusals, stdout
 from sims.studies.scaffold import progress, save_figure, write_rows
 
@@ -494,7 +495,7 @@ def write_all(out: Path, results: Sequence[Result], settings: SecAggSettings) ->
     write_rows(out / "rounds.csv", rounds, float_format="%.6g")
     content = {
         "results": [result.to_dict() for result in results],
-        "ciphers_by_parties": {str(r.case.parties): r.case.cipher.to_dict() for r in results},
+        "ciphers_by_parties": {str(r.case.parties): to_plain(r.case.cipher) for r in results},
         "secagg": asdict(settings),
     }
     (out / "aggregation.json").write_text(json.dumps(content, indent=2) + "\n")

@@ -31,10 +31,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
-from parties.columns import NumericColumn
-from parties.schema import Schema
-from parties.shard import encode_features, encode_shard
-from parties.tables import read_table
+from parties.data.encode import encode_features, encode_shard
+from parties.data.schema import NumericColumn, Schema
+from parties.data.table import read_table
 from protocols.errors import ParameterError, SchemaError
 from protocols.updates.coordinate import DualPlan, Schedule
 from sims.baselines import BACKENDS, GradientPlan, SmoothLoss, optimum, output_perturbation

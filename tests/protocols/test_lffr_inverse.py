@@ -16,8 +16,9 @@ from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import CountingContext, Ghost
 from protocols.contribute import collect
 from protocols.curvature import LIFT, Curvature
+from protocols.inverse import plan_inverse
 from protocols.lffr import contribution
-from protocols.lffr_inverse import inverse_refreshes, relative_error, sharp_precondition
+from protocols.lffr_inverse import LEVELS, relative_error, sharp_precondition
 from protocols.messages import Body
 from tests import exact
 from tests.helpers import drive, uncommitted
@@ -119,9 +120,10 @@ def test_the_announced_refreshes_are_those_of_the_circuit() -> None:
             assert next(exchange, None) is None
             steps = len(numbers.inverse.steps)
             lengths.add(steps)
-            assert tuple(counted) == inverse_refreshes(steps, budget)
+            assert tuple(counted) == numbers.inverse.refreshes(budget, *LEVELS)
     assert min(lengths) == 1
     assert max(lengths) > 6
     # Levels 1 and 2, a step, and three for the last one: six suffice, five do not.
-    assert inverse_refreshes(2, 6) == (1,)
-    assert inverse_refreshes(2, 5) == (1, 1)
+    two = plan_inverse(1.0, 2.0, 0.05)
+    assert len(two.steps) == 2
+    assert (two.refreshes(6, *LEVELS), two.refreshes(5, *LEVELS)) == ((1,), (1, 1))

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Task
 from typer.testing import CliRunner
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from sims import cli
 from sims.progress import BarReporter, Reporter, seconds_left

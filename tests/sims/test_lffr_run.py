@@ -15,18 +15,20 @@ from typer.testing import CliRunner
 
 from ciphercohort import FederatedRegression
 from parties.budget import recompute
-from parties.schema import Schema
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
+from parties.data.schema import Schema
 from protocols.errors import PolicyError
 from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.regression import largest_lffr_rate
 from sims import cli
 from sims.config import SimulationConfig
+from sims.figures import figures_of
 from sims.predict import load_model
 from sims.prepare import prepare
-from sims.recipe_lffr import certified
 from sims.verify import verify_run
 from tests.helpers import Floats
-from tests.sims.test_recipe_gram import make_frame
+from tests.sims.test_calibration import make_frame
 from tests.sims.test_regression_run import LFFR, simulate, tables, tampered
 
 __all__ = ["tables"]
@@ -181,7 +183,9 @@ def test_the_rate_is_the_largest_that_stays_in_the_interval() -> None:
         config = SimulationConfig(
             data=make_frame(120), model="lffr", targets=("cost", "days"), epsilon=epsilon, seed=1
         )
-        found = certified(config, prepare(config, np.random.default_rng(1))).setting
+        data = prepare(config, np.random.default_rng(1))
+        figures = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
+        found = largest_lffr_rate(figures, Wanted.of(config)).setting
         largest = 1 / (0.155 * found.norm_bound**2)
         rates.append(found.eta)
         assert found.reached() <= found.radius and found.eta <= largest

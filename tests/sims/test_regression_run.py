@@ -18,13 +18,14 @@ from click.testing import Result
 from sklearn.linear_model import LinearRegression
 from typer.testing import CliRunner
 
-from parties.schema import Schema
+from parties.data.encode import encode_targets
+from parties.data.schema import Schema
 from sims import cli
 from sims.documents import to_json
 from sims.predict import RegressionModel, load_model
 from sims.run_folder import STATUS, file_digest
 from sims.verify import verify_run
-from tests.sims.test_recipe_gram import make_frame
+from tests.sims.test_calibration import make_frame
 
 TOY = ("--profile", "fast-insecure", "--target", "cost,days")
 LINEAR, IMPROVED = ("--model", "linear"), ("--model", "improved-lffr")
@@ -84,7 +85,7 @@ def test_encrypted_is_the_twin_and_near_least_squares(
     fit = LinearRegression().fit(train[x], train[y])
     # True values count as clamped to the public range.
     targets = Schema.load(tables[2]).label
-    true = targets.to_data_units(targets.encode(test)[0])
+    true = targets.to_data_units(encode_targets(test, targets)[0])
     own = ((fit.predict(test[x]) - true) ** 2).mean(axis=0)
     np.testing.assert_allclose(summary["optimum"]["mse"], own, rtol=1e-9)
     np.testing.assert_allclose(summary["mse"], own, rtol=0.3)
@@ -287,7 +288,7 @@ def test_targets_outside_the_public_range_are_clamped_and_counted(
     assert simulate(changed, *words).exit_code == 0
     final = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     told = " ".join(note for party in final["clamped"].values() for note in party["notes"])
-    assert "cost" in told and "days" not in told and schema.label_names == ("cost", "days")
+    assert "cost" in told and "days" not in told and schema.label.names == ("cost", "days")
     strict = simulate(changed, *words, "--strict")
     assert strict.exit_code == 2 and "targets outside their range" in strict.stderr
 

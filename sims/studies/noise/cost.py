@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from protocols.errors import ParameterError
+from protocols.privacy.calibrate.figures import PublicFigures
 from sims.config import SimulationConfig
-from sims.planning import Shape, forecast
+from sims.planning import forecast
 from sims.studies.noise.components import WORDS
 from sims.studies.noise.figures import Line, Plot
 from sims.studies.noise.report import write_page
@@ -62,7 +63,7 @@ def _row(
     found: dict[str, Any] = {"rows": rows, "features": features, "ring_dim": ring}
     found |= {"parties": grid.parties, "rounds": grid.rounds}
     try:
-        shape = Shape.even(rows=rows, features=features, parties=grid.parties)
+        shape = PublicFigures.even(rows=rows, features=features, parties=grid.parties)
         body = forecast(config, shape, timing=timing).to_dict()
     except ParameterError as error:
         return {**found, "refusal": str(error)}

@@ -79,7 +79,7 @@ class JointSecret:
     """s = sum_p s_p of a simulated run. SECRET: nobody ever holds it in a real one."""
 
     def __init__(self, context: CkksContext, shares: Iterable[bytes]) -> None:
-        """shares: key shares as `Duties.state` seals them, here by nothing."""
+        """shares: key shares as `PartyProtocol.state` seals them, here by nothing."""
         n, prime = context.params.ring_dim, context.primes[0]
         total: Integers = np.zeros(n, dtype=object)
         for share in shares:

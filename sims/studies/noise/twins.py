@@ -8,7 +8,7 @@ noise rides along, as the reference of `model_noise`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -24,15 +24,15 @@ from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.objectives import RowObjective
 from protocols.plan import RunPlan
 from protocols.planner import exchanges
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import RowsChoice, choose_rows, rows_plan
+from protocols.privacy.calibrate.sums import SumsChoice, choose_sums
 from protocols.privacy.shares import NoiseSplit
 from protocols.rows import RowsPlan
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
-from sims.gradient_setting import GradientSetting, choose_gradients
 from sims.many_twins import train_many
-from sims.planning import Shape, placeholder_plan
 from sims.prepare import PreparedData
-from sims.setting import TrainingSetting, choose_setting
 from sims.studies.noise import components
 from sims.studies.noise.grid import Cell
 from sims.studies.noise.source import Source, draw_groups, open_pool
@@ -40,7 +40,7 @@ from sims.studies.noise.store import Measurement
 from sims.twin import score
 
 Floats = NDArray[np.float64]
-Chosen = TrainingSetting | GradientSetting
+Chosen = RowsChoice | SumsChoice
 COVERED = {
     ENCRYPTED_ROWS: ("barrier", "gd", "nag"),
     SECURE_AGGREGATION: ("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt"),
@@ -64,7 +64,7 @@ class Setting:
     where rows alone bound it.
     """
 
-    rule: UpdateRule
+    rule: Update
     link: Callable[[Floats], Floats]
     sigma: Floats
     row_weights: tuple[float, ...]
@@ -91,19 +91,17 @@ def open_setting(
             f"update={config.update!r} has no twin for many seeds at once; take "
             f"{', '.join(COVERED[config.protocol])}, or encrypted cells alone"
         )
-    # Without the data, which do not enter: the same choice is made once.
-    bare = replace(config, data=None, label=None, schema=None, test=None, exclude=(), split="even")
-    return _choose(bare, rows_by_party, num_features, norm_bound)
+    figures = PublicFigures(
+        rows_by_party=rows_by_party, num_features=num_features, norm_bound=norm_bound
+    )
+    return _choose(figures, Wanted.of(config))
 
 
 @lru_cache(maxsize=64)
-def _choose(
-    config: SimulationConfig, rows_by_party: tuple[int, ...], num_features: int, norm_bound: float
-) -> tuple[Setting, Chosen]:
-    public: dict[str, Any] = {"num_features": num_features, "norm_bound": norm_bound}
-    rows, total = np.array(rows_by_party), sum(rows_by_party)
-    if config.protocol == SECURE_AGGREGATION:
-        sums = choose_gradients(config, rows_by_party=rows_by_party, **public)
+def _choose(public: PublicFigures, wanted: Wanted) -> tuple[Setting, Chosen]:
+    rows, total = np.array(public.rows_by_party), public.rows
+    if wanted.protocol == SECURE_AGGREGATION:
+        sums = choose_sums(public, wanted)
         rule, objective = sums.rule, sums.objective
         if not isinstance(objective, RowObjective):  # `COVERED` leaves dual rules out
             raise AssertionError("only objectives over rows have a twin here")
@@ -117,7 +115,7 @@ def _choose(
             clip=objective.clip,
         )
         return setting, sums
-    chosen = choose_setting(config, rows=total, parties=len(rows_by_party), **public)
+    chosen = choose_rows(public, wanted)
     rule, polynomial = chosen.rule, chosen.link.polynomial
     figures = chosen.certificate.figures if chosen.certificate else {}
     iterates = {"largest_iterate": float(figures["R"])} if "R" in figures else {}
@@ -125,14 +123,14 @@ def _choose(
         rule=rule,
         link=polynomial,
         sigma=np.full(rule.rounds, chosen.privacy.sigma if chosen.privacy else 0.0),
-        row_weights=(1 / total,) * len(rows_by_party),
+        row_weights=(1 / total,) * public.parties,
         bounds={**iterates, "largest_logit": polynomial.radius},
         facts={**_rule_facts(rule), "degree": polynomial.degree},
     )
     return setting, chosen
 
 
-def _rule_facts(rule: UpdateRule) -> dict[str, Any]:
+def _rule_facts(rule: Update) -> dict[str, Any]:
     named = {"learning_rate": "eta", "ridge": "ridge", "weight": "lambda", "theta": "theta"}
     found = {words: getattr(rule, name, None) for name, words in named.items()}
     return {"T": rule.rounds, **{name: v for name, v in found.items() if v is not None}}
@@ -147,11 +145,11 @@ def setting_traffic(
     """Bytes of the busiest party and of the coordinator; none for one client alone."""
     if len(sizes) < 2:
         return {}
-    if isinstance(chosen, GradientSetting):
+    if isinstance(chosen, SumsChoice):
         rounds = len(chosen.objective.queries(chosen.rule.rounds))
         return _sums_traffic(chosen.cipher, rounds, num_features, len(sizes))
-    shape = Shape(rows_by_party=tuple(sizes), num_features=num_features)
-    return plan_traffic(placeholder_plan(config, shape, chosen))
+    figures = PublicFigures(rows_by_party=tuple(sizes), num_features=num_features)
+    return plan_traffic(rows_plan(figures, Wanted.of(config), chosen))
 
 
 def plan_traffic(plan: RunPlan) -> dict[str, float]:
@@ -160,7 +158,7 @@ def plan_traffic(plan: RunPlan) -> dict[str, float]:
         return _sums_traffic(plan.cipher, len(plan.queries), plan.length, len(plan.members))
     if not isinstance(plan, RowsPlan):
         return {}
-    first = sum(each.blob_bytes for each in exchanges(plan, plan.names[0]))
+    first = sum(each.request.size + each.reply.size for each in exchanges(plan, plan.names[0]))
     held = np.array([len(plan.layout.ciphertexts_of(k)) for k in range(len(plan.names))])
     size = 2 * rns.packed_size((0,) * plan.ckks.num_towers, plan.ckks.ring_dim)
     by_party = first + size * (held - held[0])

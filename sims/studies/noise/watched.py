@@ -1,6 +1,6 @@
 """LOOKS AT SECRETS. One encrypted run of a cell, by the real roles' code, watched from inside.
 
-Coordinator (`coordinator.conduct`) and clients (`parties.duties`) run as in a deployment, without
+Coordinator (`protocols.protocol`) and clients (`parties.registry`) run as in a deployment, without
 signatures and transport. What they exchange is looked at with every client's secret at hand; what
 clients encrypt is computed a second time, from their rows and their seeded noise, by the functions
 that they use. Seconds are each role's own work on this machine, bytes are payloads (messages
@@ -14,21 +14,22 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from coordinator.conduct import Watch, conduct
-from coordinator.costs import phase_of
-from parties.duties import Duties, open_duties
+from parties.data.schema import Schema
 from parties.objectives import open_contributor
-from protocols import agree, contribute, gradients, keygen
+from parties.party_protocol import PartyProtocol
+from parties.registry import open_half
+from protocols import agree, gradients, keygen
 from protocols.aggregate import setup
 from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
+from protocols.circuits import circuit_of
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
@@ -39,12 +40,14 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.messages import Body, Exchange
 from protocols.plan import Member, RunPlan
+from protocols.protocol import Watch
+from protocols.registry import phase_of, protocol_of
 from protocols.rows import RowsPlan
 from protocols.train import PlainGradient
-from protocols.updates.rule import distinct, gradient_factors
 from protocols.wire import sum_blobs
+from sims.config import SimulationConfig
+from sims.figures import calibrated
 from sims.party_process import PartySpec
-from sims.recipe import Recipe, open_recipe
 from sims.simulation import party_specs
 from sims.studies.noise import components
 from sims.studies.noise.exact import (
@@ -62,6 +65,7 @@ from sims.studies.noise.source import Source, draw_groups, open_pool, shared_out
 from sims.studies.noise.store import Measurement
 from sims.studies.noise.twins import plan_traffic
 from sims.twin import score
+from sims.twins import twin_of
 
 Floats = NDArray[np.float64]
 Bodies = Mapping[str, Body]
@@ -95,7 +99,9 @@ class Stages:
 class Clients:
     """All clients of a run in this process, and a clock on each."""
 
-    def __init__(self, recipe: Recipe, specs: dict[str, PartySpec]) -> None:
+    def __init__(
+        self, config: SimulationConfig, schema: Schema, specs: dict[str, PartySpec]
+    ) -> None:
         self.specs = specs
         keys = {n: Ed25519PrivateKey.from_private_bytes(s.signing_key) for n, s in specs.items()}
         seeds = {name: agree.new_seed() for name in specs}
@@ -108,11 +114,12 @@ class Clients:
             )
             for name, spec in specs.items()
         )
-        self.plan: RunPlan = recipe.make_plan(uuid.uuid4().hex, members)
+        found = calibrated(config, schema, (member.rows for member in members))
+        self.plan: RunPlan = found.plan(uuid.uuid4().hex, members)
         self._seeds = {name: seed.hex() for name, seed in seeds.items()}
         self.seed = agree.joint_seed(self.plan, self._seeds)
-        self.duties: dict[str, Duties] = {
-            name: open_duties(
+        self.halves: dict[str, PartyProtocol] = {
+            name: open_half(
                 self.plan, name, spec.shard, spec.noise_source(), keys[name], open_contributor
             )
             for name, spec in specs.items()
@@ -123,7 +130,8 @@ class Clients:
     def drive(self, stages: Stages) -> Floats:
         """The whole protocol; the released weights."""
         watch = Watch(on_refresh=stages.on_refresh)
-        exchange: Exchange[Floats] = conduct(self.plan, self.seed, self._seeds, watch)
+        coordinate = protocol_of(self.plan).coordinate
+        exchange: Exchange[Floats] = coordinate(self.plan, self.seed, self._seeds, watch)
         replies: Any = None
         phase = "keys"
         while True:
@@ -139,7 +147,7 @@ class Clients:
             replies = {}
             for name, request in ask.bodies.items():
                 started = time.perf_counter()
-                reply = self.duties[name].answer(kind, int(index or 0), request)
+                reply = self.halves[name].answer(ask.step, request)
                 self._seconds[name][phase_of(ask.step)] += time.perf_counter() - started
                 self._bytes[name] += request.num_bytes + reply.num_bytes
                 replies[name] = reply
@@ -161,8 +169,8 @@ class Clients:
 
     def erase(self) -> None:
         """Forget every secret."""
-        for duty in self.duties.values():
-            duty.erase()
+        for half in self.halves.values():
+            half.erase()
 
 
 def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
@@ -172,17 +180,16 @@ def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
     data, config = shared_out(pool, draw_groups(cell, pool, rng)), source.config(cell)
     specs = party_specs(config, data, int(rng.integers(2**62)), "")
     try:
-        recipe = open_recipe(config, data)
+        clients = Clients(config, data.schema, specs)
     except (PrivacyError, ParameterError) as error:
         return Measurement(cell=cell, seed=seed, refusal=str(error))
-    clients = Clients(recipe, specs)
     plan = clients.plan
     name = "release" if isinstance(plan, RowsPlan) else "sum_release"
     try:
         stages = RowStages(clients) if isinstance(plan, RowsPlan) else SumStages(clients)
         weights = clients.drive(stages)
         stages.finish()
-        off = rms(weights - recipe.twin(plan, specs).weights)
+        off = rms(weights - twin_of(plan, data, specs).weights)
     finally:
         clients.erase()
     quality = score(weights, pool.test.x, pool.test.y)
@@ -243,34 +250,6 @@ class SumStages(Stages):
 # -- encrypted rows -------------------------------------------------------------------------------
 
 
-class _Copier:
-    """In place of a client's secret: keeps the slots that it would encrypt."""
-
-    def __init__(self, context: CkksContext) -> None:
-        self._shape = 2 * context.params.num_towers, context.params.ring_dim
-        self.slots: list[Floats] = []
-
-    def encrypt(self, public_key: Any, slots: Floats, label: str) -> rns.Residues:
-        """Nothing is encrypted."""
-        self.slots.append(slots)
-        return np.zeros(self._shape, np.uint64)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A client's rows, labels and noise as the plan divides it: of the curvature, of the rounds."""
-
-    x: Floats
-    y: Floats
-    first: Any
-    noise: Floats
-
-    @classmethod
-    def of(cls, plan: RowsPlan, spec: PartySpec) -> _Part:
-        noise = plan.draw_noise(spec.noise_source())
-        return cls(spec.shard.x, spec.shard.y, *plan.divide_noise(noise))
-
-
 class RowStages(Stages):
     """Turns messages and refreshed ciphertexts into noise, as the run goes on."""
 
@@ -281,7 +260,9 @@ class RowStages(Stages):
             raise AssertionError(f"protocol={plan.protocol!r} is not watched")
         self._plan, self._parties, self._n = plan, len(plan.members), plan.ckks.ring_dim
         self._context = CkksContext(plan.ckks, plan.session)
-        self._parts = {name: _Part.of(plan, spec) for name, spec in clients.specs.items()}
+        self._noise = {
+            name: plan.draw_noise(spec.noise_source()) for name, spec in clients.specs.items()
+        }
         self._refreshes: list[tuple[Vectors, Vectors]] = []
         self.facts = {
             "ring_dim": self._n,
@@ -292,7 +273,7 @@ class RowStages(Stages):
     def step(self, kind: str, index: int, asked: Bodies, replies: Bodies) -> None:
         """Keys, contributions, shares of the decryption."""
         if kind == "keys":
-            states = [duty.state(lambda secret: secret) for duty in self.clients.duties.values()]
+            states = [half.state(lambda secret: secret) for half in self.clients.halves.values()]
             self._secret = JointSecret(self._context, [state.blobs[1] for state in states])
             derived = components.secret(self._parties)
             self.note("secret", rms(self._secret.coefficients), derived)
@@ -342,16 +323,11 @@ class RowStages(Stages):
         context, names, both = self._context, self._plan.names, self._context.primes * 2
         messages = []
         for name in names:
-            part, plan, copier = self._parts[name], self._plan, _Copier(context)
-            curvature, secret = None, cast(Any, copier)
-            if plan.curvature:
-                curvature = plan.curvature.share(part.x, plan.num_rows, part.first)
-            contribute.contribution(
-                context, secret, None, plan, name, part.x, part.y, part.noise, curvature
-            )
-            if len(copier.slots) != len(replies[name].blobs):
+            shard = self.clients.specs[name].shard
+            _, slots = circuit_of(self._plan).pack(name, shard.x, shard.y, self._noise[name])
+            if len(slots) != len(replies[name].blobs):
                 raise AssertionError("a client encrypted something that it did not send")
-            messages.append(residues_of_slots(context, copier.slots[-1]))
+            messages.append(residues_of_slots(context, slots[-1]))
         last = {name: Body(blobs=body.blobs[-1:]) for name, body in replies.items()}
         one = rns.unpack(last[names[0]].blobs[0], both, self._n)
         noise = rms(self._secret.noise(np.split(one, 2), messages[0]))
@@ -414,21 +390,19 @@ class RowStages(Stages):
 
     def _twin(self) -> list[Floats]:
         """The first vector that the refresh after every iteration makes; at last the weights."""
-        plan, rule, parts = self._plan, self._plan.rule, list(self._parts.values())
-        x = np.concatenate([part.x for part in parts])
-        y = np.concatenate([part.y for part in parts])
-        noise = np.sum([part.noise for part in parts], axis=0)
-        inverse: Any = 1.0
-        if plan.curvature:
-            inverse = plan.curvature.preconditioner(x, np.sum([p.first for p in parts], axis=0))
+        plan, rule = self._plan, self._plan.rule
+        shards = [spec.shard for spec in self.clients.specs.values()]
+        x = np.concatenate([shard.x for shard in shards])
+        y = np.concatenate([shard.y for shard in shards])
+        first, noise = plan.divide_noise(np.sum(list(self._noise.values()), axis=0))
+        inverse = plan.curvature.preconditioner(x, first) if plan.curvature else 1.0
         gradient: Any = PlainGradient(x, y, noise, plan.link, inverse)
         zero: Floats = np.zeros(plan.num_features)
         state, found = rule.start(zero), []
-        for t, factors in enumerate(gradient_factors(rule)):
-            state = rule.step(t, state, gradient)
-            vectors = distinct(state if t + 1 < plan.rounds else (rule.weights(state),))
-            fresh = zip(vectors, factors, strict=True)
-            found.append(next(vector for vector, factor in fresh if factor is not None))
+        for t in range(plan.rounds):
+            move = gradient(rule.point(state), rule.gradient_factor(t))
+            state = rule.step(move, state, t)
+            found.append(state[0])
         return found
 
     def _iterate(self, t: int, vector: EncryptedVector, twin: Floats) -> None:

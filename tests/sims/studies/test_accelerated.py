@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
 
-from protocols.updates.multistage import MultiStage
+from protocols.updates.strongly_convex import MultiStage
 from sims.studies import accelerated
 from sims.studies.accelerated import (
     METHODS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.errors import PrivacyError
 from sims.studies import accuracy
 from sims.studies.accuracy import run_study

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
 from protocols.errors import DataError, ParameterError
 from sims.config import SimulationConfig
 from sims.studies import quadratic
