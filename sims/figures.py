@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parties.schema import Schema
-from parties.targets import Targets
+from parties.data.schema import Schema, Targets
 from protocols.errors import SchemaError
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
