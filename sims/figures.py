@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parties.schema import Schema
-from parties.targets import Targets
+from parties.data.schema import Schema, Targets
 from protocols.errors import SchemaError
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -20,13 +19,13 @@ def figures_of(schema: Schema, rows_by_party: Iterable[int]) -> PublicFigures:
     stated = {"digest": schema.digest(), "features": list(schema.feature_names)}
     targets = isinstance(schema.label, Targets)
     if targets:
-        stated["targets"] = list(schema.label_names)
+        stated["targets"] = list(schema.label.names)
     return PublicFigures(
         rows_by_party=tuple(rows_by_party),
         num_features=schema.num_features,
         norm_bound=schema.norm_bound,
         entry_bound=1.0 if schema.row_norm is not None else ENTRY_BOUND[schema.scaling],
-        outputs=len(schema.label_names) if targets else 1,
+        outputs=len(schema.label.names) if targets else 1,
         schema=stated,
     )
 

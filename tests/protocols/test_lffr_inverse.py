@@ -14,11 +14,11 @@ from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.flooding import fresh_std, rounding_std, slot_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import CountingContext, Ghost
-from protocols.contribute import collect
+from protocols.contribute import collect, contribution
 from protocols.curvature import LIFT, Curvature
 from protocols.inverse import plan_inverse
-from protocols.lffr import contribution
 from protocols.lffr_inverse import LEVELS, relative_error, sharp_precondition
+from protocols.lffr_training import LffrCircuit
 from protocols.messages import Body
 from tests import exact
 from tests.helpers import drive, uncommitted
@@ -58,7 +58,8 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
         if step == "contribute":
             noise = np.zeros((1, 5, 2))
             share, key = keys.shares[name], keys.public_key
-            return contribution(keys.context, share, key, plan, name, *parts[name], noise)
+            packed = LffrCircuit(plan).pack(name, *parts[name], noise)
+            return contribution(keys.context, share, key, packed)
         index = int(step.partition("/")[2])
         return refresh.answer_refresh(
             keys.context, keys.shares[name], plan.column_maps(index), index, body
