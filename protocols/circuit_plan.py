@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy.randomness import RandomSource
-from protocols.serialise import to_plain
 from protocols.slot_bounds import LARGEST_SLOT, SlotBounds
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
@@ -159,16 +158,6 @@ class CircuitPlan(RunPlan):
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's privacy noise; zeros without privacy."""
         ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        own = {
-            "ckks": to_plain(self.ckks),
-            "keys_per_message": self.keys_per_message,
-            "cover": self.cover,
-            "slot_bound": self.slot_bound,
-        }
-        return {**RunPlan.to_dict(self), **own}
 
 
 def _check_cover(cover: int, parties: int, privacy: PrivacyPlan | None) -> None:

@@ -36,9 +36,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols import signed_values
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.fields import from_fields
 from protocols.messages import Body, Exchange, Fold, to_everyone
 from protocols.plan import RunPlan
+from protocols.serialise import from_plain
 from protocols.signed_values import SignedValue
 from protocols.wire import reply_of
 
@@ -228,7 +228,7 @@ def opened(terms: Terms, request: Body, fold: Fold) -> Exchange[Body]:
                 f"party {name!r} opened other {phase.what} than it committed to", culprit=name
             )
         try:
-            endorsements[name] = from_fields(SignedValue, body.meta.get(_ENDORSEMENT))
+            endorsements[name] = from_plain(SignedValue, body.meta.get(_ENDORSEMENT))
         except MessageError as error:
             raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
         return fold(name, body)

@@ -15,15 +15,13 @@ in a range [low, high] on which a short polynomial inverts: a column of zeros ha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import DataError, ParameterError
-from protocols.fields import from_fields
 from protocols.inverse import InversePlan, plan_inverse
 
 Array = NDArray[np.float64]
@@ -134,17 +132,3 @@ class Curvature:
         """The polynomial inverse of `bound` plus all parties' noise, as the encrypted run's."""
         inverse: Array = self.inverse.invert(self.bound(rows) + noise)
         return inverse
-
-    def to_dict(self) -> dict[str, float]:
-        """Plain numbers."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Curvature:
-        """Inverse of `to_dict`.
-
-        Raises:
-            MessageError: a field is missing, unknown or no number.
-            ParameterError: see the class.
-        """
-        return from_fields(cls, data)

@@ -30,7 +30,6 @@ from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
-from protocols.serialise import to_plain
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 
@@ -197,19 +196,6 @@ class GradientPlan(RunPlan):
         bits = self.grid(t).granularity_bits
         rounded: Vector = np.ldexp(np.rint(np.ldexp(values, bits)), -bits)
         return rounded
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        own = {
-            "cipher": to_plain(self.cipher),
-            "objective": dict(self.objective),
-            "update": dict(self.update),
-            "length": self.length,
-            "weights": list(self.weights),
-            "mechanism": self.mechanism,
-            "noise_scales": list(self.noise_scales),
-        }
-        return {**RunPlan.to_dict(self), **own}
 
 
 def _check_range(plan: GradientPlan) -> None:

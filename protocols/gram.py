@@ -20,9 +20,8 @@ Circuit and loop: `ckks/gram.py`, `gram_training.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,7 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import Opened
-from protocols.errors import MessageError, ParameterError
-from protocols.fields import check_fields, from_fields
+from protocols.errors import ParameterError
 from protocols.inverse import InversePlan, plan_inverse
 from protocols.messages import Exchange
 from protocols.wire import RunningSums
@@ -120,26 +118,6 @@ class GramTask:
         """Coordinates of the noise: upper triangle of X^T X, then X^T Y."""
         d = self.num_features
         return d * (d + 1) // 2 + d * self.outputs
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {**asdict(self), "names": list(self.names)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> GramTask:
-        """Inverse of `to_dict`.
-
-        Raises:
-            MessageError: a field is missing, unknown or of a wrong type.
-        """
-        check_fields(cls, data)
-        names, row_sums = data.get("names"), data.get("row_sums")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise MessageError("GramTask.names is not a list of texts")
-        if not isinstance(row_sums, bool):
-            raise MessageError("GramTask.row_sums is not true or false")
-        ckks = from_fields(CkksParameters, data.get("ckks"))
-        return from_fields(cls, {**data, "names": tuple(names), "ckks": ckks})
 
 
 def row_sum_bound(norm_bound: float, num_features: int, entry_bound: float) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,9 +160,3 @@ class GramPlan(CircuitPlan):
             ridge=self.ridge,
             sigma=privacy.sigma,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        names = ("outputs", "iterations", "curvature_bound", "ridge", "floor")
-        own = {name: getattr(self, name) for name in names}
-        return {**CircuitPlan.to_dict(self), **own}

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,6 @@ from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
-from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
 
 Array = NDArray[np.float64]
@@ -265,11 +264,3 @@ class LffrPlan(CircuitPlan):
             return self.num_rows * noise / self.units.side_scale
         share = self.curvature.share(rows, self.num_rows)
         return np.broadcast_to(share[None, :, None], (1, self.num_features, self.outputs))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        names = ("outputs", "iterations", "learning_rate", "ridge")
-        own = {name: getattr(self, name) for name in names}
-        own["link"] = to_plain(self.link)
-        own["curvature"] = self.curvature.to_dict() if self.curvature else None
-        return {**CircuitPlan.to_dict(self), **own}

@@ -6,12 +6,12 @@ A refresh carries (`ckks.lffr_circuit`), with g(z, y) the slope of the loss and 
 
 rest = w - 2 ridge eta B^-1 w: |rest| <= |w|. Each output walks by itself.
 
-**With a public rate**: `privacy.ball` with all noise, or without noise the same ball.
+**With a public rate**: `privacy.descent_bound` with all noise, or without noise the same ball.
 
-**With the preconditioner** D^-1, D >= b / (1 + e), e the inverse's error: `privacy.descent` in the
-norm |w|_D, rate 1. b_k >= low + 0.155 mean |x_k| |x|_1 and Gershgorin give D >= (0.155 X^T X / N +
-2 ridge) / (1 + e), so that F curves by at most (1 + e) max(curvature(link) / 0.155, 1) as long as
-|z| <= radius; and |z| <= C |w|, |w| <= |w|_D sqrt((1 + e) / low).
+**With the preconditioner** D^-1, D >= b / (1 + e), e the inverse's error: `privacy.quiet_descent`
+in the norm |w|_D, rate 1. b_k >= low + 0.155 mean |x_k| |x|_1 and Gershgorin give D >= (0.155 X^T X
+/ N + 2 ridge) / (1 + e), so that F curves by at most (1 + e) max(curvature(link) / 0.155, 1) as
+long as |z| <= radius; and |z| <= C |w|, |w| <= |w|_D sqrt((1 + e) / low).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
 from protocols.models.lffr import CURVATURE, curvature, largest_slope, push_bound
-from protocols.privacy.ball import Ball
 from protocols.privacy.budget import GRID_MARGIN
-from protocols.privacy.descent import Descent, largest_integral, least_radius
+from protocols.privacy.descent_bound import DescentBound
+from protocols.privacy.quiet_descent import QuietDescent, largest_integral, least_radius
 from protocols.row_slots import ERROR_SHARE, TAIL, TAIL_FAILURE, inverse_bounds
 from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds
 
@@ -80,10 +80,10 @@ def _length(plan: LffrPlan, norm_bound: float) -> tuple[float, str]:
     return least_radius(squared, start, edge), "the ball of LFFR"
 
 
-def _ball(plan: LffrPlan, norm_bound: float) -> Ball:
+def _ball(plan: LffrPlan, norm_bound: float) -> DescentBound:
     if plan.privacy:
         return plan.privacy_setting(norm_bound).ball()
-    return Ball(
+    return DescentBound(
         eta=plan.learning_rate,
         alpha=2 * plan.learning_rate * plan.ridge,
         rounds=plan.iterations,
@@ -101,7 +101,7 @@ def _descent(plan: LffrPlan, norm_bound: float) -> float:
     assert given is not None  # noqa: S101
     more = 1 + given.inverse.relative_error
     by_norm = math.sqrt(more / given.low)
-    falls = Descent(eta=1.0, lam=0.0, rounds=plan.iterations)
+    falls = QuietDescent(eta=1.0, lam=0.0, rounds=plan.iterations)
 
     def squared(radius: float) -> float:
         ends = norm_bound * radius * by_norm

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from protocols.errors import MessageError, ParameterError
-from protocols.fields import from_fields
+from protocols.serialise import from_plain, to_plain
 from protocols.updates.coordinate import DualPlan
 
 GRADIENT = "gradient"
@@ -74,7 +74,7 @@ class RowObjective:
 
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""
-        return asdict(self)
+        return dict(to_plain(self))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +135,7 @@ class DualObjective:
 
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""
-        return {"kind": DUAL, **asdict(self)}
+        return {"kind": DUAL, **to_plain(self)}
 
 
 def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
@@ -146,7 +146,7 @@ def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
     """
     try:
         if fields.get("kind") == DUAL:
-            return from_fields(DualObjective, {k: v for k, v in fields.items() if k != "kind"})
-        return from_fields(RowObjective, dict(fields))
+            return from_plain(DualObjective, {k: v for k, v in fields.items() if k != "kind"})
+        return from_plain(RowObjective, dict(fields))
     except MessageError as error:
         raise ParameterError(f"objective: {error}") from None

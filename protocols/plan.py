@@ -11,16 +11,33 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import msgspec
 
 from protocols.errors import ParameterError
 from protocols.privacy.shares import NoiseSplit
+from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
 
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 # What a deployed party asks for, and a coordinator offers, unless told otherwise.
 DEFAULT_COLLUDERS = 1
+
+
+def check_version(version: object) -> None:
+    """Refuse a plan of another version.
+
+    Raises:
+        ParameterError: says what reads it.
+    """
+    if version != PLAN_VERSION:
+        raise ParameterError(
+            f"plan version {version} is not {PLAN_VERSION}: the release that made the run reads "
+            "it. Before version 5, messages of a run on encrypted rows disclose its keys: see "
+            "SECURITY.md"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,12 +121,7 @@ class RunPlan(ABC):
                 f"security_bits={self.security_bits}: the ring has no 128-bit security; choose a "
                 "larger one or the profile fast-insecure"
             )
-        if self.version != PLAN_VERSION:
-            raise ParameterError(
-                f"plan version {self.version} is not {PLAN_VERSION}: the release that made the run "
-                "reads it. Before version 5, messages of a run on encrypted rows disclose its "
-                "keys: see SECURITY.md"
-            )
+        check_version(self.version)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,18 +197,10 @@ class RunPlan(ABC):
         return self.names.index(name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "version": self.version,
-            "protocol": self.protocol,
-            "session": self.session,
-            "model": self.model,
-            "profile": self.profile,
-            "members": [asdict(m) for m in self.members],
-            "schema": dict(self.schema),
-            "num_features": self.num_features,
-            "privacy": asdict(self.privacy) if self.privacy else None,
-        }
+        """Plain JSON types, every number of its declared type: equal plans have equal digests."""
+        kind = type(self)
+        plain = to_plain(msgspec.convert(to_plain(self), kind))
+        return {"protocol": self.protocol, **plain}
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal: what the parties agree to."""

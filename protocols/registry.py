@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from protocols import encrypted_rows, secure_aggregation
 from protocols.errors import ProtocolError
 from protocols.plan import RunPlan
-from protocols.protocol import AFTER, BEFORE, COVERED, Protocol
+from protocols.protocol import AFTER, BEFORE, Protocol, repeated
 
 PROTOCOLS: Mapping[str, Protocol] = {
     "rows": encrypted_rows.PROTOCOL,
@@ -17,17 +17,21 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 
 
-COMMON_PHASES = {**dict.fromkeys(BEFORE, "agree"), AFTER: "decrypt"}
-
-
-_ALL = tuple({protocol.name: protocol for protocol in PROTOCOLS.values()}.values())
+_PHASES = {
+    **dict.fromkeys(BEFORE, "agree"),
+    **{step.name: step.phase for each in PROTOCOLS.values() for step in each.steps},
+    AFTER: "decrypt",
+}
 
 
 def phase_of(step: str) -> str:
-    """Phase that a step of any protocol, such as "refresh/3", is charged to."""
+    """Phase that a step of any protocol, such as "refresh/3", is charged to.
+
+    Raises:
+        KeyError: no protocol has it.
+    """
     kind = step.partition("/")[0]
-    found = (p.by_name.get(kind.removeprefix(COVERED), p.by_name.get(kind)) for p in _ALL)
-    return COMMON_PHASES.get(kind) or next(each.phase for each in found if each)
+    return _PHASES[kind if kind in _PHASES else repeated(kind)]
 
 
 def protocol_of(plan: RunPlan) -> Protocol:

@@ -15,12 +15,13 @@ So everything follows from three bounds: |v_t| (hence q), |rest| and |w_T|. Let 
 [-Z, Z]; |p(z) - y| <= h since 1 - p(z) = p(-z), hence |gradient| <= C h(C |v|).
 
 **Walk** (any linear rule). All vectors are public combinations of the gradients so far: v = sum_s
-k_s P (g_s + chi_s), 0 <= P <= L. So |v| <= L (sum_s |k_s| C h(C |v_s|) + tau |k| (sqrt(d) +
-sqrt(2 x))), for the three vectors of all iterations together except with probability failure, x =
-ln(3 T / failure): `privacy.walk`, unrolled by running the rule itself. Short runs alone stay small.
+k_s P (g_s + chi_s), 0 <= P <= L. So |v| <= L (sum_s |k_s| C h(C |v_s|) + tau |k| (sqrt(d) + sqrt(2
+x))), for the three vectors of all iterations together except with probability failure, x = ln(3 T /
+failure): `privacy.momentum_bound`, unrolled by running the rule itself. Short runs alone stay
+small.
 
-**Ball** (gd). `privacy.ball` with all noise, or without noise `privacy.descent`: |v_t|, |w_T| <= R;
-rest = (1 - eta lam) v_t.
+**Ball** (gd). `privacy.descent_bound` with all noise, or without noise `privacy.quiet_descent`:
+|v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
 
 **Barrier**. arXiv:2605.27782, Theorem 3 (`privacy.barrier_certificate`): |v_t|, |w_T| <= R, and
 |rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as well.
@@ -42,10 +43,10 @@ from numpy.typing import NDArray
 from protocols.approximation import Approximation, Polynomial, range_bound
 from protocols.curvature import Curvature
 from protocols.privacy import barrier_certificate
-from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.barrier_certificate import BarrierSetting, c_delta
 from protocols.privacy.budget import Budget
-from protocols.privacy.descent import Descent, least_radius, logistic_ball
+from protocols.privacy.descent_bound import DescentBound, push_bound
+from protocols.privacy.quiet_descent import QuietDescent, least_radius, logistic_ball
 from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent, Momentum
@@ -183,7 +184,7 @@ def walk(course: Course, within: float = math.inf) -> Norms:
 def ball(course: Course, rule: GradientDescent) -> Norms | None:
     """Of gradient descent; None where no ball holds."""
     p, c, eta = course.link, course.norm_bound, rule.learning_rate
-    most = Ball(
+    most = DescentBound(
         eta=eta,
         alpha=eta * rule.ridge,
         rounds=rule.rounds,
@@ -193,7 +194,7 @@ def ball(course: Course, rule: GradientDescent) -> Norms | None:
         failure=course.failure or 1.0,
         error=course.error,
     )
-    falls = Descent(eta=eta, lam=rule.ridge, rounds=rule.rounds, error=course.error)
+    falls = QuietDescent(eta=eta, lam=rule.ridge, rounds=rule.rounds, error=course.error)
 
     def by_steps(radius: float) -> float:
         push = push_bound(p, shrink=1 - most.alpha, eta=eta, norm_bound=c, radius=radius)
@@ -323,7 +324,7 @@ def inverse_bounds(curvature: Curvature | None, steps: int) -> tuple[float, ...]
 
 
 def range_failure(course: Course) -> float:
-    """Probability that noise takes an entry of b out of [low, high]; see `walk_certificate`."""
+    """Probability that noise takes an entry of b out of [low, high]; see `momentum_certificate`."""
     curvature = course.curvature
     if curvature is None or not curvature.sigma:
         return 0.0

@@ -29,7 +29,6 @@ from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
-from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.update import Update
@@ -185,15 +184,6 @@ class RowsPlan(CircuitPlan):
         if len(noise) == self.rounds:
             return np.zeros(self.num_features), noise
         return noise[0], noise[1:]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        own = {
-            "link": to_plain(self.link),
-            "update": dict(self.update),
-            "features_per_ciphertext": self.features_per_ciphertext,
-        }
-        return {**CircuitPlan.to_dict(self), **own}
 
 
 def _largest_factor(rule: Update) -> float:

@@ -84,9 +84,7 @@ VERSION = 6
 # Load average per processor beyond which a measurement is not kept.
 BUSY_LOAD = 1.5
 # What grows with the residues of a polynomial in Q, of a key, of one row.
-_BY_TOWERS = (
-    *("setup", "encrypt", "refresh_share", "refresh_join", "map_share", "map_join", "read"),
-)
+_BY_TOWERS = ("setup", "encrypt", "refresh_share", "refresh_join", "map_share", "map_join", "read")
 _BY_KEY, _BY_ROW = ("key_share", "key_join"), ("expand", "decryption_share")
 
 

@@ -85,7 +85,7 @@ def curvature(link: Polynomial) -> float:
 def push_bound(
     link: Polynomial, *, shrink: float, eta: float, norm_bound: float, radius: float
 ) -> float:
-    """M(R) of `protocols.privacy.ball` for this loss.
+    """M(R) of `protocols.privacy.descent_bound` for this loss.
 
     The largest shrink z r + (eta B^2 / 2) r^2 over |z| <= B R, r = -g(z, y). It is convex in y,
     so y is 0 or 1, and (z, 0) is (-z, 1): r = 2 (1 - p)^2 p.

@@ -123,10 +123,10 @@ class Certificate:
 
     Attributes:
         method: what bounds the sensitivity: iterates kept in a ball by "barrier", "ridge" or a
-            short "walk", "sums" of rows that their owners clip, their "gram" matrix, or "lffr"
-            iterates of several outputs.
-        setting: the checked setting (`BarrierSetting`, `RidgeSetting`, `WalkSetting`, `SumSetting`,
-            `LffrSetting` or `GramRelease`).
+            few steps of "momentum", "sums" of rows that their owners clip, their "gram" matrix, or
+            "lffr" iterates of several outputs.
+        setting: the checked setting (`BarrierSetting`, `RidgeSetting`, `MomentumSetting`,
+            `SumSetting`, `LffrSetting` or `GramRelease`).
         conditions: every condition of the theorem.
         figures: every intermediate figure, by the name that the meanings use.
         epsilon_by_coalition: entry k is epsilon at the mechanism's delta against k colluders;

@@ -9,8 +9,9 @@ norm, by at most
 
 That holds in every round if no column of W leaves the ball of radius R = radius / B, radius that of
 the polynomial's interval. The columns walk independently of each other given the rows: each is the
-walk of `ball`, with `models.lffr.push_bound` as its M(R), alpha = 2 eta ridge, the TOTAL noise and
-delta_norm / c. A walk that may leave the interval is refused by the condition `ball`.
+walk of `descent_bound`, with `models.lffr.push_bound` as its M(R), alpha = 2 eta ridge, the TOTAL
+noise and delta_norm / c. A walk that may leave the interval is refused by the condition
+`descent_bound`.
 
 The row-dependent preconditioner B^-1 is not used: noise multiplied by it hides the gradient, but
 not B itself.
@@ -26,7 +27,6 @@ from protocols import arithmetic
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.models.lffr import largest_slope, push_bound
-from protocols.privacy.ball import Ball
 from protocols.privacy.budget import Budget, certify
 from protocols.privacy.certificate import (
     ASSUMPTIONS,
@@ -35,6 +35,7 @@ from protocols.privacy.certificate import (
     document,
     require_numbers,
 )
+from protocols.privacy.descent_bound import DescentBound
 
 if TYPE_CHECKING:
     from protocols.lffr import LffrPlan
@@ -110,9 +111,9 @@ class LffrSetting:
         least = self.budget.sigma(rounds=self.rounds, sensitivity=self.sensitivity, rows=self.rows)
         return replace(self, sigma=least)
 
-    def ball(self) -> Ball:
+    def ball(self) -> DescentBound:
         """The walk of one output."""
-        return Ball(
+        return DescentBound(
             eta=self.eta,
             alpha=2 * self.eta * self.ridge,
             rounds=self.rounds,
@@ -157,7 +158,7 @@ def check(setting: LffrSetting) -> Certificate:
     s = setting.resolved()
     ball, reached = s.ball(), s.reached()
     walk = Condition(
-        "ball",
+        "descent_bound",
         reached,
         "<=",
         s.radius,

@@ -20,9 +20,9 @@ from protocols.privacy import (
     barrier_certificate,
     gram_certificate,
     lffr_certificate,
+    momentum_certificate,
     ridge_certificate,
     sum_certificate,
-    walk_certificate,
 )
 from protocols.privacy.accounting import Event
 from protocols.privacy.certificate import (
@@ -50,11 +50,11 @@ class Kind:
     stated: Callable[[Any, Certificate], tuple[Stated, ...]] = stated_noise
 
 
-_WALK = Kind(walk_certificate.setting_of, walk_certificate.check)
+_MOMENTUM = Kind(momentum_certificate.setting_of, momentum_certificate.check)
 KINDS: Mapping[str, Kind] = {
     "rows/barrier": Kind(barrier_certificate.setting_of, barrier_certificate.check),
     "rows/gd": Kind(ridge_certificate.setting_of, ridge_certificate.check),
-    **{f"rows/{kind}": _WALK for kind in ("nag", *QUADRATIC)},
+    **{f"rows/{kind}": _MOMENTUM for kind in ("nag", *QUADRATIC)},
     "gram": Kind(gram_certificate.setting_of, gram_certificate.check, gram_certificate.stated),
     "lffr": Kind(lffr_certificate.setting_of, lffr_certificate.check),
     "gradients": Kind(sum_certificate.setting_of, sum_certificate.check, sum_certificate.stated),

@@ -4,8 +4,8 @@ The rule is w <- w - eta (lam w + (1/N) sum_i (p(<w, x_i>) - y_i) x_i + chi) fro
 multiplicative level beyond the gradient's own. The polynomial's interval [-B R, B R] fixes the
 radius R, and the certificate shows that R holds:
 
-1. ball: every iterate stays within R, except with probability delta_norm (`ball`, whose docstring
-   is the proof; alpha = eta lam, the TOTAL noise);
+1. descent_bound: every iterate stays within R, except with probability delta_norm
+   (`descent_bound`, whose docstring is the proof; alpha = eta lam, the TOTAL noise);
 2. within the ball one row moves the gradient sum by at most `sensitivity.diameter(p, B, R)`, hence
    T rounds of noise sigma are Gaussian-DP (`accounting`);
 3. (1) and (2) are joined as `budget` says.
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from protocols.approximation import error_bound
 from protocols.errors import ParameterError
-from protocols.privacy.ball import Ball, push_bound, require_symmetric
 from protocols.privacy.budget import certify
 from protocols.privacy.certificate import Certificate, Condition, require_numbers
+from protocols.privacy.descent_bound import DescentBound, push_bound, require_symmetric
 from protocols.privacy.row_setting import RowSetting, row_setting
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class RidgeSetting(RowSetting):
         require_symmetric(self.sigmoid.polynomial)
 
     @property
-    def ball(self) -> Ball:
+    def ball(self) -> DescentBound:
         """The figures of the ball theorem, with the total noise."""
-        return Ball(
+        return DescentBound(
             eta=self.eta,
             alpha=self.eta * self.lam,
             rounds=self.rounds,
@@ -104,7 +104,7 @@ def check(setting: RidgeSetting) -> Certificate:
     reached = math.sqrt(ball.squared_bound(radius, push))
     conditions = (
         Condition(
-            "ball",
+            "descent_bound",
             reached,
             "<=",
             radius,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Approximation, Polynomial, sigmoid_approximation
-from protocols.privacy.ball import Ball
+from protocols.privacy.descent_bound import DescentBound
 from protocols.privacy.problem import Problem
 from protocols.privacy.ridge_certificate import KEPT, RidgeSetting
 from protocols.privacy.sensitivity import diameter
@@ -108,7 +108,7 @@ def _least_penalty(
     """The least lam with G(R) <= R^2 and MARGIN to spare; None if there is none."""
 
     def fits(lam: float) -> bool:
-        ball = Ball(
+        ball = DescentBound(
             eta=eta,
             alpha=eta * lam,
             rounds=rounds,

@@ -21,10 +21,10 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy import (
     barrier_certificate,
     barrier_search,
+    momentum_certificate,
+    momentum_search,
     ridge_certificate,
     ridge_search,
-    walk_certificate,
-    walk_search,
 )
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate, explain
@@ -59,14 +59,14 @@ class Strategy:
     cure: str = CLIP
 
 
-_WALK = Strategy(
-    walk_search.drafts,
-    walk_search.merits,
-    walk_search.setting,
-    walk_certificate.check,
-    "walk",
+_MOMENTUM = Strategy(
+    momentum_search.drafts,
+    momentum_search.merits,
+    momentum_search.setting,
+    momentum_certificate.check,
+    "momentum_bound",
     tolerance=0.0,
-    worthless=walk_search.worthless,
+    worthless=momentum_search.worthless,
     cure="or take --update gd, whose ridge term bounds the iterates",
 )
 STRATEGIES: Mapping[str, Strategy] = {
@@ -82,9 +82,9 @@ STRATEGIES: Mapping[str, Strategy] = {
         ridge_search.merits,
         ridge_search.setting,
         ridge_certificate.check,
-        "ball",
+        "descent_bound",
     ),
-    **dict.fromkeys(("nag", *QUADRATIC), _WALK),
+    **dict.fromkeys(("nag", *QUADRATIC), _MOMENTUM),
 }
 
 
@@ -116,8 +116,8 @@ def find_setting(
         colluders: t.
         rounds: T; None tries several.
         degree: of the sigmoid's polynomial; None tries 3, 5 and 7.
-        method: "barrier" (arXiv:2605.27782, Theorem 3), "ridge" (`ball`), or accelerated steps
-            (`walk`): "nag", or a quadratic rule with a private preconditioner.
+        method: "barrier" (arXiv:2605.27782, Theorem 3), "ridge" (`descent_bound`), or accelerated
+            steps (`momentum_bound`): "nag", or a quadratic rule with a private preconditioner.
         other_delta: delta spent elsewhere, see `Budget`.
         encryption_error: e_ckks, see `Sensitivity`.
         spent_mu: of what is released beside the rounds, see `Budget`.

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.privacy.walk import AcceleratedRule
+from protocols.privacy.momentum_bound import AcceleratedRule
 
 Floats = NDArray[np.float64]
 

@@ -15,6 +15,7 @@ from benchmarks import baselines, cases, cell, ceremony, compare, fixed, scaling
 from benchmarks.__main__ import app
 from protocols import planner
 from protocols.ckks.cost import UnitTimes
+from protocols.ckks.tally import OPERATIONS
 from protocols.errors import ParameterError
 
 TOY = cases.QUICK[0]
@@ -114,7 +115,7 @@ def test_the_interval_of_a_ratio() -> None:
 
 def test_the_lesser_of_two_measurements() -> None:
     names = [f for f in UnitTimes.__dataclass_fields__ if f != "operations"]
-    laps = {"mask": (1.0,), "rotate": (1.0,)}
+    laps = dict.fromkeys(OPERATIONS, (1.0,))
     fast = UnitTimes(operations=laps, **dict.fromkeys(names, 0.0))
     slow = replace(fast, sign=2.0, operations={**laps, "mask": (0.5,)})
     both = cell.lesser(fast, slow)

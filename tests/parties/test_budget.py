@@ -174,7 +174,7 @@ def test_iterates_without_a_bound_are_refused() -> None:
     with pytest.raises(PolicyError, match="condition norm fails"):
         budget.recompute(replace(plan, update=weak), NORM)
     steps = {"kind": "nag", "rounds": 3, "learning_rate": 50.0}
-    with pytest.raises(PolicyError, match="condition walk fails"):
+    with pytest.raises(PolicyError, match="condition momentum_bound fails"):
         budget.recompute(replace(plan, update=steps), NORM)
 
 

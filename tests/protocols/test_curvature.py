@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from protocols.curvature import LIFT, Curvature, largest_row_sum, row_sums
 from protocols.errors import DataError, MessageError, ParameterError
+from protocols.serialise import from_plain, to_plain
 
 D = 5
 
@@ -112,7 +114,7 @@ def test_rows_beyond_the_public_bound_are_refused() -> None:
 )
 def test_refusals(change: dict[str, float], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
-        Curvature(**{**CURVATURE.to_dict(), **change})
+        replace(CURVATURE, **change)
 
 
 def test_bounds_are_required() -> None:
@@ -122,6 +124,6 @@ def test_bounds_are_required() -> None:
 
 
 def test_round_trip() -> None:
-    assert Curvature.from_dict(CURVATURE.to_dict()) == CURVATURE
+    assert from_plain(Curvature, to_plain(CURVATURE)) == CURVATURE
     with pytest.raises(MessageError):
-        Curvature.from_dict({**CURVATURE.to_dict(), "offset": "0.02"})
+        from_plain(Curvature, {**to_plain(CURVATURE), "offset": "0.02"})

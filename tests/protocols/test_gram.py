@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from dataclasses import replace
 from functools import reduce
@@ -12,8 +11,8 @@ import pytest
 
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
-from protocols.errors import MessageError, ParameterError, ProtocolError
-from protocols.gram import UNIT, GramSums, GramTask, collect, pack, row_sum_bound
+from protocols.errors import ParameterError, ProtocolError
+from protocols.gram import UNIT, GramSums, collect, pack, row_sum_bound
 from protocols.gram_training import _count, model_error_std, refresh_schedule
 from protocols.messages import Body
 from sims.regression_twin import run_gram_twin
@@ -191,18 +190,8 @@ def test_a_party_with_too_few_ciphertexts_is_named() -> None:
         pack(task, GramSums.of(x[:, :2], y))
 
 
-def test_task_as_json() -> None:
-    task = make_task(row_sums=False)
-    assert GramTask.from_dict(json.loads(json.dumps(task.to_dict()))) == task
-    for change in (
-        {"rounds": True},
-        {"names": "a"},
-        {"row_sums": 1},
-        {"extra": 1},
-        {"floor": None},
-    ):
-        with pytest.raises(MessageError):
-            GramTask.from_dict(json.loads(json.dumps(task.to_dict())) | change)
+def test_impossible_tasks_are_refused() -> None:
+    task = make_task()
     for change in ({"rounds": 0}, {"ridge": -1.0}, {"floor": 0.0}, {"curvature_bound": 0.0}):
         with pytest.raises(ParameterError):
             replace(task, **change)

@@ -27,7 +27,7 @@ from protocols.errors import DataError, ParameterError, PolicyError, ProtocolErr
 from protocols.gram import row_sum_bound
 from protocols.plan import PrivacyPlan
 from protocols.plans import plan_from_dict
-from protocols.privacy.descent import Descent, least_radius, logistic_ball
+from protocols.privacy.quiet_descent import QuietDescent, least_radius, logistic_ball
 from protocols.privacy.search import find_setting
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
@@ -298,11 +298,11 @@ def iterates(link: Any, eta: float, rounds: int, x: Any) -> float:
 def test_the_ball_of_falls(eta: float, rounds: int) -> None:
     """Holds for every data set tried, and for no long run with a budget of its two left out."""
     link = sigmoid_approximation(7, 8.0).polynomial
-    descent = Descent(eta=eta, lam=0.0, rounds=rounds)
+    descent = QuietDescent(eta=eta, lam=0.0, rounds=rounds)
     reached = least_radius(lambda r: logistic_ball(descent, link, C, r), 0.1, 8.0)
     assert reached < 8.0
     # Steep steps have no ball.
-    assert math.isinf(logistic_ball(Descent(eta=10.0, lam=0.0, rounds=2), link, C, 8.0))
+    assert math.isinf(logistic_ball(QuietDescent(eta=10.0, lam=0.0, rounds=2), link, C, 8.0))
     rng, longest = np.random.default_rng(2), 0.0
     for rows in (1, 2, 5, 30):
         for _ in range(20):
@@ -311,9 +311,9 @@ def test_the_ball_of_falls(eta: float, rounds: int) -> None:
             longest = max(longest, iterates(link, eta, rounds, x))
     longest = max(longest, iterates(link, eta, rounds, np.eye(FEATURES)[:1]))
     assert reached / 2.5 < longest <= reached
-    with patch("protocols.privacy.descent.push_bound", lambda *a, **k: 0.0):
+    with patch("protocols.privacy.quiet_descent.push_bound", lambda *a, **k: 0.0):
         pushless = math.sqrt(logistic_ball(descent, link, C, reached))
-    with patch("protocols.privacy.descent.largest_fall", lambda *a: 0.0):
+    with patch("protocols.privacy.quiet_descent.largest_fall", lambda *a: 0.0):
         fallless = math.sqrt(logistic_ball(descent, link, C, reached))
     assert longest > (fallless if rounds == 1 else pushless)
 

@@ -99,8 +99,10 @@ def test_a_walk_that_may_leave_the_interval_is_refused_by_name() -> None:
     assert check(setting()).require().satisfied
     for change in ({"rounds": 100}, {"eta": 2.0}, {"rows": 300}):
         certificate = check(setting(**change))
-        assert certificate.binding.name == "ball"
-        with pytest.raises(PrivacyError, match="condition ball fails.*polynomial's interval"):
+        assert certificate.binding.name == "descent_bound"
+        with pytest.raises(
+            PrivacyError, match="condition descent_bound fails.*polynomial's interval"
+        ):
             certificate.require()
     # The ridge pulls back.
     kept = check(setting(rounds=100, ridge=0.2))
@@ -139,7 +141,7 @@ def test_settings_out_of_range_and_json() -> None:
             setting(**change)
     document = json.loads(json.dumps(check(setting()).to_dict()))
     assert document["setting"]["link"] == PAPER_LINK.to_dict()
-    assert document["binding"] == "ball"
+    assert document["binding"] == "descent_bound"
 
 
 def test_a_private_run_is_its_twin_and_stays_in_the_interval() -> None:

@@ -204,7 +204,7 @@ def test_mutant_per_party_sigma_in_the_iterate_bound_is_caught(
     bad = find_setting(**{**query, "rows": 200}, method=method)
     assert bad.satisfied, "the mutant is content with itself"
     monkeypatch.undo()
-    assert ("norm" if method == "barrier" else "ball") in _violated(method, bad.setting)
+    assert ("norm" if method == "barrier" else "descent_bound") in _violated(method, bad.setting)
     assert _escapes(bad) > 10 * bad.figures["delta_norm_bound"]
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial, sigmoid_approximation
 from protocols.errors import ParameterError
-from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.budget import Budget
+from protocols.privacy.descent_bound import DescentBound, push_bound
 from protocols.privacy.problem import Problem
 from protocols.privacy.ridge_certificate import RidgeSetting, check
 from protocols.privacy.ridge_search import drafts
@@ -58,7 +58,7 @@ def _setting(
 def test_a_good_setting_is_certified() -> None:
     certificate = check(_setting())
     assert certificate.satisfied
-    assert certificate.binding.name == "ball"
+    assert certificate.binding.name == "descent_bound"
     assert certificate.figures["delta_total"] <= 1e-5
     assert certificate.figures["D2"] < 2.0
     assert certificate.epsilon_by_coalition[3] == pytest.approx(1.0, rel=1e-6)
@@ -74,8 +74,10 @@ def test_mutants_are_refused() -> None:
     assert violated(good) == set()
     assert "privacy_noise" in violated(replace(good, sigma=good.sigma / 2)), "sigma halved"
     assert "privacy_noise" in violated(replace(good, norm_bound=good.norm_bound * 1.02))
-    assert "ball" in violated(replace(good, eta=4 * good.eta)), "too fast"
-    assert "ball" in violated(replace(good, lam=0.0, rounds=4 * good.rounds)), "unregularised"
+    assert "descent_bound" in violated(replace(good, eta=4 * good.eta)), "too fast"
+    assert "descent_bound" in violated(replace(good, lam=0.0, rounds=4 * good.rounds)), (
+        "unregularised"
+    )
     assert "privacy_noise" in violated(replace(good, encryption_error=0.01)), "CKKS error unpaid"
 
 
@@ -165,7 +167,9 @@ def test_iterates_stay_within_the_ball_on_the_worst_data() -> None:
 
 
 def test_geometric_sums() -> None:
-    ball = Ball(eta=2.0, alpha=0.1, rounds=7, features=3, norm_bound=1.0, noise=0.1, failure=1e-6)
+    ball = DescentBound(
+        eta=2.0, alpha=0.1, rounds=7, features=3, norm_bound=1.0, noise=0.1, failure=1e-6
+    )
     assert ball.weight == pytest.approx(sum(0.81**i for i in range(7)))
     assert ball.weight_squared == pytest.approx(sum(0.81 ** (2 * i) for i in range(7)))
     still = replace(ball, alpha=0.0)

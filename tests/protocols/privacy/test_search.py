@@ -103,7 +103,7 @@ def test_rounds_and_degree_are_obeyed() -> None:
 
 @pytest.mark.parametrize("method", ["barrier", "ridge"])
 def test_a_hopeless_case_is_refused_by_name(method: Method) -> None:
-    with pytest.raises(PrivacyError, match="condition (norm|ball|eta|sigmoid)"):
+    with pytest.raises(PrivacyError, match="condition (norm|descent_bound|eta|sigmoid)"):
         find_setting(
             rows=12,
             features=30,

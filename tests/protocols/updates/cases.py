@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.curvature import Curvature, largest_row_sum
+from protocols.serialise import to_plain
 from protocols.updates.catalogue import REGISTRY, rule_from_dict
 from protocols.updates.update import Update
 
@@ -22,7 +23,7 @@ VALUES: dict[str, Any] = {
     "learning_rate": 0.4,
     "ridge": 0.02,
     "momentum": 0.6,
-    "curvature": CURVATURE.to_dict(),
+    "curvature": to_plain(CURVATURE),
     "rate": 1.5,
     "schedule": "harmonic",
     "extra": 0.5,

@@ -1,4 +1,4 @@
-"""The walk certificate: its bounds against simulations, its budget, its mutants."""
+"""The certificate of momentum: its bounds against simulations, its budget, its mutants."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
-from protocols.privacy.search import Method, find_setting
-from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.walk import AcceleratedRule, Walk, responses
-from protocols.privacy.walk_certificate import (
-    WalkSetting,
+from protocols.privacy.momentum_bound import AcceleratedRule, MomentumBound, responses
+from protocols.privacy.momentum_certificate import (
+    MomentumSetting,
     check,
     largest_residual,
 )
+from protocols.privacy.search import Method, find_setting
+from protocols.privacy.shares import NoiseSplit
 from protocols.updates.catalogue import QUADRATIC
 from protocols.updates.momentum import HeavyBall, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
@@ -52,15 +52,19 @@ def certificate(kind: Method) -> Certificate:
     return find_setting(method=kind, **QUERY)
 
 
-def violated(setting: WalkSetting) -> set[str]:
+def violated(setting: MomentumSetting) -> set[str]:
     return {c.name for c in check(setting).conditions if not c.satisfied}
 
 
-# -- the walk --------------------------------------------------------------------------------------
+# -- the bound -------------------------------------------------------------------------------------
 
 
 def outward(
-    rule: AcceleratedRule, walk: Walk, residual: Callable[[float], float], noise: float, seed: int
+    rule: AcceleratedRule,
+    bound: MomentumBound,
+    residual: Callable[[float], float],
+    noise: float,
+    seed: int,
 ) -> float:
     """Largest |v_t|, t < T, of a walk whose every gradient pushes outwards as far as it may.
 
@@ -72,12 +76,12 @@ def outward(
     def gradient(v: Floats) -> Floats:
         norm = float(np.linalg.norm(v))
         norms.append(norm)
-        away = v / norm if norm > 0 else np.eye(walk.features)[0]
-        push = walk.norm_bound * residual(walk.norm_bound * norm)
-        chi = noise * rng.standard_normal(walk.features)
-        return np.asarray(walk.gain * (-push * away + chi))
+        away = v / norm if norm > 0 else np.eye(bound.features)[0]
+        push = bound.norm_bound * residual(bound.norm_bound * norm)
+        chi = noise * rng.standard_normal(bound.features)
+        return np.asarray(bound.gain * (-push * away + chi))
 
-    start: Floats = np.zeros(walk.features)
+    start: Floats = np.zeros(bound.features)
     state = rule.start(start)
     for t in range(rule.rounds):
         move = rule.gradient_factor(t) * gradient(rule.point(state))
@@ -85,7 +89,7 @@ def outward(
     return max(norms)
 
 
-def residual_of(setting: WalkSetting) -> Callable[[float], float]:
+def residual_of(setting: MomentumSetting) -> Callable[[float], float]:
     """h on a grid, with no code of the certificate's."""
     p = setting.sigmoid.polynomial
     z: Floats = np.linspace(0.0, p.radius, 4001).astype(np.float64)
@@ -104,9 +108,9 @@ def test_the_largest_residual_is_found() -> None:
 def test_the_straight_walk_attains_the_bound(kind: Method) -> None:
     """Without noise nothing is given away: a walk straight out reaches U_t."""
     setting = certificate(kind).setting
-    walk = replace(setting.walk, noise=0.0)
-    wanted = float(walk.bounds(residual_of(setting)).max())
-    found = outward(setting.rule, walk, residual_of(setting), 0.0, 0)
+    bound = replace(setting.bound, noise=0.0)
+    wanted = float(bound.bounds(residual_of(setting)).max())
+    found = outward(setting.rule, bound, residual_of(setting), 0.0, 0)
     assert found == pytest.approx(wanted, rel=1e-6)
 
 
@@ -138,16 +142,16 @@ def test_responses_are_the_rules_own(rule: AcceleratedRule) -> None:
         StronglyConvexNesterov(rounds=3, mu=0.1, smoothness=1.0, ridge=0.1),
     ],
 )
-def test_other_rules_are_no_walks(rule: Any) -> None:
+def test_other_rules_have_no_momentum_bound(rule: Any) -> None:
     """Their responses are not the theorem's."""
     with pytest.raises(ParameterError, match="look-aheads without a ridge"):
         responses(rule)
 
 
-def noisy(parties: int) -> WalkSetting:
+def noisy(parties: int) -> MomentumSetting:
     """A walk that is mostly noise, P parties, no colluders; delta is large enough to be seen."""
     split = NoiseSplit(parties=parties, colluders=0)
-    return WalkSetting(
+    return MomentumSetting(
         rows=100,
         features=3,
         norm_bound=1.0,
@@ -158,20 +162,19 @@ def noisy(parties: int) -> WalkSetting:
     )
 
 
-def exits(setting: WalkSetting, noise: float, runs: int = 1500) -> int:
-    bound = check(setting).figures["reached"]
-    walk, residual = setting.walk, residual_of(setting)
-    found = [outward(setting.rule, walk, residual, noise, seed) for seed in range(runs)]
-    return int(np.sum(np.array(found) > bound))
+def exits(setting: MomentumSetting, noise: float, runs: int = 1500) -> int:
+    reached, residual = check(setting).figures["reached"], residual_of(setting)
+    found = [outward(setting.rule, setting.bound, residual, noise, seed) for seed in range(runs)]
+    return int(np.sum(np.array(found) > reached))
 
 
 def test_walks_stay_below_and_the_mutant_with_one_partys_noise_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """delta_walk = 0.05 allows 75 of 1500 exits; one party's sigma, a fifth, lets hundreds out."""
+    """A delta of 0.05 allows 75 of 1500 exits; one party's sigma, a fifth, lets hundreds out."""
     setting = noisy(25)
     total = setting.budget.total_std(setting.sigma)
-    assert setting.walk.failure == pytest.approx(0.05, rel=0.01)
+    assert setting.bound.failure == pytest.approx(0.05, rel=0.01)
     assert exits(setting, total) <= 75
     monkeypatch.setattr(
         Budget, "total_std", lambda self, sigma: self.split.share_std(sigma), raising=True
@@ -211,7 +214,7 @@ def test_the_preconditioner_needs_room_and_noise() -> None:
 # -- the budget ------------------------------------------------------------------------------------
 
 
-def library_epsilon(setting: WalkSetting, delta: float) -> float:
+def library_epsilon(setting: MomentumSetting, delta: float) -> float:
     """b and T gradients as separate events, composed by dp-accounting."""
     accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
     rows, c = setting.rows, setting.curvature
@@ -236,9 +239,9 @@ def test_the_promise_is_kept_by_another_accountant(kind: Method) -> None:
     assert found.epsilon_by_coalition[-1] > QUERY["epsilon"]
 
 
-def bought(found: Certificate, sensitivity: float) -> WalkSetting:
+def bought(found: Certificate, sensitivity: float) -> MomentumSetting:
     """The setting with noise that pays for this sensitivity only."""
-    s: WalkSetting = found.setting
+    s: MomentumSetting = found.setting
     sigma = sigma_for(
         epsilon=QUERY["epsilon"],
         delta=found.figures["delta_mechanism"],
@@ -301,8 +304,11 @@ def dp_accounting_epsilon(mu: float, delta: float) -> float:
 def test_longer_steps_are_refused_by_name() -> None:
     s = certificate("nag").setting
     fast = replace(s.rule, learning_rate=20 * s.rule.learning_rate)
-    assert violated(replace(s, rule=fast)) == {"walk"}
-    assert violated(replace(s, rule=replace(s.rule, rounds=40))) >= {"walk", "privacy_noise"}
+    assert violated(replace(s, rule=fast)) == {"momentum_bound"}
+    assert violated(replace(s, rule=replace(s.rule, rounds=40))) >= {
+        "momentum_bound",
+        "privacy_noise",
+    }
 
 
 def test_hopeless_cases_are_refused_with_what_binds() -> None:

@@ -96,7 +96,7 @@ def push_bound(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ball:
+class DescentBound:
     """The figures of the ball theorem; see the module's docstring.
 
     Attributes:

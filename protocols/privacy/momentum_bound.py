@@ -13,7 +13,7 @@ r_ts = sum_{j=s..t} prod_{i=s..j-1} m_i.
 at most L^2 tau^2 Q_t I, Q_t = sum_s r_ts^2 N_s^2. Its norm exceeds L tau sqrt(Q_t) (sqrt(d) +
 sqrt(2 x)) with probability at most exp(-x) (the norm is 1-Lipschitz, its mean at most sqrt(d)).
 
-**Walk.** |p(z) - y| <= h(Z) = max of |p| on [-Z, Z], since 1 - p(z) = p(-z). Hence |v_t| <= U_t,
+**Bound.** |p(z) - y| <= h(Z) = max of |p| on [-Z, Z], since 1 - p(z) = p(-z). Hence |v_t| <= U_t,
 U_0 = 0 and U_t = L sum_{s<t} |r_ts| N_s B h(B U_s) + L tau sqrt(Q_t) (sqrt(d) + sqrt(2 x)), for all
 t = 1 .. T - 1 together except with probability delta, x = ln((T - 1) / delta): an induction over t,
 in which h never falls. v_T enters no gradient, so that w_T itself needs no bound.
@@ -59,8 +59,8 @@ def responses(rule: AcceleratedRule) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Walk:
-    """The figures of the walk theorem; see the module's docstring.
+class MomentumBound:
+    """The figures of the theorem; see the module's docstring.
 
     Attributes:
         rule: its rates and momenta.

@@ -1,4 +1,4 @@
-"""Data-independent search for a certified accelerated setting; see `walk_certificate`.
+"""Data-independent search for a certified accelerated setting; see `momentum_certificate`.
 
 Everything is computed for rows of norm 1 and then rescaled: with w~ = B w, b = b~ B^2, the learning
 rate is eta~ / B^2, sigma = sigma~ B and sigma_b = sigma_b~ B^2. For every polynomial, T and
@@ -22,11 +22,11 @@ import numpy as np
 from protocols.approximation import Approximation, Polynomial, sigmoid_approximation
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.inverse import MAX_RATIO
+from protocols.privacy.momentum_bound import AcceleratedRule, MomentumBound
+from protocols.privacy.momentum_certificate import KEPT, MomentumSetting, row_sum_sensitivity
 from protocols.privacy.problem import Problem
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.utility import Floats, merit
-from protocols.privacy.walk import AcceleratedRule, Walk
-from protocols.privacy.walk_certificate import KEPT, WalkSetting, row_sum_sensitivity
 from protocols.updates.catalogue import QUADRATIC, REGISTRY
 from protocols.updates.momentum import Nesterov
 
@@ -71,7 +71,7 @@ def worthless(draft: Draft, value: float, features: int) -> str | None:
     if value >= LEAST_MERIT:
         return None
     silent = merit(draft.rule, draft.approximation.polynomial, 0.0, features)
-    name = "privacy_noise" if silent >= LEAST_MERIT else "walk"
+    name = "privacy_noise" if silent >= LEAST_MERIT else "momentum_bound"
     return (
         f"condition {name} leaves scores a correlation of {value:.2g} with the truth, "
         f"below {LEAST_MERIT}"
@@ -164,7 +164,7 @@ class _Fit:
         return low
 
     def _fits(self, rule: AcceleratedRule, gain: float, noise: float, events: int) -> bool:
-        walk = Walk(
+        walk = MomentumBound(
             rule=rule,
             gain=gain,
             features=self._features,
@@ -179,7 +179,7 @@ class _Fit:
         return float(self._residual[min(index, _GRID - 1)])
 
 
-def setting(draft: Draft, problem: Problem) -> WalkSetting:
+def setting(draft: Draft, problem: Problem) -> MomentumSetting:
     """A draft in the rows' own units, with the noise that the final sensitivity needs."""
     norm_bound = problem.norm_bound
     rounding = 2 * problem.encryption_error * math.sqrt(problem.features)
@@ -193,7 +193,7 @@ def setting(draft: Draft, problem: Problem) -> WalkSetting:
         names = ("offset", "low", "high", "sigma")
         scaled = replace(c, **{name: getattr(c, name) * square for name in names})
         rule = replace(rule, curvature=scaled)
-    return WalkSetting(
+    return MomentumSetting(
         **problem.common,
         rule=rule,
         sigmoid=draft.approximation,

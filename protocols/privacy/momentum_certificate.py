@@ -1,10 +1,10 @@
 """Accelerated steps without a regulariser, certified over few iterations.
 
-The rule is Nesterov's, plain or on the quadratic gradient: `walk`, whose docstring bounds its
-iterates. The polynomial's interval [-B R, B R] fixes the radius R, and the certificate shows:
+The rule is Nesterov's, plain or on the quadratic gradient: `momentum_bound`, whose docstring bounds
+its iterates. The polynomial's interval [-B R, B R] fixes the radius R, and the certificate shows:
 
-1. walk: every point in which a gradient is taken stays within R, except with probability
-   delta_walk (TOTAL noise, largest entry L of the preconditioner);
+1. momentum_bound: every point in which a gradient is taken stays within R, except with probability
+   delta_momentum (TOTAL noise, largest entry L of the preconditioner);
 2. within it one row moves the gradient sum by at most D2 = `sensitivity.diameter(p, B, R)`;
 3. the preconditioner 1 / b hangs on the rows, hence b = offset + c / N sum_i |x_ik| sum_j |x_ij|
    is released once, with noise of its own. One row moves the sum by at most D_b = c B^2 sqrt(d);
@@ -14,7 +14,7 @@ iterates. The polynomial's interval [-B R, B R] fixes the radius R, and the cert
    (D_b / (N sigma_b))^2 + T (D2 / (N sigma))^2: as much as T gradients of sensitivity
    D2_widened = sqrt((D2 + 2 e_ckks sqrt(d))^2 + (D_b sigma / sigma_b)^2 / T). The rest is public
    post-processing;
-6. all is joined as `budget` says: delta_walk and delta_range come out of delta_norm.
+6. all is joined as `budget` says: delta_momentum and delta_range come out of delta_norm.
 
 D_b: with a = |x|, u = a / |a|, a row adds s(a) = |a|^2 s(u), s(u) = u (1.u). For unit vectors u, u'
 with u.u' = k the part of (1, ..., 1) in their span has the squared length (t^2 + t'^2 - 2 k t t') /
@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, cast
 from protocols.approximation import Polynomial, error_bound, range_bound
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import ParameterError
-from protocols.privacy.ball import require_symmetric
 from protocols.privacy.budget import certify
 from protocols.privacy.certificate import (
     ASSUMPTIONS,
@@ -41,21 +40,22 @@ from protocols.privacy.certificate import (
     document,
     require_numbers,
 )
+from protocols.privacy.descent_bound import require_symmetric
 from protocols.privacy.grid import discretisation_delta
+from protocols.privacy.momentum_bound import AcceleratedRule, MomentumBound
 from protocols.privacy.row_setting import RowSetting, row_setting
-from protocols.privacy.walk import AcceleratedRule, Walk
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
 
 KEPT = 0.999
-"""Part of delta_norm that walk and range use; the noise grids need some of the rest."""
+"""Part of delta_norm that bound and range use; the noise grids need some of the rest."""
 UNCOUNTED = "the arithmetic's error of gradients and preconditioner is NOT counted (e_ckks = 0)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class WalkSetting(RowSetting):
-    """Everything that the walk certificate speaks about; p is 1/2 plus an odd polynomial.
+class MomentumSetting(RowSetting):
+    """Everything that the certificate of momentum speaks about; p is 1/2 plus an odd polynomial.
 
     Attributes:
         rule: with its rounds T, rates, momenta and, where preconditioned, its curvature, of which
@@ -71,7 +71,9 @@ class WalkSetting(RowSetting):
         super().__post_init__()
         require_numbers(self, "sigma")
         if self.budget.epsilon is None:
-            raise ParameterError("epsilon=None: the walk certificate is about a run with privacy")
+            raise ParameterError(
+                "epsilon=None: the certificate of momentum is about a run with privacy"
+            )
         require_symmetric(self.sigmoid.polynomial)
         if self.curvature is not None and not self.curvature.sigma > 0:
             raise ParameterError("sigma=0 of the curvature: the preconditioner needs noise as well")
@@ -88,13 +90,13 @@ class WalkSetting(RowSetting):
 
     @property
     def allowance(self) -> float:
-        """What each of walk and range may fail with."""
+        """What each of bound and range may fail with."""
         return KEPT * self.budget.delta_norm / (1 if self.curvature is None else 2)
 
     @property
-    def walk(self) -> Walk:
-        """The figures of the walk theorem, with the total noise."""
-        return Walk(
+    def bound(self) -> MomentumBound:
+        """With the total noise."""
+        return MomentumBound(
             rule=self.rule,
             gain=1.0 if self.curvature is None else self.curvature.inverse.largest,
             features=self.features,
@@ -165,28 +167,28 @@ def largest_residual(p: Polynomial, z: float) -> float:
     return max(abs(bound) for bound in range_bound(p, -z, z))
 
 
-def setting_of(plan: RowsPlan, norm_bound: float) -> WalkSetting:
+def setting_of(plan: RowsPlan, norm_bound: float) -> MomentumSetting:
     """What a plan's certificate is about.
 
     Raises:
         ParameterError: a figure is out of range.
     """
-    return WalkSetting(**row_setting(plan, norm_bound), rule=cast(AcceleratedRule, plan.rule))
+    return MomentumSetting(**row_setting(plan, norm_bound), rule=cast(AcceleratedRule, plan.rule))
 
 
-def check(setting: WalkSetting) -> Certificate:
-    """Evaluate the walk theorem, the range of b and the budget.
+def check(setting: MomentumSetting) -> Certificate:
+    """Evaluate the momentum bound, the range of b and the budget.
 
     Returns:
         a certificate; `satisfied` says whether it certifies anything, `binding` what is tightest.
     """
     s = setting
     p = s.sigmoid.polynomial
-    bounds = s.walk.bounds(lambda z: largest_residual(p, min(z, p.radius)))
+    bounds = s.bound.bounds(lambda z: largest_residual(p, min(z, p.radius)))
     reached = float(bounds.max())
     conditions = [
         Condition(
-            "walk",
+            "momentum_bound",
             reached,
             "<=",
             s.radius,
@@ -205,27 +207,27 @@ def check(setting: WalkSetting) -> Certificate:
             )
         )
     return certify(
-        "walk",
+        "momentum",
         s,
         conditions,
         _figures(s, reached),
         sensitivity=s.widened,
-        norm_failure=s.walk.failure + s.range_failure + s.curvature_grid_delta,
+        norm_failure=s.bound.failure + s.range_failure + s.curvature_grid_delta,
         assumptions=ASSUMPTIONS if s.encryption_error else (*ASSUMPTIONS, UNCOUNTED),
     )
 
 
-def _figures(s: WalkSetting, reached: float) -> dict[str, float]:
+def _figures(s: MomentumSetting, reached: float) -> dict[str, float]:
     p, ends = s.sigmoid.polynomial, s.norm_bound * s.radius
     figures = {
         "R": s.radius,
         "reached": reached,
         "interval": ends,
         "e_f": error_bound(p, "sigmoid", -ends, ends),
-        "L": s.walk.gain,
-        "x": s.walk.x,
+        "L": s.bound.gain,
+        "x": s.bound.x,
         "D2": s.gradient_sensitivity,
-        "delta_walk": s.walk.failure,
+        "delta_momentum": s.bound.failure,
     }
     if s.curvature is not None:
         figures |= {

@@ -14,7 +14,8 @@ F(w_s)). Unrolled over all steps, the falls add up to at most D, rho = max(0, 1 
     |w_s|^2 <= 2 eta M A + k eta D =: G(R),   A = sum_{i<T} rho^i.
 
 If G(R) < R^2, no iterate and no point between two of them leaves the ball: at the first exit the
-inequality would still hold. `ball` counts eta^2 |G|^2 in each of T steps instead, but allows noise.
+inequality would still hold. `descent_bound` counts eta^2 |G|^2 in each of T steps instead, but
+allows noise.
 
 **Arithmetic** off by e in G: w' moves by eta e, |w'|^2 by at most eta e (2 R + eta e), F(w') by eta
 e (S + beta eta e), S >= |G|; both, the latter times k eta, are added T times.
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial, range_bound
-from protocols.privacy.ball import push_bound
+from protocols.privacy.descent_bound import push_bound
 
 Floats = NDArray[np.float64]
 GROWTH = 1.02
@@ -38,7 +39,7 @@ GROWTH = 1.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Descent:
+class QuietDescent:
     """eta; lam; rounds: T; error: e."""
 
     eta: float
@@ -59,7 +60,7 @@ class Descent:
         return 2 * self.eta * push * weight + k * self.eta * fall + self.rounds * off
 
 
-def logistic_ball(descent: Descent, p: Polynomial, norm_bound: float, radius: float) -> float:
+def logistic_ball(descent: QuietDescent, p: Polynomial, norm_bound: float, radius: float) -> float:
     """G(R) for dPhi/dz = p(z) - y, p(z) + p(-z) = 1, rows of norm at most B."""
     ends = norm_bound * radius
     steepest = max(0.0, range_bound(p.derivative(), -ends, ends)[1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.curvature import row_sums
-from protocols.privacy.walk_certificate import row_sum_sensitivity
+from protocols.privacy.momentum_certificate import row_sum_sensitivity
 
 
 @pytest.mark.parametrize("features", [1, 2, 5, 12])
