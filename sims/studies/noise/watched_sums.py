@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 def watch_sums(clients: Clients, plan: RunPlan) -> tuple[Floats, Stages]:
     """Released weights; error of the opening key and of every sum."""
     if not isinstance(plan, GradientPlan):
-        raise AssertionError(f"protocol={plan.protocol!r} is not watched")
+        raise AssertionError(f"protocol={plan.kind!r} is not watched")
     sources = {name: spec.noise_source() for name, spec in clients.specs.items()}
     own = {
         name: open_contributor(plan, name, spec.shard, sources[name])
