@@ -72,7 +72,8 @@ def whole(rows: Any, primes: Any) -> Integers:
 def product(left: Any, right: Any, primes: Any) -> NDArray[np.uint64]:
     """Product of residue matrices modulo each prime."""
     moduli = np.array(primes, dtype=object)[:, None]
-    return (np.asarray(left, object) * np.asarray(right, object) % moduli).astype(np.uint64)
+    found: NDArray[np.uint64] = np.asarray(left, object) * np.asarray(right, object) % moduli
+    return found.astype(np.uint64)
 
 
 def secret_rows(share: KeyShare) -> rns.Residues:

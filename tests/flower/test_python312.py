@@ -20,7 +20,6 @@ from tests.flower.__main__ import SKIPPED
 from tests.flower.deployment import _address, listening
 from tests.flower.environment import (
     PYTHON312,
-    ROOT,
     SERIES,
     MissingError,
     find_interpreter,
@@ -28,6 +27,7 @@ from tests.flower.environment import (
     quiet,
 )
 from tests.flower.standin import build
+from tests.scripts import ROOT
 
 
 @pytest.mark.slow
