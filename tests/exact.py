@@ -108,7 +108,8 @@ def negacyclic(left: Any, right: Any) -> Integers:
     n = len(left)
     twist = np.exp(1j * np.pi * np.arange(n) / n)
     spectra = [np.fft.fft(np.asarray(part, float) * twist) for part in (left, right)]
-    return np.rint((np.fft.ifft(spectra[0] * spectra[1]) / twist).real).astype(object)
+    found = np.rint((np.fft.ifft(spectra[0] * spectra[1]) / twist).real)
+    return np.asarray(found.astype(object))
 
 
 def encoded(slots: NDArray[np.float64], ring_dim: int, scale: float) -> Integers:

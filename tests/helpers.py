@@ -476,6 +476,7 @@ def encrypted_weights(
         return Body(blobs=(rns.pack(share, low),))
 
     fuse = decrypt.fuse
+
     def noting(context: CkksContext, message: NDArray[np.uint64]) -> Any:
         fused.append(message)
         return fuse(context, message)

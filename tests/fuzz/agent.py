@@ -23,7 +23,6 @@ import numpy as np
 
 from coordinator.coordinator import Coordinator
 from parties import frames
-from protocols.messages import decode, public_bytes
 from protocols.plan import Member
 from protocols.plans import plan_from_dict
 from protocols.transcript import Transcript
@@ -204,26 +203,12 @@ def _in_process(folder: Path, inputs: int, rng: Rng, report: Report) -> None:
 
 def _session(agents: Agents, inputs: int, rng: Rng, report: Report) -> None:
     """A session whose agent meets mutants before every step; undone after each."""
-    seen: list[Template] = []
-    agent, end = agents.agents[NAME], report.inputs + inputs
+    end = report.inputs + inputs
 
-    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
-        template = Template.of(outgoing[NAME], agents.session.coordinator_key)
-        seen.append(template)
-        state = targets.Snapshot(agent)
+    def inputs_at(step: str) -> int:
+        left = end - report.inputs
         costly = step.partition("/")[0] in targets.COSTLY
-        count = COSTLY_INPUTS if costly else (end - report.inputs) // (1 if step == "finish" else 4)
-        with targets.refusals():
-            for _ in range(min(count, end - report.inputs)):
-                other = seen[rng.integers(len(seen))] if rng.integers(10) == 0 else template
-                report.note("handle", partial(_handled, agents), other.mutant(rng))
-                state.restore()
-        return agents.ask(step, outgoing)
+        return min(left, COSTLY_INPUTS if costly else left // (1 if step == "finish" else 4))
 
-    agents.session.run(ask)
-
-
-def _handled(agents: Agents, data: bytes) -> str:
-    reply = agents.agents[NAME].handle(data)
-    key = public_bytes(agents.session.party_keys[NAME])
-    return "refused" if "error" in decode(reply, key).body.meta else "answered"
+    note, agent = partial(report.note, "handle"), agents.agents[NAME]
+    targets.fuzz_role(agents.session, agent, agents.ask, inputs_at, rng, note)

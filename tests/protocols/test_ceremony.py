@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,8 +78,13 @@ def secret_of(keys: JointKeys) -> exact.Integers:
     return sum(exact.secret(share) for share in keys.shares.values())
 
 
-def bits(measured: float, derived: float) -> float:
-    return math.log2(measured / derived)
+def close(measured: float, derived: float, slack: float = TOLERANCE_BITS) -> None:
+    off = math.log2(measured / derived)
+    assert abs(off) < slack, f"{off:+.2f} bits"
+
+
+def total(parts: Sequence[rns.Residues], primes: Sequence[int]) -> rns.Residues:
+    return reduce(partial(rns.add, primes=primes), parts)
 
 
 def spread(count: int, rounds: int = 1) -> Layout:
@@ -119,8 +125,7 @@ def test_public_key(keys: JointKeys) -> None:
         value = row_b.astype(object) + row_a.astype(object) * exact.evaluations(s, prime)
         errors.append(exact.coefficients(value % prime, prime))
     assert all((error == errors[0]).all() for error in errors)
-    off = bits(rms(errors[0]), math.sqrt(len(keys.shares)) * SIGMA)
-    assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
+    close(rms(errors[0]), math.sqrt(len(keys.shares)) * SIGMA)
 
 
 def key_errors(
@@ -156,13 +161,10 @@ def test_every_rotation_key() -> None:
     for index in (*layout.rotations, 1, 2, 4):
         a = context.uniform_key_half(keys.seed, rotation_label(index))
         shares = [share.rotation_share(index) for share in keys.shares.values()]
-        b = shares[0]
-        for share in shares[1:]:
-            b = rns.add(b, share, context.key_primes)
+        b = total(shares, context.key_primes)
         g = pow(int(context.cc.FindAutomorphismIndex(index)), -1, 2 * N)
         for error in key_errors(context, a, b, exact.automorphism(s, g), s):
-            off = bits(rms(error), math.sqrt(3) * KEY_SIGMA)
-            assert abs(off) < TOLERANCE_BITS, f"rotation {index}: {off:+.2f} bits"
+            close(rms(error), math.sqrt(3) * KEY_SIGMA)
 
 
 def test_relinearisation_key() -> None:
@@ -171,21 +173,13 @@ def test_relinearisation_key() -> None:
     keys.forget()
     context, s, count = keys.context, secret_of(keys), 3
     primes = context.key_primes
-
-    def total(parts: Sequence[rns.Residues]) -> rns.Residues:
-        out = parts[0]
-        for part in parts[1:]:
-            out = rns.add(out, part, primes)
-        return out
-
     first = [share.relinearisation_first() for share in keys.shares.values()]
-    h0, a = (total(half) for half in zip(*first, strict=True))
-    b = total([share.relinearisation_second(h0, a) for share in keys.shares.values()])
+    h0, a = (total(half, primes) for half in zip(*first, strict=True))
+    b = total([each.relinearisation_second(h0, a) for each in keys.shares.values()], primes)
     both = KEY_SIGMA**2 + SIGMA**2
     derived = math.sqrt(count * (3 * SIGMA**2 + N * TERNARY * count * both))
     for error in key_errors(context, a, b, s, exact.negacyclic(s, s)):
-        off = bits(rms(error), derived)
-        assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
+        close(rms(error), derived)
 
 
 @pytest.mark.parametrize("degree", SIGMOID_DEGREES)
@@ -220,8 +214,7 @@ def test_noise_of_a_fresh_encryption(keys: JointKeys) -> None:
     fresh = encrypt(keys, np.zeros(N // 2))
     noise = exact.decrypted(keys.context, fresh.ct, secret_of(keys))
     derived = SIGMA * math.sqrt(1 + 4 * N * len(keys.shares) / 3)
-    off = bits(rms(noise), derived)
-    assert abs(off) < 0.5, f"{off:+.2f} bits"
+    close(rms(noise), derived, 0.5)
 
 
 def rounding(keys: JointKeys, s: exact.Integers) -> float:
@@ -246,8 +239,7 @@ def test_noise_of_a_key_switch(keys: JointKeys) -> None:
     for index in (1, 64):
         after = exact.decrypted(keys.context, evaluator_of(keys).rotate(vector, index).ct, s)
         g = int(keys.context.cc.FindAutomorphismIndex(index))
-        off = bits(rms(after - exact.automorphism(before, g)), rounding(keys, s))
-        assert abs(off) < 1, f"{off:+.2f} bits"
+        close(rms(after - exact.automorphism(before, g)), rounding(keys, s), 1)
 
 
 # -- refresh -------------------------------------------------------------------------------------
@@ -282,32 +274,23 @@ def test_a_refresh_keeps_the_value(level: int) -> None:
     assert fresh.ct.GetNoiseScaleDeg() == 1
     prime = keys.context.primes[0]
     before, after = (exact.decrypted(keys.context, v.ct, s) for v in (vector, fresh))
-    off = bits(rms(exact.centred(after - before, prime)), math.sqrt(3) * SIGMA)
-    assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
+    close(rms(exact.centred(after - before, prime)), math.sqrt(3) * SIGMA)
 
 
 def test_several_ciphertexts_at_once(keys: JointKeys) -> None:
-    """Each gets its own element, and large values pass as well."""
-    values = [random_slots(3), 30 * random_slots(4)]
-    fresh = refreshed(keys, [encrypt(keys, v / 64) for v in values])
+    """Each gets its own element, large values pass as well, and every level is there again."""
+    values, s = [random_slots(3), 30 * random_slots(4) / 64], secret_of(keys)
+    fresh = refreshed(keys, [encrypt(keys, v) for v in values])
     elements = [keys.context.polynomials_of(vector.ct)[1] for vector in fresh]
     assert (elements[0] == elements[1]).mean() < 0.01
-    s = secret_of(keys)
     for vector, value in zip(fresh, values, strict=True):
-        message = exact.encoded(value / 64, N, SCALE)
-        error = exact.decrypted(keys.context, vector.ct, s) - message
+        error = exact.decrypted(keys.context, vector.ct, s) - exact.encoded(value, N, SCALE)
         assert np.log2(rms(error) / SCALE) < -44
-
-
-def test_a_refreshed_value_can_be_used(keys: JointKeys) -> None:
-    """At level 0 every level is there again."""
-    a = random_slots(5)
-    (vector,) = refreshed(keys, [encrypt(keys, a)])
-    wanted = a
+    vector, wanted = fresh[0], values[0]
     for _ in range(DEPTH - 1):
         vector, wanted = vector * vector, wanted * wanted
     assert vector.level == DEPTH - 1
-    low = exact.decrypted(keys.context, vector.ct, secret_of(keys))
+    low = exact.decrypted(keys.context, vector.ct, s)
     error = exact.centred(low - exact.encoded(wanted, N, SCALE), keys.context.primes[0])
     assert np.log2(rms(error) / SCALE) < -34
 
@@ -335,8 +318,7 @@ def test_a_refresh_through_a_map(keys: JointKeys) -> None:
         wanted = np.array([round(Fraction(int(c), context.primes[-1])) for c in wanted], object)
         error = exact.decrypted(context, after.ct, s) - wanted
         derived = rounding_std(context.params, len(keys.shares))
-        off = bits(rms(exact.centred(error, context.primes[0])), derived)
-        assert abs(off) < 2 * TOLERANCE_BITS, f"{off:+.2f} bits"
+        close(rms(exact.centred(error, context.primes[0])), derived, 2 * TOLERANCE_BITS)
 
 
 def test_no_refresh_below_the_deepest_level() -> None:
@@ -407,10 +389,7 @@ def decryption(keys: JointKeys, seed: int, std: float) -> tuple[np.ndarray, list
 
 def fused(keys: JointKeys, parts: Sequence[rns.Residues]) -> np.ndarray:
     low = keys.context.primes[: decrypt.DECRYPTION_TOWERS]
-    total = parts[0]
-    for part in parts[1:]:
-        total = rns.add(total, part, low)
-    return fuse(keys.context, total)
+    return fuse(keys.context, total(parts, low))
 
 
 def test_all_shares_decrypt(keys: JointKeys) -> None:
@@ -420,7 +399,7 @@ def test_all_shares_decrypt(keys: JointKeys) -> None:
     # As slots, and as much again from OpenFHE's decoder.
     derived = math.sqrt(2 * len(keys.shares) * N / 2) * std / SCALE
     error = rms(fused(keys, parts) - values)
-    assert abs(bits(error, derived)) < TOLERANCE_BITS, f"{bits(error, derived):+.2f} bits"
+    close(error, derived)
 
 
 @pytest.mark.parametrize("count", PARTIES)
@@ -442,7 +421,7 @@ def test_all_but_one_share_decrypt_nothing(count: int) -> None:
     low = keys.context.primes[: decrypt.DECRYPTION_TOWERS]
     partial = rns.add(parts[0], parts[1], low)
     rows = exact.coefficients(partial[0], low[0]).astype(float) / low[0]
-    assert abs(bits(rms(rows), 1 / math.sqrt(12))) < TOLERANCE_BITS
+    close(rms(rows), 1 / math.sqrt(12))
 
 
 @pytest.mark.parametrize("std", [2.0**12, 2.0**24, 2.0**32])
@@ -460,8 +439,7 @@ def test_a_share_is_flooded_as_asked(std: float) -> None:
             for k, prime in enumerate(low)
         ]
         assert (noises[0] == noises[1]).all()
-        off = bits(rms(noises[0]), std)
-        assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
+        close(rms(noises[0]), std)
         assert abs(np.mean(noises[0].astype(float))) < 6 * std / math.sqrt(N)
 
 
@@ -473,7 +451,7 @@ def test_flooding_is_gaussian_and_never_the_same() -> None:
         rows = gaussian_polynomial(context, 2.0**30, 2, source)
         draws.append(exact.coefficients(rows[0], prime).astype(float))
     for draw in draws:
-        assert abs(bits(rms(draw), 2.0**30)) < TOLERANCE_BITS
+        close(rms(draw), 2.0**30)
         # Kurtosis of a Gaussian is 3 +- sqrt(24 / n).
         assert abs(np.mean(draw**4) / rms(draw) ** 4 - 3) < 6 * math.sqrt(24 / N)
     assert np.abs(np.corrcoef(draws) - np.eye(3)).max() < 6 / math.sqrt(N)
@@ -520,8 +498,7 @@ def test_the_models_noise_is_below_its_bound(
     message = exact.encoded(plan.layout.heads(twin), N, SCALE)
     noise = exact.centred(exact.coefficients(released.message[0], prime) - message, prime)
     assert rms(noise) > 1  # the measurement sees the rounding at least
-    off = bits(rms(noise), plan.model_error_std())
-    assert off <= 0, f"{off:+.2f} bits above the bound"
+    assert rms(noise) <= plan.model_error_std()
 
 
 def test_the_released_error_is_predicted() -> None:
@@ -532,8 +509,7 @@ def test_the_released_error_is_predicted() -> None:
     for seed in range(4):
         released = encrypted_weights(plan, make_data([4, 4], 256, seed), zeros)
         errors.append(released.weights - released.exact)
-    off = bits(rms(errors), release_error_std(plan))
-    assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
+    close(rms(errors), release_error_std(plan))
 
 
 def test_key_shares_start_from_the_same_element(keys: JointKeys) -> None:
