@@ -356,7 +356,8 @@ def drive(exchange: Exchange[T], answer: Answer) -> T:
     try:
         while True:
             ask = exchange.send(replies)
-            replies = {name: answer(name, ask.step, body) for name, body in ask.bodies.items()}
+            fold = ask.fold or (lambda name, reply: reply)
+            replies = {n: fold(n, answer(n, ask.step, body)) for n, body in ask.bodies.items()}
     except StopIteration as stop:
         return stop.value
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.flower.deployment import _stray
 from tests.scripts import ROOT, load
 
 BIN = Path(sys.executable).parent
@@ -48,17 +49,7 @@ def test_deployed_and_simulated_give_the_same_model(tmp_path: Path) -> None:
     for name in ("hospital-a", "hospital-b", "hospital-c"):
         assert not list((tmp_path / name / "state").glob("*.sealed"))
         assert not (tmp_path / name / "agent.sock").exists()
-    assert no_stray_process(tmp_path)
-
-
-def no_stray_process(home: Path) -> bool:
-    """Whether every process of a folder has ended (some take a second)."""
-    for _ in range(100):
-        lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-        if str(home) not in lines:
-            return True
-        time.sleep(0.2)
-    return False
+    assert not _stray(tmp_path)
 
 
 @pytest.mark.skipif(

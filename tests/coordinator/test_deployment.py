@@ -22,12 +22,12 @@ from coordinator.status import read_status, sessions
 from parties.vault import Vault
 from protocols.cards import CARD_KIND
 from protocols.errors import ParameterError, ProtocolError
-from protocols.messages import decode, public_bytes
+from protocols.messages import public_bytes
 from protocols.plan import Member
 from protocols.rows import RowsPlan
 from sims.local import LocalGrid
 from tests.helpers import log2_error, make_plan
-from tests.parties.agents import PASSPHRASE, SMALL, Agents
+from tests.parties.agents import PASSPHRASE, Agents
 
 NAMES = ("hospital-1", "hospital-2")
 ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
@@ -268,13 +268,3 @@ def test_other_rows_than_the_card_are_refused(centre: Centre) -> None:
     (centre.settings.folder / CARDS / f"{NAMES[0]}.json").unlink()
     with pytest.raises(ParameterError, match="not as its card says"):
         create_session(centre.settings, centre.template)
-
-
-def test_every_request_is_signed_by_the_coordinator(centre: Centre) -> None:
-    session, _ = centre.begin()
-    centre.serve(session)
-    key = public_bytes(centre.agents.session.coordinator_key)
-    for _, name, request, reply in centre.agents.session.recorded:
-        assert decode(request, key).session == session
-        assert decode(reply, centre.keys[name]).sender == name
-    assert SMALL["rounds"] == 2

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,6 @@ import numpy as np
 
 from coordinator.coordinator import Coordinator
 from parties import frames
-from protocols.plan import Member
-from protocols.plans import plan_from_dict
 from protocols.transcript import Transcript
 from tests.faults.relay import frame
 from tests.faults.world import NAMES, World
@@ -165,21 +164,12 @@ def _kind_of(payload: bytes) -> str:
 
 
 def _coordinator(world: World) -> Coordinator:
-    cards, session = world.settings.cards(), uuid.uuid4().hex
-
-    def make_plan(members: tuple[Member, ...]) -> Any:
-        held = [
-            {"name": m.name, "rows": m.rows, "verify_key": m.verify_key, "commitment": m.commitment}
-            for m in members
-        ]
-        fields = world.template.to_dict() | {"session": session, "members": held}
-        return plan_from_dict(fields)
-
+    session = uuid.uuid4().hex
     return Coordinator(
         session=session,
         signing_key=world.settings.signing_key(),
-        party_keys={name: card.identity for name, card in cards.items()},
-        make_plan=make_plan,
+        party_keys={name: card.identity for name, card in world.settings.cards().items()},
+        make_plan=lambda members: replace(world.template, session=session, members=members),
         transcript=Transcript(),
     )
 

@@ -19,11 +19,11 @@ from parties.party import Party
 from protocols import commitments
 from protocols.ckks import residues as rns
 from protocols.commitments import CONFIRM, KEYS, ROWS, Opening, Phase, Terms
-from protocols.errors import CohortError, MessageError, PolicyError, ProtocolError
+from protocols.errors import CohortError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key, public_bytes
-from protocols.signed_values import SignedValue, of_request
+from protocols.signed_values import SignedValue
 from tests import exact
-from tests.helpers import Session, drive, half_of, log2_error, party_names
+from tests.helpers import Session, half_of, log2_error, party_names
 from tests.sessions import (
     FIRST,
     N,
@@ -141,17 +141,15 @@ def test_a_key_share_of_the_coordinators_is_refused(name: str) -> None:
     assert "error" not in reply.body.meta
 
 
-@pytest.mark.parametrize("forged", ["fewer", "more", "swapped", "others", "no others"])
+@pytest.mark.parametrize("forged", ["fewer", "swapped", "others"])
 def test_shares_are_those_of_all_members(forged: str) -> None:
     session = small(parties=3)
     body = asked(session, run_until(session, SHARES)[FIRST])
     meta, blobs = dict(body.meta), body.blobs
     others: dict[str, Any] = {
         "fewer": lambda: Body(meta, blobs[:2]),
-        "more": lambda: Body(meta, (*blobs, blobs[0])),
         "swapped": lambda: Body(meta, blobs[::-1]),
         "others": lambda: Body({**meta, "others": {**meta["others"], SECOND: [1]}}, blobs),
-        "no others": lambda: Body({**meta, "others": None}, blobs),
     }
     text = refusal(session, FIRST, request(session, FIRST, SHARES, others[forged]()))
     assert "committed to" in text or "the step carries 3 shares" in text
@@ -443,37 +441,6 @@ def test_a_digest_holds_every_blob_in_its_place() -> None:
     assert len(found) == 5
 
 
-@pytest.mark.parametrize("meta", [{}, {"signed": 1}, {"signed": {FIRST: {}}}], ids=str)
-def test_malformed_sets_are_refused(meta: dict[str, Any]) -> None:
-    trio = Trio()
-    with pytest.raises(MessageError):
-        trio.openings[FIRST].open(Body(meta))
-    trio.openings[FIRST].open(trio.all())
-    with pytest.raises(MessageError):
-        trio.openings[FIRST].confirm(Body(meta))
-
-
-def test_malformed_replies_name_their_party() -> None:
-    for step, damage in (
-        (KEYS.commit, lambda body: Body({"value": "00"})),
-        (KEYS.commit, lambda body: Body()),
-        (KEYS.open, lambda body: Body({}, body.blobs)),
-        (KEYS.open, lambda body: Body({"endorsement": 1}, body.blobs)),
-        (KEYS.open, lambda body: Body(body.meta, body.blobs[::-1])),
-    ):
-        trio = Trio()
-
-        def answer(name: str, asked: str, body: Body, trio: Trio = trio) -> Body:
-            reply = (
-                trio.commitments[name] if asked == KEYS.commit else trio.openings[name].open(body)
-            )
-            return damage(reply) if (asked, name) == (step, SECOND) else reply  # noqa: B023
-
-        with pytest.raises(ProtocolError) as caught:
-            drive(commitments.opened(trio.terms, Body(), lambda name, body: Body()), answer)
-        assert caught.value.culprit == SECOND
-
-
 # -- going on in another process -------------------------------------------------------------------
 
 
@@ -501,8 +468,3 @@ def test_what_is_committed_to_is_kept_until_it_is_opened() -> None:
     assert sizes[ROWS.commit] == sizes[CONFIRM] == bare
     assert sizes[ROWS.open] == bare + sent[ROWS.open]
     assert sizes[KEYS.open] > bare + sent[KEYS.open] > sizes[ROWS.open]
-
-
-def test_values_are_read_back() -> None:
-    trio = Trio()
-    assert of_request(trio.all())[FIRST].to_body() == trio.commitments[FIRST]

@@ -272,6 +272,11 @@ def damaged(found: Ran, step: str) -> Iterator[tuple[str, bytes]]:
         yield "the step before's", found.replies[steps[at - 1], VICTIM]
     yield "a refusal", resigned(session, data, body=Body({"error": "no"}))
     body = reply_of(session, VICTIM, data).body
+    for name in body.meta:
+        without = {k: v for k, v in body.meta.items() if k != name}
+        yield f"no {name}", resigned(session, data, body=Body(without, body.blobs))
+        if at:  # an enrolment's texts are whatever they are: they do not open later
+            yield f"{name}=[1]", resigned(session, data, body=with_meta(**{name: [1]}))
     for words, blobs in malformed(body.blobs, 0):
         # Masked secrets are any words.
         if (step, words) != ("opening-key", "blob 0 above its primes"):
