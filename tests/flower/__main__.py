@@ -18,12 +18,13 @@ from pathlib import Path
 
 from tests.flower.environment import (
     PYTHON312,
+    ROOT,
     MissingError,
     find_interpreter,
+    load_bootstrap,
     make_environment,
     quiet,
 )
-from tests.scripts import ROOT, load
 
 SKIPPED = 77
 NODES = "tests/test_three_hospitals.py::"
@@ -46,7 +47,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cohort-") as scratch:
         home, began = Path(scratch), time.monotonic()
         try:
-            path, facts = find_interpreter(load("scripts/bootstrap.py").Host(), options.python)
+            path, facts = find_interpreter(load_bootstrap().Host(), options.python)
             print(f"{facts.python} at {path}", flush=True)
             python = make_environment(home / "venv", path, facts)
         except MissingError as error:

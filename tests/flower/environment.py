@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from protocols.platform import SUPPORTED, Facts
 from tests.flower.standin import build
-from tests.scripts import ROOT
 
+ROOT = Path(__file__).resolve().parents[2]
 PYTHON312 = "COHORT_PYTHON312"
 SERIES = (3, 12)
 PIP = ("-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "-q")
@@ -19,6 +22,16 @@ PIP = ("-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "-q")
 
 class MissingError(Exception):
     """Nothing can be shown on this machine; the message says what is missing."""
+
+
+def load_bootstrap() -> ModuleType:
+    """scripts/bootstrap.py: it finds interpreters and asks them what they are."""
+    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def find_interpreter(host: Any, asked: str | None = None) -> tuple[str, Facts]:
