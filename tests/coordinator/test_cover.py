@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import coordinator.flower_app as flower_app
-import parties.flower_app as party_app
 from coordinator.coordinator import Outcome
 from coordinator.message_log import FOLDER, MessageLog, file_name
 from coordinator.replay import replay
@@ -19,7 +17,6 @@ from protocols.ckks import shamir
 from protocols.errors import LostError, ProtocolError
 from protocols.messages import Body
 from protocols.statement import make_statement
-from sims.local import LocalGrid
 from sims.verify_messages import bytes_per_party, sequence_problems
 from tests import sessions
 from tests.helpers import NOISE, Session, log2_error, party_names
@@ -305,44 +302,6 @@ def test_a_log_that_hides_an_answer_is_refused(tmp_path: Path) -> None:
     extra = [*lines[: -len(finish)], {**finish[0], "recipient": B}, *finish]
     words = "one message too many from 'coordinator' to 'hospital-2'"
     assert words in " ".join(sequence_problems(extra, plan))
-
-
-# -- over Flower's objects -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", ["raises", "silent"])
-@pytest.mark.parametrize("step", ["refresh/1", "decrypt"])
-def test_a_party_that_dies_behind_its_relay(
-    fault: str, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its relay fails, or nothing comes until the time is over; the others are waited for."""
-    monkeypatch.setattr(flower_app, "POLL_SECONDS", 0.001)
-    world, dead = World({}), set[str]()
-    names = tuple(world.session.parties)
-    nodes = {name: 2 + k for k, name in enumerate(names)}
-
-    class Handler:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def handle(self, data: bytes) -> bytes:
-            if self.name == A and b'"step":"%s"' % step.encode() in data:
-                dead.add(A)
-            if fault == "raises" and self.name in dead:
-                raise ConnectionError("killed")
-            return world.session.parties[self.name].handle(data)
-
-    class Grid(LocalGrid):
-        def pull_messages(self, message_ids: Any) -> Any:
-            for reply in super().pull_messages([i for i in message_ids if i in self._sent]):
-                if not (fault == "silent" and A in dead and reply.metadata.src_node_id == 2):
-                    yield reply
-
-    monkeypatch.setattr(party_app, "LOCAL", {name: Handler(name) for name in names})
-    grid = Grid({node: f"local:{name}" for name, node in nodes.items()})
-    outcome = world.session.run(flower_app.GridTransport(grid, nodes, timeout=0.5))
-    assert dead == {A} and outcome.missing == (A,)
-    assert world.off(outcome) < -17
 
 
 @pytest.mark.timeout(170)

@@ -20,7 +20,6 @@ from sims.local import SERVER_NODE, LocalGrid
 from tests.helpers import Session, log2_error
 from tests.sessions import FIRST, VICTIM, small
 
-PARTIES = (FIRST, VICTIM)
 ENROL, ONCE = "enrol", ("reveal", "refresh/1", "decrypt")
 # At every step, and the run goes on: a reply with the third pull; a request twice, byte-identical
 # replies; the request of the step before once more, first; the last party first; a reply twice.
@@ -34,7 +33,7 @@ class Faulty(LocalGrid):
 
     def __init__(self, session: Session, fault: str, step: str, name: str) -> None:
         prefix = f"{session.coordinator.session}/"
-        self.nodes = {name: SERVER_NODE + 1 + k for k, name in enumerate(PARTIES)}
+        self.nodes = {name: SERVER_NODE + 1 + k for k, name in enumerate(session.parties)}
         super().__init__({node: f"local:{prefix}{name}" for name, node in self.nodes.items()})
         self.handlers = {
             prefix + name: Handler(self, name, p) for name, p in session.parties.items()
@@ -97,7 +96,7 @@ class Handler:
         return bytes(reply)
 
 
-@pytest.mark.parametrize("name", PARTIES)
+@pytest.mark.parametrize("name", [FIRST, VICTIM])
 @pytest.mark.parametrize(
     ("fault", "step"),
     [*((fault, "") for fault in HARMLESS), *((fault, step) for fault in FATAL for step in ONCE)],
@@ -120,3 +119,17 @@ def test_every_step(fault: str, step: str, name: str, monkeypatch: pytest.Monkey
     assert log2_error(session.run(transport).weights, session.twin()) < -13.3
     steps = {line["step"] for line in session.transcript.lines}
     assert grid.happened == steps - ({ENROL} if fault == "stale" else set()) and len(steps) >= 9
+
+
+@pytest.mark.parametrize("fault", FATAL)
+@pytest.mark.parametrize("step", ["refresh/1", "decrypt"])
+def test_where_there_is_cover_the_others_go_on(
+    fault: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_app, "POLL_SECONDS", 0.001)
+    session = small(rounds=2, parties=4, cover=2)
+    grid = Faulty(session, fault, step, FIRST)
+    monkeypatch.setattr(party_app, "LOCAL", grid.handlers)
+    outcome = session.run(coordinator_app.GridTransport(grid, grid.nodes, timeout=0.5))
+    assert grid.happened == {step} and outcome.missing == (FIRST,)
+    assert log2_error(outcome.weights, session.twin()) < -13.3
