@@ -82,9 +82,9 @@ class RunPlan(ABC):
     """Everything public about one run, whichever its protocol.
 
     kind: what is computed, "rows", "gram", "lffr" or "gradients"; protocol: how, by its public
-    name; session: unique name; members: in the order of their row ranges; schema: public column schema
-    as JSON; num_features: d with the bias; privacy: None for a run without privacy; profile:
-    "secure" or "fast-insecure"; model: what is fitted.
+    name; session: unique name; members: in the order of their row ranges; schema: public column
+    schema as JSON; num_features: d with the bias; privacy: None for a run without privacy;
+    profile: "secure" or "fast-insecure"; model: what is fitted.
 
     Raises:
         ParameterError: fields that do not go together.
