@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,32 +126,11 @@ def per_sample(plan: RowsPlan, x: Array) -> Baseline:
     z is summed over the d' features cyclically, which takes no mask; the samples' products are
     relinearised once in all.
     """
-    factors, blocks = link_factors(plan.link), next_power_of_two(plan.num_features)
-    steps = [1 << k for k in range(blocks.bit_length() - 1)]
-    key = SingleKey(gradient_levels(plan.link), steps, bool(plan.security_bits))
-    slots, radius = key.params.num_slots, plan.link.radius
-    w = _weights(x.shape[1])
-    replicated = key.encrypt(_tiled(w / radius, blocks, slots))
+    blocks = next_power_of_two(plan.num_features)
+    key = SingleKey(gradient_levels(plan.link), _steps(blocks), bool(plan.security_bits))
+    slots = key.params.num_slots
     samples = [key.encrypt(_tiled(row, blocks, slots)) for row in x[:SAMPLES]]
-    products: list[Any] = []
-
-    def sample(ct: Any) -> None:
-        z = _Vector(key, key.sum_rotations(key.times(ct, replicated), steps))
-        left, right = factors.last_operands(z * z, _Vector(key, ct) * z)
-        level = max(left.ct.GetLevel(), right.ct.GetLevel())
-        product = key.cc.EvalMultNoRelin(key.at(left.ct, level), key.at(right.ct, level))
-        products[:] = key.sum_of(products, product)
-
-    laps = [_seconds(lambda ct=ct: sample(ct)) for ct in samples]  # type: ignore[misc]
-    total: list[Any] = []
-    tail = _seconds(lambda: total.append(key.rescaled(key.cc.Relinearize(products[0]))))
-    found = key.decrypt(total[0], x.shape[1]) * factors.leading
-    return Baseline(
-        unit=statistics.median(laps),
-        ciphertexts=len(x),
-        tail=tail,
-        error=_error(found, x[:SAMPLES], w, plan),
-    )
+    return _measured(key, plan, x, blocks, samples, 1, lambda z: z)
 
 
 def row_major(plan: RowsPlan, x: Array) -> Baseline:
@@ -160,33 +140,50 @@ def row_major(plan: RowsPlan, x: Array) -> Baseline:
     homomorphic encryption", and the iDASH entries after it: one level and log2(d') rotations more
     per ciphertext. Their sum over a ciphertext's rows is left to the refresh, as ours is.
     """
-    factors, blocks = link_factors(plan.link), next_power_of_two(plan.num_features)
-    steps = [1 << k for k in range(blocks.bit_length() - 1)]
+    blocks = next_power_of_two(plan.num_features)
     levels = gradient_levels(plan.link) + 1
     slots = choose_parameters(levels, secure=bool(plan.security_bits)).num_slots
-    rows = slots // blocks
-    back = [slots - step for step in steps]
-    key = SingleKey(levels, [*steps, *back], bool(plan.security_bits))
-    w = _weights(x.shape[1])
-    replicated = key.encrypt(_tiled(w / plan.link.radius, blocks, slots))
-    first = np.zeros(blocks)
-    first[0] = 1.0
-    mask = key.context.encode(np.tile(first, rows), REFRESH_LEVEL + 1)
+    rows, back = slots // blocks, [slots - step for step in _steps(blocks)]
+    key = SingleKey(levels, [*_steps(blocks), *back], bool(plan.security_bits))
+    mask = key.context.encode(np.tile(np.eye(blocks)[0], rows), REFRESH_LEVEL + 1)
     packed = [key.encrypt(_rows(x, k, rows, blocks)) for k in range(min(2, -(-len(x) // rows)))]
+
+    def spread(z: Any) -> Any:
+        return key.sum_rotations(key.masked(z, mask), back)
+
+    return _measured(key, plan, x, blocks, packed, rows, spread)
+
+
+def _steps(blocks: int) -> list[int]:
+    return [1 << k for k in range(blocks.bit_length() - 1)]
+
+
+def _measured(
+    key: SingleKey,
+    plan: RowsPlan,
+    x: Array,
+    blocks: int,
+    packed: Sequence[Any],
+    rows: int,
+    spread: Callable[[Any], Any],
+) -> Baseline:
+    """The gradient of some ciphertexts of so many rows each; spread: of z to all features."""
+    factors, slots, w = link_factors(plan.link), key.params.num_slots, _weights(x.shape[1])
+    replicated = key.encrypt(_tiled(w / plan.link.radius, blocks, slots))
     products: list[Any] = []
 
     def one(ct: Any) -> None:
-        z = key.sum_rotations(key.times(ct, replicated), steps)
-        spread = _Vector(key, key.sum_rotations(key.masked(z, mask), back))
-        left, right = factors.last_operands(spread * spread, _Vector(key, ct) * spread)
+        summed = key.sum_rotations(key.times(ct, replicated), _steps(blocks))
+        z = _Vector(key, spread(summed))
+        left, right = factors.last_operands(z * z, _Vector(key, ct) * z)
         level = max(left.ct.GetLevel(), right.ct.GetLevel())
         product = key.cc.EvalMultNoRelin(key.at(left.ct, level), key.at(right.ct, level))
         products[:] = key.sum_of(products, product)
 
-    laps = [_seconds(lambda ct=ct: one(ct)) for ct in packed]  # type: ignore[misc]
+    laps = [_seconds(partial(one, ct)) for ct in packed]
     total: list[Any] = []
     tail = _seconds(lambda: total.append(key.rescaled(key.cc.Relinearize(products[0]))))
-    by_row = key.decrypt(total[0], slots).reshape(rows, blocks)
+    by_row = key.decrypt(total[0], rows * blocks).reshape(rows, blocks)
     found = by_row.sum(axis=0)[: x.shape[1]] * factors.leading
     return Baseline(
         unit=statistics.median(laps),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +21,8 @@ from protocols import keygen
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, Opening, Terms
-from protocols.messages import Ask, Body, new_signing_key, public_bytes
-from protocols.rows import RowsPlan
+from protocols.messages import Body, new_signing_key, public_bytes
+from tests.helpers import drive
 
 SHAPE = Case(name="edin", rows=1253, features=9)
 _SEED = bytes(range(32))
@@ -65,7 +64,8 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
         return reply
 
     started, before = time.process_time(), _peak()
-    _drive(context, plan, answer)
+    drive(keygen.ceremony(context, plan, _SEED, {}), answer)
+    context.unload_evaluation_keys()
     total = time.process_time() - started
     return {
         "parties": parties,
@@ -83,22 +83,6 @@ def _answer(context: CkksContext, share: KeyShare, step: str, body: Body) -> Bod
     if step == keygen.RELINEARISE:
         return keygen.answer_relinearise(context, share, body)
     return keygen.answer_rotations(context, share, body.meta["indices"])
-
-
-def _drive(context: CkksContext, plan: RowsPlan, answer: Any) -> None:
-    exchange = keygen.ceremony(context, plan, _SEED, {})
-    replies: Mapping[str, Body] | None = None
-    try:
-        while True:
-            ask = exchange.send(replies)  # type: ignore[arg-type]
-            replies = {name: _folded(ask, name, answer) for name in ask.bodies}
-    except StopIteration:
-        context.unload_evaluation_keys()
-
-
-def _folded(ask: Ask, name: str, answer: Any) -> Body:
-    reply: Body = answer(name, ask.step, ask.bodies[name])
-    return ask.fold(name, reply) if ask.fold else reply
 
 
 def _peak() -> int:

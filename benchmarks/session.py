@@ -6,28 +6,18 @@ bytes of every message.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from benchmarks.cases import Array, Case
-from coordinator.coordinator import Coordinator
 from coordinator.costs import Costs
-from parties.data.schema import Label, NumericColumn, Schema
-from parties.data.shard import ClampCounts, Shard
-from parties.party import Party
-from parties.policy import Policy
-from protocols.messages import new_signing_key, public_bytes
-from protocols.plan import Member
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.randomness import SystemRandomness
 from protocols.rows import RowsPlan
-from protocols.transcript import Transcript
 from sims.config import SimulationConfig
+from tests.helpers import open_session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,44 +46,12 @@ def plan_of(case: Case) -> RowsPlan:
 def run(case: Case, plan: RowsPlan | None = None) -> Measured:
     """The whole protocol on the case's data."""
     plan = plan or plan_of(case)
-    x, y = case.data()
-    schema = _schema(case.features)
-    session, coordinator_key = uuid.uuid4().hex, new_signing_key()
-    keys = {name: new_signing_key() for name in plan.names}
-    parties: dict[str, Party] = {}
-    for name, rows, labels in zip(plan.names, _split(plan, x), _split(plan, y), strict=True):
-        parties[name] = Party(
-            name=name,
-            shard=Shard(x=rows, y=labels, counts=ClampCounts(rows=len(labels)), schema=schema),
-            signing_key=keys[name],
-            coordinator_key=public_bytes(coordinator_key),
-            policy=Policy(allow_insecure=not case.secure, accept_unbounded=True),
-            randomness=SystemRandomness(),
-        )
+    cuts = np.cumsum([member.rows for member in plan.members])[:-1]
+    shards = zip(*(np.split(part, cuts) for part in case.data()), strict=True)
 
-    def make_plan(members: tuple[Member, ...]) -> RowsPlan:
-        digest = {**plan.schema, "digest": schema.digest()}
-        return replace(plan, session=session, members=members, schema=digest)
+    def make_plan(common: dict[str, Any]) -> RowsPlan:
+        return replace(plan, **{**common, "schema": {**plan.schema, **common["schema"]}})
 
-    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {name: parties[name].handle(data) for name, data in outgoing.items()}
-
-    coordinator = Coordinator(
-        session=session,
-        signing_key=coordinator_key,
-        party_keys={name: public_bytes(key) for name, key in keys.items()},
-        make_plan=make_plan,
-        transcript=Transcript(),
-    )
-    outcome = coordinator.run(ask)
-    return Measured(plan=plan, costs=coordinator.costs, weights=outcome.weights)
-
-
-def _schema(features: int) -> Schema:
-    columns = tuple(NumericColumn(name=f"column_{k:03d}", low=-1, high=1) for k in range(features))
-    label = Label(name="y", positive="1", negative="0")
-    return Schema(columns=columns, label=label, scaling="range")
-
-
-def _split(plan: RowsPlan, values: Array) -> Sequence[Array]:
-    return np.split(values, np.cumsum([member.rows for member in plan.members])[:-1])
+    session = open_session(make_plan, list(shards), secure=case.secure)
+    weights = session.run(session.deliver).weights
+    return Measured(plan=plan, costs=session.coordinator.costs, weights=weights)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.privacy.ledger import Ledger
-from protocols.privacy.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from protocols.privacy.mechanism import Mechanism
 
 
 class Account:

@@ -11,9 +11,13 @@ are not bounded, or whose noise is split as if nobody colluded, is refused.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.plan import RunPlan
-from protocols.privacy.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from protocols.privacy.mechanism import Mechanism
 
 
 def recompute(plan: RunPlan, norm_bound: float) -> Mechanism:
@@ -23,6 +27,8 @@ def recompute(plan: RunPlan, norm_bound: float) -> Mechanism:
         PolicyError: the plan's promise does not follow from its noise; the message names every
             field with both values, and the cure.
     """
+    from protocols.privacy.mechanism import Mechanism  # every certificate
+
     if plan.privacy is None:
         raise PolicyError("the plan has no privacy noise: there is nothing to account for")
     try:

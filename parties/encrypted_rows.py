@@ -45,7 +45,7 @@ class EncryptedRowsParty(PartyProtocol):
     ) -> None:
         super().__init__(plan, name)
         if not isinstance(shard, Shard):
-            raise PolicyError(f"protocol={plan.protocol!r} does not fit this party's rows")
+            raise PolicyError(f"kind={plan.kind!r} of the plan does not fit this party's rows")
         circuit_of(plan).check_targets(shard.y)
         self._shard, self._randomness, self._signing_key = shard, randomness, signing_key
         self.seed = b""

@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
 from parties.budget import recompute
 from parties.data.shard import Shard
-from parties.objectives import OpenContributor, open_contributor
 from parties.party_protocol import PartyProtocol, Seal
 from parties.policy import Policy
 from parties.registry import open_half
@@ -39,6 +38,9 @@ from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import RandomSource
 from protocols.protocol import BEFORE, COVERED
 from protocols.registry import protocol_of
+
+if TYPE_CHECKING:
+    from parties.objectives import OpenContributor
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ class Party:
         size_cap: int = DEFAULT_SIZE_CAP,
         ledger: Ledger | None = None,
         dataset: str = "",
-        open_contributor: OpenContributor = open_contributor,
+        open_contributor: OpenContributor | None = None,
     ) -> None:
         self.name = name
         self._shard = shard

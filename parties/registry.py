@@ -1,26 +1,26 @@
-"""A party's half of each protocol, by the protocol's name."""
+"""A party's half of each protocol, by the protocol's name; loaded when a plan names it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import pkgutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.data.shard import Shard
-from parties.encrypted_rows import EncryptedRowsParty
-from parties.objectives import OpenContributor
 from parties.party_protocol import PartyProtocol
-from parties.secure_aggregation import SecureAggregationParty
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
 from protocols.privacy.randomness import RandomSource
-from protocols.registry import protocol_of
 
-# (plan, name, rows or what is computed from them, randomness, signing key)
-_HALVES: Mapping[str, Callable[..., PartyProtocol]] = {
-    ENCRYPTED_ROWS: EncryptedRowsParty,
-    SECURE_AGGREGATION: SecureAggregationParty,
+if TYPE_CHECKING:
+    from parties.objectives import OpenContributor
+
+# Of (plan, name, rows or what is computed from them, randomness, signing key).
+_HALVES: Mapping[str, str] = {
+    ENCRYPTED_ROWS: "parties.encrypted_rows:EncryptedRowsParty",
+    SECURE_AGGREGATION: "parties.secure_aggregation:SecureAggregationParty",
 }
 
 
@@ -30,11 +30,17 @@ def open_half(
     shard: Shard,
     randomness: RandomSource,
     signing_key: Ed25519PrivateKey,
-    open_contributor: OpenContributor,
+    open_contributor: OpenContributor | None = None,
 ) -> PartyProtocol:
-    """The state of the party `name` in a run of this plan."""
-    protocol = protocol_of(plan).name
+    """The state of the party `name` in a run of this plan.
+
+    open_contributor: what it adds to sums; by default, gradients of the plan's objective.
+    """
     part: Any = shard
-    if protocol == SECURE_AGGREGATION:
-        part = open_contributor(plan, name, shard, randomness)  # type: ignore[arg-type]
-    return _HALVES[protocol](plan, name, part, randomness, signing_key)
+    if plan.protocol == SECURE_AGGREGATION:
+        opened = open_contributor or pkgutil.resolve_name("parties.objectives:open_contributor")
+        part = opened(plan, name, shard, randomness)  # type: ignore[arg-type]
+    half: PartyProtocol = pkgutil.resolve_name(_HALVES[plan.protocol])(
+        plan, name, part, randomness, signing_key
+    )
+    return half

@@ -60,4 +60,4 @@ CIRCUITS: Mapping[str, Callable[[Any], Circuit]] = {
 
 def circuit_of(plan: CircuitPlan) -> Circuit:
     """The circuit of a plan."""
-    return CIRCUITS[plan.protocol](plan)
+    return CIRCUITS[plan.kind](plan)

@@ -23,6 +23,7 @@ from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
 from protocols.messages import Body, Exchange, to_everyone
+from protocols.names import SECURE_AGGREGATION
 from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
 from protocols.plan import RunPlan
 from protocols.privacy.grid import NoiseGrid
@@ -51,7 +52,8 @@ class GradientPlan(RunPlan):
         ParameterError: fields that do not go together.
     """
 
-    protocol: ClassVar[str] = "gradients"
+    kind: ClassVar[str] = "gradients"
+    protocol: ClassVar[str] = SECURE_AGGREGATION
 
     cipher: AggregateParameters
     objective: Mapping[str, Any]

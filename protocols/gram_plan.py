@@ -39,7 +39,7 @@ class GramPlan(CircuitPlan):
         ParameterError: fields that do not go together.
     """
 
-    protocol: ClassVar[str] = "gram"
+    kind: ClassVar[str] = "gram"
 
     outputs: int
     iterations: int

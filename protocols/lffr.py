@@ -62,7 +62,7 @@ class LffrPlan(CircuitPlan):
         ParameterError: fields that do not go together.
     """
 
-    protocol: ClassVar[str] = "lffr"
+    kind: ClassVar[str] = "lffr"
 
     outputs: int
     iterations: int

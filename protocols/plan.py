@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS
 from protocols.privacy.shares import NoiseSplit
 from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
@@ -80,15 +81,17 @@ class PrivacyPlan:
 class RunPlan(ABC):
     """Everything public about one run, whichever its protocol.
 
-    session: unique name; members: in the order of their row ranges; schema: public column schema
-    as JSON; num_features: d with the bias; privacy: None for a run without privacy; profile:
-    "secure" or "fast-insecure"; model: what is fitted.
+    kind: what is computed, "rows", "gram", "lffr" or "gradients"; protocol: how, by its public
+    name; session: unique name; members: in the order of their row ranges; schema: public column
+    schema as JSON; num_features: d with the bias; privacy: None for a run without privacy;
+    profile: "secure" or "fast-insecure"; model: what is fitted.
 
     Raises:
         ParameterError: fields that do not go together.
     """
 
-    protocol: ClassVar[str]
+    kind: ClassVar[str]
+    protocol: ClassVar[str] = ENCRYPTED_ROWS
     max_rounds: ClassVar[int] = 10**6
 
     session: str
@@ -142,7 +145,7 @@ class RunPlan(ABC):
     @property
     def accounted_as(self) -> str:
         """What `privacy.mechanism` finds the mechanism by."""
-        return self.protocol
+        return self.kind
 
     @property
     @abstractmethod
@@ -200,7 +203,7 @@ class RunPlan(ABC):
         """Plain JSON types, every number of its declared type: equal plans have equal digests."""
         kind = type(self)
         plain = to_plain(msgspec.convert(to_plain(self), kind))
-        return {"protocol": self.protocol, **plain}
+        return {"protocol": self.protocol, "kind": self.kind, **plain}
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal: what the parties agree to."""

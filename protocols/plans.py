@@ -26,15 +26,17 @@ def plan_from_dict(fields: Mapping[str, Any]) -> RunPlan:
         MessageError: a field is missing, unknown or of a wrong type.
         ParameterError: another version, or fields that do not go together.
     """
-    protocol = fields.get("protocol")
-    if not isinstance(protocol, str) or protocol not in KINDS:
-        raise MessageError(f"protocol={protocol!r} is not one of {', '.join(KINDS)}")
     check_version(fields.get("version"))
-    kind: type[RunPlan] = pkgutil.resolve_name(KINDS[protocol])
-    rest = {key: value for key, value in fields.items() if key != "protocol"}
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise MessageError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
+    found: type[RunPlan] = pkgutil.resolve_name(KINDS[kind])
+    if fields.get("protocol") != found.protocol:
+        raise MessageError(f"protocol={fields.get('protocol')!r} of kind {kind!r} is unknown")
+    rest = {key: value for key, value in fields.items() if key not in ("protocol", "kind")}
     try:
         json.dumps(rest, allow_nan=False)
-        return from_plain(kind, rest)
+        return from_plain(found, rest)
     except (MemoryError, OverflowError):
         raise ParameterError("the plan is refused: one of its numbers is too large") from None
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:

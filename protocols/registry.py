@@ -1,27 +1,41 @@
-"""The protocols, by kind of plan."""
+"""The protocols, by kind of plan; the code of one is loaded when a plan names it."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
 
-from protocols import encrypted_rows, secure_aggregation
 from protocols.errors import ProtocolError
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
 from protocols.protocol import AFTER, BEFORE, Protocol, repeated
 
-PROTOCOLS: Mapping[str, Protocol] = {
-    "rows": encrypted_rows.PROTOCOL,
-    "gram": encrypted_rows.PROTOCOL,
-    "lffr": encrypted_rows.PROTOCOL,
-    "gradients": secure_aggregation.PROTOCOL,
+PROTOCOLS: Mapping[str, str] = {
+    ENCRYPTED_ROWS: "protocols.encrypted_rows:PROTOCOL",
+    SECURE_AGGREGATION: "protocols.secure_aggregation:PROTOCOL",
 }
 
 
-_PHASES = {
-    **dict.fromkeys(BEFORE, "agree"),
-    **{step.name: step.phase for each in PROTOCOLS.values() for step in each.steps},
-    AFTER: "decrypt",
-}
+def protocol(name: str) -> Protocol:
+    """The protocol of this name.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    if name not in PROTOCOLS:
+        raise ProtocolError(f"protocol={name!r} is not one of {', '.join(PROTOCOLS)}")
+    found: Protocol = pkgutil.resolve_name(PROTOCOLS[name])
+    return found
+
+
+def protocol_of(plan: RunPlan) -> Protocol:
+    """The protocol of a plan."""
+    return protocol(plan.protocol)
+
+
+def sequence(plan: RunPlan) -> tuple[str, ...]:
+    """Every step of a run, in the only order in which a party answers."""
+    return protocol_of(plan).sequence(plan)
 
 
 def phase_of(step: str) -> str:
@@ -31,20 +45,7 @@ def phase_of(step: str) -> str:
         KeyError: no protocol has it.
     """
     kind = step.partition("/")[0]
-    return _PHASES[kind if kind in _PHASES else repeated(kind)]
-
-
-def protocol_of(plan: RunPlan) -> Protocol:
-    """The protocol of a plan.
-
-    Raises:
-        ProtocolError: there is none of this name.
-    """
-    if plan.protocol not in PROTOCOLS:
-        raise ProtocolError(f"protocol={plan.protocol!r} is not one of {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[plan.protocol]
-
-
-def sequence(plan: RunPlan) -> tuple[str, ...]:
-    """Every step of a run, in the only order in which a party answers."""
-    return protocol_of(plan).sequence(plan)
+    phases = {**dict.fromkeys(BEFORE, "agree"), AFTER: "decrypt"}
+    for name in PROTOCOLS:
+        phases |= {each.name: each.phase for each in protocol(name).steps}
+    return phases[kind if kind in phases else repeated(kind)]

@@ -45,7 +45,7 @@ class RowsPlan(CircuitPlan):
         ParameterError: fields that do not go together (depth too small, too many features …).
     """
 
-    protocol: ClassVar[str] = "rows"
+    kind: ClassVar[str] = "rows"
 
     link: Polynomial
     update: Mapping[str, Any]
@@ -70,7 +70,7 @@ class RowsPlan(CircuitPlan):
     @property
     def accounted_as(self) -> str:
         """The update decides what bounds its iterates."""
-        return f"{self.protocol}/{self.update['kind']}"
+        return f"{self.kind}/{self.update['kind']}"
 
     @property
     def layout(self) -> Layout:

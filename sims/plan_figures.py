@@ -9,7 +9,6 @@ from protocols.circuit_plan import CircuitPlan
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
 
@@ -18,7 +17,7 @@ def plan_figures(plan: RunPlan) -> dict[str, Any]:
     """What summary.json says of the plan."""
     return {
         "session": plan.session,
-        "protocol": SECURE_AGGREGATION if isinstance(plan, GradientPlan) else ENCRYPTED_ROWS,
+        "protocol": plan.protocol,
         "model": plan.model,
         "parties": len(plan.members),
         "rows": plan.num_rows,

@@ -30,7 +30,7 @@ def headline(result: RegressionResult) -> str:
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a "
         f"{MODELS[plan.model]} for {result.targets.name} on {count(plan.num_rows, 'row')}, of "
-        f"which only encrypted {'copies' if plan.protocol == 'lffr' else 'sums'} left their "
+        f"which only encrypted {'copies' if plan.kind == 'lffr' else 'sums'} left their "
         "owners; "
         f"{count(plan.rounds, 'iteration')} took "
         f"{duration(sum(result.costs.iteration_seconds))}. On "

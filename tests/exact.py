@@ -72,7 +72,8 @@ def whole(rows: Any, primes: Any) -> Integers:
 def product(left: Any, right: Any, primes: Any) -> NDArray[np.uint64]:
     """Product of residue matrices modulo each prime."""
     moduli = np.array(primes, dtype=object)[:, None]
-    return (np.asarray(left, object) * np.asarray(right, object) % moduli).astype(np.uint64)
+    found: NDArray[np.uint64] = np.asarray(left, object) * np.asarray(right, object) % moduli
+    return found.astype(np.uint64)
 
 
 def secret_rows(share: KeyShare) -> rns.Residues:
@@ -107,7 +108,8 @@ def negacyclic(left: Any, right: Any) -> Integers:
     n = len(left)
     twist = np.exp(1j * np.pi * np.arange(n) / n)
     spectra = [np.fft.fft(np.asarray(part, float) * twist) for part in (left, right)]
-    return np.rint((np.fft.ifft(spectra[0] * spectra[1]) / twist).real).astype(object)
+    found = np.rint((np.fft.ifft(spectra[0] * spectra[1]) / twist).real)
+    return np.asarray(found.astype(object))
 
 
 def encoded(slots: NDArray[np.float64], ring_dim: int, scale: float) -> Integers:

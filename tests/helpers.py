@@ -182,7 +182,7 @@ def header_of(data: bytes) -> bytes:
 
 @dataclass
 class Session:
-    """Everyone of one run. `twin()` is valid once the plan is known, after `run`."""
+    """Everyone of one run. `twin()` is valid once the plan of encrypted rows is known."""
 
     coordinator: Coordinator
     parties: dict[str, Party]
@@ -191,12 +191,21 @@ class Session:
     party_keys: dict[str, Any]
     shards: list[tuple[Floats, Floats]]
     rng_seed: int
-    plan: RowsPlan | None = None
+    plan: Any = None
     recorded: list[tuple[str, str, bytes, bytes]] = field(default_factory=list)
 
+    @property
+    def verify_keys(self) -> dict[str, str]:
+        """Of every party."""
+        return {name: public_bytes(key) for name, key in self.party_keys.items()}
+
+    def deliver(self, step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        """In memory."""
+        return {name: self.parties[name].handle(data) for name, data in outgoing.items()}
+
     def ask(self, step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Deliver in memory, and record (step, party, request, reply)."""
-        replies = {name: self.parties[name].handle(data) for name, data in outgoing.items()}
+        """Deliver, and record (step, party, request, reply)."""
+        replies = self.deliver(step, outgoing)
         self.recorded += [(step, name, outgoing[name], replies[name]) for name in replies]
         return replies
 
@@ -211,33 +220,66 @@ class Session:
         noise = sum(self.plan.draw_noise(source) for source in sources)
         return plain_weights(self.plan, self.shards, noise)
 
+    def successor(self) -> Coordinator:
+        """A coordinator of the same run that knows nothing of it yet."""
+        return Coordinator(
+            session=self.coordinator.session,
+            signing_key=self.coordinator_key,
+            party_keys=self.verify_keys,
+            make_plan=self.coordinator._make_plan,
+            transcript=Transcript(),
+        )
 
-def make_session(
-    parties: int = 2,
-    rows: int | Sequence[int] = 20,
-    features: int = 3,
-    rounds: int = 2,
-    degree: int = 5,
-    update: str = "barrier-1",
-    privacy: PrivacyPlan | None = None,
-    ring_dim: int | None = 1024,
-    security: int = 0,
+    def anew(self, name: str) -> Party:
+        """A party from the same files, as after a restart."""
+        old = self.parties[name]
+        return Party(
+            name=name,
+            shard=old._shard,
+            signing_key=old._signing_key,
+            coordinator_key=old._coordinator_key,
+            policy=old._policy,
+            randomness=old._randomness,
+        )
+
+    def restart(self, name: str) -> None:
+        """The same party from its state, in a new object; its secrets sealed by reversal."""
+        fresh = self.anew(name)
+        fresh.restore(self.parties[name].state(lambda data: data[::-1]), lambda data: data[::-1])
+        self.parties[name] = fresh
+
+
+def half_of(party: Party) -> Any:
+    """What a party holds of a run: seed, context, secret, held, keys, rows; None before a plan."""
+    return party._half
+
+
+def unit_columns(count: int) -> tuple[NumericColumn, ...]:
+    """x0, x1, … in [-1, 1]."""
+    return tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(count))
+
+
+def open_session(
+    make: Callable[[dict[str, Any]], Any],
+    shards: Sequence[tuple[Floats, Floats]],
+    label: Any = None,
+    *,
     rng_seed: int = 1,
+    secure: bool = False,
     party: Callable[..., Party] = Party,
-    **changes: Any,
 ) -> Session:
-    """Coordinator and parties, ready to run. rows: per party; security: 0 (INSECURE) or 128."""
-    counts = [rows] * parties if isinstance(rows, int) else list(rows)
-    shards = make_data(counts, features, rng_seed)
-    columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(features - 1))
-    schema = Schema(
-        columns=columns, label=Label(name="y", positive="1", negative="0"), scaling="range"
-    )
+    """Coordinator and parties, ready to run; make: any plan, from the fields that follow from them.
+
+    label: of the schema, a class y by default.
+    """
+    names, features = party_names(len(shards)), shards[0][0].shape[1]
+    label = label or Label(name="y", positive="1", negative="0")
+    schema = Schema(columns=unit_columns(features - 1), label=label, scaling="range")
     # OpenFHE's key maps are static: no two sessions of a process share a name.
-    coordinator_key, names, session = new_signing_key(), party_names(len(counts)), uuid.uuid4().hex
+    coordinator_key, session = new_signing_key(), uuid.uuid4().hex
     keys = {name: new_signing_key() for name in names}
     # The cases' rates have no proof.
-    policy = Policy(allow_insecure=not security, accept_unbounded=True)
+    policy = Policy(allow_insecure=not secure, accept_unbounded=True)
     roles = {
         name: party(
             name=name,
@@ -250,25 +292,9 @@ def make_session(
         for name, (x, y) in zip(names, shards, strict=True)
     }
 
-    def plan_for(members: tuple[Member, ...]) -> RowsPlan:
-        result.plan = make_plan(
-            rows=counts,
-            features=features,
-            rounds=rounds,
-            degree=degree,
-            update=update,
-            privacy=privacy,
-            members=members,
-            session=session,
-            schema={"digest": schema.digest()},
-            **changes,
-        )
-        if security:
-            ckks = choose_parameters(result.plan.ckks.depth - 2, ring_dim=ring_dim)
-            result.plan = replace(result.plan, ckks=ckks, profile="secure")
-        else:
-            ckks = replace(result.plan.ckks, ring_dim=ring_dim or 2048)
-            result.plan = replace(result.plan, ckks=ckks)
+    def plan_for(members: tuple[Member, ...]) -> Any:
+        common = {"session": session, "members": members, "schema": {"digest": schema.digest()}}
+        result.plan = make({**common, "num_features": features})
         return result.plan
 
     transcript = Transcript()
@@ -279,8 +305,38 @@ def make_session(
         make_plan=plan_for,
         transcript=transcript,
     )
-    result = Session(coordinator, roles, transcript, coordinator_key, keys, shards, rng_seed)
+    result = Session(coordinator, roles, transcript, coordinator_key, keys, list(shards), rng_seed)
     return result
+
+
+def make_session(
+    parties: int = 2,
+    rows: int | Sequence[int] = 20,
+    features: int = 3,
+    rounds: int = 2,
+    degree: int = 5,
+    update: str | Mapping[str, Any] = "barrier-1",
+    privacy: PrivacyPlan | None = None,
+    ring_dim: int | None = 1024,
+    security: int = 0,
+    rng_seed: int = 1,
+    party: Callable[..., Party] = Party,
+    **changes: Any,
+) -> Session:
+    """A session of encrypted rows. rows: per party; security: 0 (INSECURE) or 128."""
+    counts = [rows] * parties if isinstance(rows, int) else list(rows)
+
+    def plan_for(common: dict[str, Any]) -> RowsPlan:
+        fields: dict[str, Any] = {"rows": counts, "features": features, "rounds": rounds}
+        fields["degree"] = degree
+        plan = make_plan(update=update, privacy=privacy, **(fields | common | changes))
+        if security:
+            ckks = choose_parameters(plan.ckks.depth - 2, ring_dim=ring_dim)
+            return replace(plan, ckks=ckks, profile="secure")
+        return replace(plan, ckks=replace(plan.ckks, ring_dim=ring_dim or 2048))
+
+    shards = make_data(counts, features, rng_seed)
+    return open_session(plan_for, shards, rng_seed=rng_seed, secure=bool(security), party=party)
 
 
 # -- steps without transport, over joint keys that cases share -----------------------------------
@@ -296,7 +352,8 @@ def drive(exchange: Exchange[T], answer: Answer) -> T:
     try:
         while True:
             ask = exchange.send(replies)
-            replies = {name: answer(name, ask.step, body) for name, body in ask.bodies.items()}
+            fold = ask.fold or (lambda name, reply: reply)
+            replies = {n: fold(n, answer(n, ask.step, body)) for n, body in ask.bodies.items()}
     except StopIteration as stop:
         return stop.value
 
@@ -426,7 +483,12 @@ def encrypted_weights(
         return Body(blobs=(rns.pack(share, low),))
 
     fuse = decrypt.fuse
-    with patch.object(decrypt, "fuse", lambda c, m: (fused.append(m), fuse(c, m))[1]):
+
+    def noting(context: CkksContext, message: NDArray[np.uint64]) -> Any:
+        fused.append(message)
+        return fuse(context, message)
+
+    with patch.object(decrypt, "fuse", noting):
         exact = drive(decrypt.release(evaluator, plan, encrypted), answer_exactly)
     return Released(weights, exact, fused[0])
 

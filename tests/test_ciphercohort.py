@@ -21,7 +21,8 @@ from sims.api import PlanOptions, SimulateOptions, configured
 from sims.cli import app
 from sims.result import RunResult
 from sims.studies.noise.grid import Cell, Grid
-from tests.test_imports import PACKAGES, ROOT
+from tests.scripts import ROOT
+from tests.test_imports import PACKAGES
 
 NAMES = {
     *("FederatedLogisticRegression", "FederatedRegression"),

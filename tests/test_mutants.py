@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from parties import key_share
-from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.schema import Label, Schema
 from parties.key_share import KeyShare
 from protocols import decrypt
 from protocols.approximation import sigmoid_approximation
 from protocols.errors import PolicyError, PrivacyError, ProtocolError
-from protocols.messages import Ask, Body, decode, public_bytes
+from protocols.messages import Ask, Body
 from protocols.privacy import sensitivity
 from protocols.privacy.budget import GRID_MARGIN, Budget
 from protocols.privacy.randomness import SeededRandomness
@@ -28,14 +28,13 @@ from protocols.privacy.search import find_setting
 from protocols.privacy.sensitivity import Sensitivity
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from tests import exact
-from tests.helpers import Session, joint_keys, make_session
+from tests.helpers import half_of, joint_keys, unit_columns
 from tests.protocols.privacy import test_mutants as formulas
 from tests.protocols.privacy.checks import std_accepted
+from tests.sessions import FIRST, N, asked, reply_of, small
 
 Patch = pytest.MonkeyPatch
 SPLIT, SIGMA = NoiseSplit(parties=10, colluders=3), 0.02
-SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "gd", "rows": 4, "rounds": 1}
-NAME = "hospital-1"
 
 # -- checks: each computes what the code promises without asking the code --------------------------
 
@@ -61,9 +60,8 @@ def no_pair_exceeds_delta() -> bool:
 
 def rows_stay_within_their_bound() -> bool:
     """8 columns at the ends of their ranges, and the bias: a norm of 3."""
-    columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(8))
     label = Label(name="y", positive="1", negative="0")
-    schema = Schema(columns=columns, label=label, scaling="range")
+    schema = Schema(columns=unit_columns(8), label=label, scaling="range")
     return float(np.linalg.norm(np.ones(8 + 1))) <= schema.norm_bound
 
 
@@ -81,20 +79,20 @@ def iterates_stay_in_the_ball() -> bool:
 
 def one_decryption_is_answered() -> bool:
     """A whole run ends, and each party gave one share of the step `decrypt`."""
-    session = make_session(**SMALL)
+    session = small(rounds=1)
     try:
         session.run()
     except ProtocolError as error:
-        assert "out of order" in str(error) and error.culprit == NAME
+        assert "out of order" in str(error) and error.culprit == FIRST
         return False
-    return sum(step == "decrypt" for step, name, *_ in session.recorded if name == NAME) == 1
+    return sum(step == "decrypt" for step, name, *_ in session.recorded if name == FIRST) == 1
 
 
 def a_label_is_answered_once() -> bool:
     """A key share refuses a second ciphertext under the label `decrypt`."""
-    keys = joint_keys(2, 6, SMALL["ring_dim"])
+    keys = joint_keys(2, 6, N)
     keys.forget()
-    share, c1 = keys.shares[NAME], keys.context.uniform_polynomial(keys.seed, "c1")[:2]
+    share, c1 = keys.shares[FIRST], keys.context.uniform_polynomial(keys.seed, "c1")[:2]
     share.decryption_share(c1, "decrypt", 2.0**20)
     try:
         share.decryption_share(c1, "decrypt", 2.0**20)
@@ -105,34 +103,23 @@ def a_label_is_answered_once() -> bool:
 
 def share_is_flooded() -> bool:
     """d_p - c1 s_p of a real run has the std that 40 bits ask for, within 0.3 bits."""
-    session, secrets = make_session(**SMALL), {}
+    session, secrets = small(rounds=1), []
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         if step == "decrypt":
-            secrets.update(_secret(session))
+            secrets.append(exact.secret(half_of(session.parties[FIRST]).secret))
         return session.ask(step, outgoing)
 
     session.run(ask)
-    (c1,), (d,) = (_rows(session, k) for k in (2, 3))
-    prime = secrets["primes"][0]
-    noise = d.astype(object) - c1.astype(object) * exact.evaluations(secrets["s"], prime)
+    prime = half_of(session.parties[FIRST]).context.primes[0]
+    sent = next(line[2:] for line in session.recorded if line[:2] == ("decrypt", FIRST))
+    bodies = (asked(session, sent[0]), reply_of(session, FIRST, sent[1]).body)
+    c1, d = (np.frombuffer(body.blobs[0], "<u8")[:N].astype(object) for body in bodies)
+    noise = d - c1 * exact.evaluations(secrets[0], prime)
     assert session.plan is not None
     wanted = math.sqrt(12) * 2.0 ** (40 / 2) * session.plan.model_error_std()
     measured = exact.rms(exact.coefficients(noise % prime, prime))
     return 2**-0.3 < measured / wanted < 2**0.3
-
-
-def _secret(session: Session) -> dict[str, Any]:
-    duties: Any = session.parties[NAME]._half
-    return {"s": exact.secret(duties.secret), "primes": duties.context.primes}
-
-
-def _rows(session: Session, column: int) -> Any:
-    """First residue row of the decryption's request (2) or reply (3)."""
-    line: Any = next(line for line in session.recorded if line[:2] == ("decrypt", NAME))
-    key = session.coordinator_key if column == 2 else session.party_keys[NAME]
-    blob = decode(line[column], public_bytes(key)).body.blobs[0]
-    return np.frombuffer(blob, "<u8")[: SMALL["ring_dim"]][None]
 
 
 # -- mutants ---------------------------------------------------------------------------------------
@@ -198,7 +185,7 @@ def second_decryption_given(patch: Patch) -> None:
 
 def flooding_off(patch: Patch) -> None:
     """Zeros for the flooding noise."""
-    zeros = np.zeros((2, SMALL["ring_dim"]), np.uint64)
+    zeros = np.zeros((2, N), np.uint64)
     patch.setattr(key_share, "gaussian_polynomial", lambda context, std, towers, source: zeros)
 
 

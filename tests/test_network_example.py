@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import time
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
-SCRIPT = Path(__file__).resolve().parent.parent / "examples" / "network.py"
+from tests.scripts import load
+
 DELAY = 0.15
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("network", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+network = load("examples/network.py")
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,7 +22,6 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 async def through_the_line(data: bytes) -> tuple[bytes, float]:
     """What comes back from an echo behind the line, and when its first byte did [s]."""
-    network = load()
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     target = server.sockets[0].getsockname()[1]
     probe = await asyncio.start_server(echo, "127.0.0.1", 0)
@@ -63,7 +53,6 @@ def test_every_byte_comes_late_and_in_order() -> None:
 
 
 def test_hosts_have_addresses_of_their_own() -> None:
-    network = load()
     names = ("centre", "a", "b")
     held = [network.address(k) for k in range(len(names))] + [network.line(names)]
     assert len(set(held)) == len(held)

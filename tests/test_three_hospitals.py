@@ -5,7 +5,6 @@ INSECURE toy ring. It takes about a minute: every step costs Flower 4 to 6 secon
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -14,14 +13,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.flower.deployment import _stray
+from tests.scripts import ROOT, load
+
 BIN = Path(sys.executable).parent
-SCRIPT = ROOT / "examples" / "three_hospitals.py"
+SCRIPT = "examples/three_hospitals.py"
 MISSING = [
     name
     for name in ("flower-superlink", "flower-supernode", "flwr", "cohort")
@@ -36,7 +36,7 @@ pytestmark = [
 
 
 def test_deployed_and_simulated_give_the_same_model(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--fast-insecure", "--rows", "150"]
+    command = [sys.executable, str(ROOT / SCRIPT), "--fast-insecure", "--rows", "150"]
     command += ["--iterations", "2", "--epsilon", "3", "--keep", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -49,17 +49,7 @@ def test_deployed_and_simulated_give_the_same_model(tmp_path: Path) -> None:
     for name in ("hospital-a", "hospital-b", "hospital-c"):
         assert not list((tmp_path / name / "state").glob("*.sealed"))
         assert not (tmp_path / name / "agent.sock").exists()
-    assert no_stray_process(tmp_path)
-
-
-def no_stray_process(home: Path) -> bool:
-    """Whether every process of a folder has ended (some take a second)."""
-    for _ in range(100):
-        lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-        if str(home) not in lines:
-            return True
-        time.sleep(0.2)
-    return False
+    assert not _stray(tmp_path)
 
 
 @pytest.mark.skipif(
@@ -67,7 +57,7 @@ def no_stray_process(home: Path) -> bool:
     reason="minutes of restarts under a real SuperLink: set COHORT_SLOW=1",
 )
 def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
-    example = load_example("--fast-insecure", "--rows", "150", "--iterations", "2", "--epsilon=3")
+    example = load(SCRIPT, "--fast-insecure", "--rows", "150", "--iterations", "2", "--epsilon=3")
     options = example.arguments()
     label = example.prepare(tmp_path, options)
     example.found(tmp_path, options)
@@ -100,16 +90,6 @@ def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
     assert np.abs(np.subtract(model["weights"], simulated["weights"])).max() < 1e-4
     assert json.loads((folder / "status.json").read_text())["attempts"] >= 2
     assert cohort("audit", "transcript", folder).wait(120) == 0
-
-
-def load_example(*words: str) -> ModuleType:
-    """The script as a module, with these options."""
-    spec = importlib.util.spec_from_file_location("three_hospitals", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.argv = ["three_hospitals", *words]
-    return module
 
 
 def cohort(*words: object) -> subprocess.Popen[bytes]:
@@ -148,7 +128,7 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
 def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A SuperLink that knows nobody, and three parties."""
     home = tmp_path_factory.mktemp("hospitals")
-    example = load_example("--fast-insecure", "--rows", "60", "--epsilon=3")
+    example = load(SCRIPT, "--fast-insecure", "--rows", "60", "--epsilon=3")
     options = example.arguments()
     example.prepare(home, options)
     example.found(home, options)

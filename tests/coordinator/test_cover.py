@@ -9,47 +9,42 @@ from typing import Any
 import numpy as np
 import pytest
 
-import coordinator.flower_app as flower_app
-import parties.flower_app as party_app
 from coordinator.coordinator import Outcome
-from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, file_name, recorded
+from coordinator.log import FOLDER, MessageLog, file_name
 from coordinator.replay import replay
 from protocols import decrypt
 from protocols.ckks import shamir
 from protocols.errors import LostError, ProtocolError
-from protocols.messages import Body, Envelope, decode, encode, public_bytes
+from protocols.messages import Body
 from protocols.statement import make_statement
-from protocols.transcript import Transcript
-from sims.local import LocalGrid
 from sims.verify_messages import bytes_per_party, sequence_problems
-from tests.helpers import NOISE, Session, log2_error, make_session
+from tests import sessions
+from tests.helpers import NOISE, Session, log2_error, party_names
+from tests.sessions import Vanishing, asked, reply_of, request, resigned, run_until, small
 from tests.test_mutants import share_is_flooded
 
-SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 3}
-A, B, C, D = "hospital-1", "hospital-2", "hospital-3", "hospital-4"
-LOSSES = ((A,), (D,), (B, D), (A, C))
-STEPS = ("confirm", "refresh/0", "refresh/1", "refresh/2", "decrypt")
-# When parties vanish: at this step, and for good.
+A, B, C, D = party_names(4)
 Fates = dict[str, tuple[str, ...]]
+# Each step that can be repeated; one party and two, in each place of the plan's order.
+LOSSES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("confirm", (A,)),
+    ("confirm", (B, D)),
+    ("refresh/0", (D,)),
+    ("refresh/1", (A, C)),
+    ("refresh/2", (A,)),
+    ("decrypt", (D,)),
+    ("decrypt", (B, D)),
+)
 
 
 class World:
     """A session whose parties vanish; what was asked of whom is in `asked`."""
 
     def __init__(self, fates: Fates, **changes: Any) -> None:
-        self.session: Session = make_session(**(SMALL | {"parties": 4, "cover": 2} | changes))
-        self.fates, self.gone = fates, set[str]()
-        self.asked: list[tuple[str, tuple[str, ...]]] = []
-
-    def ask(self, step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        self.asked.append((step, tuple(outgoing)))
-        self.gone |= set(self.fates.get(step, ()))
-        for name, data in outgoing.items():
-            if name not in self.gone:
-                yield name, self.session.ask(step, {name: data})[name]
-        lost = tuple(name for name in outgoing if name in self.gone)
-        if lost:
-            raise LostError(f"no reply to {step!r} from {', '.join(lost)}", lost)
+        fields = {"update": "nag", "parties": 4, "cover": 2}
+        self.session: Session = small(**(fields | changes))
+        self.ask = Vanishing(lambda *sent: self.session.ask(*sent), fates)
+        self.asked = self.ask.asked
 
     def run(self) -> Outcome:
         return self.session.run(self.ask)
@@ -58,8 +53,7 @@ class World:
         return log2_error(outcome.weights, self.session.twin())
 
 
-@pytest.mark.parametrize("lost", LOSSES, ids=lambda names: "+".join(n[-1] for n in names))
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("step", "lost"), LOSSES)
 def test_the_model_is_the_twins(step: str, lost: tuple[str, ...]) -> None:
     """As if nobody had vanished; who vanished is asked nothing more."""
     world = World({step: lost}, privacy=NOISE)
@@ -73,17 +67,13 @@ def test_the_model_is_the_twins(step: str, lost: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("threshold", [2, 3])
 def test_nobody_missing_costs_the_shares_and_nothing_else(threshold: int) -> None:
-    world = World({}, cover=threshold)
+    world, plain = World({}, cover=threshold), World({}, cover=None)
     outcome = world.run()
     assert world.off(outcome) < -17 and outcome.missing == ()
-    plain = World({}, cover=None)
     plain.run()
     steps, without = ([step for step, _ in each.asked] for each in (world, plain))
-    assert [step for step in steps if step not in without] == [
-        "cover-keys",
-        "cover-deal",
-        "cover-hold",
-    ]
+    extra = [step for step in steps if step not in without]
+    assert extra == ["cover-keys", "cover-deal", "cover-hold"]
 
 
 def test_another_loss_is_covered_by_the_same_parties() -> None:
@@ -99,9 +89,7 @@ def test_another_loss_is_covered_by_the_same_parties() -> None:
         ({"refresh/0": (A, B, C)}, "1 parties are left, and 2 are needed", None),
         ({"refresh/0": (D,), "decrypt": (B, C)}, "1 parties are left, and 2 are needed", None),
         ({"refresh/1": (D,), "cover-refresh/1": (B,)}, "no reply to 'cover-refresh/1'", B),
-        ({"relinearise": (B,)}, "no reply to 'relinearise'", B),
         ({"cover-deal": (B,)}, "no reply to 'cover-deal'", B),
-        ({"commit-rows": (C,)}, "no reply to 'commit-rows'", C),
         ({"contribute": (C,)}, "no reply to 'contribute'", C),
     ],
 )
@@ -116,9 +104,8 @@ def test_what_cannot_be_covered_is_a_named_abort(
 
 
 def test_without_cover_a_loss_is_an_abort() -> None:
-    world = World({"refresh/0": (B,)}, cover=None)
     with pytest.raises(LostError, match="no reply to 'refresh/0' from hospital-2"):
-        world.run()
+        World({"refresh/0": (B,)}, cover=None).run()
 
 
 def test_a_late_reply_is_ignored() -> None:
@@ -146,33 +133,21 @@ def test_a_late_reply_is_ignored() -> None:
 
 
 def refusal(world: World, name: str, step: str, body: Body) -> str:
-    """A party's words to a request that the coordinator signed."""
-    session = world.session
-    envelope = Envelope(session.coordinator.session, step, "coordinator", name, body)
-    reply = session.parties[name].handle(encode(envelope, session.coordinator_key))
-    meta = decode(reply, public_bytes(session.party_keys[name])).body.meta
-    return str(meta.get("error", ""))
+    """A party's words to a request that the coordinator signed; empty if it answers."""
+    data = world.session.parties[name].handle(request(world.session, name, step, body))
+    return str(reply_of(world.session, name, data).body.meta.get("error", ""))
 
 
-def stop_after(world: World, step: str) -> dict[str, Body]:
-    """Run until everybody has answered a step; what they were asked."""
-    held: dict[str, Body] = {}
-    key = public_bytes(world.session.coordinator_key)
-
-    def ask(current: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        yield from world.ask(current, outgoing)
-        if current == step:
-            held.update({name: decode(data, key).body for name, data in outgoing.items()})
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        world.session.run(ask)
-    return held
+def stop_after(world: World, step: str) -> Body:
+    """Run until everybody has answered a step; what A was asked."""
+    outgoing = run_until(world.session, step)
+    world.session.ask(step, outgoing)
+    return asked(world.session, outgoing[A])
 
 
 def test_a_step_is_repeated_once_for_the_same_ciphertext() -> None:
     world = World({})
-    sent = stop_after(world, "refresh/1")[A]
+    sent = stop_after(world, "refresh/1")
     standing = {"missing": [D], "stand_ins": [A, B]}
     other = bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:]
     again = Body(standing, sent.blobs)
@@ -187,49 +162,38 @@ def test_a_step_is_repeated_once_for_the_same_ciphertext() -> None:
     assert "it cannot be covered for" in refusal(world, D, "cover-refresh/1", again)
 
 
-def test_a_plan_without_cover_has_no_repeated_step() -> None:
-    world = World({}, cover=None)
-    sent = stop_after(world, "refresh/1")[A]
-    body = Body({"missing": [D], "stand_ins": [A, B]}, sent.blobs)
-    assert "out of order" in refusal(world, A, "cover-refresh/1", body)
-
-
-def test_only_steps_that_can_be_covered_are_repeated() -> None:
-    world = World({})
-    sent = stop_after(world, "contribute")[A]
-    assert "out of order" in refusal(world, A, "cover-contribute", sent)
+@pytest.mark.parametrize(("cover", "step"), [(None, "refresh/1"), (2, "contribute")])
+def test_only_steps_that_can_be_covered_are_repeated(cover: int | None, step: str) -> None:
+    world = World({}, cover=cover)
+    sent = stop_after(world, step)
+    body = Body({**sent.meta, "missing": [D], "stand_ins": [A, B]}, sent.blobs)
+    assert "out of order" in refusal(world, A, f"cover-{step}", body)
 
 
 @pytest.mark.parametrize("where", ["deal", "hold"])
 def test_a_changed_share_ends_the_run_before_any_data(where: str) -> None:
     """By its dealer: the dealer is named. By the coordinator: the receiver refuses."""
     world = World({})
+    session = world.session
 
-    def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        key = world.session.coordinator_key
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         if (where, step) == ("hold", "cover-hold"):
-            old = decode(outgoing[A], public_bytes(key))
-            blobs = (old.body.blobs[1], old.body.blobs[0], *old.body.blobs[2:])
-            sent = encode(Envelope(old.session, step, old.sender, A, Body(blobs=blobs)), key)
-            outgoing = {A: sent}
-        for name, reply in world.ask(step, outgoing):
-            if (where, step, name) == ("deal", "cover-deal", B):
-                signer = world.session.party_keys[B]
-                old = decode(reply, public_bytes(signer))
-                body = Body(blobs=old.body.blobs[::-1])
-                fields = (old.session, step, B, "coordinator", body, old.answers)
-                yield name, encode(Envelope(*fields), signer)
-            else:
-                yield name, reply
+            old = asked(session, outgoing[A]).blobs
+            swapped = Body(blobs=(old[1], old[0], *old[2:]))
+            outgoing = {A: resigned(session, outgoing[A], body=swapped)}
+        replies = session.ask(step, outgoing)
+        if (where, step) == ("deal", "cover-deal"):
+            turned = resigned(session, replies[B], body=lambda body: Body(blobs=body.blobs[::-1]))
+            return replies | {B: turned}
+        return replies
 
     words = {"deal": "'hospital-2' sealed its shares for others", "hold": "another request"}
     with pytest.raises(ProtocolError, match=words[where]) as caught:
-        world.session.run(ask)
+        session.run(ask)
     assert caught.value.culprit == {"deal": B, "hold": A}[where]
-    assert "contribute" not in {step for step, _ in world.asked}
+    assert "contribute" not in {step for step, *_ in session.recorded}
     if where == "hold":
-        old = world.session.recorded[-1][3]
-        meta = decode(old, public_bytes(world.session.party_keys[A])).body.meta
+        meta = reply_of(session, A, session.recorded[-1][3]).body.meta
         assert "'hospital-2' dealt was changed on the way" in meta["error"]
 
 
@@ -287,14 +251,7 @@ def test_flooding_is_charged_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record(folder: Path, fates: Fates) -> World:
     world = World(fates)
-    folder.mkdir(exist_ok=True)
-    session = world.session
-    session.transcript = session.coordinator._transcript = Transcript(folder / TRANSCRIPT)
-    key = public_bytes(session.coordinator_key)
-    try:
-        session.run(recorded(world.ask, folder / FOLDER, key, session.coordinator._party_keys))
-    finally:
-        session.transcript.close()
+    sessions.record(folder, world.session, ask=world.ask)
     return world
 
 
@@ -313,7 +270,7 @@ def test_the_log_of_a_covered_run_is_executed_again(tmp_path: Path, fates: Fates
     told = [
         make_statement(session.coordinator.session, name, party.seen, session.party_keys[name])
         for name, party in session.parties.items()
-        if name in world.gone
+        if name in world.ask.gone
     ]
     found = replay(tmp_path, statements=told)
     assert found.passed, found.checks[-1]
@@ -332,64 +289,19 @@ def test_the_log_of_a_covered_run_is_executed_again(tmp_path: Path, fates: Fates
 def test_a_log_that_hides_an_answer_is_refused(tmp_path: Path) -> None:
     """A reply is struck out, and nobody stood in for it; or one who was covered is asked."""
     world = record(tmp_path, {"refresh/1": (B,)})
-    plan, lines = world.session.plan, [dict(line) for line in world.session.transcript.lines]
-    assert plan is not None
-    first = next(k for k, x in enumerate(lines) if (x["step"], x["sender"]) == ("refresh/0", C))
-    struck = [dict(x) for x in lines]
-    struck[first] |= {"bytes": 0, "message": ""}
-    assert any("'cover-refresh/0'" in words for words in sequence_problems(struck, plan))
-    struck = [dict(x) for x in lines]
-    first = next(k for k, x in enumerate(lines) if (x["step"], x["sender"]) == ("relinearise", C))
-    struck[first] |= {"bytes": 0, "message": ""}
-    assert "step relinearise: no message from hospital-3" in " ".join(
-        sequence_problems(struck, plan)
-    )
-    extra = [x for x in lines if x["step"] != "finish"]
-    extra += [{**x, "recipient": B} for x in lines if x["step"] == "finish"][:1] + [
-        x for x in lines if x["step"] == "finish"
-    ]
-    assert "one message too many from 'coordinator' to 'hospital-2'" in " ".join(
-        sequence_problems(extra, plan)
-    )
-
-
-# -- over Flower's objects -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", ["raises", "silent"])
-@pytest.mark.parametrize("step", ["refresh/1", "decrypt"])
-def test_a_party_that_dies_behind_its_relay(
-    fault: str, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its relay fails, or nothing comes until the time is over; the others are waited for."""
-    monkeypatch.setattr(flower_app, "POLL_SECONDS", 0.001)
-    world, dead = World({}), set[str]()
-    names = tuple(world.session.parties)
-    nodes = {name: 2 + k for k, name in enumerate(names)}
-
-    class Handler:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def handle(self, data: bytes) -> bytes:
-            key = public_bytes(world.session.coordinator_key)
-            if decode(data, key).step == step and self.name == A:
-                dead.add(A)
-            if fault == "raises" and self.name in dead:
-                raise ConnectionError("killed")
-            return world.session.parties[self.name].handle(data)
-
-    class Grid(LocalGrid):
-        def pull_messages(self, message_ids: Any) -> Any:
-            for reply in super().pull_messages([i for i in message_ids if i in self._sent]):
-                if not (fault == "silent" and A in dead and reply.metadata.src_node_id == 2):
-                    yield reply
-
-    monkeypatch.setattr(party_app, "LOCAL", {name: Handler(name) for name in names})
-    grid = Grid({node: f"local:{name}" for name, node in nodes.items()})
-    outcome = world.session.run(flower_app.GridTransport(grid, nodes, timeout=0.5))
-    assert dead == {A} and outcome.missing == (A,)
-    assert world.off(outcome) < -17
+    plan, lines = world.session.plan, world.session.transcript.lines
+    for step, words in (
+        ("refresh/0", "'cover-refresh/0'"),
+        ("relinearise", "step relinearise: no message from hospital-3"),
+    ):
+        struck = [dict(line) for line in lines]
+        at = next(k for k, x in enumerate(lines) if (x["step"], x["sender"]) == (step, C))
+        struck[at] |= {"bytes": 0, "message": ""}
+        assert words in " ".join(sequence_problems(struck, plan))
+    finish = [line for line in lines if line["step"] == "finish"]
+    extra = [*lines[: -len(finish)], {**finish[0], "recipient": B}, *finish]
+    words = "one message too many from 'coordinator' to 'hospital-2'"
+    assert words in " ".join(sequence_problems(extra, plan))
 
 
 @pytest.mark.timeout(170)

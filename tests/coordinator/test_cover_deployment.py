@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from coordinator.deployment import create_session
 from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, rebuild_transcript, recorded_finish
 from coordinator.replay import replay
 from coordinator.status import read_status
@@ -84,11 +83,11 @@ def centre(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Cen
     return Centre(tmp_path, vault)
 
 
-@pytest.mark.parametrize("step", ["refresh/0", "refresh/1", "decrypt"])
+@pytest.mark.parametrize("step", ["refresh/0", "decrypt"])
 def test_a_lost_party_is_told_at_the_end(centre: Centre, step: str) -> None:
     """Nothing of its key share, or of the shares that others hold, is left anywhere."""
     centre.at = step
-    session = create_session(centre.settings, centre.template)
+    session, _ = centre.begin()
     centre.serve(session, centre.losing)
     status = centre.finished(session)
     screen = Console(width=100, record=True, file=StringIO())
@@ -97,17 +96,14 @@ def test_a_lost_party_is_told_at_the_end(centre: Centre, step: str) -> None:
     words = f"{LOST} (missing: others stand in)"
     assert words in screen.export_text() and words in page([status])
     assert centre.asked[-1] == ("abort", LOST)
-    for name in NAMES:
-        assert centre.agents.agents[name].status()["session"] is None
-        assert not list((centre.agents.folder / name).glob("*.sealed"))
+    assert centre.forgotten()
 
 
 @pytest.mark.parametrize("step", ["refresh/1", "decrypt"])
 def test_coordinator_and_agents_die_at_every_message(centre: Centre, step: str) -> None:
     """What was settled stays settled, though the lost party is back: who stands in, for whom."""
     centre.at, steps = step, list[str]()
-    session = create_session(centre.settings, centre.template)
-    folder = centre.settings.session_folder(session)
+    session, folder = centre.begin()
 
     def dying(current: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         steps.append(current)
@@ -136,17 +132,11 @@ def test_coordinator_and_agents_die_at_every_message(centre: Centre, step: str) 
 
 
 def test_weights_count_once_all_who_are_left_are_told(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
-    messages = centre.settings.session_folder(session) / FOLDER
+    session, folder = centre.begin()
+    messages = folder / FOLDER
     key = public_bytes(centre.agents.session.coordinator_key)
-
-    def dying(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        if step == "finish":
-            raise KeyboardInterrupt
-        yield from centre.losing(step, outgoing)
-
     with pytest.raises(KeyboardInterrupt):
-        centre.serve(session, dying)
+        centre.serve(session, test_deployment.dies_before("finish", centre.losing))
     done = recorded_finish(messages, NAMES, key)
     assert done is not None and tuple(done.requests) == (NAMES[0], *NAMES[2:])
     last = sorted(messages.glob("*.msg"))[-1]

@@ -21,12 +21,12 @@ from coordinator.status import read_status, sessions
 from parties.agent.vault import Vault
 from protocols.cards import CARD_KIND
 from protocols.errors import ParameterError, ProtocolError
-from protocols.messages import decode, public_bytes
+from protocols.messages import public_bytes
 from protocols.plan import Member
 from protocols.rows import RowsPlan
 from sims.local import LocalGrid
 from tests.helpers import log2_error, make_plan
-from tests.parties.agents import PASSPHRASE, SMALL, Agents
+from tests.parties.agents import PASSPHRASE, Agents
 
 NAMES = ("hospital-1", "hospital-2")
 ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
@@ -35,6 +35,17 @@ ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.
 @pytest.fixture(scope="module")
 def vault() -> Vault:
     return Vault(PASSPHRASE)
+
+
+def dies_before(step: str, ask: Any) -> Any:
+    """A coordinator that is killed as it is about to ask for a step."""
+
+    def dying(current: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if current == step:
+            raise KeyboardInterrupt
+        return ask(current, outgoing)  # type: ignore[no-any-return]
+
+    return dying
 
 
 class Centre:
@@ -77,8 +88,19 @@ class Centre:
         self.asked += [(step, name) for name in outgoing]
         return self.agents.ask(step, outgoing)
 
+    def begin(self) -> tuple[str, Path]:
+        """A new session and its folder."""
+        session = create_session(self.settings, self.template)
+        return session, self.settings.session_folder(session)
+
     def serve(self, session: str, ask: Any = None) -> None:
         serve_session(self.settings, session, lambda nodes, seconds: ask or self.ask)
+
+    def forgotten(self) -> bool:
+        """Whether no agent holds anything of a session."""
+        folder, agents = self.agents.folder, self.agents.agents
+        left = [path for name in agents for path in (folder / name).glob("*.sealed")]
+        return not left and not any(agent.status()["session"] for agent in agents.values())
 
     def weights(self, session: str) -> Any:
         folder = self.settings.session_folder(session)
@@ -95,8 +117,7 @@ def centre(tmp_path: Path, vault: Vault) -> Centre:
 
 
 def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
-    folder, steps = centre.settings.session_folder(session), list[str]()
+    (session, folder), steps = centre.begin(), list[str]()
 
     def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         steps.append(step)
@@ -125,8 +146,7 @@ def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre)
 
 
 def test_the_weights_are_those_of_the_first_decryption(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
-    folder = centre.settings.session_folder(session)
+    session, folder = centre.begin()
 
     def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         if step != "finish":
@@ -144,14 +164,13 @@ def test_the_weights_are_those_of_the_first_decryption(centre: Centre) -> None:
     assert centre.asked == [("finish", name) for name in NAMES]
     assert centre.weights(session).tolist() == done.weights
     MessageLog(folder).check(session, centre.keys)
-    for name in NAMES:
-        assert centre.agents.agents[name].status()["session"] is None
+    assert centre.forgotten()
     centre.serve(session)  # a finished session is left alone
     assert len(centre.asked) == 2
 
 
 def test_released_weights_are_kept_when_a_party_does_not_take_note(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
+    session, folder = centre.begin()
 
     def refusing(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         if step == "finish":
@@ -159,7 +178,7 @@ def test_released_weights_are_kept_when_a_party_does_not_take_note(centre: Centr
         return centre.ask(step, outgoing)
 
     centre.serve(session, refusing)
-    status = read_status(centre.settings.session_folder(session))
+    status = read_status(folder)
     assert status is not None
     assert (status["state"], status["reason"]) == ("finished", f"no reply from {NAMES[0]}")
     assert log2_error(centre.weights(session), centre.twin()) < -17
@@ -186,16 +205,16 @@ def test_a_relay_that_fails_is_asked_again(centre: Centre, monkeypatch: pytest.M
     def transport(attempts: int) -> Any:
         return lambda nodes, seconds: flower_app.GridTransport(grid, nodes, seconds, attempts)
 
-    session = create_session(centre.settings, centre.template)
+    session, _ = centre.begin()
     serve_session(centre.settings, session, transport(3))
     assert log2_error(centre.weights(session), centre.twin()) < -17
-    session = create_session(centre.settings, centre.template)
+    session, _ = centre.begin()
     with pytest.raises(ProtocolError, match="the relay of party 'hospital-1' failed"):
         serve_session(centre.settings, session, transport(2))
 
 
 def test_an_abort_names_the_culprit_and_tells_the_parties(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
+    session, folder = centre.begin()
 
     def lying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = centre.ask(step, outgoing)
@@ -205,64 +224,46 @@ def test_an_abort_names_the_culprit_and_tells_the_parties(centre: Centre) -> Non
 
     with pytest.raises(ProtocolError):
         centre.serve(session, lying)
-    status = read_status(centre.settings.session_folder(session))
+    status = read_status(folder)
     assert status is not None
     assert (status["state"], status["culprit"]) == ("aborted", NAMES[1])
     assert centre.asked[-2:] == [("abort", name) for name in NAMES]
-    for name in NAMES:
-        assert centre.agents.agents[name].status()["session"] is None
-        assert not list((centre.agents.folder / name).glob("*.sealed"))
+    assert centre.forgotten()
     centre.serve(session)  # an aborted session never goes on
-    assert read_status(centre.settings.session_folder(session)) == status
+    assert read_status(folder) == status
+
+
+def changed(folder: Path, change: Any) -> None:
+    """Another program of the session."""
+    path = folder / "session.json"
+    fields = json.loads(path.read_text())
+    change(fields)
+    path.write_text(json.dumps(fields))
 
 
 def test_a_changed_program_is_refused(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
-
-    def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
-        if step == "keys":
-            raise KeyboardInterrupt
-        return centre.ask(step, outgoing)
-
+    session, folder = centre.begin()
     with pytest.raises(KeyboardInterrupt):
-        centre.serve(session, dying)
-    path = centre.settings.session_folder(session) / "session.json"
-    fields = json.loads(path.read_text())
-    fields["plan"]["update"]["learning_rate"] *= 2
-    path.write_text(json.dumps(fields))
+        centre.serve(session, dies_before("keys", centre.ask))
+    changed(folder, lambda f: f["plan"]["update"].update(learning_rate=0.1))
     with pytest.raises(ProtocolError, match="differs from the recorded one"):
         centre.serve(session)
 
 
 def test_too_late_is_an_abort(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
-    path = centre.settings.session_folder(session) / "session.json"
-    fields = json.loads(path.read_text())
-    path.write_text(json.dumps({**fields, "created": 0.0}))
+    session, folder = centre.begin()
+    changed(folder, lambda fields: fields.update(created=0.0))
     with pytest.raises(ProtocolError, match="not finished within 86400 s"):
         centre.serve(session)
     assert sessions(centre.settings.folder / "sessions")[0]["state"] == "aborted"
 
 
 def test_other_rows_than_the_card_are_refused(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
-    path = centre.settings.session_folder(session) / "session.json"
-    fields = json.loads(path.read_text())
-    fields["plan"]["members"][1]["rows"] = 5
-    path.write_text(json.dumps(fields))
+    session, folder = centre.begin()
+    changed(folder, lambda fields: fields["plan"]["members"][1].update(rows=5))
     with pytest.raises(ProtocolError, match="enrols 4 rows, its card says 5") as caught:
         centre.serve(session)
     assert caught.value.culprit == NAMES[1]
     (centre.settings.folder / CARDS / f"{NAMES[0]}.json").unlink()
     with pytest.raises(ParameterError, match="not as its card says"):
         create_session(centre.settings, centre.template)
-
-
-def test_every_request_is_signed_by_the_coordinator(centre: Centre) -> None:
-    session = create_session(centre.settings, centre.template)
-    centre.serve(session)
-    key = public_bytes(centre.agents.session.coordinator_key)
-    for _, name, request, reply in centre.agents.session.recorded:
-        assert decode(request, key).session == session
-        assert decode(reply, centre.keys[name]).sender == name
-    assert SMALL["rounds"] == 2

@@ -24,24 +24,20 @@ from protocols.errors import MessageError, ProtocolError
 from protocols.messages import MAGIC, address_of, public_bytes
 from protocols.transcript import Transcript
 from sims.run_folder import RunFolder
-from tests.coordinator.recorded import messages, record
 from tests.helpers import Session
+from tests.sessions import messages, record, small
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
     folder = tmp_path_factory.mktemp("log")
-    return folder, record(folder, update="gd", parties=2, rounds=2)
+    return folder, record(folder, small(rounds=2))
 
 
 @pytest.fixture
 def log(finished: tuple[Path, Session], tmp_path: Path) -> Path:
     """A copy to tamper with."""
     return Path(shutil.copytree(finished[0], tmp_path / "log"))
-
-
-def keys(session: Session) -> dict[str, str]:
-    return {name: public_bytes(key) for name, key in session.party_keys.items()}
 
 
 def test_every_frame_is_kept_as_it_was_sent(finished: tuple[Path, Session]) -> None:
@@ -66,7 +62,7 @@ def test_nobody_else_reads_it(finished: tuple[Path, Session]) -> None:
 def test_it_reads_back(finished: tuple[Path, Session]) -> None:
     folder, session = finished
     read = MessageLog(folder)
-    read.check(session.coordinator.session, keys(session))
+    read.check(session.coordinator.session, session.verify_keys)
     read.check_strays()
     assert read.coordinator_key == public_bytes(session.coordinator_key)
     assert [step.name for step in read.steps][:3] == ["enrol", "agree", "reveal"]
@@ -134,7 +130,7 @@ def test_a_damaged_log_names_the_message(
         name, words = "other", "message 0 .* of another session"
     read = MessageLog(log)
     with pytest.raises(MessageError, match=words):
-        read.check(name, keys(session))
+        read.check(name, session.verify_keys)
         read.check_strays()
 
 

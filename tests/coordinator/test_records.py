@@ -14,44 +14,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.log import FOLDER, TRANSCRIPT, recorded
 from coordinator.replay import CHECKS, replay
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.cover import StandIn
 from protocols.errors import LostError, MessageError
-from protocols.messages import Body, Envelope, decode, digest, encode, new_signing_key, public_bytes
+from protocols.messages import Body, decode, digest, new_signing_key
 from protocols.statement import STATEMENT, make_statement, read_statement
-from protocols.transcript import Transcript
 from tests import exact
-from tests.coordinator.recorded import SMALL
-from tests.helpers import Session, make_session
-from tests.provenance import runs
+from tests.helpers import Session, half_of, party_names
+from tests.sessions import NAG, record, reply_of, request, small, sums_session
 
-A, B, C, D = (f"hospital-{k}" for k in (1, 2, 3, 4))
+A, B, C, D = party_names(4)
 OMITTED = "was asked something that this log does not hold"
 CHOSEN = 1 << 90
 
 
-def kept(session: Session, ask: Any, folder: Path) -> None:
-    """Run, with the log in a folder."""
-    session.transcript = session.coordinator._transcript = Transcript(folder / TRANSCRIPT)
-    session.run(
-        recorded(
-            ask,
-            folder / FOLDER,
-            public_bytes(session.coordinator_key),
-            session.coordinator._party_keys,
-        )
-    )
-    session.transcript.close()
-
-
 def send(session: Session, name: str, step: str, body: Body) -> Body:
     """Ask one party, and keep no record."""
-    request = Envelope(session.coordinator.session, step, "coordinator", name, body)
-    reply = session.parties[name].handle(encode(request, session.coordinator_key))
-    return decode(reply, public_bytes(session.party_keys[name])).body
+    sent = request(session, name, step, body)
+    return reply_of(session, name, session.parties[name].handle(sent)).body
 
 
 def stated(session: Session, *names: str) -> list[bytes]:
@@ -74,14 +56,14 @@ def test_parties_that_are_lost_on_paper_are_named(
     tmp_path: Path, names: tuple[str, ...], victims: tuple[str, ...]
 ) -> None:
     """T victims, or T - 1 with a colluder, C: the joint key is read, and the run ends well."""
-    session = make_session(**(SMALL | {"parties": len(names), "cover": 2}))
+    session = small(update="nag", parties=len(names), cover=2)
     stand_ins = victims if len(victims) == 2 else (A, C)
     rest = tuple(name for name in names if name not in stand_ins)
     found: dict[str, Any] = {}
 
     def read_the_key() -> None:
-        shares = {name: session.parties[name]._half for name in names}
-        primes, n = shares[A].context.primes, shares[A].context.params.ring_dim
+        halves = {name: half_of(session.parties[name]) for name in names}
+        primes, n = halves[A].context.primes, halves[A].context.params.ring_dim
         low = primes[:2]
         c1 = np.stack([np.full(n, CHOSEN % p, np.uint64) for p in low])
         total = np.zeros_like(c1)
@@ -92,11 +74,11 @@ def test_parties_that_are_lost_on_paper_are_named(
             total = rns.add(total, rns.unpack(blob, low, n), low)
         for name in set(stand_ins) - set(victims):
             factor = shamir.weights(names.index(name) + 1, [1, 3], primes)
-            held = rns.scale(shares[name].held._held[B], factor, primes)
-            own = rns.add(exact.secret_rows(shares[name].secret), held, primes)
+            held = rns.scale(halves[name].held._held[B], factor, primes)
+            own = rns.add(exact.secret_rows(halves[name].secret), held, primes)
             total = rns.add(total, exact.product(c1, own[:2], low), low)
         found["read"] = [round(int(v) / CHOSEN) for v in exact.whole(total, low)]
-        found["secret"] = sum(np.array(exact.secret(shares[name].secret)) for name in names)
+        found["secret"] = sum(np.array(exact.secret(halves[name].secret)) for name in names)
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         lost = victims if step == "decrypt" else ()
@@ -107,7 +89,7 @@ def test_parties_that_are_lost_on_paper_are_named(
             read_the_key()
             raise LostError("no reply", lost)
 
-    kept(session, ask, tmp_path)
+    record(tmp_path, session, ask=ask)
     assert found["read"] == list(found["secret"])
     check, words = failure(tmp_path)
     assert check == CHECKS[-1]
@@ -121,7 +103,7 @@ def test_parties_that_are_lost_on_paper_are_named(
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["request lost", "reply lost"])
 def test_an_honest_loss_passes_with_the_owners_word(tmp_path: Path, arrives: bool) -> None:
-    session = make_session(**(SMALL | {"parties": 4, "cover": 2}))
+    session = small(update="nag", parties=4, cover=2)
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         lost = {"refresh/1": D, "decrypt": C}.get(step)
@@ -133,7 +115,7 @@ def test_an_honest_loss_passes_with_the_owners_word(tmp_path: Path, arrives: boo
         if lost:
             raise LostError("no reply", (lost,))
 
-    kept(session, ask, tmp_path)
+    record(tmp_path, session, ask=ask)
     assert failure(tmp_path)[1].startswith(
         "not verified for hospital-4 from step 'refresh/1' on, hospital-3 from step 'decrypt' on:"
     )
@@ -151,21 +133,21 @@ def test_an_honest_loss_passes_with_the_owners_word(tmp_path: Path, arrives: boo
 @pytest.mark.parametrize("step", ["agree", "contribute", "refresh/1", "finish"])
 def test_a_refused_request_that_is_left_out_is_found(tmp_path: Path, step: str) -> None:
     """Where the next reply of its party stands."""
-    session = make_session(**(SMALL | {"parties": 3}))
+    session = small(**NAG)
 
     def ask(current: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         if current == step:
             assert "error" in send(session, B, "refresh/1", Body(blobs=(b"x",) * 9)).meta
         yield from session.ask(current, outgoing).items()
 
-    kept(session, ask, tmp_path)
+    record(tmp_path, session, ask=ask)
     name, words = failure(tmp_path)
     assert name == "re-execution" and words.startswith(f"step {step!r}: party {B!r} {OMITTED}")
 
 
 def test_copies_of_requests_do_not_count(tmp_path: Path) -> None:
     """A relay sends each twice, and the first one again at every later step; or another party's."""
-    session, first = make_session(**(SMALL | {"parties": 3})), dict[str, bytes]()
+    session, first = small(**NAG), dict[str, bytes]()
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         for name, data in outgoing.items():
@@ -176,7 +158,7 @@ def test_copies_of_requests_do_not_count(tmp_path: Path) -> None:
             party.handle(first[A])
             yield name, reply
 
-    kept(session, ask, tmp_path)
+    record(tmp_path, session, ask=ask)
     assert replay(tmp_path).passed
 
 
@@ -185,12 +167,12 @@ def test_copies_of_requests_do_not_count(tmp_path: Path) -> None:
 
 def test_what_is_no_statement_is_refused() -> None:
     """A refusal may have any step; nor is one of another session, or of somebody else."""
-    session = make_session(**SMALL)
-    run, keys = session.coordinator.session, session.coordinator._party_keys
+    session = small(update="nag")
+    run, keys = session.coordinator.session, session.verify_keys
     party, key = session.parties[A], session.party_keys[A]
     (good,) = stated(session, A)
     assert read_statement(good, run, keys) == (A, party.seen)
-    asked = encode(Envelope(run, STATEMENT, "coordinator", A, Body()), session.coordinator_key)
+    asked = request(session, A, STATEMENT, Body())
     refused = party.handle(asked)
     assert decode(refused, keys[A]).answers == digest(asked)
     for data, words in (
@@ -206,10 +188,6 @@ def test_what_is_no_statement_is_refused() -> None:
 
 def test_honest_sums_pass(tmp_path: Path) -> None:
     """Their opening key is bound to the session: the re-execution keeps its name."""
-    session = runs.sums_session(rounds=2)
-    session.coordinator._transcript = Transcript(tmp_path / TRANSCRIPT)
-    key = public_bytes(session.coordinator_key)
-    session.run(recorded(session.ask, tmp_path / FOLDER, key, session.coordinator._party_keys))
-    session.coordinator._transcript.close()
+    record(tmp_path, sums_session(rounds=2))
     found = replay(tmp_path)
     assert found.passed, found.checks[-1].detail

@@ -22,29 +22,35 @@ from coordinator.replay import CHECKS, Check, Replayed, replay
 from protocols.ckks import residues as rns
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError
-from protocols.messages import Ask, Body, decode, new_signing_key, public_bytes
+from protocols.messages import Ask, Body, new_signing_key, public_bytes
 from sims import cli
 from tests import exact
-from tests.coordinator.recorded import (
+from tests.helpers import NOISE, Session, half_of, party_names
+from tests.sessions import (
+    COORDINATOR,
+    NAG,
+    VICTIM,
     Deviation,
     Message,
     altered,
+    asked,
+    driven,
     messages,
     position,
     record,
-    resign,
+    resigned,
     rewrite,
+    small,
 )
-from tests.helpers import NOISE, Session
+from tests.sessions import with_meta as meta
 
-VICTIM = "hospital-2"
-COORDINATOR = "coordinator"
+NAMES = party_names(3)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
     folder = tmp_path_factory.mktemp("log")
-    return folder, record(folder)
+    return folder, record(folder, small(**NAG))
 
 
 @pytest.fixture
@@ -67,9 +73,8 @@ def failure(folder: Path) -> tuple[str, str]:
 @pytest.mark.parametrize("update", ["barrier-2", "ridge", "nag"])
 def test_an_honest_run_passes(tmp_path: Path, update: str) -> None:
     """With privacy noise and uneven shards; every step is announced once."""
-    session = record(
-        tmp_path, update=update, privacy=NOISE, rows=(7, 1, 12), parties=3, ring_dim=1024
-    )
+    session = small(update=update, privacy=NOISE, rows=(7, 1, 12), ring_dim=1024)
+    record(tmp_path, session)
     announced: list[tuple[str, int, int]] = []
     found = replay(tmp_path, lambda *step: announced.append(step))
     assert found.passed, found.checks
@@ -78,8 +83,7 @@ def test_an_honest_run_passes(tmp_path: Path, update: str) -> None:
     assert found.checks[4].detail == "in order, 3 refreshes, 1 decryption"
     steps = [step for step, name, *_ in session.recorded if name == VICTIM]
     assert announced == [(step, k, len(steps)) for k, step in enumerate(steps)]
-    finish = decode(session.recorded[-1][2], public_bytes(session.coordinator_key))
-    assert found.weights == finish.body.meta["weights"]
+    assert found.weights == asked(session, session.recorded[-1][2]).meta["weights"]
 
 
 def test_the_keys_are_shown(finished: tuple[Path, Session]) -> None:
@@ -113,10 +117,6 @@ def one_bit(body: Body) -> Body:
     return replace_blob(body, len(body.blobs) - 1, bytes([blob[0] ^ 1]) + blob[1:])
 
 
-def meta(**fields: Any) -> Callable[[Body], Body]:
-    return lambda body: Body({**body.meta, **fields}, body.blobs)
-
-
 @pytest.mark.parametrize(
     ("step", "change", "words"),
     [
@@ -146,7 +146,7 @@ def test_a_deviation_is_named(
     tmp_path: Path, step: str, change: Callable[[Body], Body], words: str
 ) -> None:
     """Step, party and what was changed, whether the run came to its end or not."""
-    record(tmp_path, altered(step, change, VICTIM), parties=2)
+    record(tmp_path, small(update="nag"), altered(step, change, VICTIM))
     name, detail = failure(tmp_path)
     assert name == "re-execution"
     assert detail.startswith(f"step {step!r}, party {VICTIM!r}: {words}"), detail
@@ -154,52 +154,40 @@ def test_a_deviation_is_named(
 
 def test_a_deviation_towards_everyone_is_named(tmp_path: Path) -> None:
     """No party differs from another: only the arithmetic tells."""
-    names = ("hospital-1", VICTIM, "hospital-3")
-    record(tmp_path, altered("refresh/1", one_bit, *names))
+    record(tmp_path, small(**NAG), altered("refresh/1", one_bit, *NAMES))
     assert failure(tmp_path)[1].startswith("step 'refresh/1', party 'hospital-1': blob 1")
 
 
-def reads_the_share(session_of: dict[str, Session], found: dict[str, Any]) -> Deviation:
+def reads_the_share(session: Session, found: dict[str, Any]) -> Deviation:
     """A coordinator that decrypts c1 = K, reads s_p from K s_p + e, and ends the run well."""
 
-    def deviate(exchange: Any) -> Any:
-        replies: Any = None
-        while True:
-            try:
-                asked = exchange.send(replies)
-            except StopIteration as stop:
-                return stop.value
-            if asked.step != "decrypt":
-                replies = yield asked
-                continue
-            share = session_of["it"].parties[VICTIM]._half.secret
-            found["secret"] = exact.secret(share)
-            low, n, large = share._context.primes[:2], share._context.params.ring_dim, 1 << 50
-            chosen = np.full((2, n), large, np.uint64)
-            body = Body(blobs=(rns.pack(chosen, low),))
-            replies = yield Ask("decrypt", {**asked.bodies, VICTIM: body})
-            d = rns.unpack(replies[VICTIM].blobs[0], low, n)
-            s = [round(int(v) / large) for v in exact.coefficients(d[0], low[0])]
-            found["read"] = s
-            rows = np.array([exact.evaluations(s, prime) for prime in low], dtype=object)
-            c1 = rns.unpack(asked.bodies[VICTIM].blobs[0], low, n)
-            honest = Body(blobs=(rns.pack(exact.product(c1, rows, low), low),))
-            replies = {**replies, VICTIM: honest}
+    def meet(ask: Ask) -> Any:
+        if ask.step != "decrypt":
+            return (yield ask)
+        share = half_of(session.parties[VICTIM]).secret
+        found["secret"] = exact.secret(share)
+        low, n, large = share._context.primes[:2], share._context.params.ring_dim, 1 << 50
+        body = Body(blobs=(rns.pack(np.full((2, n), large, np.uint64), low),))
+        replies = yield Ask("decrypt", {**ask.bodies, VICTIM: body})
+        d = rns.unpack(replies[VICTIM].blobs[0], low, n)
+        s = [round(int(v) / large) for v in exact.coefficients(d[0], low[0])]
+        found["read"] = s
+        rows = np.array([exact.evaluations(s, prime) for prime in low], dtype=object)
+        c1 = rns.unpack(ask.bodies[VICTIM].blobs[0], low, n)
+        return {**replies, VICTIM: Body(blobs=(rns.pack(exact.product(c1, rows, low), low),))}
 
-    return deviate
+    return lambda exchange: driven(exchange, meet)
 
 
 @pytest.fixture(scope="module")
 def stolen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
     """A run whose coordinator took the victim's key share, and nobody noticed."""
-    folder = tmp_path_factory.mktemp("stolen")
-    sessions: dict[str, Session] = {}
-    found: dict[str, Any] = {}
-    session = record(folder, reads_the_share(sessions, found), watch=sessions)
+    folder, session, found = tmp_path_factory.mktemp("stolen"), small(**NAG), dict[str, Any]()
+    record(folder, session, reads_the_share(session, found))
     assert found["read"] == list(found["secret"])
     assert session.recorded[-1][0] == "finish"
-    weights = decode(session.recorded[-1][2], public_bytes(session.coordinator_key)).body.meta
-    assert np.abs(np.array(weights["weights"]) - session.twin()).max() < 1e-4
+    weights = asked(session, session.recorded[-1][2]).meta["weights"]
+    assert np.abs(np.array(weights) - session.twin()).max() < 1e-4
     return folder, session
 
 
@@ -218,9 +206,7 @@ def test_a_chosen_ciphertext_cannot_be_covered_up(
     def cover(found: list[Message]) -> None:
         at = position(found, "decrypt", COORDINATOR, VICTIM)
         right = position(found, "decrypt", COORDINATOR, "hospital-1")
-        _, frame = found[right]
-        key = session.coordinator_key
-        found[at] = (found[at][0], resign(session, frame, key, recipient=VICTIM))
+        found[at] = (found[at][0], resigned(session, found[right][1], recipient=VICTIM))
 
     rewrite(folder, cover)
     name, detail = failure(folder)
@@ -231,45 +217,40 @@ def test_a_chosen_ciphertext_cannot_be_covered_up(
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_released_weights_are_those_decrypted(tmp_path: Path, factor: float) -> None:
     """To within 6.5 deviations of the decoder's noise: half the bound passes, twice fails."""
-    sessions: dict[str, Session] = {}
+    session = small(**NAG)
 
     def shifted(body: Body) -> Body:
-        bound = 6.5 * release_error_std(sessions["it"].plan)
+        bound = 6.5 * release_error_std(session.plan)
         first, *rest = body.meta["weights"]
         return meta(weights=[first + factor * bound, *rest])(body)
 
-    names = ("hospital-1", VICTIM, "hospital-3")
-    record(tmp_path, altered("finish", shifted, *names), watch=sessions)
+    record(tmp_path, session, altered("finish", shifted, *NAMES))
     if factor < 1:
         assert replay(tmp_path).passed
     else:
         assert failure(tmp_path)[0] == "weights"
 
 
+def nearly(body: Body) -> Body:
+    """Weights that differ below the decoder's noise."""
+    return meta(weights=[w + 1e-12 for w in body.meta["weights"]])(body)
+
+
 @pytest.mark.parametrize(
-    ("weights", "words"),
+    ("change", "told", "words"),
     [
-        ([0.0, 0.0, 0.0], "differ by"),
-        ([1.0], "of shape"),
-        ("x", "no numbers"),
-        ([[1.0], 2.0], "no numbers"),
+        (meta(weights=[0.0, 0.0, 0.0]), NAMES, "differ by"),
+        (meta(weights=[1.0]), NAMES, "of shape"),
+        (meta(weights="x"), NAMES, "no numbers"),
+        (meta(weights=[[1.0], 2.0]), NAMES, "no numbers"),
+        (nearly, [VICTIM], "'hospital-2' were told other weights"),
     ],
 )
-def test_other_weights_are_found(tmp_path: Path, weights: Any, words: str) -> None:
-    names = ("hospital-1", VICTIM, "hospital-3")
-    record(tmp_path, altered("finish", meta(weights=weights), *names), update="gd", rounds=1)
+def test_other_weights_are_found(tmp_path: Path, change: Any, told: Any, words: str) -> None:
+    """And all parties are told the same."""
+    record(tmp_path, small(rounds=1, parties=3), altered("finish", change, *told))
     name, detail = failure(tmp_path)
     assert name == "weights" and words in detail
-
-
-def test_all_parties_are_told_the_same_weights(tmp_path: Path) -> None:
-    """Even a difference below the decoder's noise."""
-    changed = altered(
-        "finish", lambda b: meta(weights=[w + 1e-12 for w in b.meta["weights"]])(b), VICTIM
-    )
-    record(tmp_path, changed, update="gd", rounds=1)
-    name, detail = failure(tmp_path)
-    assert name == "weights" and "'hospital-2' were told other weights" in detail
 
 
 # -- a log that was changed ------------------------------------------------------------------------
@@ -377,7 +358,7 @@ def test_a_reply_that_the_coordinator_made_up_is_found(
         def forge(found: list[Message], key: Any = key) -> None:
             at = position(found, "reveal", VICTIM, COORDINATOR)
             body = Body({"seed": "00" * 32})
-            found[at] = (found[at][0], resign(session, found[at][1], key, body=body))
+            found[at] = (found[at][0], resigned(session, found[at][1], key, body=body))
 
         whole = messages(log)
         rewrite(log, forge)
@@ -397,14 +378,13 @@ def test_another_coordinators_key_is_found(log: Path) -> None:
 
 def test_a_plan_that_enrolled_nobody_is_found(tmp_path: Path) -> None:
     """It states other rows than a party enrolled with."""
-    names = ("hospital-1", VICTIM, "hospital-3")
 
     def other_rows(body: Body) -> Body:
         plan = json.loads(json.dumps(body.meta["plan"]))
         plan["members"][1]["rows"] = 3
         return Body({"plan": plan})
 
-    record(tmp_path, altered("agree", other_rows, *names))
+    record(tmp_path, small(**NAG), altered("agree", other_rows, *NAMES))
     name, detail = failure(tmp_path)
     assert name == "re-execution" and "step 'agree', party 'hospital-1': field 'plan'" in detail
 

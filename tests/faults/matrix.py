@@ -7,8 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -36,8 +35,8 @@ class Case:
     def wanted(self) -> str:
         """What it has to end in: once `finish` is on disk, no party takes the weights back."""
         if self.role == COORDINATOR:
-            return faults.COORDINATOR[self.fault][1]
-        wanted = faults.PARTY[self.fault][1]
+            return faults.COORDINATOR[self.fault].wanted
+        wanted = faults.PARTY[self.fault].wanted
         return faults.MODEL if self.step == FINISH and wanted == faults.ABORT else wanted
 
 
@@ -98,12 +97,11 @@ class Bench:
         self._repair()
         erased = self._erased(over)
         outcome, difference = self._outcome(status, trap, failures)
-        who = self._who(status) if outcome == faults.ABORT else ""
         row = Row(
             **asdict(case),
             wanted=case.wanted,
             outcome=outcome,
-            who=who,
+            who=self._who(status) if outcome == faults.ABORT else "",
             seconds=round(over - trap.sprung, 2) if trap.sprung else 0.0,
             difference=difference,
             given=max(map(world.shares_given, NAMES)),
@@ -112,13 +110,12 @@ class Bench:
             ok=False,
             reason=str(status.get("reason", "")),
         )
-        values = asdict(row) | {"ok": is_right(row)}
-        return Row(**values)
+        return replace(row, ok=is_right(row))
 
     def _trap(self, case: Case) -> tuple[Trap, list[str]]:
         world, failures = self.world, list[str]()
         table = faults.COORDINATOR if case.role == COORDINATOR else faults.PARTY
-        fault = table[case.fault][0]
+        fault = table[case.fault]
 
         def action(relay: Relay, data: bytes, deliver: Deliver) -> bytes | None:
             try:
@@ -203,7 +200,7 @@ def run_all(
 
     try:
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(partial(run), cases))
+            return list(pool.map(run, cases))
     finally:
         for _ in range(workers):
             benches.get().world.close()
@@ -215,6 +212,3 @@ def write_csv(path: Path, rows: Iterable[Row]) -> None:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)])
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
-
-
-__all__ = ["Bench", "Case", "Row", "all_cases", "run_all", "write_csv"]

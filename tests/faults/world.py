@@ -28,12 +28,12 @@ from parties.agent.settings import CARD, FILE, STATE
 from parties.agent.settings import Settings as PartySettings
 from parties.agent.setup import init_party
 from parties.agent.store import STATE as SEALED
-from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.schema import Label, Schema
 from protocols.plan import Member
 from protocols.rows import RowsPlan
 from tests.faults import roles
 from tests.faults.relay import Relay
-from tests.helpers import NOISE, make_data, make_plan
+from tests.helpers import NOISE, make_data, make_plan, unit_columns
 
 NAMES = ("hospital-1", "hospital-2")
 # Longest step by default: a restart of a party has to fit in.
@@ -155,7 +155,7 @@ def _signal(process: BaseProcess, sign: int) -> None:
 
 
 def _found(folder: Path, idle_seconds: float) -> Settings:
-    columns = tuple(NumericColumn(name=f"x{k}", low=-1, high=1) for k in range(FEATURES - 1))
+    columns = unit_columns(FEATURES - 1)
     label = Label(name="y", positive="1", negative="0")
     schema = Schema(columns=columns, label=label, scaling="range")
     addresses = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
@@ -176,7 +176,9 @@ def _found(folder: Path, idle_seconds: float) -> Settings:
             policy={"allow_insecure": True},
             keep_ledger=False,
         )
-        _set_idle(folder / name / FILE, idle_seconds)
+        path = folder / name / FILE
+        idle = f"idle_seconds = {idle_seconds}"
+        path.write_text(re.sub(r"idle_seconds = [\d.]+", idle, path.read_text()))
         admit(settings, folder / name / CARD)
     for name in NAMES:
         for card in settings.cards().values():
@@ -185,11 +187,6 @@ def _found(folder: Path, idle_seconds: float) -> Settings:
     nodes = {name: k for k, name in enumerate(NAMES)}
     (settings.folder / NODES).write_text(json.dumps(nodes))
     return settings
-
-
-def _set_idle(path: Path, seconds: float) -> None:
-    text = re.sub(r"idle_seconds = [\d.]+", f"idle_seconds = {seconds}", path.read_text())
-    path.write_text(text)
 
 
 def _template(settings: Settings) -> RowsPlan:

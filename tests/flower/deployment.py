@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,8 +34,8 @@ from coordinator.certificates import CA
 from coordinator.settings import Settings
 from sims.flower_commands import has_one_port
 from tests.flower.standin import MARKER
+from tests.scripts import load
 
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "three_hospitals.py"
 # A decoded sum is off by 2^-20 or so; the model of seeded noise is the same otherwise.
 LARGEST_DIFFERENCE = 1e-6
 KILLED_AT = 1  # iterations that are over when the SuperLink is killed
@@ -56,7 +55,17 @@ def main() -> int:
 
 def deploy(home: Path) -> list[str]:
     """Train twice, deployed and in one process; returns what is not as stated."""
-    example = load_example("--rows", "150", "--iterations", "3", "--update", "gd", "--epsilon", "3")
+    example = load(
+        "examples/three_hospitals.py",
+        "--rows",
+        "150",
+        "--iterations",
+        "3",
+        "--update",
+        "gd",
+        "--epsilon",
+        "3",
+    )
     options = example.arguments()
     shared = [*example.training(options), "--protocol", "secure-aggregation"]
     example.training = lambda _: shared
@@ -251,16 +260,6 @@ def _stray(home: Path) -> list[str]:
             return []
         time.sleep(0.2)
     return left or ["a process with the folder in its environment"]
-
-
-def load_example(*words: str) -> ModuleType:
-    """The three hospitals' script as a module, with these options."""
-    spec = importlib.util.spec_from_file_location("three_hospitals", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.argv = [SCRIPT.stem, *words]
-    return module
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from parties.agent.settings import Settings
 from protocols.documents import load_toml
 from sims import flower_commands
 from sims.flower_commands import OwnMachineOnly
-from tests.flower.environment import ROOT, quiet
+from tests.flower.environment import quiet
+from tests.scripts import ROOT
 
 GENERATIONS = pytest.mark.parametrize("one_port", [False, True], ids=["1.30", "1.41"])
 

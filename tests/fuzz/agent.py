@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.coordinator import Coordinator
-from parties.agent import frames
-from protocols.messages import decode, public_bytes
-from protocols.plan import Member
-from protocols.plans import plan_from_dict
+from parties import frames
 from protocols.registry import sequence
 from protocols.transcript import Transcript
 from tests.faults.relay import frame
@@ -167,21 +165,12 @@ def _kind_of(payload: bytes) -> str:
 
 
 def _coordinator(world: World) -> Coordinator:
-    cards, session = world.settings.cards(), uuid.uuid4().hex
-
-    def make_plan(members: tuple[Member, ...]) -> Any:
-        held = [
-            {"name": m.name, "rows": m.rows, "verify_key": m.verify_key, "commitment": m.commitment}
-            for m in members
-        ]
-        fields = world.template.to_dict() | {"session": session, "members": held}
-        return plan_from_dict(fields)
-
+    session = uuid.uuid4().hex
     return Coordinator(
         session=session,
         signing_key=world.settings.signing_key(),
-        party_keys={name: card.identity for name, card in cards.items()},
-        make_plan=make_plan,
+        party_keys={name: card.identity for name, card in world.settings.cards().items()},
+        make_plan=lambda members: replace(world.template, session=session, members=members),
         transcript=Transcript(),
     )
 
@@ -205,26 +194,12 @@ def _in_process(folder: Path, inputs: int, rng: Rng, report: Report) -> None:
 
 def _session(agents: Agents, inputs: int, rng: Rng, report: Report) -> None:
     """A session whose agent meets mutants before every step; undone after each."""
-    seen: list[Template] = []
-    agent, end = agents.agents[NAME], report.inputs + inputs
+    end = report.inputs + inputs
 
-    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
-        template = Template.of(outgoing[NAME], agents.session.coordinator_key)
-        seen.append(template)
-        state = targets.Snapshot(agent)
+    def inputs_at(step: str) -> int:
+        left = end - report.inputs
         costly = step.partition("/")[0] in targets.COSTLY
-        count = COSTLY_INPUTS if costly else (end - report.inputs) // (1 if step == "finish" else 4)
-        with targets.refusals():
-            for _ in range(min(count, end - report.inputs)):
-                other = seen[rng.integers(len(seen))] if rng.integers(10) == 0 else template
-                report.note("handle", partial(_handled, agents), other.mutant(rng))
-                state.restore()
-        return agents.ask(step, outgoing)
+        return min(left, COSTLY_INPUTS if costly else left // (1 if step == "finish" else 4))
 
-    agents.session.run(ask)
-
-
-def _handled(agents: Agents, data: bytes) -> str:
-    reply = agents.agents[NAME].handle(data)
-    key = public_bytes(agents.session.party_keys[NAME])
-    return "refused" if "error" in decode(reply, key).body.meta else "answered"
+    note, agent = partial(report.note, "handle"), agents.agents[NAME]
+    targets.fuzz_role(agents.session, agent, agents.ask, inputs_at, rng, note)

@@ -11,15 +11,15 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
-from coordinator.coordinator import Coordinator
 from protocols.errors import CohortError
 from protocols.messages import decode, public_bytes
 from protocols.plans import plan_from_dict
-from protocols.transcript import Transcript
 from tests.fuzz.mutate import Rng, Template, change_somewhere, to_text
-from tests.helpers import Session, header_of, make_session
+from tests.helpers import Session, make_session
+from tests.sessions import asked, reply_of
 
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 2}
 NAME = "hospital-1"
@@ -81,44 +81,43 @@ def refusals() -> Iterator[Refusals]:
         root.handlers = others
 
 
-def record() -> Session:
-    """A session that ran once."""
-    session = make_session(**SMALL)
-    session.run()
-    return session
+def fuzz_role(
+    session: Session,
+    role: Any,
+    ask: Callable[..., Any],
+    inputs_at: Callable[[str], int],
+    rng: Rng,
+    note: Callable[[Callable[[bytes], str], bytes], None],
+) -> None:
+    """One run; before each step is answered, a party or its agent gets mutants of the request,
+    undone after each."""
+    seen: list[Template] = []
 
+    def handled(refused: Refusals, data: bytes) -> str:
+        meta = reply_of(session, NAME, role.handle(data)).body.meta
+        return f"refused: {refused.kind}" if "error" in meta else "answered"
 
-def fuzz_party(step_inputs: Callable[[str], int], rng: Rng, note: Callable[..., None]) -> None:
-    """One run; before each step is answered, the party gets mutants of that step's request."""
-    session = make_session(**SMALL)
-    party, seen = session.parties[NAME], []
-
-    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+    def fuzzed(step: str, outgoing: Mapping[str, bytes]) -> Any:
         template = Template.of(outgoing[NAME], session.coordinator_key)
         seen.append(template)
-        state = Snapshot(party)
+        state = Snapshot(role)
         with refusals() as refused:
-            for _ in range(step_inputs(step)):
+            for _ in range(inputs_at(step)):
                 # One in ten: a request of another step, answered before or not.
                 other = seen[rng.integers(len(seen))] if rng.integers(10) == 0 else template
-                note("party", lambda data: _handled(session, refused, data), other.mutant(rng))
+                note(partial(handled, refused), other.mutant(rng))
                 state.restore()
-        return session.ask(step, outgoing)
+        return ask(step, outgoing)
 
-    session.run(ask)
-
-
-def _handled(session: Session, refused: Refusals, data: bytes) -> str:
-    reply = session.parties[NAME].handle(data)
-    meta = decode(reply, public_bytes(session.party_keys[NAME])).body.meta
-    return f"refused: {refused.kind}" if "error" in meta else "answered"
+    session.run(fuzzed)
 
 
 class Replay:
     """A coordinator that meets a recorded run's replies again, one of them changed."""
 
     def __init__(self) -> None:
-        self.session = record()
+        self.session = make_session(**SMALL)
+        self.session.run()
         self._replies = {(step, name): reply for step, name, _, reply in self.session.recorded}
         self._templates = {
             step: Template.of(reply, self.session.party_keys[NAME])
@@ -143,27 +142,14 @@ class Replay:
             return replies | ({NAME: data} if step == changed else {})
 
         with suppress(Accepted):
-            self._coordinator().run(ask)
+            coordinator = self.session.successor()
+            coordinator._make_plan = lambda members: self.session.plan
+            coordinator.run(ask)
         return "accepted"
-
-    def _coordinator(self) -> Coordinator:
-        session = self.session
-        return Coordinator(
-            session=session.coordinator.session,
-            signing_key=session.coordinator_key,
-            party_keys={name: public_bytes(key) for name, key in session.party_keys.items()},
-            make_plan=lambda members: _plan_of(session),
-            transcript=Transcript(),
-        )
 
 
 class Accepted(BaseException):
     """The coordinator took the reply and asks for the next step."""
-
-
-def _plan_of(session: Session) -> Any:
-    assert session.plan is not None
-    return session.plan
 
 
 def fuzz_plan(fields: Mapping[str, Any], rng: Rng) -> tuple[Callable[[bytes], str], bytes]:
@@ -199,5 +185,4 @@ def decoder(session: Session) -> Callable[[bytes], str]:
 def plan_fields(session: Session) -> dict[str, Any]:
     """The recorded plan as it travelled."""
     data = next(request for step, _, request, _ in session.recorded if step == "agree")
-    fields: dict[str, Any] = json.loads(header_of(data))["meta"]["plan"]
-    return fields
+    return dict(asked(session, data).meta["plan"])

@@ -17,6 +17,7 @@ import numpy as np
 
 from protocols.errors import CohortError
 from tests.fuzz import targets
+from tests.helpers import make_session
 
 # Address space beyond what a worker has after its warm-up: an allocation bomb is a MemoryError.
 HEADROOM_BYTES = 1 << 30
@@ -82,7 +83,9 @@ def _round(replay: targets.Replay, inputs: int, rng: np.random.Generator, report
     few = min(COSTLY_INPUTS, inputs // 60)
     many = (int(SHARES["party"] * inputs) - few * sum(costly)) // costly.count(False)
     counts = {step: few if c else many for step, c in zip(replay.steps, costly, strict=True)}
-    targets.fuzz_party(counts.__getitem__, rng, report.note)
+    session = make_session(**targets.SMALL)
+    note, party = partial(report.note, "party"), session.parties[targets.NAME]
+    targets.fuzz_role(session, party, session.ask, counts.__getitem__, rng, note)
     read, fields = targets.decoder(replay.session), targets.plan_fields(replay.session)
     for _ in range(int(SHARES["decode"] * inputs)):
         step = replay.steps[rng.integers(steps)]

@@ -38,8 +38,15 @@ from protocols.updates.dual_ascent import DualAscent
 from tests.helpers import Floats, Session, make_plan, make_session
 from tests.protocols import lffr_session as lffr_cases
 from tests.protocols import test_gradients, test_gram_plan
-from tests.protocols.security_session import refusal, reply_of, request, run_until
-from tests.provenance import runs
+from tests.sessions import (
+    gram_session,
+    lffr_session,
+    refusal,
+    reply_of,
+    request,
+    run_until,
+    sums_session,
+)
 
 VICTIM = "hospital-1"
 NARROW = Curvature(offset=0.02, low=0.02, high=0.025)
@@ -66,7 +73,7 @@ def refuse_rows(*args: Any) -> Any:
 
 
 def sums_with(contributor: Callable[..., Any]) -> Session:
-    session = runs.sums_session()
+    session = sums_session()
     session.parties[VICTIM]._open_contributor = contributor
     return session
 
@@ -75,9 +82,9 @@ CASES: dict[str, tuple[Callable[[], Session], str]] = {
     "rows beyond the curvature": (
         lambda: make_session(update=QUADRATIC, degree=3, rows=4), "commit-rows"),
     "sums beyond the curvature": (
-        lambda: runs.gram_session(curvature_bound=1e-3), "commit-rows"),
+        lambda: gram_session(curvature_bound=1e-3), "commit-rows"),
     "targets' rows beyond the curvature": (
-        lambda: runs.lffr_session(curvature=replace(NARROW, constant=0.155)), "commit-rows"),
+        lambda: lffr_session(curvature=replace(NARROW, constant=0.155)), "commit-rows"),
     "a contributor at agree": (lambda: sums_with(refuse_rows), "agree"),
     "a contributor in a round": (lambda: sums_with(lambda *a: Failing()), "round/0"),
     "no number in a round": (lambda: sums_with(lambda *a: Overflowing()), "round/0"),

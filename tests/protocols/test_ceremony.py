@@ -3,14 +3,12 @@
 With s = sum_p s_p, each s_p uniform ternary (variance 2/3 per coefficient), errors of standard
 deviation sigma = 3.19, ring dimension n and P parties, per coefficient:
 
-    public key                 sqrt(P) sigma
-    rotation key               sqrt(P) rho, rho = 1 (not 3.19, see KEY_SIGMA)
-    relinearisation key        sqrt(P (sigma^2 + n (2 P / 3) (rho^2 + sigma^2)))    (e + e') s + e''
-    fresh encryption           sigma sqrt(1 + 4 n P / 3)              v e + e0 + e1 s
     refresh                    sqrt(P) sigma                          what it adds
     refresh through a map      rounding of one rescaling              what it adds
     key switch                 rounding of the division by the special modulus, see below
-    decryption share           flooding, see `protocols.ckks.flooding`
+
+Errors of what single parties publish, key halves, encryptions and decryption shares, are measured
+in whole runs, each against its ledger and against all others: `tests/provenance/residuals.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,14 +29,13 @@ from protocols.approximation import SIGMOID_DEGREES
 from protocols.ckks import residues as rns
 from protocols.ckks.circuit import gradient_levels, iteration_levels
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import flooding_std, gaussian_polynomial, rounding_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
 from protocols.decrypt import fuse, release_error_std
 from protocols.errors import ProtocolError
-from protocols.keygen import PUBLIC_KEY, rotation_label
+from protocols.keygen import PUBLIC_KEY
 from protocols.messages import Body
 from protocols.privacy.randomness import SeededRandomness, SystemRandomness
 from protocols.train import train_encrypted
@@ -78,8 +76,13 @@ def secret_of(keys: JointKeys) -> exact.Integers:
     return sum(exact.secret(share) for share in keys.shares.values())
 
 
-def bits(measured: float, derived: float) -> float:
-    return math.log2(measured / derived)
+def close(measured: float, derived: float, slack: float = TOLERANCE_BITS) -> None:
+    off = math.log2(measured / derived)
+    assert abs(off) < slack, f"{off:+.2f} bits"
+
+
+def total(parts: Sequence[rns.Residues], primes: Sequence[int]) -> rns.Residues:
+    return reduce(partial(rns.add, primes=primes), parts)
 
 
 def spread(count: int, rounds: int = 1) -> Layout:
@@ -111,84 +114,6 @@ def test_each_secret_is_ternary_and_its_own(keys: JointKeys) -> None:
     assert np.abs(correlation).max() < 6 / math.sqrt(N)
 
 
-def test_public_key(keys: JointKeys) -> None:
-    """b + a s = e at every prime, e of deviation sqrt(P) sigma, a from the seed."""
-    context, s = keys.context, secret_of(keys)
-    a = context.uniform_polynomial(keys.seed, PUBLIC_KEY)
-    errors = []
-    for row_a, row_b, prime in zip(a, keys.public_b, context.primes, strict=True):
-        value = row_b.astype(object) + row_a.astype(object) * exact.evaluations(s, prime)
-        errors.append(exact.coefficients(value % prime, prime))
-    assert all((error == errors[0]).all() for error in errors)
-    off = bits(rms(errors[0]), math.sqrt(len(keys.shares)) * SIGMA)
-    assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
-
-
-def key_errors(
-    context: CkksContext, a: Any, b: Any, s: exact.Integers, target: exact.Integers
-) -> list[exact.Integers]:
-    """b + a s - P target (on its own digit), per digit, checked to agree at two primes."""
-    towers = len(context.extended_primes)
-    specials = context.extended_primes[len(context.primes) :]
-    per_digit = math.ceil(context.params.num_towers / context.params.num_digits)
-    found = []
-    for digit in range(context.params.num_digits):
-        here = []
-        # One prime of this digit, one special prime, and one of another digit.
-        for tower in (digit * per_digit, towers - 1, (digit + 1) * per_digit % len(specials)):
-            prime = context.extended_primes[tower]
-            row = digit * towers + tower
-            value = b[row].astype(object) + a[row].astype(object) * exact.evaluations(s, prime)
-            if tower // per_digit == digit and tower < len(context.primes):
-                gadget = math.prod(specials) % prime
-                value = value - gadget * exact.evaluations(target, prime)
-            here.append(exact.coefficients(value % prime, prime))
-        assert (here[0] == here[1]).all() and (here[0] == here[2]).all()
-        found.append(here[0])
-    return found
-
-
-def test_every_rotation_key() -> None:
-    """Each key switches s(X^(1/g)) to s with the derived error; a is the seed's."""
-    keys = joint_keys(3, DEPTH, N)
-    context, s = keys.context, secret_of(keys)
-    layout = spread(3, rounds=2)
-    assert len(layout.rotations) == 2
-    for index in (*layout.rotations, 1, 2, 4):
-        a = context.uniform_key_half(keys.seed, rotation_label(index))
-        shares = [share.rotation_share(index) for share in keys.shares.values()]
-        b = shares[0]
-        for share in shares[1:]:
-            b = rns.add(b, share, context.key_primes)
-        g = pow(int(context.cc.FindAutomorphismIndex(index)), -1, 2 * N)
-        for error in key_errors(context, a, b, exact.automorphism(s, g), s):
-            off = bits(rms(error), math.sqrt(3) * KEY_SIGMA)
-            assert abs(off) < TOLERANCE_BITS, f"rotation {index}: {off:+.2f} bits"
-
-
-def test_relinearisation_key() -> None:
-    """(sum_p t_p, H1) switches s^2 to s with the error s e0 + u e1 + e2."""
-    keys = joint_keys(3, DEPTH, N)
-    keys.forget()
-    context, s, count = keys.context, secret_of(keys), 3
-    primes = context.key_primes
-
-    def total(parts: Sequence[rns.Residues]) -> rns.Residues:
-        out = parts[0]
-        for part in parts[1:]:
-            out = rns.add(out, part, primes)
-        return out
-
-    first = [share.relinearisation_first() for share in keys.shares.values()]
-    h0, a = (total(half) for half in zip(*first, strict=True))
-    b = total([share.relinearisation_second(h0, a) for share in keys.shares.values()])
-    both = KEY_SIGMA**2 + SIGMA**2
-    derived = math.sqrt(count * (3 * SIGMA**2 + N * TERNARY * count * both))
-    for error in key_errors(context, a, b, s, exact.negacyclic(s, s)):
-        off = bits(rms(error), derived)
-        assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
-
-
 @pytest.mark.parametrize("degree", SIGMOID_DEGREES)
 def test_narrow_key_errors_are_paid_for(degree: int) -> None:
     """log2(3.19) bits of modulus are left below the 128-bit bound, whose table assumes 3.19."""
@@ -216,15 +141,6 @@ def test_every_key_computes(keys: JointKeys) -> None:
 # -- noise ---------------------------------------------------------------------------------------
 
 
-def test_noise_of_a_fresh_encryption(keys: JointKeys) -> None:
-    """Under the joint key: sigma sqrt(1 + 4 n P / 3)."""
-    fresh = encrypt(keys, np.zeros(N // 2))
-    noise = exact.decrypted(keys.context, fresh.ct, secret_of(keys))
-    derived = SIGMA * math.sqrt(1 + 4 * N * len(keys.shares) / 3)
-    off = bits(rms(noise), derived)
-    assert abs(off) < 0.5, f"{off:+.2f} bits"
-
-
 def rounding(keys: JointKeys, s: exact.Integers) -> float:
     """Noise of dividing by the special modulus, given s.
 
@@ -247,8 +163,7 @@ def test_noise_of_a_key_switch(keys: JointKeys) -> None:
     for index in (1, 64):
         after = exact.decrypted(keys.context, evaluator_of(keys).rotate(vector, index).ct, s)
         g = int(keys.context.cc.FindAutomorphismIndex(index))
-        off = bits(rms(after - exact.automorphism(before, g)), rounding(keys, s))
-        assert abs(off) < 1, f"{off:+.2f} bits"
+        close(rms(after - exact.automorphism(before, g)), rounding(keys, s), 1)
 
 
 # -- refresh -------------------------------------------------------------------------------------
@@ -283,32 +198,23 @@ def test_a_refresh_keeps_the_value(level: int) -> None:
     assert fresh.ct.GetNoiseScaleDeg() == 1
     prime = keys.context.primes[0]
     before, after = (exact.decrypted(keys.context, v.ct, s) for v in (vector, fresh))
-    off = bits(rms(exact.centred(after - before, prime)), math.sqrt(3) * SIGMA)
-    assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
+    close(rms(exact.centred(after - before, prime)), math.sqrt(3) * SIGMA)
 
 
 def test_several_ciphertexts_at_once(keys: JointKeys) -> None:
-    """Each gets its own element, and large values pass as well."""
-    values = [random_slots(3), 30 * random_slots(4)]
-    fresh = refreshed(keys, [encrypt(keys, v / 64) for v in values])
+    """Each gets its own element, large values pass as well, and every level is there again."""
+    values, s = [random_slots(3), 30 * random_slots(4) / 64], secret_of(keys)
+    fresh = refreshed(keys, [encrypt(keys, v) for v in values])
     elements = [keys.context.polynomials_of(vector.ct)[1] for vector in fresh]
     assert (elements[0] == elements[1]).mean() < 0.01
-    s = secret_of(keys)
     for vector, value in zip(fresh, values, strict=True):
-        message = exact.encoded(value / 64, N, SCALE)
-        error = exact.decrypted(keys.context, vector.ct, s) - message
+        error = exact.decrypted(keys.context, vector.ct, s) - exact.encoded(value, N, SCALE)
         assert np.log2(rms(error) / SCALE) < -44
-
-
-def test_a_refreshed_value_can_be_used(keys: JointKeys) -> None:
-    """At level 0 every level is there again."""
-    a = random_slots(5)
-    (vector,) = refreshed(keys, [encrypt(keys, a)])
-    wanted = a
+    vector, wanted = fresh[0], values[0]
     for _ in range(DEPTH - 1):
         vector, wanted = vector * vector, wanted * wanted
     assert vector.level == DEPTH - 1
-    low = exact.decrypted(keys.context, vector.ct, secret_of(keys))
+    low = exact.decrypted(keys.context, vector.ct, s)
     error = exact.centred(low - exact.encoded(wanted, N, SCALE), keys.context.primes[0])
     assert np.log2(rms(error) / SCALE) < -34
 
@@ -336,8 +242,7 @@ def test_a_refresh_through_a_map(keys: JointKeys) -> None:
         wanted = np.array([round(Fraction(int(c), context.primes[-1])) for c in wanted], object)
         error = exact.decrypted(context, after.ct, s) - wanted
         derived = rounding_std(context.params, len(keys.shares))
-        off = bits(rms(exact.centred(error, context.primes[0])), derived)
-        assert abs(off) < 2 * TOLERANCE_BITS, f"{off:+.2f} bits"
+        close(rms(exact.centred(error, context.primes[0])), derived, 2 * TOLERANCE_BITS)
 
 
 def test_no_refresh_below_the_deepest_level() -> None:
@@ -402,10 +307,7 @@ def decryption(keys: JointKeys, seed: int, std: float) -> tuple[np.ndarray, list
 
 def fused(keys: JointKeys, parts: Sequence[rns.Residues]) -> np.ndarray:
     low = keys.context.primes[: decrypt.DECRYPTION_TOWERS]
-    total = parts[0]
-    for part in parts[1:]:
-        total = rns.add(total, part, low)
-    return fuse(keys.context, total)
+    return fuse(keys.context, total(parts, low))
 
 
 def test_all_shares_decrypt(keys: JointKeys) -> None:
@@ -415,7 +317,7 @@ def test_all_shares_decrypt(keys: JointKeys) -> None:
     # As slots, and as much again from OpenFHE's decoder.
     derived = math.sqrt(2 * len(keys.shares) * N / 2) * std / SCALE
     error = rms(fused(keys, parts) - values)
-    assert abs(bits(error, derived)) < TOLERANCE_BITS, f"{bits(error, derived):+.2f} bits"
+    close(error, derived)
 
 
 @pytest.mark.parametrize("count", PARTIES)
@@ -437,27 +339,7 @@ def test_all_but_one_share_decrypt_nothing(count: int) -> None:
     low = keys.context.primes[: decrypt.DECRYPTION_TOWERS]
     partial = rns.add(parts[0], parts[1], low)
     rows = exact.coefficients(partial[0], low[0]).astype(float) / low[0]
-    assert abs(bits(rms(rows), 1 / math.sqrt(12))) < TOLERANCE_BITS
-
-
-@pytest.mark.parametrize("std", [2.0**12, 2.0**24, 2.0**32])
-def test_a_share_is_flooded_as_asked(std: float) -> None:
-    """d_p - c1 s_p has the asked deviation, at both primes alike, and nothing beside it."""
-    keys = joint_keys(2, DEPTH, N)
-    keys.forget()
-    low = keys.context.primes[: decrypt.DECRYPTION_TOWERS]
-    c1 = keys.context.uniform_polynomial(keys.seed, "flood")[: len(low)]
-    for name, share in keys.shares.items():
-        d = share.decryption_share(c1, "flood", std)
-        clean = exact.product(c1, keys.secrets[name][: len(low)], low)
-        noises = [
-            exact.coefficients((d[k].astype(object) - clean[k]) % prime, prime)
-            for k, prime in enumerate(low)
-        ]
-        assert (noises[0] == noises[1]).all()
-        off = bits(rms(noises[0]), std)
-        assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
-        assert abs(np.mean(noises[0].astype(float))) < 6 * std / math.sqrt(N)
+    close(rms(rows), 1 / math.sqrt(12))
 
 
 def test_flooding_is_gaussian_and_never_the_same() -> None:
@@ -468,7 +350,7 @@ def test_flooding_is_gaussian_and_never_the_same() -> None:
         rows = gaussian_polynomial(context, 2.0**30, 2, source)
         draws.append(exact.coefficients(rows[0], prime).astype(float))
     for draw in draws:
-        assert abs(bits(rms(draw), 2.0**30)) < TOLERANCE_BITS
+        close(rms(draw), 2.0**30)
         # Kurtosis of a Gaussian is 3 +- sqrt(24 / n).
         assert abs(np.mean(draw**4) / rms(draw) ** 4 - 3) < 6 * math.sqrt(24 / N)
     assert np.abs(np.corrcoef(draws) - np.eye(3)).max() < 6 / math.sqrt(N)
@@ -515,8 +397,7 @@ def test_the_models_noise_is_below_its_bound(
     message = exact.encoded(plan.layout.heads(twin), N, SCALE)
     noise = exact.centred(exact.coefficients(released.message[0], prime) - message, prime)
     assert rms(noise) > 1  # the measurement sees the rounding at least
-    off = bits(rms(noise), plan.model_error_std())
-    assert off <= 0, f"{off:+.2f} bits above the bound"
+    assert rms(noise) <= plan.model_error_std()
 
 
 def test_the_released_error_is_predicted() -> None:
@@ -527,8 +408,7 @@ def test_the_released_error_is_predicted() -> None:
     for seed in range(4):
         released = encrypted_weights(plan, make_data([4, 4], 256, seed), zeros)
         errors.append(released.weights - released.exact)
-    off = bits(rms(errors), release_error_std(plan))
-    assert abs(off) < TOLERANCE_BITS, f"{off:+.2f} bits"
+    close(rms(errors), release_error_std(plan))
 
 
 def test_key_shares_start_from_the_same_element(keys: JointKeys) -> None:

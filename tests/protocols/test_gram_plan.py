@@ -39,7 +39,6 @@ def test_steps_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sequence(plan)[-3:-1] == (f"refresh/{len(plan.refreshes) - 1}", "decrypt")
     assert len(plan.rotations) == 7
     data = json.loads(json.dumps(plan.to_dict()))
-    monkeypatch.setitem(plans.KINDS, "gram", GramPlan)
     assert plans.plan_from_dict(data) == plan
     with pytest.raises(MessageError):
         plans.plan_from_dict({**data, "outputs": True})

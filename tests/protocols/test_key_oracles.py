@@ -12,19 +12,21 @@ import numpy as np
 
 from coordinator.replay import replay
 from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
 from protocols.keygen import RELINEARISE
 from protocols.messages import Body
 from tests import exact
-from tests.coordinator.recorded import altered, record
-from tests.helpers import Session, make_session
-from tests.protocols.security_session import SMALL, VICTIM, N, reply_of
+from tests.helpers import Session, half_of
+from tests.sessions import VICTIM, N, altered, record, reply_of, small
+
+LARGE = 1 << 40
 
 
-def constants(session: Session, h0: int, h1: int) -> Body:
-    """H0 and H1 as constant polynomials, the same for every digit and prime."""
-    primes = session.parties[VICTIM]._half.context.key_primes
-    rows = (np.full((len(primes), N), value, np.uint64) for value in (h0, h1))
-    return Body(blobs=tuple(rns.pack(row, primes) for row in rows))
+def rounded(session: Session, context: CkksContext) -> list[int]:
+    """Coefficients of the reply to the second round, divided by LARGE."""
+    sent = next(r for s, n, _, r in session.recorded if (s, n) == (RELINEARISE, VICTIM))
+    t = rns.unpack(reply_of(session, VICTIM, sent).body.blobs[0], context.key_primes, N)
+    return [round(int(v) / LARGE) for v in exact.coefficients(t[0], context.key_primes[0])]
 
 
 def test_constant_sums_show_a_key_share_before_any_data(tmp_path: Path) -> None:
@@ -32,16 +34,16 @@ def test_constant_sums_show_a_key_share_before_any_data(tmp_path: Path) -> None:
 
     One party is asked so, before anybody's rows are encrypted.
     """
-    sessions: dict[str, Session] = {}
-    large = 1 << 40
-    chosen = altered(RELINEARISE, lambda body: constants(sessions["it"], large, 0), VICTIM)
-    session = record(tmp_path, chosen, watch=sessions)
-    sent = next(r for s, n, _, r in session.recorded if (s, n) == (RELINEARISE, VICTIM))
-    secret = session.parties[VICTIM]._half.secret
-    context = secret.context
-    t = rns.unpack(reply_of(session, VICTIM, sent).body.blobs[0], context.key_primes, N)
-    found = [round(int(v) / large) for v in exact.coefficients(t[0], context.key_primes[0])]
-    assert found == list(exact.secret(secret))
+    session = small(update="nag", parties=3)
+
+    def chosen(body: Body) -> Body:
+        primes = half_of(session.parties[VICTIM]).context.key_primes
+        rows = (np.full((len(primes), N), value, np.uint64) for value in (LARGE, 0))
+        return Body(blobs=tuple(rns.pack(row, primes) for row in rows))
+
+    record(tmp_path, session, altered(RELINEARISE, chosen, VICTIM))
+    secret = half_of(session.parties[VICTIM]).secret
+    assert rounded(session, secret.context) == list(exact.secret(secret))
     check = replay(tmp_path).checks[-1]
     assert (check.name, check.passed) == ("re-execution", False)
     assert f"step '{RELINEARISE}', party '{VICTIM}': blob 0" in check.detail
@@ -49,10 +51,7 @@ def test_constant_sums_show_a_key_share_before_any_data(tmp_path: Path) -> None:
 
 def test_the_true_sums_show_none() -> None:
     """The same rounding of an honest reply: uniform."""
-    session = make_session(**(SMALL | {"parties": 3}))
+    session = small(update="nag", parties=3)
     session.run()
-    sent = next(r for s, n, _, r in session.recorded if (s, n) == (RELINEARISE, VICTIM))
-    context = session.parties[VICTIM]._half.context
-    t = rns.unpack(reply_of(session, VICTIM, sent).body.blobs[0], context.key_primes, N)
-    found = [round(int(v) / 2**40) for v in exact.coefficients(t[0], context.key_primes[0])]
+    found = rounded(session, half_of(session.parties[VICTIM]).context)
     assert np.mean(np.abs(np.array(found)) > 1) > 0.99

@@ -219,7 +219,7 @@ def test_the_plan_refuses_what_does_not_go_together() -> None:
 def test_the_plan_is_plain_json_with_a_digest_of_every_field() -> None:
     plan = make_plan()
     fields = json.loads(json.dumps(plan.to_dict()))
-    assert (fields["protocol"], fields["model"], fields["outputs"]) == ("lffr", "lffr", 2)
+    assert (fields["kind"], fields["model"], fields["outputs"]) == ("lffr", "lffr", 2)
     assert fields["curvature"] == plan.to_dict()["curvature"]
     for change in ({"iterations": 3}, {"outputs": 1}, {"learning_rate": 0.5}, {"curvature": None}):
         assert replace(plan, **change).digest() != plan.digest()

@@ -6,7 +6,6 @@ import multiprocessing
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import openfhe
@@ -15,13 +14,8 @@ from coordinator.coordinator import Coordinator
 from parties.key_share import KeyShare
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters
-from tests.protocols.security_session import (
-    N,
-    small,
-)
-
-ROOT = Path(__file__).resolve().parents[2]
-
+from tests.scripts import ROOT
+from tests.sessions import N, small
 
 # -- processes -------------------------------------------------------------------------------------
 

@@ -1,9 +1,13 @@
-"""What parties and coordinator refuse (toy rings, INSECURE)."""
+"""What parties and coordinator refuse beside what no step takes (`test_steps_contract.py`).
+
+INSECURE toy rings.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,150 +17,40 @@ from parties.policy import Policy
 from protocols import agree
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
-from protocols.messages import Body, Envelope, decode, encode, new_signing_key, public_bytes
-from protocols.registry import sequence
-from tests.helpers import (
-    NOISE,
-    Session,
-    header_of,
-    joint_keys,
-    log2_error,
-    make_plan,
-    seal,
-)
-from tests.protocols.security_session import (
+from protocols.messages import Body, new_signing_key
+from tests.helpers import NOISE, half_of, header_of, joint_keys, make_plan, seal
+from tests.sessions import (
+    FIRST,
     VICTIM,
     N,
     Replies,
+    asked,
     deliver,
     refusal,
-    reply_of,
     request,
+    resigned,
     run_until,
     small,
 )
 
-# -- replies in the wrong place --------------------------------------------------------------------
+# -- seeds -----------------------------------------------------------------------------------------
 
 
-def test_a_wrong_round_share_is_named() -> None:
-    """A party's share of refresh/0 as its answer to refresh/1."""
-    session, kept = small(parties=3), {}
-
-    def change(step: str, replies: Replies) -> Replies:
-        kept[step] = replies[VICTIM]
-        return replies | ({VICTIM: kept["refresh/0"]} if step == "refresh/1" else {})
-
-    with pytest.raises(ProtocolError, match="answered another request") as caught:
-        session.run(deliver(session, change))
-    assert caught.value.culprit == VICTIM
-    assert "refresh/1" in str(caught.value) and "refresh/0" in str(caught.value)
-
-
-@pytest.mark.parametrize("step", ["keys", "relinearise", "contribute", "refresh/0", "decrypt"])
-def test_a_duplicated_share_is_named(step: str) -> None:
-    """One party's reply in another's name: the signature is the other's."""
+@pytest.mark.parametrize("damage", ["oversize", "late seed"])
+def test_a_reply_that_its_step_refuses_names_its_party(damage: str) -> None:
+    """A blob bomb; or a seed changed by whoever waited for the others'."""
     session = small(parties=3)
-
-    def change(current: str, replies: Replies) -> Replies:
-        return replies | ({VICTIM: replies["hospital-1"]} if current == step else {})
-
-    with pytest.raises(ProtocolError, match="not the expected sender's") as caught:
-        session.run(deliver(session, change))
-    assert caught.value.culprit == VICTIM
-
-
-@pytest.mark.parametrize("step", ["enrol", "keys", "refresh/1", "decrypt"])
-def test_a_missing_share_is_named(step: str) -> None:
-    """Nobody is summed over silently."""
-    session = small(parties=3)
-
-    def change(current: str, replies: Replies) -> Replies:
-        return {k: v for k, v in replies.items() if (current, k) != (step, VICTIM)}
-
-    with pytest.raises(ProtocolError, match=f"no reply from party '{VICTIM}'") as caught:
-        session.run(deliver(session, change))
-    assert caught.value.culprit == VICTIM
-
-
-@pytest.mark.parametrize("field", ["session", "sender", "recipient", "step", "answers"])
-def test_a_reply_for_another_address_is_named(field: str) -> None:
-    """Truly signed by the party, but of another session, step, request or pair."""
-    session = small()
-
-    def change(step: str, replies: Replies) -> Replies:
-        if step != "refresh/0":
-            return replies
-        envelope = reply_of(session, VICTIM, replies[VICTIM])
-        fields = {k: getattr(envelope, k) for k in Envelope.__dataclass_fields__}
-        moved = Envelope(**(fields | {field: "another"}))
-        return replies | {VICTIM: encode(moved, session.party_keys[VICTIM])}
-
-    with pytest.raises(ProtocolError, match="answered another request") as caught:
-        session.run(deliver(session, change))
-    assert caught.value.culprit == VICTIM
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "forged", "oversize"])
-def test_a_damaged_reply_is_named(damage: str) -> None:
-    """Tampered, truncated, empty, forged or too long."""
-    session = small()
-    damages: dict[str, Callable[[bytes], bytes]] = {
-        "flip": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
-        "cut": lambda data: data[:-1],
-        "empty": lambda data: b"",
-        "forged": lambda data: encode(reply_of(session, VICTIM, data), new_signing_key()),
-        "oversize": lambda data: data + bytes(session.coordinator._size_cap),
-    }
     session.coordinator._size_cap = 1 << 22
 
     def change(step: str, replies: Replies) -> Replies:
-        return replies | ({VICTIM: damages[damage](replies[VICTIM])} if step == "keys" else {})
-
-    with pytest.raises(ProtocolError) as caught:
-        session.run(deliver(session, change))
-    assert caught.value.culprit == VICTIM
-
-
-@pytest.mark.parametrize("change", ["short", "none", "above", "more"])
-@pytest.mark.parametrize("step", ["keys", "rotations/0", "relinearise", "refresh/0", "decrypt"])
-def test_malformed_residues_are_named(step: str, change: str) -> None:
-    """A party that signs blobs of the wrong length, too few, or not below their primes."""
-    session = small()
-
-    def alter(current: str, replies: Replies) -> Replies:
-        if current != step:
+        if step != {"oversize": "keys", "late seed": "reveal"}[damage]:
             return replies
-        envelope = reply_of(session, VICTIM, replies[VICTIM])
-        blob, *rest = envelope.body.blobs
-        blobs = {
-            "short": (blob[:-1], *rest),
-            "none": (),
-            "above": (b"\xff" * len(blob), *rest),
-            "more": (blob + blob[:8], *rest),
-        }[change]
-        fields = {k: getattr(envelope, k) for k in Envelope.__dataclass_fields__}
-        moved = Envelope(**(fields | {"body": Body(envelope.body.meta, blobs)}))
-        return replies | {VICTIM: encode(moved, session.party_keys[VICTIM])}
+        data = replies[VICTIM]
+        late = resigned(session, data, body=Body({"seed": "00" * 32}))
+        return replies | {VICTIM: late if damage == "late seed" else data + bytes(1 << 22)}
 
-    with pytest.raises(ProtocolError) as caught:
-        session.run(deliver(session, alter))
-    assert caught.value.culprit == VICTIM
-
-
-def test_a_seed_that_does_not_open_its_commitment_is_named() -> None:
-    """Whoever waits for the others' seeds cannot change its own."""
-    session = small(parties=3)
-
-    def change(step: str, replies: Replies) -> Replies:
-        if step != "reveal":
-            return replies
-        envelope = reply_of(session, VICTIM, replies[VICTIM])
-        fields = {k: getattr(envelope, k) for k in Envelope.__dataclass_fields__}
-        late = Envelope(**(fields | {"body": Body({"seed": "00" * 32})}))
-        return replies | {VICTIM: encode(late, session.party_keys[VICTIM])}
-
-    with pytest.raises(ProtocolError, match="does not open its commitment") as caught:
+    words = {"oversize": "exceeds the cap", "late seed": "does not open its commitment"}[damage]
+    with pytest.raises(ProtocolError, match=words) as caught:
         session.run(deliver(session, change))
     assert caught.value.culprit == VICTIM
 
@@ -165,122 +59,44 @@ def test_a_seed_that_does_not_open_its_commitment_is_named() -> None:
 def test_parties_check_every_seed(seed: Any) -> None:
     """A coordinator that hands out another seed, or none, learns nothing: no key is made."""
     session = small()
-    held = run_until(session, "commit-keys")
-    name = "hospital-1"
-    meta = dict(decode(held[name], public_bytes(session.coordinator_key)).body.meta)
-    for seeds in ({**meta["seeds"], VICTIM: seed}, {name: meta["seeds"][name]}, {}, None, 1):
-        text = refusal(session, name, request(session, name, "commit-keys", Body({"seeds": seeds})))
-        assert "seed" in text or "object" in text
-    assert session.parties[name]._half.secret is None
+    true = asked(session, run_until(session, "commit-keys")[FIRST]).meta["seeds"]
+    for seeds in ({**true, VICTIM: seed}, {FIRST: true[FIRST]}, {}):
+        body = Body({"seeds": seeds})
+        assert "seed" in refusal(session, FIRST, request(session, FIRST, "commit-keys", body))
+    assert half_of(session.parties[FIRST]).secret is None
 
 
 def test_the_joint_seed_needs_everyone() -> None:
     """It changes with each seed and with the plan."""
-    seeds = {name: agree.new_seed() for name in ("hospital-1", "hospital-2")}
-    plan = make_plan()
+    seeds = {name: agree.new_seed() for name in (FIRST, VICTIM)}
     members = tuple(
-        type(m)(
-            name=m.name,
-            rows=m.rows,
-            verify_key=m.verify_key,
-            commitment=agree.commitment(seeds[m.name]),
-        )
-        for m in plan.members
+        replace(m, commitment=agree.commitment(seeds[m.name])) for m in make_plan().members
     )
-    plan = make_plan(members=members)
-    opened = {name: seed.hex() for name, seed in seeds.items()}
+    plan, opened = make_plan(members=members), {name: seed.hex() for name, seed in seeds.items()}
     first = agree.joint_seed(plan, opened)
     assert len(first) == 32
     assert first == agree.joint_seed(plan, dict(reversed(opened.items())))
     assert first != agree.joint_seed(make_plan(members=members, session="other"), opened)
 
 
-# -- one step, once, in order ----------------------------------------------------------------------
-
-
-def test_a_resend_is_byte_identical() -> None:
-    """The same request twice gives the same bytes, at every step: no share is made again."""
-    session = small()
-
-    def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
-        first = session.ask(step, outgoing)
-        assert session.ask(step, outgoing) == first, step
-        return first
-
-    outcome = session.run(ask)
-    assert log2_error(outcome.weights, session.twin()) < -13
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        *("commit-keys", "keys", "public-shares/0", "relinearise", "commit-rows"),
-        *("contribute", "confirm", "refresh/0", "decrypt"),
-    ],
-)
-def test_the_same_step_with_other_bytes_is_refused(step: str) -> None:
-    """A second share for a step would leak: only the very same request is answered again."""
-    session = small()
-    held = run_until(session, step)
-    name = "hospital-1"
-    envelope = decode(held[name], public_bytes(session.coordinator_key))
-    first = session.parties[name].handle(held[name])
-    assert "error" not in reply_of(session, name, first).body.meta
-    other = Body({**envelope.body.meta, "again": 1}, envelope.body.blobs)
-    assert "out of order" in refusal(session, name, request(session, name, step, other))
-    assert session.parties[name].handle(held[name]) == first
+# -- shares ----------------------------------------------------------------------------------------
 
 
 def test_a_second_decryption_is_refused() -> None:
-    """Whatever it is called, and after the end as well."""
+    """Whatever it is called, after the end as well."""
     session = small()
     session.run()
-    name = "hospital-1"
-    c1 = next(d for s, n, d, _ in session.recorded if (s, n) == ("decrypt", name))
-    blobs = decode(c1, public_bytes(session.coordinator_key)).body.blobs
+    sent = next(d for s, n, d, _ in session.recorded if (s, n) == ("decrypt", FIRST))
+    body = Body({}, asked(session, sent).blobs)
     for step in ("decrypt", "decrypt/1", "refresh/0", "finish", "enrol", "nonsense", ""):
-        text = refusal(session, name, request(session, name, step, Body({}, blobs)))
-        assert "over" in text
-
-
-def test_steps_out_of_order_are_refused() -> None:
-    """Before each step, every other step of the run."""
-    session = small(rounds=2)
-    steps: list[str] = []
-
-    def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
-        name = "hospital-1"
-        for other in {*expected, "decrypt/1", "refresh/7", "rotations/99", "x"} - {step}:
-            text = refusal(session, name, request(session, name, other, Body({"other": 1})))
-            assert "out of order" in text, (step, other)
-        steps.append(step)
-        return session.ask(step, outgoing)
-
-    expected = sequence(make_plan(rounds=2, rows=(4, 4), ring_dim=N, degree=3, update="gd"))
-    session.run(ask)
-    assert steps == list(expected)
-    assert steps.count("decrypt") == 1
-    assert sum(step.startswith("refresh/") for step in steps) == 2
-
-
-@pytest.mark.parametrize("change", [{"session": "other"}, {"recipient": "x"}, {"sender": "x"}])
-def test_a_request_for_somebody_else_is_refused(change: dict[str, str]) -> None:
-    """Truly signed, but of another session or for another party."""
-    session = small()
-    held = run_until(session, "refresh/0")
-    name = "hospital-1"
-    body = decode(held[name], public_bytes(session.coordinator_key)).body
-    refusal(session, name, request(session, name, "refresh/0", body, **change))
-    # The true request is still answered.
-    reply = reply_of(session, name, session.parties[name].handle(held[name]))
-    assert "error" not in reply.body.meta
+        assert "over" in refusal(session, FIRST, request(session, FIRST, step, body))
 
 
 def test_a_key_share_answers_a_label_once() -> None:
     """A second refresh or decryption share for a label raises, whatever the ciphertext."""
     keys = joint_keys(2, 6, N)
     keys.forget()
-    share = keys.shares["hospital-1"]
+    share = keys.shares[FIRST]
     c1 = keys.context.uniform_polynomial(keys.seed, "any")
     share.refresh_share(c1[:REFRESH_TOWERS], "refresh/0/0")
     share.decryption_share(c1[:2], "decrypt", 2.0**20)
@@ -291,42 +107,7 @@ def test_a_key_share_answers_a_label_once() -> None:
             share.decryption_share(other[:2], "decrypt", 2.0**20)
 
 
-def test_more_ciphertexts_than_the_rule_has_are_refused() -> None:
-    """A refresh decrypts under a mask: each one more is one more share."""
-    session = small(update="nag")
-    held = run_until(session, "refresh/0")
-    name = "hospital-1"
-    assert session.plan is not None and max(session.plan.refreshes) == 2
-    blob = decode(held[name], public_bytes(session.coordinator_key)).body.blobs[0]
-    text = refusal(session, name, request(session, name, "refresh/0", Body({}, (blob,) * 3)))
-    assert "more ciphertexts" in text
-
-
-@pytest.mark.parametrize("step", ["public-shares/0", "refresh/0", "decrypt", "relinearise"])
-@pytest.mark.parametrize("change", ["none", "short", "above"])
-def test_parties_check_residues(step: str, change: str) -> None:
-    """What reaches OpenFHE has the right number of residues, each below its prime."""
-    session = small()
-    held = run_until(session, step)
-    name = "hospital-1"
-    body = decode(held[name], public_bytes(session.coordinator_key)).body
-    blob, *rest = body.blobs
-    blobs = {
-        "none": (),
-        "short": (blob[:-1], *rest),
-        "above": (b"\xff" * len(blob), *rest),
-    }[change]
-    refusal(session, name, request(session, name, step, Body(body.meta, blobs)))
-
-
 # -- what a party consents to ----------------------------------------------------------------------
-
-
-def agreed_plan(session: Session, name: str) -> dict[str, Any]:
-    held = run_until(session, "agree")
-    meta = decode(held[name], public_bytes(session.coordinator_key)).body.meta
-    plan: dict[str, Any] = copy.deepcopy(meta["plan"])
-    return plan
 
 
 @pytest.mark.parametrize(
@@ -345,19 +126,10 @@ def agreed_plan(session: Session, name: str) -> dict[str, Any]:
 )
 def test_plans_that_a_party_refuses(change: Callable[[dict[str, Any]], Any], words: str) -> None:
     """A plan about other data, or an impossible one."""
-    session, name = small(), "hospital-1"
-    plan = agreed_plan(session, name)
+    session = small()
+    plan = copy.deepcopy(asked(session, run_until(session, "agree")[FIRST]).meta["plan"])
     change(plan)
-    text = refusal(session, name, request(session, name, "agree", Body({"plan": plan})))
-    assert words in text
-
-
-def test_a_plan_is_needed() -> None:
-    """No plan, or something else."""
-    session, name = small(), "hospital-1"
-    run_until(session, "agree")
-    for meta in ({}, {"plan": None}, {"plan": [1]}, {"plan": "x"}):
-        assert "object" in refusal(session, name, request(session, name, "agree", Body(meta)))
+    assert words in refusal(session, FIRST, request(session, FIRST, "agree", Body({"plan": plan})))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import sessions
 from tests.provenance import residuals, runs, sums
 from tests.provenance.audit import PART, WHOLE, Finding, audit
 from tests.provenance.runs import Run, record, resumed
@@ -19,7 +20,7 @@ RUNS: dict[str, Callable[[], Run]] = {
     "rows, gradient descent": lambda: record(runs.rows_session("gd")),
     "rows, barrier": lambda: record(runs.rows_session("barrier-2", degree=5)),
     "rows, nesterov": lambda: record(runs.rows_session("nag", rounds=3)),
-    "rows, quadratic nesterov": lambda: record(runs.quadratic_session()),
+    "rows, quadratic nesterov": lambda: record(sessions.quadratic_session()),
     "rows, parties restarted": lambda: record(runs.rows_session("nag", rounds=3), None, RESTARTS),
     "rows, cover, nobody lost": lambda: record(runs.rows_session("gd", **COVERED)),
     "rows, cover, two lost": lambda: record(runs.rows_session("gd", **COVERED), LOST),
@@ -27,10 +28,10 @@ RUNS: dict[str, Callable[[], Run]] = {
         runs.rows_session("nag", rounds=3, **COVERED), LOST, {"refresh/2": ["hospital-2"]}
     ),
     "rows, coordinator resumed": lambda: resumed(Path(tempfile.mkdtemp())),
-    "gram, linear (no map)": lambda: record(runs.gram_session("linear")),
-    "gram, improved lffr (no map)": lambda: record(runs.gram_session("improved-lffr")),
-    "lffr": lambda: record(runs.lffr_session()),
-    "encrypted sums": lambda: record(runs.sums_session(features=64)),
+    "gram, linear (no map)": lambda: record(sessions.gram_session("linear")),
+    "gram, improved lffr (no map)": lambda: record(sessions.gram_session("improved-lffr")),
+    "lffr": lambda: record(sessions.lffr_session()),
+    "encrypted sums": lambda: record(sessions.sums_session(features=64)),
 }
 
 

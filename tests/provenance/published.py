@@ -3,77 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from protocols import cover, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS
-from protocols.protocol import repeated
 from tests.provenance.runs import Run
 
 Published = tuple[tuple[int, ...], Residues]
+# Label and moduli of a polynomial.
+Shape = tuple[str, tuple[int, ...]]
 
 
 class UntrueError(AssertionError):
     """The ledger does not say what was sent."""
 
 
-def published(run: Run, party: str) -> dict[str, Published]:
-    """Every polynomial that a party sent, by the label that its place gives it.
+def repeats(kind: str) -> str:
+    """The step that a step repeats, itself if it repeats none."""
+    return kind.removeprefix("cover-")
+
+
+def shapes(plan: Any, context: CkksContext, step: str, count: int) -> list[Shape]:
+    """What a reply of so many blobs is made of.
+
+    Raises:
+        UntrueError: no step is known to carry anything.
+    """
+    kind, _, index = step.partition("/")
+    primes, extended = context.primes, context.extended_primes
+
+    def digits(name: str, half: str = "") -> list[Shape]:
+        return [(f"{name}/{k}{half}", extended) for k in range(plan.ckks.num_digits)]
+
+    if kind == KEYS.open:
+        halves = (digits(keygen.RELINEARISATION, half) for half in ("/h0", "/h1"))
+        return [(keygen.PUBLIC_KEY, primes), *(shape for half in halves for shape in half)]
+    if kind == "rotations":
+        names = map(keygen.rotation_label, plan.rotation_chunks[int(index)])
+        return [shape for name in names for shape in digits(name)]
+    if kind == keygen.RELINEARISE:
+        return digits(keygen.RELINEARISATION, "/t")
+    if kind == ROWS.open:
+        return [(f"{kind}/{k}/{c}", primes) for k in range(count) for c in ("c0", "c1")]
+    if repeats(kind) == refresh.STEP:
+        halves = (("h0", primes[:REFRESH_TOWERS]), ("h1", primes))
+        labels = (refresh.label(step, k) for k in range(count // 2))
+        return [(f"{label}/{half}", moduli) for label in labels for half, moduli in halves]
+    if repeats(kind) == decrypt.STEP:
+        return [(step, primes[: decrypt.DECRYPTION_TOWERS])]
+    raise UntrueError(f"no sample accounts for what {step} carries")
+
+
+def unpacked(
+    plan: Any, context: CkksContext, step: str, blobs: tuple[bytes, ...]
+) -> Iterator[tuple[Shape, Residues]]:
+    """The polynomials of a reply.
 
     Raises:
         UntrueError: a blob that no step accounts for.
     """
+    n, data = plan.ckks.ring_dim, b"".join(blobs)
+    found = shapes(plan, context, step, len(blobs)) if data else []
+    if len(data) != sum(rns.packed_size(moduli, n) for _, moduli in found):
+        raise UntrueError(f"{step} carries {len(data)} bytes, not its samples alone")
+    for label, moduli in found:
+        size = rns.packed_size(moduli, n)
+        yield (label, moduli), rns.unpack(data[:size], moduli, n)
+        data = data[size:]
+
+
+def published(run: Run, party: str) -> dict[str, Published]:
+    """Every polynomial that a party sent, by the label that its place gives it.
+
+    Raises:
+        UntrueError: see `unpacked`; a label's polynomial differs from an earlier one.
+    """
     found: dict[str, Published] = {}
     for step, name, _, reply in run.messages:
-        if name == party:
-            for label, primes, rows in _read(run, step, reply.blobs):
-                if label in found and (found[label][1] != rows).any():
-                    raise UntrueError(f"{label} was sent a second time by {party}, not resent")
-                found[label] = (primes, rows)
+        # Dealt shares are sealed: see `dealt`.
+        if name != party or step == cover.DEAL:
+            continue
+        for (label, primes), rows in unpacked(run.plan, run.context, step, reply.blobs):
+            if label in found and (found[label][1] != rows).any():
+                raise UntrueError(f"{label} was sent a second time by {party}, not resent")
+            found[label] = (primes, rows)
     return found
-
-
-def _read(run: Run, step: str, blobs: tuple[bytes, ...]) -> Iterator[tuple[str, tuple, Residues]]:
-    context, n = run.context, run.plan.ckks.ring_dim
-    kind, _, index = step.partition("/")
-    if context is None or max(map(len, blobs), default=0) < 8 * n:
-        return
-    primes, extended = context.primes, context.extended_primes
-    low, pair = primes[:REFRESH_TOWERS], (primes, primes)
-    shapes: list[tuple[str, tuple[int, ...]]]
-
-    def digits(name: str, half: str = "") -> list[tuple[str, tuple[int, ...]]]:
-        return [(f"{name}/{k}{half}", extended) for k in range(run.plan.ckks.num_digits)]
-
-    if kind == KEYS.open:
-        shapes = [(keygen.PUBLIC_KEY, primes)]
-        shapes += digits(keygen.RELINEARISATION, "/h0") + digits(keygen.RELINEARISATION, "/h1")
-    elif kind == "rotations":
-        names = map(keygen.rotation_label, run.plan.rotation_chunks[int(index)])
-        shapes = [shape for name in names for shape in digits(name)]
-    elif kind == keygen.RELINEARISE:
-        shapes = digits(keygen.RELINEARISATION, "/t")
-    elif kind == ROWS.open:
-        halves = [f"{kind}/{k}/{c}" for k in range(len(blobs)) for c in ("c0", "c1")]
-        shapes = list(zip(halves, pair * len(blobs), strict=True))
-    elif repeated(kind) == refresh.STEP:
-        labels = [refresh.label(step, k) for k in range(len(blobs) // 2)]
-        shapes = [s for x in labels for s in ((f"{x}/h0", low), (f"{x}/h1", primes))]
-    elif repeated(kind) == decrypt.STEP:
-        shapes = [(step, primes[: decrypt.DECRYPTION_TOWERS])]
-    elif kind == cover.DEAL:
-        return  # sealed: see `_dealt`
-    else:
-        raise UntrueError(f"no sample accounts for what {step} carries")
-    data = b"".join(blobs)
-    if len(data) != sum(rns.packed_size(moduli, n) for _, moduli in shapes):
-        raise UntrueError(f"{step} carries {len(data)} bytes, not its samples alone")
-    for label, moduli in shapes:
-        size = rns.packed_size(moduli, n)
-        yield label, moduli, rns.unpack(data[:size], moduli, n)
-        data = data[size:]
 
 
 def dealt(run: Run, party: str) -> dict[str, Published]:

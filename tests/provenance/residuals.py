@@ -24,7 +24,6 @@ from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.residues import Residues
 from protocols.keygen import PUBLIC_SHARES as SHARES
-from protocols.protocol import repeated
 from protocols.samples import (
     EPHEMERAL,
     GADGET,
@@ -39,7 +38,7 @@ from protocols.samples import (
 )
 from tests import exact
 from tests.exact import Integers
-from tests.provenance.published import Published, UntrueError, dealt, published
+from tests.provenance.published import Published, UntrueError, dealt, published, repeats
 from tests.provenance.runs import Run
 
 # Of 512 coefficients: six standard errors of a std.
@@ -225,7 +224,7 @@ def _stood_in(run: Run, party: str) -> dict[str, Residues]:
     for step, name, request, _ in run.messages:
         if name != party:
             continue
-        if repeated(step) != step and party in request.meta.get("stand_ins", ()):
+        if repeats(step) != step and party in request.meta.get("stand_ins", ()):
             held = [run.held[party][other] for other in request.meta["missing"]]
             factors = shamir.weights(
                 points[party], [points[x] for x in request.meta["stand_ins"]], primes

@@ -22,7 +22,6 @@ from protocols import agree, commitments, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.flooding import gaussian_polynomial
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS, Opening, Terms
 from protocols.messages import (
@@ -39,6 +38,7 @@ from protocols.messages import (
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
 from tests.helpers import Session, make_session
+from tests.provenance.published import shapes
 from tests.provenance.runs import Run
 
 
@@ -140,29 +140,22 @@ class Simulator:
 
     def _drawn_reply(self, name: str, step: str, asked: int = 0) -> Body:
         """Uniform polynomials in the places of a reply; asked: blobs of the request."""
-        kind, _, index = step.partition("/")
-        meta: dict[str, Any] = {}
-        primes, half = self._context.primes, self._context.key_primes
-        chunks = self._plan.rotation_chunks
-        shapes = {
-            KEYS.open: [primes, half, half],
-            "rotations": [half] * len(chunks[int(index)]) if kind == "rotations" else [],
-            keygen.RELINEARISE: [half],
-            refresh.STEP: [primes[:REFRESH_TOWERS], primes] * asked,
-        }.get(kind)
+        kind, meta, plan = step.partition("/")[0], dict[str, Any](), self._plan
         if kind == ROWS.open:
-            held = list(self._plan.layout.ciphertexts_of(self._plan.party_index(name)))
-            count = len(held) + self._plan.layout.num_side_ciphertexts
-            meta, shapes = {"ciphertexts": held}, [primes * 2] * count
-        if shapes is None:
-            raise AssertionError(f"the simulator does not know the step {step!r}")
-        return Body(
-            meta,
-            tuple(
-                rns.pack(self._drawn(name, f"{step}/{k}", moduli), moduli)
-                for k, moduli in enumerate(shapes)
-            ),
-        )
+            held = list(plan.layout.ciphertexts_of(plan.party_index(name)))
+            asked, meta = len(held) + plan.layout.num_side_ciphertexts, {"ciphertexts": held}
+        count = 2 * asked if kind == refresh.STEP else asked
+        moduli = [primes for _, primes in shapes(plan, self._context, step, count)]
+        # Polynomials of a blob: a key's digits, but for the public key's share.
+        head = int(kind == KEYS.open)
+        each = {ROWS.open: 2, refresh.STEP: 1}.get(kind, plan.ckks.num_digits)
+        parts = [moduli[:head]] * head
+        parts += [moduli[k : k + each] for k in range(head, len(moduli), each)]
+        drawn = []
+        for k, part in enumerate(parts):
+            primes = tuple(prime for polynomial in part for prime in polynomial)
+            drawn.append(rns.pack(self._drawn(name, f"{step}/{k}", primes), primes))
+        return Body(meta, tuple(drawn))
 
     def _share(self, name: str) -> bytes:
         """Uniform, but for the last party: encoded weights + flooding - c0 - the others' shares."""

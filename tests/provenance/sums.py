@@ -12,6 +12,7 @@ from protocols.aggregate.fixed_point import encode
 from protocols.aggregate.ntt import reduce_once, ring_of
 from protocols.samples import SEED
 from tests import exact
+from tests.helpers import half_of
 from tests.provenance.residuals import Residual, UntrueError, check_independent
 from tests.provenance.runs import Run
 
@@ -28,7 +29,7 @@ def check(run: Run) -> list[Residual]:
     ring, found, masked = ring_of(params), [], []
     for party, samples in run.samples.items():
         ledger = {sample.label: sample for sample in samples}
-        share = run.session.parties[party]._half.secret
+        share = half_of(run.session.parties[party]).secret
         factor = ring.multiplier(run.secrets[party].astype(np.int64))
         for step, name, _, reply in run.messages:
             if name != party or not reply.blobs:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from protocols.samples import GADGET, ONE, RECEIVED, SEED, SHARE, Sample
-from tests.provenance import runs
 from tests.provenance.options import COVERED, LOST
-from tests.provenance.runs import record
+from tests.provenance.runs import record, rows_session
+from tests.sessions import gram_session, sums_session
 
 README = Path(__file__).resolve().parents[2] / "protocols" / "README.md"
 BEGIN = "<!-- samples: written by `python -m tests.provenance.table` -->"
@@ -96,10 +96,10 @@ def table(samples: Iterable[Sample]) -> str:
 
 def section() -> str:
     """What stands between the markers."""
-    circuit = record(runs.rows_session("gd", **COVERED), LOST).samples["hospital-1"]
-    unmapped = record(runs.gram_session(iterations=2)).samples["hospital-1"]
+    circuit = record(rows_session("gd", **COVERED), LOST).samples["hospital-1"]
+    unmapped = record(gram_session(iterations=2)).samples["hospital-1"]
     plain = [s for s in unmapped if s.label.startswith("refresh")]
-    sums = record(runs.sums_session()).samples["hospital-1"]
+    sums = record(sums_session()).samples["hospital-1"]
     return (
         f"{BEGIN}\nUnder threshold CKKS; `refresh/k/i/h1` is with a map and without:\n\n"
         f"{table([*circuit, *plain])}\nSecure aggregation:\n\n{table(sums)}{END}"

@@ -14,6 +14,7 @@ from tests.provenance.attack import old_flow
 from tests.provenance.runs import Run, record
 from tests.provenance.simulator import Simulator
 from tests.provenance.test_attack import key_halves
+from tests.sessions import N
 
 
 @pytest.fixture(scope="module")
@@ -87,4 +88,4 @@ def test_no_statistic_tells_them_apart(real: Run, simulated: Run) -> None:
     assert unlike_uniform(simulated) < 6
     with old_flow():
         old = record(runs.rows_session("nag", rounds=3))
-    assert unlike_uniform(old) > 0.99 * math.sqrt(runs.N / 0.8)
+    assert unlike_uniform(old) > 0.99 * math.sqrt(N / 0.8)

@@ -11,16 +11,17 @@ import pytest
 import parties.aggregate_share as aggregate_share
 from protocols.errors import PolicyError
 from protocols.samples import SampleLedger
-from tests.provenance import runs, sums
+from tests.provenance import sums
 from tests.provenance.audit import audit
 from tests.provenance.mutants import element
 from tests.provenance.residuals import UntrueError
 from tests.provenance.runs import Run, record
+from tests.sessions import sums_session
 
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return record(runs.sums_session(features=64))
+    return record(sums_session(features=64))
 
 
 def test_every_message_is_a_sample_with_its_error(run: Run) -> None:
@@ -65,6 +66,6 @@ def test_errors_that_are_not_what_the_ledger_says(lie: str) -> None:
         return 0 * drawn if lie == "no error" else kept.setdefault(count, drawn)
 
     with patch.object(aggregate_share, "narrow_gaussian", false):
-        run = record(runs.sums_session(features=64))
+        run = record(sums_session(features=64))
     with pytest.raises(UntrueError, match=r"has std 0|are not independent"):
         sums.check(run)

@@ -119,9 +119,7 @@ class Clients:
         self._seeds = {name: seed.hex() for name, seed in seeds.items()}
         self.seed = agree.joint_seed(self.plan, self._seeds)
         self.halves: dict[str, PartyProtocol] = {
-            name: open_half(
-                self.plan, name, spec.shard, spec.noise_source(), keys[name], open_contributor
-            )
+            name: open_half(self.plan, name, spec.shard, spec.noise_source(), keys[name])
             for name, spec in specs.items()
         }
         self._seconds: dict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -144,16 +142,15 @@ class Clients:
             finally:
                 self._seconds["coordinator"][phase] += time.perf_counter() - started
             kind, _, index = ask.step.partition("/")
-            replies = {}
+            phase, replies = phase_of(ask.step), {}
             for name, request in ask.bodies.items():
                 started = time.perf_counter()
                 reply = self.halves[name].answer(ask.step, request)
-                self._seconds[name][phase_of(ask.step)] += time.perf_counter() - started
+                self._seconds[name][phase] += time.perf_counter() - started
                 self._bytes[name] += request.num_bytes + reply.num_bytes
                 replies[name] = reply
             stages.step(kind, int(index or 0), ask.bodies, replies)
             # What follows a refresh, or the contributions, is training.
-            phase = phase_of(ask.step)
             phase = "train" if phase in ("refresh", "encrypt") else phase
 
     def costs(self) -> dict[str, float]:
@@ -218,7 +215,7 @@ class SumStages(Stages):
         super().__init__(clients)
         plan = clients.plan
         if not isinstance(plan, GradientPlan):
-            raise AssertionError(f"protocol={plan.protocol!r} is not watched")
+            raise AssertionError(f"protocol={plan.kind!r} is not watched")
         self._plan, self._sources = plan, {n: s.noise_source() for n, s in clients.specs.items()}
         self._own = {
             name: open_contributor(plan, name, spec.shard, self._sources[name])
@@ -257,7 +254,7 @@ class RowStages(Stages):
         super().__init__(clients)
         plan = clients.plan
         if not isinstance(plan, RowsPlan):
-            raise AssertionError(f"protocol={plan.protocol!r} is not watched")
+            raise AssertionError(f"protocol={plan.kind!r} is not watched")
         self._plan, self._parties, self._n = plan, len(plan.members), plan.ckks.ring_dim
         self._context = CkksContext(plan.ckks, plan.session)
         self._noise = {
