@@ -30,6 +30,7 @@ from protocols.plans import plan_from_dict
 from protocols.privacy.quiet_descent import QuietDescent, least_radius, logistic_ball
 from protocols.privacy.search import find_setting
 from protocols.rows import RowsPlan
+from protocols.serialise import to_plain
 from protocols.updates.barrier import Barrier
 from tests import exact
 from tests.helpers import (
@@ -78,7 +79,7 @@ def curvature(sigma: float = 0.0) -> dict[str, float]:
     largest = largest_row_sum(FEATURES, norm=C)
     low = 0.05 if sigma else 0.1
     high = 0.1 + 0.25 * largest + (0.05 if sigma else 0.0)
-    return Curvature(offset=0.1, low=low, high=high, sigma=sigma).to_dict()
+    return dict(to_plain(Curvature(offset=0.1, low=low, high=high, sigma=sigma)))
 
 
 def of_rows(update: Callable[[], dict[str, Any]], **changes: Any) -> Callable[[], Any]:
