@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sims import cli_options as options
-from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
+from sims.config import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
 from sims.console import FAILED, refusals, say, stdout
 
 if TYPE_CHECKING:

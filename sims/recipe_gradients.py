@@ -10,7 +10,8 @@ import numpy as np
 
 from parties.objectives import open_contributor
 from protocols.errors import ParameterError
-from protocols.gradients import GradientPlan, Vector
+from protocols.gradients import GradientPlan
+from protocols.models.registry import model_named
 from protocols.plan import Member, RunPlan
 from protocols.privacy import sum_certificate
 from protocols.privacy.certificate import Certificate
@@ -19,9 +20,8 @@ from sims.gradient_setting import GradientSetting, choose_gradients
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.recipe import Twin
-from sims.result import IterationMetrics
+from sims.result import Course
 from sims.sums_twin import run_in_plain
-from sims.twin import logistic_loss, score
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,9 @@ class GradientRecipe:
             for name, spec in specs.items()
         }
 
-        course = _Course(self.data)
+        data, test = self.data, self.data.test
+        model = model_named(plan.model)
+        course = Course(model, (data.rows, data.labels), (test.x, test.y))
         weights = run_in_plain(plan, owners, sources, np.zeros(plan.length), course.record)
         return Twin(weights=weights, iterations=tuple(course.metrics))
 
@@ -102,27 +104,3 @@ class GradientRecipe:
 def certificate_of(plan: GradientPlan) -> Certificate:
     """The certificate of a plan's sums; satisfied, or the setting was chosen wrongly."""
     return sum_certificate.check(plan.sum_setting()).require()
-
-
-class _Course:
-    """Metrics of every iteration."""
-
-    def __init__(self, data: PreparedData) -> None:
-        self._x, self._y, self._test = data.rows, data.labels, data.test
-        self._largest = 0.0
-        self.metrics: list[IterationMetrics] = []
-
-    def record(self, t: int, weights: Vector) -> None:
-        """After iteration t."""
-        quality = score(weights, self._test.x, self._test.y)
-        self._largest = max(self._largest, float(np.abs(self._x @ weights).max(initial=0.0)))
-        self.metrics.append(
-            IterationMetrics(
-                iteration=t + 1,
-                loss=logistic_loss(weights, self._x, self._y),
-                accuracy=quality.accuracy,
-                auc=quality.auc,
-                weight_norm=float(np.linalg.norm(weights)),
-                largest_logit=self._largest,
-            )
-        )

@@ -31,9 +31,8 @@ from sims.config import SimulationConfig
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.recipe import Twin
-from sims.regression_course import Course
-from sims.regression_result import targets_of
 from sims.regression_twin import run_gram_twin
+from sims.result import Course, targets_of
 
 DEFAULT_ROUNDS = 30
 # Of the curvature; 1 / 64 would save a tenth of the iterations and double the noise of decryption.
@@ -132,7 +131,8 @@ class GramRecipe:
             plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()))
             for s in specs.values()
         )
-        course = Course(self.data, plan.fitted)
+        data, test = self.data, self.data.test
+        course = Course(plan.fitted, (data.rows, data.labels), (test.x, test.y))
         weights = run_gram_twin(plan.task, reduce(add, parts), course.record)
         return Twin(weights=weights, iterations=tuple(course.metrics))
 

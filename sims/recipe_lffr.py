@@ -27,9 +27,7 @@ from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.recipe import Twin
 from sims.recipe_gram import ENTRY_BOUND
-from sims.regression_course import Course
-from sims.regression_result import targets_of
-from sims.result import Array
+from sims.result import Array, Course, targets_of
 
 DEFAULT_ROUNDS = 30
 # Noise per round grows as fast as the steps shrink: more rounds gain nothing.
@@ -130,7 +128,8 @@ class LffrRecipe:
         if not isinstance(plan, LffrPlan):
             raise ParameterError(f"protocol={plan.protocol!r} is not this recipe's")
         noise = np.sum([plan.draw_noise(s.noise_source()) for s in specs.values()], axis=0)
-        course, scores = Course(self.data, Lffr()), [0.0]
+        data, test, scores = self.data, self.data.test, [0.0]
+        course = Course(Lffr(), (data.rows, data.labels), (test.x, test.y))
 
         def record(t: int, weights: Array, largest: float) -> None:
             course.record(t, weights)

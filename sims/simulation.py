@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,10 +19,9 @@ from coordinator.message_log import keep_messages
 from parties.flower_app import Handler
 from parties.party import Party
 from parties.policy import Policy
-from parties.targets import Targets
 from protocols.messages import new_signing_key, public_bytes
-from protocols.models.regression_models import regression_model
-from protocols.plan import RunPlan
+from protocols.models.model import Model
+from protocols.models.registry import model_named
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
@@ -32,17 +30,10 @@ from sims.local import run_session
 from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
 from sims.prepare import PreparedData, prepare
 from sims.recipe import Recipe, open_recipe
-from sims.regression_result import (
-    RegressionResult,
-    score_least_squares,
-    score_regression,
-    targets_of,
-)
-from sims.regression_twin import ridge_solution
-from sims.result import AnyRun, Array, RunResult
+from sims.result import Array, Figures, RunResult, scored
 from sims.run_folder import RunFolder
 from sims.slot_report import unproven_warnings
-from sims.twin import fit_optimum, score
+from sims.twin import OPTIMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +49,8 @@ class Event:
 OnEvent = Callable[[Event], None]
 
 
-def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> AnyRun:
+def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> RunResult:
     """Train as `config` says, and compare with the twin and with the non-private optimum.
-
-    Returns: a RunResult; of a regression, a RegressionResult.
 
     Raises:
         CohortError: bad input (before any key is made), or an aborted protocol.
@@ -77,7 +66,7 @@ def noise_root(config: SimulationConfig) -> int:
     return secrets.randbits(256) if config.seed is None else config.seed
 
 
-def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> AnyRun:
+def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> RunResult:
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
     # Every refusal that depends on public figures only comes before the first key.
@@ -192,18 +181,30 @@ def compare(
     peak_memory: float,
     transcript_head: str,
     total_seconds: float,
-) -> AnyRun:
+) -> RunResult:
     """The decrypted model beside its twin and the non-private optimum."""
-    plan, twin = outcome.plan, recipe.twin(outcome.plan, specs)
-    judged = _logistic if not isinstance(data.schema.label, Targets) else _regression
-    return judged(
-        data,
-        plan,
-        outcome.weights,
-        twin.weights,
+    plan, twin, test = outcome.plan, recipe.twin(outcome.plan, specs), data.test
+    model = model_named(plan.model)
+    reference = model_named(model.reference)
+    optimum = OPTIMA[reference.name](data.rows, data.labels)
+
+    def judged(model: Model, weights: Array) -> Figures:
+        return scored(model, weights, test.x, test.y, data.schema)
+
+    return RunResult(
+        plan=plan,
+        schema=data.schema,
+        weights=outcome.weights,
+        twin_weights=twin.weights,
+        optimum_weights=optimum,
+        scores=judged(model, outcome.weights),
+        twin=judged(model, twin.weights),
+        optimum=judged(reference, optimum),
         iterations=twin.iterations,
         costs=coordinator.costs,
         rows_by_party={name: shard.rows for name, shard in data.shards.items()},
+        test_x=test.x,
+        test_y=test.y,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
         warnings=(
             *data.notes,
@@ -218,45 +219,6 @@ def compare(
         transcript_head=transcript_head,
         certificate=with_cover(recipe.certificate, plan),
         missing=outcome.missing,
-    )
-
-
-def _logistic(
-    data: PreparedData, plan: RunPlan, weights: Array, twin: Array, **common: Any
-) -> RunResult:
-    test, optimum = data.test, fit_optimum(data.rows, data.labels)
-    return RunResult(
-        plan=plan,
-        schema=data.schema,
-        weights=weights,
-        twin_weights=twin,
-        optimum_weights=optimum,
-        scores=score(weights, test.x, test.y),
-        twin=score(twin, test.x, test.y),
-        optimum=score(optimum, test.x, test.y),
-        test_x=test.x,
-        test_y=test.y,
-        **common,
-    )
-
-
-def _regression(
-    data: PreparedData, plan: RunPlan, weights: Array, twin: Array, **common: Any
-) -> RegressionResult:
-    test, targets = data.test, targets_of(data.schema.label)
-    model, optimum = regression_model(plan.model), ridge_solution(data.rows, data.labels, 0.0)
-    return RegressionResult(
-        plan=plan,
-        schema=data.schema,
-        weights=weights,
-        twin_weights=twin,
-        optimum_weights=optimum,
-        scores=score_regression(model, weights, test.x, test.y, targets),
-        twin=score_regression(model, twin, test.x, test.y, targets),
-        optimum=score_least_squares(optimum, test.x, test.y, targets),
-        test_x=test.x,
-        test_y=test.y,
-        **common,
     )
 
 

@@ -1,13 +1,6 @@
-"""Figures in words: percentages, sizes, durations, counts."""
+"""Figures in words: sizes, durations, counts."""
 
 from __future__ import annotations
-
-import math
-
-
-def percent(share: float) -> str:
-    """0.8833 as "88.3 %"; a dash where there is no figure."""
-    return "–" if math.isnan(share) else f"{100 * share:.1f} %"
 
 
 def size(num_bytes: float) -> str:

@@ -26,8 +26,7 @@ from protocols.approximation import Polynomial
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.shares import NoiseSplit
 from sims import cli_options as options
-from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON
-from sims.config import SimulationConfig
+from sims.config import DEFAULT_DELTA, DEFAULT_EPSILON, SimulationConfig
 from sims.console import refusals, say, stdout
 from sims.documents import to_json
 from sims.many_twins import Floats, train_many

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from parties.schema import Schema
 from sims import cli
 from sims.documents import to_json
-from sims.predict import RegressionModel, load_model
+from sims.predict import ReleasedModel, load_model
 from sims.run_folder import STATUS, file_digest
 from sims.verify import verify_run
 from tests.sims.test_recipe_gram import make_frame
@@ -183,7 +183,7 @@ def test_improved_predictions_follow_the_links_words(
     low, high = (np.array([c[name] for c in columns]) for name in ("low", "high"))
     model = load_model(improved[0] / "model.json")
     found = model.predict(frame)
-    assert isinstance(model, RegressionModel) and list(found.columns) == ["cost", "days"]
+    assert isinstance(model, ReleasedModel) and list(found.columns) == ["cost", "days"]
     np.testing.assert_allclose(found.to_numpy(), low + t * (high - low), rtol=1e-9)
 
 
