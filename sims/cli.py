@@ -22,7 +22,7 @@ from sims.cli_plan import plan
 from sims.cli_run import announce, run, show
 from sims.cli_schema import schema_app
 from sims.cli_study import study_app
-from sims.console import FAILED, refusals, say, stdout
+from sims.console import refusals, say, tell
 
 EXAMPLES = """Examples:
 
@@ -130,20 +130,9 @@ def verify(
 ) -> None:
     """Check a finished run: hash chain, plan, model, and every figure that can be recomputed."""
     with refusals(debug):
-        from sims.console import checks_table
-        from sims.documents import to_json
         from sims.verify import verify_run
 
-        checks = verify_run(folder, data)
-        passed = all(check.passed for check in checks)
-        if as_json:
-            found = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
-            sys.stdout.write(to_json({"passed": passed, "checks": found}, indent=None))
-        else:
-            verdict = "every check passed" if passed else "CHECKS FAILED"
-            stdout().print(checks_table(checks, f"{folder}: {verdict}"))
-        if not passed:
-            raise typer.Exit(FAILED)
+        tell(verify_run(folder, data), str(folder), "every check passed", as_json)
 
 
 @app.command()

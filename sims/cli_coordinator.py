@@ -20,7 +20,7 @@ from sims.config import (
     option_name,
     options_of,
 )
-from sims.console import FAILED, refusals, say
+from sims.console import FAILED, refusals, say, stdout
 
 coordinator_app = typer.Typer(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
@@ -168,7 +168,7 @@ def status(
     with refusals(debug) as console:
         from coordinator.settings import SESSIONS, Settings
         from coordinator.status import sessions
-        from sims.status_words import status_tables
+        from sims.status_page import status_tables
 
         path = Settings.load(folder).folder / SESSIONS
         if web is not None:
@@ -180,7 +180,5 @@ def status(
         elif as_json:
             typer.echo(json.dumps(sessions(path)))
         else:
-            from sims.console import stdout
-
             for table in status_tables(sessions(path)):
                 stdout().print(table)

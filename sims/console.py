@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -144,8 +146,26 @@ def closing_lines(result: RunResult) -> Iterator[str]:
     yield from slot_lines(result.plan, result.schema.norm_bound)
 
 
-def checks_table(checks: list[Check], title: str) -> Table:
-    """Verdicts of `cohort verify`."""
+def tell(checks: list[Check], title: str, fine: str, as_json: bool) -> None:
+    """Verdicts as a table or as JSON; a failed check is an exit code.
+
+    Raises:
+        Exit: a check failed.
+    """
+    from sims.documents import to_json
+
+    passed = all(check.passed for check in checks)
+    if as_json:
+        found = [asdict(check) for check in checks]
+        sys.stdout.write(to_json({"passed": passed, "checks": found}, indent=None))
+    else:
+        verdict = fine if passed else "CHECKS FAILED"
+        stdout().print(_checks_table(checks, f"{title}: {verdict}"))
+    if not passed:
+        raise typer.Exit(FAILED)
+
+
+def _checks_table(checks: list[Check], title: str) -> Table:
     table = Table(title=Text(title), title_style="bold")
     for name in ("", "Check", "What was found"):
         table.add_column(name, overflow="fold")

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
+from coordinator.coordinator import Coordinator, Observer, Outcome
 from coordinator.message_log import keep_messages
-from parties.flower_app import Handler
-from parties.party import Party
 from parties.policy import Policy
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.model import Model
@@ -26,8 +23,7 @@ from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
 from sims.ledgers import dataset_of, open_ledger
-from sims.local import run_session
-from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
+from sims.party_process import PartySpec, peak_memory_mb, run_parties
 from sims.prepare import PreparedData, prepare
 from sims.recipe import Recipe, open_recipe
 from sims.result import Array, Figures, RunResult, scored
@@ -87,7 +83,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         coordinator = Coordinator(
             session=session,
             signing_key=signing_key,
-            party_keys={name: _verify_key(spec) for name, spec in specs.items()},
+            party_keys={name: spec.verify_key for name, spec in specs.items()},
             make_plan=lambda members: recipe.make_plan(session, members),
             transcript=transcript,
             observer=Observer(
@@ -96,7 +92,9 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             ),
         )
         try:
-            outcome, party_memory = _run(config, session, coordinator, specs, keep)
+            outcome, party_memory = run_parties(
+                session, specs, lambda ask: coordinator.run(keep(ask)), config.processes
+            )
         finally:
             transcript.close()
         both(Event("phase", "twin"))
@@ -142,32 +140,6 @@ def party_specs(
             dataset=dataset_of(config),
         )
     return specs
-
-
-def _verify_key(spec: PartySpec) -> str:
-    return public_bytes(Ed25519PrivateKey.from_private_bytes(spec.signing_key))
-
-
-def _run(
-    config: SimulationConfig,
-    session: str,
-    coordinator: Coordinator,
-    specs: Mapping[str, PartySpec],
-    keep: Callable[[AskParties], AskParties],
-) -> tuple[Outcome, float]:
-    """Outcome and the largest memory of a party's process [MB], 0 in one process."""
-    members: dict[str, Party | PartyProcess] = {}
-    outcomes: list[Outcome] = []
-    try:
-        for name, spec in specs.items():
-            members[name] = PartyProcess(spec) if config.processes else spec.build()
-        handlers: dict[str, Handler] = dict(members)
-        run_session(session, lambda ask: outcomes.append(coordinator.run(keep(ask))), handlers)
-    finally:
-        for member in members.values():
-            member.close()
-    memory = [m.peak_memory_mb for m in members.values() if isinstance(m, PartyProcess)]
-    return outcomes[0], max(memory, default=0.0)
 
 
 def compare(

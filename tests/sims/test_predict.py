@@ -13,28 +13,22 @@ from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from sims.predict import ReleasedModel, load_model, score_table
 from sims.result import RunResult
 from tests.helpers import raw_features
-from tests.sims.fake_run import NASTY, SCHEMA, finished_run, make_frame
+from tests.sims.fake_run import NASTY, SCHEMA, make_frame
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
-    path = tmp_path_factory.mktemp("runs") / "run"
-    return path, finished_run(path)
+def model(fake: tuple[Path, RunResult]) -> ReleasedModel:
+    return load_model(fake[0] / "model.json")
 
 
-@pytest.fixture(scope="module")
-def model(run: tuple[Path, RunResult]) -> ReleasedModel:
-    return load_model(run[0] / "model.json")
-
-
-def test_the_file_gives_back_the_model(run: tuple[Path, RunResult], model: ReleasedModel) -> None:
-    _, result = run
+def test_the_file_gives_back_the_model(fake: tuple[Path, RunResult], model: ReleasedModel) -> None:
+    _, result = fake
     assert model.weights.tolist() == result.weights.tolist() and model.schema == result.schema
     assert model.insecure and model.session == result.plan.session
 
 
-def test_scores_are_the_runs(run: tuple[Path, RunResult], model: ReleasedModel) -> None:
-    assert score_table(model, make_frame(200, seed=2)) == run[1].scores
+def test_scores_are_the_runs(fake: tuple[Path, RunResult], model: ReleasedModel) -> None:
+    assert score_table(model, make_frame(200, seed=2)) == fake[1].scores
     assert score_table(model, make_frame(50).drop(columns="died")) is None
 
 
@@ -90,9 +84,9 @@ def test_unknown_labels_cannot_be_scored(model: ReleasedModel) -> None:
     ],
 )
 def test_bad_models_are_named(
-    run: tuple[Path, RunResult], tmp_path: Path, field: str, value: object, message: str
+    fake: tuple[Path, RunResult], tmp_path: Path, field: str, value: object, message: str
 ) -> None:
-    fields = json.loads((run[0] / "model.json").read_text())
+    fields = json.loads((fake[0] / "model.json").read_text())
     fields[field] = value
     if value is None:
         del fields[field]

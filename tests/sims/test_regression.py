@@ -23,7 +23,7 @@ from parties.schema import Schema, infer_schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from sims import estimators
 from sims.result import RunResult
-from tests.sims.test_recipe_gram import make_frame
+from tests.sims.model_runs import make_frame
 
 TARGETS = ["cost", "days"]
 
