@@ -11,7 +11,7 @@ import numbers
 import os
 from collections import Counter
 from dataclasses import Field, dataclass, field, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -59,6 +59,12 @@ def option(
     return field(default=default, metadata=found)
 
 
+of_logistic = partial(option, of="logistic")
+of_sums = partial(
+    option, of=SECURE_AGGREGATION, panel="Training with --protocol secure-aggregation"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
     """Rows, what is predicted of them, and who owns them.
@@ -69,13 +75,11 @@ class DataOptions:
 
     data: Any = option(None, "CSV or Parquet file. Default: scikit-learn's breast cancer data.")
     targets: tuple[str, ...] = option(
-        (),
-        "Numeric columns that a regression predicts, separated by commas: Y1,Y2.",
-        name="target",
+        (), "Numeric columns that a regression predicts, separated by commas: Y1,Y2.", name="target"
     )
-    label: str | None = option(None, "Column to predict, of two values.", of="logistic")
-    positive: str | None = option(
-        None, "The label's positive value. Default: 1, yes, or the larger one.", of="logistic"
+    label: str | None = of_logistic(None, "Column to predict, of two values.")
+    positive: str | None = of_logistic(
+        None, "The label's positive value. Default: 1, yes, or the larger one."
     )
     schema: Path | None = option(
         None, "Public column schema (cohort schema init). Default: inferred."
@@ -102,9 +106,6 @@ class DataOptions:
     processes: bool = option(False, "Each in a process of its own.", panel="Data owners")
 
 
-SUMS = "Training with --protocol secure-aggregation"
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """Model, protocol and update rule; where a default is None, it is chosen.
@@ -119,37 +120,29 @@ class TrainingOptions:
         "or lffr (a sigmoid of the target's range, on encrypted rows).",
         choices=tuple(MODELS),
     )
-    protocol: str = option(
+    protocol: str = of_logistic(
         ENCRYPTED_ROWS,
         "encrypted-rows: every row encrypted once, owners offline between refreshes; "
         "secure-aggregation: one small encrypted sum a round, owners online, every iterate public.",
         choices=tuple(UPDATES),
-        of="logistic",
     )
-    update: str = option(
+    update: str = of_logistic(
         "barrier",
         "Update rule. Both protocols: barrier, gd, nag, quadratic-nag. secure-aggregation alone: "
         "clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
         "quadratic-adam.",
-        of="logistic",
     )
     rounds: int | None = option(
         None, "How many iterations. Default: chosen.", name="iterations", least=1
     )
-    degree: int | None = option(
-        None,
-        "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.",
-        choices=DEGREES,
-        of="logistic",
+    degree: int | None = of_logistic(
+        None, "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.", choices=DEGREES
     )
-    learning_rate: float | None = option(
-        None, "Of gd and nag without privacy. Default: chosen.", above=0, of="logistic"
+    learning_rate: float | None = of_logistic(
+        None, "Of gd and nag without privacy. Default: chosen.", above=0
     )
-    radius: float | None = option(
-        None,
-        "Half width of the sigmoid polynomial's interval. Default: chosen.",
-        above=0,
-        of="logistic",
+    radius: float | None = of_logistic(
+        None, "Half width of the sigmoid polynomial's interval. Default: chosen.", above=0
     )
     ridge: float | None = option(
         None,
@@ -158,46 +151,26 @@ class TrainingOptions:
         least=0,
         of=SECURE_AGGREGATION,
     )
-    momentum: float | None = option(
-        None, "Of hb. Default: 0.9.", panel=SUMS, least=0, below=1, of=SECURE_AGGREGATION
+    momentum: float | None = of_sums(None, "Of hb. Default: 0.9.", least=0, below=1)
+    clip: float | None = of_sums(
+        None, "Bound on a row's gradient; of scd: on its step. Default: natural.", above=0
     )
-    clip: float | None = option(
-        None,
-        "Bound on a row's gradient; of scd: on its step. Default: natural.",
-        panel=SUMS,
-        above=0,
-        of=SECURE_AGGREGATION,
+    weights: str = of_sums(
+        "rows", "What a party counts: rows (as its rows) or equal.", choices=("rows", "equal")
     )
-    weights: str = option(
-        "rows",
-        "What a party counts: rows (as its rows) or equal.",
-        panel=SUMS,
-        choices=("rows", "equal"),
-        of=SECURE_AGGREGATION,
+    loss: str = of_sums(
+        "logistic", "Of scd: logistic, ridge or svm.", choices=("logistic", "ridge", "svm")
     )
-    loss: str = option(
-        "logistic",
-        "Of scd: logistic, ridge or svm.",
-        panel=SUMS,
-        choices=("logistic", "ridge", "svm"),
-        of=SECURE_AGGREGATION,
-    )
-    batches: int = option(
-        1, "Of scd: a round draws one row in so many.", panel=SUMS, least=1, of=SECURE_AGGREGATION
-    )
-    schedule: str = option(
+    batches: int = of_sums(1, "Of scd: a round draws one row in so many.", least=1)
+    schedule: str = of_sums(
         "cyclic",
         "Of scd's batches: cyclic (public) or poisson (secret; gaussian).",
-        panel=SUMS,
         choices=("cyclic", "poisson"),
-        of=SECURE_AGGREGATION,
     )
-    mechanism: str = option(
+    mechanism: str = of_sums(
         "gaussian",
         "Privacy noise: gaussian or laplace (pure epsilon).",
-        panel=SUMS,
         choices=("gaussian", "laplace"),
-        of=SECURE_AGGREGATION,
     )
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
 
@@ -221,10 +194,7 @@ class PrivacyOptions:
         is_asked=True,
     )
     colluders: int = option(
-        0,
-        "Parties that may pool all they see with the coordinator.",
-        least=0,
-        is_asked=True,
+        0, "Parties that may pool all they see with the coordinator.", least=0, is_asked=True
     )
     ledger: Path | None = option(
         None, "Folder with a ledger per party, which refuses an overdraft."
@@ -405,7 +375,8 @@ def _checked(each: Field[Any], value: Any) -> Any:
         above, least, below = limits["above"], limits["least"], limits["below"]
         is_low = not value > above if above is not None else least is not None and value < least
         if below is not None and (is_low or not value < below):
-            raise ParameterError(f"{told} is outside (0, 1){limits['cure']}")
+            bracket = "[" if above is None else "("
+            raise ParameterError(f"{told} is outside {bracket}0, {below:g}){limits['cure']}")
         if is_low and above is not None:
             raise ParameterError(f"{told} must be positive{limits['cure']}")
         if is_low:

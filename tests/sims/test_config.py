@@ -43,6 +43,7 @@ DEGREE_WORDS = "degree=4 is not one of 3, 5"
         ({"strict": "yes"}, "strict='yes' is a str"),
         ({"split": 3}, "split=3 is a int"),
         ({"keep_messages": True}, "keep_messages needs a run folder: add --out"),
+        ({"momentum": -0.1}, r"momentum=-0.1 is outside \[0, 1\)"),
         ({"momentum": 0.5}, "momentum=0.5 is an option of --protocol secure-aggregation"),
     ],
 )
