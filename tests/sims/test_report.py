@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sims import words
+from sims import report_html, words
 from sims.plan_facts import plan_facts
 from sims.report import clamp_words, render_report
-from sims.report_html import Html, fragment, table, tag
+from sims.report_html import Html, fragment, section, table, tag
 from sims.twin import score
 from tests.sims.fake_run import CERTIFICATE, NASTY, make_result
 
@@ -73,6 +73,9 @@ def test_names_are_escaped(html: str) -> None:
     assert "<b>north</b>" in page.text and "a warning with <i>markup</i>" in page.text
     assert fragment('"<&', Html("<br>")) == "&#34;&lt;&amp;<br>"
     assert tag("p", "<", title='"') == '<p title="&#34;">&lt;</p>'
+    whole = report_html.page("<t", [section("<s", tag("p", "<"), "<c")])
+    assert "<title>&lt;t</title>" in whole
+    assert "<section><h2>&lt;s</h2><p>&lt;</p>&lt;c</section>" in whole
     assert "&lt;x" in table(("<x",), [("<x",)]) and "<x" not in table(("<x",), [("<x",)])
 
 
