@@ -21,10 +21,11 @@ from typing import Any
 from benchmarks import session
 from benchmarks.cases import Case
 from protocols import planner
+from protocols.ckks.cost import UnitTimes, measure
 from protocols.ckks.tally import tally_iterations
-from protocols.ckks.timing import UnitTimes, measure
 from protocols.rows import RowsPlan
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.serialise import to_plain
+from protocols.updates.momentum import GradientDescent
 
 ROOT = Path(__file__).resolve().parents[1]
 # Set: every clock of the benchmark counts CPU seconds of one thread.
@@ -93,7 +94,7 @@ def run(case: Case) -> Cell:
     uploads = _uploads(found)
     return Cell(
         case=case.to_dict(),
-        params=plan.ckks.to_dict(),
+        params=to_plain(plan.ckks),
         data_ciphertexts=plan.layout.num_data_ciphertexts,
         features_per_ciphertext=plan.layout.num_blocks,
         rotation_keys=len(plan.rotations),

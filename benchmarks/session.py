@@ -9,24 +9,25 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from benchmarks.cases import Array, Case
 from coordinator.coordinator import Coordinator
 from coordinator.costs import Costs
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard
 from protocols.messages import new_signing_key, public_bytes
 from protocols.plan import Member
+from protocols.privacy.calibrate.calibration import calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.randomness import SystemRandomness
 from protocols.rows import RowsPlan
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
-from sims.planning import Shape, placeholder_plan
-from sims.setting import choose_setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +49,8 @@ def plan_of(case: Case) -> RowsPlan:
         degree=case.degree,
         profile=profile,
     )
-    shape = Shape.even(rows=case.rows, features=case.features, parties=case.parties)
-    setting = choose_setting(
-        config,
-        rows=shape.rows,
-        num_features=shape.num_features,
-        norm_bound=shape.norm_bound,
-        parties=case.parties,
-    )
-    return placeholder_plan(config, shape, setting)
+    figures = PublicFigures.even(rows=case.rows, features=case.features, parties=case.parties)
+    return cast(RowsPlan, calibrate(figures, Wanted.of(config)).template)
 
 
 def run(case: Case, plan: RowsPlan | None = None) -> Measured:

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import baselines, cell, session, tenseal_venv
 from benchmarks.cases import UPDATES, Case
-from protocols.ckks.timing import processor
+from protocols.ckks.cost import processor
 
 COLUMNS = (
     "data",

@@ -19,6 +19,10 @@ from protocols.private_files import write_private
 
 CA, CA_KEY, SERVER, SERVER_KEY = "ca.crt", "ca.key", "server.pem", "server.key"
 YEARS = 5
+_USES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
@@ -27,36 +31,35 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     hosts: names and addresses under which the parties reach the server.
     """
     ca_key, server_key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    ca_name = _name("ciphercohort coordinator CA")
+    ca_name, ca_public = _name("ciphercohort coordinator CA"), ca_key.public_key()
     ca = (
-        _builder(ca_name, ca_name, ca_key)
+        _builder(ca_name, ca_name, ca_key, "key_cert_sign", "crl_sign")
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(sign_certificates=True), critical=True)
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
-        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_public), critical=False)
         .sign(ca_key, hashes.SHA384())
     )
     names = [_subject(host) for host in dict.fromkeys(hosts)]
     server = (
-        _builder(_name(hosts[0]), ca_name, server_key)
+        _builder(_name(hosts[0]), ca_name, server_key, "digital_signature")
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(sign_certificates=False), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_public), critical=False
         )
         .sign(ca_key, hashes.SHA384())
     )
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     for name, certificate in ((CA, ca), (SERVER, server)):
-        (folder / name).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        (folder / name).write_bytes(certificate.public_bytes(encoding))
     for name, key in ((CA_KEY, ca_key), (SERVER_KEY, server_key)):
-        write_private(folder / name, _pem(key))
+        write_private(
+            folder / name, key.private_bytes(encoding, form, serialization.NoEncryption())
+        )
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *uses: str
 ) -> x509.CertificateBuilder:
     now = datetime.now(timezone.utc)
     return (
@@ -67,20 +70,7 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=365 * YEARS))
-    )
-
-
-def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not sign_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=sign_certificates,
-        crl_sign=sign_certificates,
-        encipher_only=False,
-        decipher_only=False,
+        .add_extension(x509.KeyUsage(**{use: use in uses for use in _USES}), critical=True)
     )
 
 
@@ -93,11 +83,3 @@ def _subject(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )

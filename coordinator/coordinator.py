@@ -16,8 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from coordinator.conduct import Watch, conduct
-from coordinator.costs import Costs, LapClock, phase_of
+from coordinator.costs import Costs, LapClock
 from protocols import agree
 from protocols.errors import LostError, MessageError, ProtocolError
 from protocols.messages import (
@@ -33,6 +32,8 @@ from protocols.messages import (
     to_everyone,
 )
 from protocols.plan import Member, RunPlan
+from protocols.protocol import Watch
+from protocols.registry import phase_of, protocol_of
 from protocols.transcript import LOST, Transcript
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,9 @@ class Coordinator:
             observer.on_missing(names)
 
         watch = Watch(on_phase, on_iteration, self._start, observer.on_weights, on_missing)
-        released = yield from conduct(plan, agree.joint_seed(plan, seeds), seeds, watch)
+        released = yield from protocol_of(plan).coordinate(
+            plan, agree.joint_seed(plan, seeds), seeds, watch
+        )
         summary = {"weights": released.tolist(), "transcript": self._transcript.head}
         present = tuple(name for name in plan.names if name not in missing)
         yield to_everyone("finish", present, Body(summary))

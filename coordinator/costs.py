@@ -6,36 +6,6 @@ import time
 from dataclasses import dataclass, field
 
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
-_PHASE_OF_KIND = {
-    "enrol": "agree",
-    "agree": "agree",
-    "reveal": "agree",
-    "commit-keys": "keys",
-    "keys": "keys",
-    "mask-keys": "keys",
-    "opening-key": "keys",
-    "public-shares": "keys",
-    "rotations": "keys",
-    "relinearise": "keys",
-    "cover-keys": "keys",
-    "cover-deal": "keys",
-    "cover-hold": "keys",
-    "commit-rows": "encrypt",
-    "contribute": "encrypt",
-    "confirm": "encrypt",
-    "cover-confirm": "encrypt",
-    "round": "train",
-    "refresh": "refresh",
-    "cover-refresh": "refresh",
-    "decrypt": "decrypt",
-    "cover-decrypt": "decrypt",
-    "finish": "decrypt",
-}
-
-
-def phase_of(step: str) -> str:
-    """Phase that a step, such as "refresh/3", is charged to."""
-    return _PHASE_OF_KIND[step.partition("/")[0]]
 
 
 @dataclass(slots=True)

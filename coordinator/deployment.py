@@ -1,7 +1,7 @@
 """One run across machines: its folder, its status, its resumption and its end.
 
 sessions/ID/session.json: the plan without members' commitments. status.json: how far it is, for
-people. messages/: every message, see `kept_messages`. transcript.jsonl: their hash chain.
+people. messages/: every message, see `log`. transcript.jsonl: their hash chain.
 outcome.json: agreed plan and released weights.
 
 A run ends finished or aborted, with a reason that names the culprit; then the parties are told, and
@@ -17,16 +17,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
-from coordinator.kept_messages import (
+from coordinator.log import (
+    FOLDER,
+    TRANSCRIPT,
     complete_finish,
+    file_name,
     rebuild_transcript,
+    recorded,
     recorded_finish,
-    resumable,
 )
-from coordinator.message_log import FOLDER, TRANSCRIPT, file_name
 from coordinator.settings import Settings
 from coordinator.status import Status
 from protocols.cards import Card
@@ -110,24 +114,26 @@ class _Run:
         note of it (the reason says who did not).
         """
         sweep(private_folder(self._messages))
-        reason, names, key = "", tuple(self._party_keys), public_bytes(self._key)
-        done = recorded_finish(self._messages, names, key)
+        reason, key, done = "", public_bytes(self._key), self._finish()
         try:
             if done is None:
-                self._train(resumable(ask, self._messages, key, self._party_keys))
+                self._train(recorded(ask, self._messages, key, self._party_keys))
             else:
                 complete_finish(ask, self._messages, done, self._party_keys)
         except CohortError as error:
             reason = str(error)
-            if recorded_finish(self._messages, names, key) is None:
+            if self._finish() is None:
                 raise
         if done is not None:
             rebuild_transcript(self._messages, self._folder / TRANSCRIPT, self._party_keys, key)
         self._conclude(reason)
 
+    def _finish(self) -> Any:
+        """The last messages, where they are on disk."""
+        return recorded_finish(self._messages, tuple(self._party_keys), public_bytes(self._key))
+
     def _conclude(self, reason: str) -> None:
-        names, key = tuple(self._party_keys), public_bytes(self._key)
-        done = recorded_finish(self._messages, names, key)
+        names, key, done = tuple(self._party_keys), public_bytes(self._key), self._finish()
         if done is None:
             raise ProtocolError("the run ended without its last messages on disk")
         agreed = decode((self._messages / file_name(2 * len(names))).read_bytes(), key)
@@ -170,17 +176,7 @@ class _Run:
                     f"{planned.rows}: admit its new card and start a new run",
                     culprit=member.name,
                 )
-        fields = self._template.to_dict()
-        held = [
-            {
-                "name": member.name,
-                "rows": member.rows,
-                "verify_key": member.verify_key,
-                "commitment": member.commitment,
-            }
-            for member in members
-        ]
-        return plan_from_dict({**fields, "session": self._session, "members": held})
+        return replace(self._template, session=self._session, members=members)
 
     def abort(self, error: CohortError, ask: AskParties) -> None:
         """Note the reason and tell the parties, as far as they can be reached."""

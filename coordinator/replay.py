@@ -37,15 +37,14 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.conduct import Watch, conduct
-from coordinator.message_log import MessageLog, Step, require_messages
-from protocols import agree, cover
-from protocols.circuit_plan import CircuitPlan
-from protocols.decrypt import release_error_std
+from coordinator.log import MessageLog, Step, require_messages
+from protocols import agree
 from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.messages import UNHEARD, Ask, Body, Exchange, heard, to_everyone
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
+from protocols.protocol import Watch
+from protocols.registry import protocol_of
 from protocols.statement import read_statement
 from protocols.transcript import Transcript
 
@@ -165,8 +164,9 @@ def _check_steps(log: MessageLog, plan: RunPlan) -> str:
     found = [step.name for step in log.steps]
     short = {step.name for step in log.steps if step.lost}
     expected = list[str]()
-    for name in ("enrol", "agree", "reveal", *plan.steps, FINISH):
-        again = cover.repetition(plan, name)
+    protocol = protocol_of(plan)
+    for name in protocol.sequence(plan):
+        again = protocol.repetition(plan, name)
         expected += [name, again] if again and name in short else [name]
     for number, (name, wanted) in enumerate(zip_longest(found, expected), start=1):
         if name is None:
@@ -195,7 +195,8 @@ def _protocol(plan: RunPlan, transcript: Transcript) -> Exchange[None]:
     )
     missing = list[str]()
     watch = Watch(on_missing=lambda names: missing.extend(set(names) - set(missing)))
-    weights = yield from conduct(agreed, agree.joint_seed(agreed, seeds), seeds, watch)
+    seed = agree.joint_seed(agreed, seeds)
+    weights = yield from protocol_of(agreed).coordinate(agreed, seed, seeds, watch)
     summary = {"weights": weights.tolist(), "transcript": transcript.head}
     present = tuple(name for name in plan.names if name not in missing)
     yield to_everyone(FINISH, present, Body(summary))
@@ -308,7 +309,7 @@ def _released(log: MessageLog) -> Any:
 def _check_weights(plan: RunPlan, weights: Any, expected: Any) -> str:
     """Released weights against those of the re-execution, shape (d,) or (d, outputs)."""
     # Two noisy decodings of one polynomial differ by release_error_std; 6.5 of it have p = 1e-10.
-    bound = 6.5 * release_error_std(plan) if isinstance(plan, CircuitPlan) else 0.0
+    bound = 6.5 * protocol_of(plan).release_error(plan)
     try:
         released, due = np.array(weights, np.float64), np.array(expected, np.float64)
     except (TypeError, ValueError):

@@ -7,18 +7,16 @@ ships to the parties, which holds no code. sessions/ID/: one run, see `deploymen
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.cards import Card
+from protocols.documents import Checked, load_toml, parse_json, read
 from protocols.errors import ParameterError
 from protocols.names import file_stem
-from protocols.toml import load_toml
 
 FILE, IDENTITY, SCHEMA, CARDS, APP = (
     "coordinator.toml",
@@ -28,11 +26,9 @@ FILE, IDENTITY, SCHEMA, CARDS, APP = (
     "app",
 )
 NODES, SESSIONS, FLOWER = "nodes.json", "sessions", "flwr"
-INVITATION_KIND = "ciphercohort-invitation"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class Settings(Checked, frozen=True):
     """coordinator.toml.
 
     fleet, control, serverappio: addresses that the SuperLink binds; public: what parties dial.
@@ -47,20 +43,13 @@ class Settings:
     public: str = "127.0.0.1:9092"
     step_seconds: float = 3600.0
     session_seconds: float = 24 * 3600.0
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: Path) -> Settings:
-        """Read the folder's file.
-
-        Raises:
-            ParameterError: it is missing or has unknown fields.
-        """
-        fields = load_toml(folder / FILE)
-        try:
-            return cls(folder=folder.resolve(), **fields)
-        except TypeError as error:
-            raise ParameterError(f"{folder / FILE}: {error}") from None
+        """Read the folder's file. Raises ParameterError: it is missing or has unknown fields."""
+        found: Settings = load_toml(folder / FILE, cls, folder=folder.resolve())
+        return found
 
     def signing_key(self) -> Ed25519PrivateKey:
         """The coordinator's identity."""
@@ -79,15 +68,12 @@ class Settings:
     def nodes(self) -> dict[str, int]:
         """Flower node id by party, for those that the SuperLink knows."""
         path = self.folder / NODES
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        return {str(name): int(node) for name, node in found.items()}
+        found = parse_json(path.read_bytes(), str(path)) if path.exists() else {}
+        nodes: dict[str, int] = read(found, dict[str, int], str(path))
+        return nodes
 
     def session_folder(self, session: str) -> Path:
-        """Of one run.
-
-        Raises:
-            ParameterError: the name is not one of ours.
-        """
+        """Of one run. Raises ParameterError: the name is not one of ours."""
         if not session.isalnum():
             raise ParameterError(f"session={session!r} is not the name of a session")
         return self.folder / SESSIONS / session

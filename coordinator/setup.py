@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from coordinator import settings as files
 from coordinator.certificates import CA, make_certificates
-from protocols.cards import Card
+from protocols.cards import Card, Invitation
+from protocols.documents import to_toml
 from protocols.errors import ParameterError
 from protocols.messages import new_signing_key, public_bytes
 from protocols.private_files import private_folder, write_private
-from protocols.toml import to_toml
 
 INVITATION = "invitation.json"
 _COMMENTS = {
@@ -80,14 +80,13 @@ def init_coordinator(
     fields = {**addresses, **(limits or {}), "training": training}
     (folder / files.FILE).write_text(to_toml(fields, _COMMENTS), encoding="utf-8")
     write_app(folder / files.APP)
-    invitation = {
-        "kind": files.INVITATION_KIND,
-        "coordinator_key": public_bytes(key),
-        "superlink": addresses["public"],
-        "ca": (folder / CA).read_text(encoding="ascii"),
-        "schema": schema,
-    }
-    (folder / INVITATION).write_text(json.dumps(invitation, indent=1) + "\n", encoding="utf-8")
+    invitation = Invitation(
+        coordinator_key=public_bytes(key),
+        superlink=addresses["public"],
+        ca=(folder / CA).read_text(encoding="ascii"),
+        schema=dict(schema),
+    )
+    (folder / INVITATION).write_text(invitation.to_json(), encoding="utf-8")
     return folder / INVITATION
 
 
@@ -99,11 +98,7 @@ def write_app(folder: Path) -> None:
 
 
 def host_of(address: str) -> str:
-    """HOST of HOST:PORT.
-
-    Raises:
-        ParameterError: it is not of this form.
-    """
+    """HOST of HOST:PORT. Raises ParameterError: it is not of this form."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit():
         raise ParameterError(f"address={address!r} is not HOST:PORT")
@@ -117,7 +112,6 @@ def admit(settings: files.Settings, path: Path) -> Card:
         ParameterError: it is no card, its party uses another schema, or another party has its name.
     """
     card = Card.load(path)
-    invitation = json.loads((settings.folder / INVITATION).read_text(encoding="utf-8"))
     cards = settings.cards()
     target = settings.card_path(card.name)
     if card.name in cards and cards[card.name].identity != card.identity:
@@ -129,7 +123,7 @@ def admit(settings: files.Settings, path: Path) -> Card:
         if known.schema != card.schema:
             raise ParameterError(
                 f"party {card.name!r} uses another schema than {known.name!r}: every party takes "
-                f"the one of {INVITATION} (label {invitation['schema']['label']['name']!r})"
+                f"the one of {INVITATION}"
             )
     write_private(target, card.to_json().encode())
     return card

@@ -21,8 +21,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import nn
 
-from parties.tensor_shard import TensorSchema, TensorShard
-from protocols.updates.gradient_descent import GradientDescent
+from parties.data.tensor_shard import TensorSchema, TensorShard
+from protocols.updates.momentum import GradientDescent
 from sims.torch_training import FederatedModule
 
 PARTIES = 5

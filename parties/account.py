@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from parties.budget import Cost
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.privacy.ledger import Ledger
+from protocols.privacy.mechanism import Mechanism
 
 
 class Account:
@@ -36,7 +36,7 @@ class Account:
         """Whether there is a ledger."""
         return self._ledger is not None
 
-    def reserve(self, cost: Cost, run: str) -> None:
+    def reserve(self, cost: Mechanism, run: str) -> None:
         """Count the run as spent; run: its name, unique (the plan's digest).
 
         Raises:

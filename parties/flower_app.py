@@ -13,7 +13,7 @@ from typing import Protocol
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from parties.frames import AgentClient
+from parties.agent.frames import AgentClient
 from protocols.errors import MessageError, ParameterError
 
 # Names of the one record and the one array that a message holds.

@@ -28,11 +28,11 @@ from protocols.ckks.lift import lift, reduced
 from protocols.ckks.masks import draw_mask
 from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks.residues import Residues, add
-from protocols.cover import repeated
 from protocols.errors import PolicyError
 from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.messages import Body
 from protocols.privacy.randomness import SystemRandomness
+from protocols.protocol import repeated
 from protocols.samples import (
     EPHEMERAL,
     GADGET,
@@ -47,6 +47,7 @@ from protocols.samples import (
     SampleLedger,
     Term,
 )
+from protocols.serialise import from_plain, to_plain
 
 T = TypeVar("T")
 # Three errors of OpenFHE's: of s H0, s H1 and u H1.
@@ -113,7 +114,7 @@ class KeyShare:
             seal(openfhe.Serialize(key, openfhe.BINARY)) if key else b""
             for key in (self._key, self._ephemeral)
         ]
-        samples = [sample.to_list() for sample in self.samples]
+        samples = [to_plain(sample) for sample in self.samples]
         return Body({"parties": self._parties, "samples": samples}, (self._seed, *secrets))
 
     @classmethod
@@ -124,7 +125,7 @@ class KeyShare:
         refuse_forked_child()
         share = cls.__new__(cls)
         share._context, share._parties = context, int(state.meta["parties"])
-        share._ledger = SampleLedger(map(Sample.from_list, state.meta["samples"]))
+        share._ledger = SampleLedger(from_plain(Sample, sample) for sample in state.meta["samples"])
         share._public_b = share._rows = share._standing_in = None
         share._seed, *secrets = state.blobs
         share._secret, share._ephemeral = (

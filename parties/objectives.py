@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from parties.shard import Shard
+from parties.data.shard import Shard
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
 from protocols.objectives import CURVATURE, DualObjective, RowObjective

@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
 from parties.budget import recompute
-from parties.duties import Duties, Seal, open_duties
+from parties.data.shard import Shard
 from parties.objectives import OpenContributor, open_contributor
-from parties.policy import BEFORE_PLAN, Policy, step_sequence
-from parties.shard import Shard
-from protocols import agree, cover
+from parties.party_protocol import PartyProtocol, Seal
+from parties.policy import Policy
+from parties.registry import open_half
+from protocols import agree
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
-from protocols.gradients import GradientPlan
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
@@ -37,6 +37,8 @@ from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import RandomSource
+from protocols.protocol import BEFORE, COVERED
+from protocols.registry import protocol_of
 
 log = logging.getLogger(__name__)
 
@@ -91,14 +93,15 @@ class Party:
         self._account = Account(ledger, dataset)
         self._seed = agree.new_seed()
         self._session: str | None = None
-        self._sequence: tuple[str, ...] = BEFORE_PLAN
+        # A plan is agreed in the second of these.
+        self._sequence: tuple[str, ...] = BEFORE[:2]
         self._answered = 0
         self._repeated: list[str] = []
         self._last: tuple[str, str, bytes] | None = None  # step, request digest, reply
         self._heard = dict[str, None]()  # digests of the session's requests, a resent one once
         self.seen = UNHEARD
         self._plan: RunPlan | None = None
-        self._duties: Duties | None = None
+        self._half: PartyProtocol | None = None
         self._handlers: dict[str, Callable[[Body], Body]] = {
             "enrol": self._enrol,
             "agree": self._agree,
@@ -142,8 +145,8 @@ class Party:
 
         A run that has not reached its first data step is taken back from the ledger.
         """
-        if self._duties:
-            self._duties.erase()
+        if self._half:
+            self._half.erase()
         self._sequence, self._answered = (), 0
         self._account.abandon()
 
@@ -167,7 +170,7 @@ class Party:
             PolicyError: the protocol keeps its secret in memory only.
         """
         step, request, reply = self._last or ("", "", b"")
-        duties = self._duties.state(seal) if self._duties else Body()
+        half = self._half.state(seal) if self._half else Body()
         meta = {
             "session": self._session,
             "answered": self._answered,
@@ -177,9 +180,9 @@ class Party:
             "repeated": self._repeated,
             "plan": self._plan.to_dict() if self._plan else None,
             "account": self._account.state(),
-            "duties": dict(duties.meta),
+            "half": dict(half.meta),
         }
-        return Body(meta, (self._seed, reply, *duties.blobs))
+        return Body(meta, (self._seed, reply, *half.blobs))
 
     def restore(self, state: Body, unseal: Seal) -> None:
         """Give a new party, made from the same files, the state of an old one."""
@@ -190,11 +193,11 @@ class Party:
         self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
         if meta["plan"]:
             self._plan = plan_from_dict(meta["plan"])
-            self._sequence = step_sequence(self._plan)
+            self._sequence = protocol_of(self._plan).sequence(self._plan)
             for again in meta["repeated"]:
-                self._insert(again, self._sequence.index(cover.repeated(again)) + 1)
-            self._duties = self._open_duties(self._plan)
-            self._duties.restore(Body(meta["duties"], tuple(blobs)), unseal)
+                self._insert(again, self._sequence.index(again.removeprefix(COVERED)) + 1)
+            self._half = self._open_half(self._plan)
+            self._half.restore(Body(meta["half"], tuple(blobs)), unseal)
         self._account.restore(meta["account"])
 
     # -- checks ---------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ class Party:
         again = self._repetition()
         if request.step not in (expected, again):
             raise PolicyError(f"step {request.step!r} is out of order; next is {expected!r}")
-        if self._plan and request.step == self._plan.first_data_step:
+        if self._plan and protocol_of(self._plan).shows_rows(request.step):
             self._account.spend()
         body = self._body(request)
         if request.step == again:
@@ -233,7 +236,7 @@ class Party:
         """What may be asked in place of the next step: the last one, without missing parties."""
         if self._plan is None or not self._answered:
             return None
-        return cover.repetition(self._plan, self._sequence[self._answered - 1])
+        return protocol_of(self._plan).repetition(self._plan, self._sequence[self._answered - 1])
 
     def _insert(self, again: str, position: int) -> None:
         """From now on the sequence has this repeated step."""
@@ -243,10 +246,9 @@ class Party:
     def _body(self, request: Envelope) -> Body:
         if request.step in self._handlers:
             return self._handlers[request.step](request.body)
-        if self._duties is None:
+        if self._half is None:
             raise PolicyError("no plan is agreed yet")
-        kind, _, index = request.step.partition("/")
-        return self._duties.answer(kind, int(index or 0), request.body)
+        return self._half.answer(request.step, request.body)
 
     def _reply(self, request: Envelope, answers: str, body: Body) -> bytes:
         address = (request.session, request.step, self.name, COORDINATOR)
@@ -277,20 +279,19 @@ class Party:
         if dict(plan.schema).get("digest") != self._shard.schema.digest():
             raise PolicyError("the plan names another column schema")
         self._policy.check(plan)
-        sequence, norm_bound = step_sequence(plan), self._shard.schema.norm_bound
-        if isinstance(plan, GradientPlan):
-            plan.check_rows(norm_bound)
+        sequence, norm_bound = protocol_of(plan).sequence(plan), self._shard.schema.norm_bound
+        plan.check_rows(norm_bound)
         counts = self._policy.max_epsilon is not None or self._account.is_kept
         cost = recompute(plan, norm_bound) if counts else None
         self._policy.check_slots(plan, norm_bound)
         if cost:
             self._account.reserve(cost, plan.digest())
         self._plan, self._sequence = plan, sequence
-        self._duties = self._open_duties(plan)
+        self._half = self._open_half(plan)
         return Body({"plan": plan.digest()})
 
-    def _open_duties(self, plan: RunPlan) -> Duties:
-        return open_duties(
+    def _open_half(self, plan: RunPlan) -> PartyProtocol:
+        return open_half(
             plan,
             self.name,
             self._shard,
@@ -303,8 +304,8 @@ class Party:
         return Body({"seed": self._seed.hex()})
 
     def _finish(self, request: Body) -> Body:
-        if self._duties:
-            self._duties.erase()
+        if self._half:
+            self._half.erase()
         self._account.commit()
         return Body()
 

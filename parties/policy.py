@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ParameterError, PolicyError
 from protocols.plan import RunPlan
 from protocols.slot_bounds import risk
 
-BEFORE_PLAN = ("enrol", "agree")
 ROUNDING = 1e-9
 """Relative slack of a bound that another machine has computed."""
 
@@ -66,7 +64,7 @@ class Policy:
             raise PolicyError(
                 f"security_bits={plan.security_bits} is below {self.min_security_bits}"
             )
-        cover = plan.cover if isinstance(plan, CircuitPlan) else None
+        cover = plan.cover
         if cover is not None and cover - 1 < self.min_colluders:
             raise PolicyError(
                 f"cover={cover} gives {cover} colluding parties every key: this party fears "
@@ -99,9 +97,9 @@ class Policy:
         Raises:
             PolicyError: names the bound, stated and proven, or what a run without proof risks.
         """
-        if not isinstance(plan, CircuitPlan):
-            return
         found, stated = plan.slot_bounds(norm_bound), plan.slot_bound
+        if found is None:
+            return
         own = found.largest
         if own is None or stated is None:
             if not self.accept_unbounded:
@@ -116,8 +114,3 @@ class Policy:
                 f"slot_bound={stated:.6g} of the plan is below {own:.6g}, which this party proves "
                 f"({found.proof}): the masks of refreshes would not hide what is above"
             )
-
-
-def step_sequence(plan: RunPlan) -> tuple[str, ...]:
-    """Every step of a run, in the only order in which a party answers."""
-    return (*BEFORE_PLAN, "reveal", *plan.steps, "finish")

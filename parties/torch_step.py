@@ -24,8 +24,8 @@ from opacus import GradSampleModule
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
-from parties.shard import Shard
-from parties.tensor_shard import TensorShard
+from parties.data.shard import Shard
+from parties.data.tensor_shard import TensorShard
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.gradients import GradientPlan
 from protocols.objectives import GRADIENT, RowObjective

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from protocols.errors import ProtocolError
+from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.plan import Member, RunPlan
 
@@ -68,6 +68,18 @@ def joint_seed(plan: RunPlan, seeds: Mapping[str, str]) -> bytes:
             )
         parts.append(seed)
     return hashlib.sha256(b"".join(parts)).digest()
+
+
+def seeds_of(request: Body) -> dict[str, str]:
+    """Everybody's seeds, as the step after `reveal` hands them out.
+
+    Raises:
+        MessageError: it does not.
+    """
+    seeds = request.meta.get("seeds")
+    if not isinstance(seeds, dict):
+        raise MessageError("the request hands out no seeds")
+    return seeds
 
 
 # -- party half -----------------------------------------------------------------------------------

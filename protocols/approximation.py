@@ -8,10 +8,9 @@ Source: arXiv:2605.27782, Theorem 3 and appendix D.3.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
 import numpy as np
 
@@ -85,23 +84,6 @@ class Polynomial:
         slopes = tuple(k * c / self.radius for k, c in enumerate(self.coefficients))[1:]
         return Polynomial(coefficients=slopes or (0.0,), center=self.center, radius=self.radius)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers for the run plan; JSON keeps every bit of them."""
-        return {**asdict(self), "coefficients": list(self.coefficients)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Polynomial:
-        """Read what `to_dict` wrote.
-
-        Raises: ParameterError: a key is missing or unknown, or a value is not a number.
-        """
-        names = [field.name for field in fields(cls)]
-        _require(set(data) == set(names), f"keys={list(data)} must be {names}: use to_dict")
-        _require(isinstance(data["coefficients"], (list, tuple)), "coefficients must be a list")
-        for value in (*data["coefficients"], data["center"], data["radius"]):
-            _require(type(value) is float, f"{value!r} is not a float: use to_dict")
-        return cls(**data)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approximation:
@@ -113,6 +95,11 @@ class Approximation:
     polynomial: Polynomial
     max_error: float
     max_slope: float
+
+    @classmethod
+    def unchecked(cls, polynomial: Polynomial) -> Approximation:
+        """Nothing is certain yet: certificates bound the errors of a polynomial themselves."""
+        return cls(polynomial=polynomial, max_error=math.nan, max_slope=math.nan)
 
 
 def sigmoid_approximation(degree: int, radius: float, method: Method = "minimax") -> Approximation:

@@ -17,13 +17,15 @@ from itertools import product
 
 from protocols import planner
 from protocols.ckks.circuit import iteration_levels
-from protocols.ckks.parameters import MAX_LOG_QP_128, REFRESH_TOWERS, CkksParameters
-from protocols.ckks.tally import OPERATIONS
-from protocols.ckks.timing import UnitTimes
-from protocols.ckks.work import work
+from protocols.ckks.cost import UnitTimes
+from protocols.ckks.parameters import (
+    MAX_LOG_QP_128,
+    NARROW_ERROR_BITS,
+    REFRESH_TOWERS,
+    CkksParameters,
+)
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError
-from protocols.layouts import cheapest_layout
 from protocols.rows import RowsPlan
 
 RINGS = tuple(1 << k for k in range(13, 18))
@@ -95,17 +97,18 @@ def _judge(plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int)
     depth = iteration_levels(plan.link, plan.rule) + REFRESH_TOWERS - 1
     if math.ceil((depth + 1) / digits) * (digits - 1) >= depth + 1:
         return replace(tried, why_out=f"{digits} digits leave one without a prime")
+    params = CkksParameters(
+        ring_dim=ring, depth=depth, scale_bits=scale, num_digits=digits, security_bits=0
+    )
     try:
-        params = CkksParameters(
-            ring_dim=ring, depth=depth, scale_bits=scale, num_digits=digits, security_bits=128
-        )
-        other = cheapest_layout(replace(plan, ckks=params, profile="secure"))
+        params = replace(params, security_bits=128)
+        other = planner.cheapest_layout(replace(plan, ckks=params, profile="secure"))
     except ParameterError as error:
-        return replace(tried, why_out=_short(ring, depth, scale, digits, error))
+        return replace(tried, why_out=_short(params, error))
     why_out = _why_out(other)
     # Bytes take the frames of every message: only for those that stay.
     traffic = {} if why_out else planner.bytes_per_party(other)
-    lasts = planner.seconds(other, scaled(times, plan.ckks, params))
+    lasts = planner.seconds(other, times.scaled(plan.ckks, params))
     return replace(
         tried,
         params=params,
@@ -121,32 +124,25 @@ def _judge(plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int)
 def _dominated(tried: Candidate, others: list[Candidate]) -> Candidate:
     """A smaller scale costs the same unless it saves a special prime."""
     for other in others:
-        if (
-            not (tried.why_out or other.why_out)
-            and (other.ring_dim, other.num_digits) == (tried.ring_dim, tried.num_digits)
-            and other.scale_bits > tried.scale_bits
-            and other.seconds <= tried.seconds
-        ):
-            scale = other.scale_bits
-            return replace(tried, why_out=f"a smaller scale than {scale} that saves nothing")
+        alike = (other.ring_dim, other.num_digits) == (tried.ring_dim, tried.num_digits)
+        better = other.scale_bits > tried.scale_bits and other.seconds <= tried.seconds
+        if alike and better and not (tried.why_out or other.why_out):
+            words = f"a smaller scale than {other.scale_bits} that saves nothing"
+            return replace(tried, why_out=words)
     return tried
 
 
-def _short(ring: int, depth: int, scale: int, digits: int, error: ParameterError) -> str:
-    loose = CkksParameters(
-        ring_dim=ring, depth=depth, scale_bits=scale, num_digits=digits, security_bits=0
-    )
-    limit = MAX_LOG_QP_128[ring]
-    if loose.log_qp > loose.max_log_qp:
-        return f"log2(QP) = {loose.log_qp} above {limit - 2}: below 128 bits"
+def _short(params: CkksParameters, error: ParameterError) -> str:
+    limit = MAX_LOG_QP_128[params.ring_dim] - NARROW_ERROR_BITS
+    if params.log_qp > params.max_log_qp:
+        return f"log2(QP) = {params.log_qp} above {limit}: below 128 bits"
     return str(error)
 
 
 def _why_out(plan: RowsPlan) -> str:
-    error = release_error_std(plan)
+    error, leak = release_error_std(plan), mask_leak_bits(plan)
     if error > MAX_RELEASE_ERROR:
         return f"released weights off by {error:.1g}, above {MAX_RELEASE_ERROR:g}"
-    leak = mask_leak_bits(plan)
     if leak > MAX_MASK_LEAK_BITS:
         return f"refresh masks leak 2^{leak:.0f}, above 2^{MAX_MASK_LEAK_BITS}"
     return ""
@@ -165,47 +161,3 @@ def mask_leak_bits(plan: RowsPlan) -> float:
 def _iteration(plan: RowsPlan, lasts: planner.Seconds) -> float:
     """Mean over the run, all roles in turn: the first and the last differ."""
     return (lasts.by_phase["train"] + lasts.by_phase["refresh"]) / plan.rounds
-
-
-# -- unit times at other parameters ---------------------------------------------------------------
-
-
-def scaled(times: UnitTimes, measured: CkksParameters, wanted: CkksParameters) -> UnitTimes:
-    """Unit times at other parameters."""
-    if measured == wanted:
-        return times
-    operations = {
-        name: tuple(
-            work(name, wanted, level).units(wanted.ring_dim) * _pace(times, measured, name)
-            for level in range(wanted.depth)
-        )
-        for name in OPERATIONS
-    }
-    n = wanted.ring_dim / measured.ring_dim
-    towers = n * wanted.num_towers / measured.num_towers
-    keys = n * planner.key_rows(wanted) / planner.key_rows(measured)
-    return replace(
-        times,
-        operations=operations,
-        setup=times.setup * towers,
-        encrypt=times.encrypt * towers,
-        key_share=times.key_share * keys,
-        key_join=times.key_join * keys,
-        refresh_share=times.refresh_share * towers,
-        refresh_join=times.refresh_join * towers,
-        map_share=times.map_share * towers,
-        map_join=times.map_join * towers,
-        read=times.read * towers,
-        expand=times.expand * n,
-        decryption_share=times.decryption_share * n,
-    )
-
-
-def _pace(times: UnitTimes, params: CkksParameters, name: str) -> float:
-    """Seconds per unit of work, over all levels of the measured parameters."""
-    spent = sum(times.operations[name])
-    done = sum(
-        work(name, params, level).units(params.ring_dim)
-        for level in range(len(times.operations[name]))
-    )
-    return spent / done

@@ -1,23 +1,33 @@
-"""A party's card: what it tells the coordinator and its peers about itself; nothing is secret."""
+"""What parties and coordinator tell each other about themselves in files; nothing is secret."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from protocols.documents import Checked, parse_json, read
 from protocols.errors import ParameterError
 from protocols.names import check_name
 
-CARD_KIND = "ciphercohort-party"
+CARD_KIND, INVITATION_KIND = "ciphercohort-party", "ciphercohort-invitation"
 MAX_BYTES = 1 << 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Card:
+class _File(Checked, frozen=True, tag_field="kind"):
+    """A JSON file that says what it is."""
+
+    def to_json(self) -> str:
+        """The file's text."""
+        return json.dumps(msgspec.to_builtins(self), indent=1) + "\n"
+
+
+class Card(_File, frozen=True, tag=CARD_KIND):
     """What a party tells about itself.
 
     identity: Ed25519 verification key, 64 hexadecimal digits; node_key: Flower's, in OpenSSH form;
@@ -29,21 +39,17 @@ class Card:
 
     name: str
     identity: str
-    node_key: str
-    rows: int
-    num_features: int
+    node_key: Annotated[str, msgspec.Meta(pattern=r"\A[ -~]*\Z")]  # one line of ASCII
+    rows: Size
+    num_features: Size
     schema: str
 
     def __post_init__(self) -> None:
+        """Check the fields, then names and keys."""
+        Checked.__post_init__(self)
         check_name(self.name)
-        for name in ("identity", "schema"):
-            check_key(name, getattr(self, name))
-        node_key: object = self.node_key
-        if not isinstance(node_key, str) or not re.fullmatch("[ -~]*", node_key):
-            raise ParameterError("node_key is not one line of ASCII")
-        for name in ("rows", "num_features"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ParameterError(f"{name}={getattr(self, name)!r} is not a positive integer")
+        check_key("identity", self.identity)
+        check_key("schema", self.schema)
 
     @classmethod
     def load(cls, path: Path) -> Card:
@@ -52,24 +58,41 @@ class Card:
         Raises:
             ParameterError: the file is no card, or a field of it is out of range.
         """
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES)
         try:
-            fields = json.loads(text)
-            if not isinstance(fields, dict) or fields.pop("kind", None) != CARD_KIND:
-                raise TypeError
-            return cls(**fields)
+            card: Card = _read(cls, path)
         except ParameterError as error:
-            raise ParameterError(f"{path} is no party's card: {error}") from None
-        except (ValueError, TypeError, RecursionError):
             raise ParameterError(
-                f"{path} is no party's card: cohort party init makes one"
+                f"{path} is no party's card: {error}; cohort party init makes one"
             ) from None
+        return card
 
-    def to_json(self) -> str:
-        """The file's text."""
-        fields: dict[str, Any] = {"kind": CARD_KIND, **asdict(self)}
-        return json.dumps(fields, indent=1) + "\n"
+
+class Invitation(_File, frozen=True, tag=INVITATION_KIND):
+    """What a coordinator tells its parties: its verification key, its address, CA and schema."""
+
+    coordinator_key: str
+    superlink: str
+    ca: str
+    schema: dict[str, Any]
+
+    @classmethod
+    def load(cls, path: Path) -> Invitation:
+        """Read an invitation. Raises ParameterError: the file is none."""
+        try:
+            invitation: Invitation = _read(cls, path)
+        except ParameterError as error:
+            raise ParameterError(
+                f"{path} is no invitation: {error}; cohort coordinator init makes one"
+            ) from None
+        return invitation
+
+
+def _read(kind: type[_File], path: Path) -> Any:
+    with path.open("rb") as file:
+        fields = parse_json(file.read(MAX_BYTES), "the file")
+    if not isinstance(fields, dict) or fields.get("kind") != kind.__struct_config__.tag:
+        raise ParameterError("it is of another kind")
+    return read(fields, kind, "the file")
 
 
 def check_key(name: str, value: object) -> str:

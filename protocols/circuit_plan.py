@@ -16,6 +16,7 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy.randomness import RandomSource
+from protocols.serialise import to_plain
 from protocols.slot_bounds import LARGEST_SLOT, SlotBounds
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
@@ -63,6 +64,11 @@ class CircuitPlan(RunPlan):
             )
 
     @property
+    def released(self) -> str:
+        """The model alone."""
+        return "the trained coefficients, nothing else"
+
+    @property
     def decryptions(self) -> int:
         """Independent floodings of the model that a coordinator may see."""
         return 1 if self.cover is None else 2
@@ -104,28 +110,6 @@ class CircuitPlan(RunPlan):
     def column_maps(self, step: int) -> ColumnMaps:
         """What refresh `step` applies to each ciphertext on its way."""
         return (None,) * self.refreshes[step]
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """Key ceremony, shares for cover, contributions, refreshes, decryption."""
-        return (
-            "commit-keys",
-            "keys",
-            *(f"public-shares/{k}" for k in range(len(self.member_chunks))),
-            *(f"rotations/{k}" for k in range(len(self.rotation_chunks))),
-            "relinearise",
-            *(() if self.cover is None else ("cover-keys", "cover-deal", "cover-hold")),
-            "commit-rows",
-            "contribute",
-            "confirm",
-            *(f"refresh/{k}" for k in range(len(self.refreshes))),
-            "decrypt",
-        )
-
-    @property
-    def first_data_step(self) -> str:
-        """The digest of the contribution: made once the rows are encrypted, under fresh noise."""
-        return "commit-rows"
 
     @abstractmethod
     def slot_bounds(self, norm_bound: float) -> SlotBounds:
@@ -179,7 +163,7 @@ class CircuitPlan(RunPlan):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {
-            "ckks": self.ckks.to_dict(),
+            "ckks": to_plain(self.ckks),
             "keys_per_message": self.keys_per_message,
             "cover": self.cover,
             "slot_bound": self.slot_bound,

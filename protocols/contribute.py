@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import commitments
+from protocols import commitments, keygen
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
@@ -30,10 +30,10 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.residues import Residues
 from protocols.commitments import CONFIRM, ROWS, Terms
-from protocols.errors import ProtocolError
+from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body, Exchange, Fold
-from protocols.rows import RowsPlan
-from protocols.secret_half import SecretHalf
+from protocols.protocol import Request
+from protocols.secret_half import CircuitHalf, SecretHalf
 from protocols.standing import Standing
 from protocols.wire import unpack_from
 
@@ -55,41 +55,48 @@ class PackedPlan(Protocol):
         ...
 
 
-def label_term(rows: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """sum_i x_i (1/2 - y_i), shape (num_features,)."""
-    return rows.T @ (0.5 - labels)
-
-
 # -- party half -----------------------------------------------------------------------------------
 
+# Meta data, and the slots of each ciphertext.
+Packed = tuple[dict[str, Any], list[NDArray[np.float64]]]
 
-def contribution(
-    context: CkksContext,
-    secret: SecretHalf,
-    key: Any,
-    plan: RowsPlan,
-    party: str,
-    rows: NDArray[np.float64],
-    labels: NDArray[np.float64],
-    noise: NDArray[np.float64],
-    curvature: NDArray[np.float64] | None = None,
-) -> Body:
-    """One party's shard, encrypted: what is committed to, then sent as reply to `contribute`.
 
-    key: joint public key; rows: shape (rows, d), scaled, bias last; labels: shape (rows,) in
-    {0, 1}; noise: shape (rounds, d), this party's share of the noise on the mean gradient (zeros
-    without privacy); curvature: shape (d,), its `Curvature.share`, where the layout has a column
-    for it.
+def check_outputs(model: str, targets: NDArray[np.float64], *outputs: int) -> None:
+    """Refuse targets of another shape than (rows, *outputs).
+
+    Raises:
+        PolicyError: names the model.
     """
-    layout = plan.layout
-    units = plan.units
-    data = layout.pack_rows(units.row_scale * rows, plan.party_index(party))
-    linear = label_term(rows, labels) + layout.num_rows * noise
-    first = np.zeros((0, layout.num_features)) if curvature is None else curvature[None, :]
-    side = layout.pack_side(np.concatenate([first, linear / units.side_scale]))
-    return Body(
-        {"ciphertexts": list(data)}, encrypted(context, secret, key, [*data.values(), *side])
-    )
+    if targets.shape[1:] != outputs:
+        raise PolicyError(
+            f"model={model!r} of the plan does not predict what this party's rows have: targets "
+            f"of shape {targets.shape[1:]}, {outputs} in the plan"
+        )
+
+
+def commit(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `commit-rows`: encrypts what is sent with `contribute`."""
+    half.keys.confirm(request.body)
+    key = keygen.public_key(half.context, half.seed, half.public_b)
+    return half.rows.commit(contribution(half.context, half.secret, key, half.packed()))
+
+
+def open_rows(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `contribute`."""
+    return half.rows.open(request.body)
+
+
+def confirm(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `confirm`; its repetition has nothing left to check."""
+    if request.kind == CONFIRM:
+        half.rows.confirm(request.body)
+    return Body()
+
+
+def contribution(context: CkksContext, secret: SecretHalf, key: Any, packed: Packed) -> Body:
+    """A party's rows or sums, encrypted under the joint public key."""
+    meta, vectors = packed
+    return Body(meta, encrypted(context, secret, key, vectors))
 
 
 def encrypted(

@@ -64,14 +64,13 @@ from protocols import signed_values
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.messages import SIGNATURE_BYTES, Ask, Body, Exchange, to_everyone
-from protocols.plan import RunPlan
+from protocols.protocol import Request
+from protocols.secret_half import CircuitHalf
 from protocols.signed_values import SignedValue
 
 KEYS, DEAL, HOLD = "cover-keys", "cover-deal", "cover-hold"
-REPEATED = ("confirm", "refresh", "decrypt")
 # A sealed share beyond its residues: signature, nonce, authentication tag.
 SEAL_BYTES = SIGNATURE_BYTES + 12 + 16
-_PREFIX = "cover-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +122,9 @@ class CoverHalf(Protocol):
         """Open and keep the others' shares, in the plan's order."""
         ...
 
-
-def repetition(plan: RunPlan, step: str) -> str | None:
-    """Name of the step that repeats `step` without the missing parties; None where none may."""
-    covered = isinstance(plan, CircuitPlan) and plan.cover is not None
-    return _PREFIX + step if covered and step.partition("/")[0] in REPEATED else None
-
-
-def repeated(step: str) -> str:
-    """The step that `step` repeats, itself if it repeats none."""
-    return step.removeprefix(_PREFIX)
+    def stand_in(self, request: Body) -> None:
+        """From now on this party's share of the secret covers for the missing ones."""
+        ...
 
 
 def binding(seed: bytes) -> bytes:
@@ -187,27 +179,27 @@ def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, SignedValue])
 # -- party half -----------------------------------------------------------------------------------
 
 
-def answer_keys(half: CoverHalf) -> Body:
+def give_key(half: CircuitHalf, request: Request) -> Body:
     """Reply to `cover-keys`."""
-    return half.key().to_body()
+    return half.held.key().to_body()
 
 
-def answer_deal(half: CoverHalf, request: Body) -> Body:
+def deal(half: CircuitHalf, request: Request) -> Body:
     """Reply to `cover-deal`.
 
     Raises:
         MessageError: malformed keys. ProtocolError: see `check_keys`.
     """
-    return Body(blobs=half.deal(signed_values.of_request(request)))
+    return Body(blobs=half.held.deal(signed_values.of_request(request.body)))
 
 
-def answer_hold(half: CoverHalf, request: Body) -> Body:
+def hold(half: CircuitHalf, request: Request) -> Body:
     """Reply to `cover-hold`.
 
     Raises:
         ProtocolError: a share is not as its dealer sealed it; names the culprit.
     """
-    half.hold(request.blobs)
+    half.held.hold(request.body.blobs)
     return Body()
 
 

@@ -90,8 +90,9 @@ class Curvature:
                 f"low={self.low}, offset={self.offset}, high={self.high}: "
                 "need 0 < low <= offset < high"
             )
-        if not 0 < self.constant < math.inf:
-            raise ParameterError(f"constant={self.constant} must be finite and positive")
+        for name in ("constant", "error"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
         if not 0 <= self.sigma < math.inf:
             raise ParameterError(f"sigma={self.sigma} of the curvature must be finite, not below 0")
         _ = self.inverse

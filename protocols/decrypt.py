@@ -23,7 +23,8 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import flooding_std, slot_std
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange
-from protocols.secret_half import SecretHalf
+from protocols.protocol import Request
+from protocols.secret_half import CircuitHalf, SecretHalf
 from protocols.standing import Standing
 
 STEP = "decrypt"
@@ -46,6 +47,11 @@ def release_error_std(plan: CircuitPlan) -> float:
 
 
 # -- party half -----------------------------------------------------------------------------------
+
+
+def share(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `decrypt`, or to the step that repeats it."""
+    return answer_decrypt(half.context, half.plan, half.secret, request.body, request.kind)
 
 
 def answer_decrypt(

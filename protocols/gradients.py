@@ -19,19 +19,20 @@ from numpy.typing import NDArray
 
 from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.parameters import AggregateParameters
-from protocols.aggregate.setup import MASK_KEYS, OPENING_KEY
+from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
 from protocols.plan import RunPlan
 from protocols.privacy.grid import NoiseGrid
-from protocols.privacy.mechanisms import NOISE_TAIL, Mechanism, mechanism_of
+from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
+from protocols.protocol import Request
+from protocols.serialise import to_plain
 from protocols.updates.catalogue import rounds_of, rule_from_dict
-from protocols.updates.rule import UpdateRule, iterate
+from protocols.updates.update import Update
 
 Vector = NDArray[np.float64]
 ROUNDING = 1e-10
@@ -90,12 +91,18 @@ class GradientPlan(RunPlan):
         _check_range(self)
 
     @property
+    def released(self) -> str:
+        """Every sum."""
+        noisy = "noisy " if self.privacy else ""
+        return f"the {noisy}sum of every round, and so the coefficients after every iteration"
+
+    @property
     def security_bits(self) -> int:
         """Of the aggregation's rings, all within the 128-bit bound."""
         return 128
 
     @property
-    def rule(self) -> UpdateRule:
+    def rule(self) -> Update:
         """The update rule."""
         return rule_from_dict(self.update)
 
@@ -114,16 +121,6 @@ class GradientPlan(RunPlan):
         """Query of every round."""
         return self.task.queries(self.rounds)
 
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """Set-up, then one step per query."""
-        return (MASK_KEYS, OPENING_KEY, *(f"round/{t}" for t in range(len(self.queries))))
-
-    @property
-    def first_data_step(self) -> str:
-        """The first round."""
-        return "round/0"
-
     def row_weight(self, party: int) -> float:
         """weight_p / n_p: what one row of a party counts in the aggregate; 1 in a plain sum."""
         if isinstance(self.task, DualObjective):
@@ -138,13 +135,7 @@ class GradientPlan(RunPlan):
         return 2 * self.task.norm_bound(query) * largest
 
     def check_rows(self, norm_bound: float) -> None:
-        """Refuse a scale that does not bring all rows of norm at most `norm_bound` to norm 1.
-
-        A refusal once the rows are at hand would tell how many are longer.
-
-        Raises:
-            ParameterError: names the scale and its bound.
-        """
+        """A dual objective's scale must bring them to norm 1."""
         task = self.task
         if isinstance(task, DualObjective) and not task.row_scale >= norm_bound * (1 - ROUNDING):
             raise ParameterError(
@@ -179,15 +170,9 @@ class GradientPlan(RunPlan):
     # -- noise --------------------------------------------------------------------------------
 
     @property
-    def noise(self) -> Mechanism:
+    def noise(self) -> Noise:
         """The mechanism; its norm is the one that parties clip in."""
-        return mechanism_of(self.mechanism)
-
-    @property
-    def split(self) -> NoiseSplit:
-        """How noise is divided among the parties."""
-        colluders = self.privacy.colluders if self.privacy else 0
-        return NoiseSplit(parties=len(self.members), colluders=colluders)
+        return noise_of(self.mechanism)
 
     def grid(self, t: int) -> NoiseGrid:
         """Grid of round t's noise and contributions."""
@@ -216,7 +201,7 @@ class GradientPlan(RunPlan):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {
-            "cipher": self.cipher.to_dict(),
+            "cipher": to_plain(self.cipher),
             "objective": dict(self.objective),
             "update": dict(self.update),
             "length": self.length,
@@ -249,6 +234,12 @@ class SumHalf(Protocol):
     def encrypt(self, t: int, values: Vector) -> Any:
         """The ciphertext of round t, once."""
         ...
+
+
+def contribute(half: SumsHalf, request: Request) -> Body:
+    """Reply to `round/t`."""
+    values = half.noisy(request.index, request.body)
+    return answer_round(half.plan, half.secret, request.index, values)
 
 
 def read_point(plan: RunPlan, request: Body, length: int) -> Vector:
@@ -309,27 +300,17 @@ def run_rule(
     start: Vector,
     on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
 ) -> Exchange[Vector]:
-    """The update rule over any source of aggregates; the twin runs it without encryption.
-
-    A rule calls its oracle in the middle of a step. Rules are pure, so the step is run twice: once
-    to learn the point, once with the aggregate.
-    """
+    """The update rule over any source of aggregates; the twin runs it without encryption."""
     rule, first = plan.rule, 0
     preconditioner: Vector = np.ones(plan.length)
     if plan.queries[0] == CURVATURE:
         bound = yield from ask(0, start)
-        offset = float(plan.update["curvature"]["offset"])
-        preconditioner, first = 1 / (offset + np.maximum(bound, 0.0)), 1
+        if rule.curvature is None:
+            raise AssertionError("a curvature was asked for a rule that has none")
+        preconditioner, first = 1 / (rule.curvature.offset + np.maximum(bound, 0.0)), 1
     state = rule.start(start)
     for t in range(plan.rounds):
-        points: list[Vector] = []
-
-        def note(point: Vector, step: float, points: list[Vector] = points) -> Vector:
-            points.append(point)
-            return np.zeros_like(point)
-
-        rule.step(t, state, note)
-        gradient = preconditioner * (yield from ask(first + t, points[0]))
-        state = rule.step(t, state, lambda w, step, g=gradient: step * g)  # type: ignore[misc]
-        on_iteration(t, iterate(rule, t, state))
+        gradient = preconditioner * (yield from ask(first + t, rule.point(state)))
+        state = rule.step(rule.gradient_factor(t) * gradient, state, t)
+        on_iteration(t, rule.weights(state, t))
     return rule.weights(state)

@@ -27,16 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
-from protocols.contribute import Opened, encrypted
+from protocols.contribute import Opened
 from protocols.errors import MessageError, ParameterError
 from protocols.fields import check_fields, from_fields
 from protocols.inverse import InversePlan, plan_inverse
-from protocols.messages import Body, Exchange
-from protocols.secret_half import SecretHalf
+from protocols.messages import Exchange
 from protocols.wire import RunningSums
 
 Array = NDArray[np.float64]
@@ -214,16 +212,6 @@ def pack(task: GramTask, sums: GramSums) -> list[Array]:
     cross, row_sums = 2 * unit * sums.cross, unit * sums.row_sums[:, None]
     slots = [layout.matrix(2 * unit * sums.gram), layout.inner(cross), layout.outer(cross)]
     return [*slots, layout.inner(row_sums), layout.outer(row_sums)][: task.num_ciphertexts]
-
-
-def contribution(
-    context: CkksContext, secret: SecretHalf, key: Any, task: GramTask, sums: GramSums
-) -> Body:
-    """One party's sums, noise included (`with_noise`), encrypted under the joint public key.
-
-    What is committed to, then sent as reply to `contribute`.
-    """
-    return Body(blobs=encrypted(context, secret, key, pack(task, sums)))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

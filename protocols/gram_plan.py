@@ -22,9 +22,9 @@ from protocols.gram import UNIT, GramSums, GramTask, with_noise
 from protocols.gram_training import model_error_std, refresh_schedule
 from protocols.models.gram_models import GramModel, gram_model
 from protocols.privacy.budget import Budget
-from protocols.privacy.gram_certificate import MECHANISM_SHARE, GramSetting
+from protocols.privacy.gram_certificate import GramRelease
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
 
 
@@ -118,12 +118,6 @@ class GramPlan(CircuitPlan):
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
         return model_error_std(self.task)
 
-    @property
-    def split(self) -> NoiseSplit:
-        """How the noise is divided."""
-        colluders = self.privacy.colluders if self.privacy else 0
-        return NoiseSplit(parties=len(self.members), colluders=colluders)
-
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
         sigma = self.privacy.sigma if self.privacy else 0.0
@@ -147,7 +141,7 @@ class GramPlan(CircuitPlan):
             return sums
         return with_noise(sums, noise, self.num_rows, self.split.grid(self.privacy.sigma).unit)
 
-    def privacy_setting(self, norm_bound: float) -> GramSetting:
+    def privacy_setting(self, norm_bound: float) -> GramRelease:
         """What decides about privacy, for rows of norm at most `norm_bound`.
 
         Raises:
@@ -156,20 +150,15 @@ class GramPlan(CircuitPlan):
         privacy = self.privacy
         if privacy is None:
             raise ParameterError("privacy=None: the plan promises none")
-        budget = Budget(
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            split=self.split,
-            mechanism_share=MECHANISM_SHARE,
-            **arithmetic.beside(),
-        )
-        return GramSetting(
-            budget=budget,
+        return GramRelease(
+            budget=Budget.of(privacy, self.split, **arithmetic.beside()),
             norm_bound=norm_bound,
             target_bound=self.fitted.bound(self.outputs),
             rows=self.num_rows,
             features=self.num_features,
             outputs=self.outputs,
+            ridge=self.ridge,
+            sigma=privacy.sigma,
         )
 
     def to_dict(self) -> dict[str, Any]:

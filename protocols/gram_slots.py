@@ -26,9 +26,9 @@ import math
 from typing import TYPE_CHECKING
 
 from protocols.gram import INVERSE_ERROR, LIFT, UNIT
-from protocols.privacy.budget import GRID_MARGIN
-from protocols.privacy.gram_certificate import MECHANISM_SHARE, noise_norm_bound
-from protocols.slot_bounds import MARGIN, SlotBounds
+from protocols.privacy.budget import GRID_MARGIN, MECHANISM_SHARE
+from protocols.privacy.gram_certificate import noise_norm_bound
+from protocols.slot_bounds import SlotBounds
 
 if TYPE_CHECKING:
     from protocols.gram_plan import GramPlan
@@ -66,9 +66,6 @@ def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
     if task.row_sums:
         # Of 1 / (b factor) as well, as factor is at least 1.
         largest = max(largest, off / task.inverse.low)
-    return SlotBounds(
-        refreshes=(largest * MARGIN,) * steps,
-        release=length(plan.iterations) / UNIT * MARGIN,
-        proof="the spectrum of the iteration's matrix",
-        failure=2 * failure,
-    )
+    release = length(plan.iterations) / UNIT
+    proof = "the spectrum of the iteration's matrix"
+    return SlotBounds.proven((largest,) * steps, release, proof, 2 * failure)

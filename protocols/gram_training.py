@@ -19,13 +19,15 @@ distances.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from protocols.ckks.evaluator import EncryptedVector
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import error_std, rounding_std
 from protocols.ckks.gram import (
     CONTRACT_INNER_LEVELS,
@@ -34,13 +36,17 @@ from protocols.ckks.gram import (
 )
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.tally import CountingContext, Ghost, Tally
+from protocols.contribute import Opened, Packed, check_outputs
 from protocols.errors import ParameterError
-from protocols.gram import GAIN, LIFT, UNIT, GramTask
+from protocols.gram import GAIN, LIFT, UNIT, GramTask, collect, pack
 from protocols.messages import Exchange
+from protocols.refresh import Refresh
+
+if TYPE_CHECKING:
+    from protocols.gram_plan import GramPlan
 
 Vectors = Sequence[EncryptedVector]
-# (refresh step, ciphertexts) -> the same at level 0; yields requests as `refresh.refresh` does.
-RefreshAll = Callable[[int, Vectors], Generator[Any, Any, Vectors]]
+Array = NDArray[np.float64]
 # Levels between two refreshes: the least with which training runs, and a good choice, which makes
 # it four iterations.
 LEAST_LEVELS = 3
@@ -52,15 +58,49 @@ SHARP = 36
 WEIGHT_BOUND = 4.0
 
 
+class GramCircuit:
+    """Least squares on Gram sums: a `circuits.Circuit`."""
+
+    def __init__(self, plan: GramPlan) -> None:
+        self._plan = plan
+
+    def evaluator(self, context: CkksContext) -> GramEvaluator:
+        """On the matrix layout."""
+        return GramEvaluator(context, self._plan.task.layout)
+
+    def check_targets(self, targets: Array) -> None:
+        """Shape (rows, c)."""
+        check_outputs(self._plan.model, targets, self._plan.outputs)
+
+    def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
+        """The party's sums; see `gram.pack`."""
+        plan = self._plan
+        return {}, pack(plan.task, plan.contribution(rows, targets, noise))
+
+    def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
+        """The summed ciphertexts."""
+        return collect(evaluator, self._plan.task, contributions)
+
+    def train(
+        self,
+        evaluator: Any,
+        encrypted: Any,
+        refresh: Refresh,
+        on_iteration: Callable[[int], None],
+    ) -> Exchange[EncryptedVector]:
+        """See `train_gram`."""
+        return train_gram(evaluator, self._plan.task, encrypted, refresh, on_iteration)
+
+
 def train_gram(
     evaluator: GramEvaluator,
     task: GramTask,
     sums: Vectors,
-    refresh_all: RefreshAll,
+    refresh: Refresh,
     on_iteration: Callable[[int], None] = lambda t: None,
 ) -> Exchange[EncryptedVector]:
-    """W / UNIT after the task's rounds, once, zero elsewhere: see `GramLayout.read`."""
-    return (yield from _Training(evaluator, task, refresh_all).run(sums, on_iteration))
+    """W / UNIT after the task's rounds, once, zero elsewhere: see `GramLayout.read_heads`."""
+    return _Training(evaluator, task, refresh).run(sums, on_iteration)
 
 
 def refresh_schedule(task: GramTask) -> tuple[int, ...]:
@@ -90,13 +130,12 @@ def model_error_std(task: GramTask) -> float:
 
 
 class _Training:
-    """One run of the loop; `_step` counts the refreshes."""
+    """One run of the loop."""
 
-    def __init__(self, evaluator: GramEvaluator, task: GramTask, refresh_all: RefreshAll) -> None:
+    def __init__(self, evaluator: GramEvaluator, task: GramTask, refresh: Refresh) -> None:
         self._evaluator = evaluator
         self._task = task
-        self._refresh_all = refresh_all
-        self._step = 0
+        self._refresh = refresh
         self._deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
         if self._deepest < LEAST_LEVELS:
             raise ParameterError(
@@ -186,10 +225,6 @@ class _Training:
             return vectors
         return (yield from self._refresh(vectors))
 
-    def _refresh(self, vectors: Vectors) -> Exchange[Vectors]:
-        step, self._step = self._step, self._step + 1
-        return (yield from self._refresh_all(step, vectors))
-
 
 @lru_cache(maxsize=64)
 def _count(task: GramTask) -> tuple[tuple[int, ...], Tally]:
@@ -197,13 +232,13 @@ def _count(task: GramTask) -> tuple[tuple[int, ...], Tally]:
     evaluator = GramEvaluator(context, task.layout)
     carried: list[int] = []
 
-    def refresh_all(step: int, vectors: Vectors) -> Generator[Any, Any, Vectors]:
+    def refresh(vectors: Vectors) -> Exchange[tuple[EncryptedVector, ...]]:
         carried.append(len(vectors))
-        return [evaluator.wrap(Ghost(0)) for _ in vectors]
+        return tuple(evaluator.wrap(Ghost(0)) for _ in vectors)
         yield  # makes this a generator
 
     sums = [evaluator.wrap(Ghost(0)) for _ in range(task.num_ciphertexts)]
-    training = train_gram(evaluator, task, sums, refresh_all)
+    training = train_gram(evaluator, task, sums, refresh)
     if next(training, None) is not None:
         raise AssertionError("counting asks nobody")
     return tuple(carried), context.take()

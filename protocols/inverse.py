@@ -92,26 +92,26 @@ class InversePlan:
         """No result exceeds this, whatever b of the range."""
         return (1 + self.relative_error) / self.low
 
-    def refreshes(self, budget: int) -> tuple[int, ...]:
-        """Ciphertexts that each refresh carries; the last one copies the result."""
+    def refreshes(self, budget: int, first: int = 1, end: int = 2) -> tuple[int, ...]:
+        """Ciphertexts that each refresh carries, see `pauses`; the last one copies the result."""
         last = len(self.steps) - 1
-        return (*(2 if k < last else 1 for k in self.pauses(budget)), 1)
+        return (*(2 if k < last else 1 for k in self.pauses(budget, first, end)), 1)
 
-    def pauses(self, budget: int) -> tuple[int, ...]:
+    def pauses(self, budget: int, first: int = 1, end: int = 2) -> tuple[int, ...]:
         """Steps before which levels have run out: y and u are refreshed, y alone for the last.
 
-        budget: deepest level from which a refresh is possible, at least 4. The mask that isolates b
-        takes the first level, every step but the last one, the last two.
+        budget: deepest level from which a refresh is possible, at least 4; first: levels before the
+        first step, that of the mask that isolates b; end: of the last step. All others take one.
         """
         if budget < 4:
             raise ParameterError(f"levels={budget} between refreshes are below 4: take more depth")
-        level, found, last = 1, [], len(self.steps) - 1
+        level, found, last = first, [], len(self.steps) - 1
         for k in range(last):
             if level == budget:
                 found.append(k)
                 level = 0
             level += 1
-        return (*found, last) if level + 2 > budget else tuple(found)
+        return (*found, last) if last and level + end > budget else tuple(found)
 
 
 @lru_cache(maxsize=256)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from protocols import commitments
+from protocols import agree, commitments
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
@@ -35,7 +35,8 @@ from protocols.ckks.residues import Residues
 from protocols.commitments import Opening, Terms
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
-from protocols.secret_half import SecretHalf
+from protocols.protocol import Request
+from protocols.secret_half import CircuitHalf, SecretHalf
 from protocols.wire import RunningSums
 
 PUBLIC_KEY = "public-key"
@@ -55,6 +56,34 @@ def public_key(context: CkksContext, seed: bytes, b: Residues) -> Any:
 
 
 # -- party half -----------------------------------------------------------------------------------
+
+
+def commit(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `commit-keys`: makes the key share."""
+    half.begin(agree.joint_seed(half.plan, agree.seeds_of(request.body)))
+    return half.keys.commit(answer_keys(half.context, half.secret))
+
+
+def open_keys(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `keys`."""
+    return half.keys.open(request.body)
+
+
+def add_shares(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `public-shares/k`."""
+    names = half.plan.member_chunks[request.index]
+    half.public_b = add_public_shares(half.context, half.public_b, half.keys, names, request.body)
+    return Body()
+
+
+def rotate(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `rotations/k`: indices from the plan, never from the request."""
+    return answer_rotations(half.context, half.secret, half.plan.rotation_chunks[request.index])
+
+
+def relinearise(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `relinearise`."""
+    return answer_relinearise(half.context, half.secret, request.body)
 
 
 def answer_keys(context: CkksContext, secret: SecretHalf) -> Body:

@@ -23,25 +23,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import arithmetic, contribute, lffr_slots
+from protocols import arithmetic, lffr_slots
 from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.context import CkksContext
 from protocols.ckks.flooding import error_std
 from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
-from protocols.errors import DataError, ParameterError
-from protocols.lffr_inverse import inverse_refreshes, relative_error
-from protocols.messages import Body
+from protocols.errors import ParameterError
+from protocols.lffr_inverse import LEVELS, relative_error
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
-from protocols.secret_half import SecretHalf
+from protocols.privacy.shares import gaussian_shares
+from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
 
 Array = NDArray[np.float64]
@@ -122,12 +120,12 @@ class LffrPlan(CircuitPlan):
     @property
     def layout(self) -> OutputLayout:
         """Packing of data and side columns."""
-        return OutputLayout.for_outputs(
+        return OutputLayout(
             num_slots=self.ckks.num_slots,
             num_features=self.num_features,
             outputs=self.outputs,
             rows_by_party=tuple(m.rows for m in self.members),
-            side_columns=1 if self.curvature else self.iterations,
+            rounds=1 if self.curvature else self.iterations,
         )
 
     @property
@@ -151,7 +149,7 @@ class LffrPlan(CircuitPlan):
         if self.curvature is None:
             return ()
         budget = self.ckks.num_towers - REFRESH_TOWERS
-        return inverse_refreshes(len(self.curvature.inverse.steps), budget)
+        return self.curvature.inverse.refreshes(budget, *LEVELS)
 
     def column_maps(self, step: int) -> ColumnMaps:
         """The inverse's copies; sums over columns; after the last iteration, the weights' heads."""
@@ -227,12 +225,6 @@ class LffrPlan(CircuitPlan):
             row_gain=math.hypot(moved, side) / math.sqrt(size),
         )
 
-    @property
-    def split(self) -> NoiseSplit:
-        """How the noise is divided."""
-        colluders = self.privacy.colluders if self.privacy else 0
-        return NoiseSplit(parties=len(self.members), colluders=colluders)
-
     def privacy_setting(self, norm_bound: float) -> LffrSetting:
         """What `lffr_certificate` judges, for rows of this norm.
 
@@ -242,12 +234,6 @@ class LffrPlan(CircuitPlan):
         if self.privacy is None:
             raise ParameterError("privacy=None: a run without privacy has no certificate")
         promise = self.privacy
-        budget = Budget(
-            epsilon=promise.epsilon,
-            delta=promise.delta,
-            split=self.split,
-            **arithmetic.beside(),
-        )
         return LffrSetting(
             rows=self.num_rows,
             features=self.num_features,
@@ -259,7 +245,7 @@ class LffrPlan(CircuitPlan):
             ridge=self.ridge,
             sigma=promise.sigma,
             encryption_error=arithmetic.allowed_error(self.row_bound(norm_bound), self.model_size),
-            budget=budget,
+            budget=Budget.of(promise, self.split, **arithmetic.beside()),
         )
 
     def draw_noise(self, randomness: RandomSource) -> Array:
@@ -284,40 +270,6 @@ class LffrPlan(CircuitPlan):
         """Plain JSON types."""
         names = ("outputs", "iterations", "learning_rate", "ridge")
         own = {name: getattr(self, name) for name in names}
-        own["link"] = self.link.to_dict()
+        own["link"] = to_plain(self.link)
         own["curvature"] = self.curvature.to_dict() if self.curvature else None
         return {**CircuitPlan.to_dict(self), **own}
-
-
-# -- party half -----------------------------------------------------------------------------------
-
-
-def contribution(
-    context: CkksContext,
-    secret: SecretHalf,
-    key: Any,
-    plan: LffrPlan,
-    party: str,
-    rows: Array,
-    targets: Array,
-    noise: Array,
-) -> Body:
-    """One party's shard, encrypted: what is committed to, then sent as reply to `contribute`.
-
-    key: joint public key; rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape
-    (rows, c); noise: from `LffrPlan.draw_noise`.
-
-    Raises:
-        DataError: targets outside [0, 1], or rows beyond the curvature's bound.
-        ParameterError: another shape than the plan says.
-    """
-    if targets.shape != (len(rows), plan.outputs):
-        raise ParameterError(f"targets have shape {targets.shape}, the plan has {plan.outputs}")
-    if not ((targets >= 0) & (targets <= 1)).all():
-        raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
-    layout, units = plan.layout, plan.units
-    factors = (0.5 - targets) / units.leading
-    data = layout.pack_data(units.row_scale * rows, factors, plan.party_index(party))
-    side = layout.pack_side(plan.side(rows, noise))
-    vectors = [*data.values(), *side]
-    return Body({"ciphertexts": list(data)}, contribute.encrypted(context, secret, key, vectors))

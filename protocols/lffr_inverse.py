@@ -27,9 +27,10 @@ from protocols.ckks.flooding import fresh_std, rounding_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.curvature import LIFT, Curvature
 from protocols.messages import Exchange
-from protocols.precondition import Refresh
+from protocols.refresh import Refresh
 
-_FIRST, _LAST = 2, 3
+# Of the lifted and the plain beta; of the last step.
+LEVELS = (2, 3)
 
 
 def relative_error(curvature: Curvature, params: CkksParameters, parties: int) -> float:
@@ -44,42 +45,25 @@ def relative_error(curvature: Curvature, params: CkksParameters, parties: int) -
     return math.hypot(4 + lifted, lifted * noise)
 
 
-def inverse_refreshes(steps: int, budget: int) -> tuple[int, ...]:
-    """Ciphertexts that each refresh carries; the last one copies the result.
-
-    budget: deepest level from which a refresh is possible, at least 4.
-    """
-    level, found = _FIRST, []
-    for _ in range(steps - 1):
-        if level == budget:
-            found.append(2)
-            level = 0
-        level += 1
-    if steps > 1 and level + _LAST > budget:
-        found.append(1)
-    return (*found, 1)
-
-
 def sharp_precondition(
     evaluator: Evaluator, curvature: Curvature, side: EncryptedVector, refresh: Refresh
 ) -> Exchange[Preconditioner]:
     """1 / b for every column, replicated; side: the ciphertext of row sums, in column 0.
 
-    The refreshes are `inverse_refreshes(steps, num_towers - REFRESH_TOWERS)`, in this order.
+    The refreshes are `inverse.refreshes(num_towers - REFRESH_TOWERS, *LEVELS)`, in this order.
     """
-    plan, budget = curvature.inverse, evaluator.context.params.num_towers - REFRESH_TOWERS
+    plan, last = curvature.inverse, len(curvature.inverse.steps) - 1
+    pauses = plan.pauses(evaluator.context.params.num_towers - REFRESH_TOWERS, *LEVELS)
     lifted = evaluator.column(side, 0, -1.0) + (-LIFT * curvature.offset / curvature.high)
     y: Any = None
     u = lifted * (1 / LIFT)
-    for k in range(len(plan.steps) - 1):
-        if u.level == budget:
+    for k in range(last):
+        if k in pauses:
             y, u = yield from refresh((y, u))
         y, u = plan.advance(k, y, u)
-    if y is None:
-        y = plan.multiplier(-1, u)
-    else:
-        if u.level + _LAST > budget:
-            (y,) = yield from refresh((y,))
-        y = y * plan.multiplier(-1, (lifted * y) * (1 / LIFT))
-    (vector,) = yield from refresh((y,))
+    if last in pauses:
+        (y,) = yield from refresh((y,))
+    product = u if y is None else (lifted * y) * (1 / LIFT)
+    w = plan.multiplier(-1, product)
+    (vector,) = yield from refresh((w if y is None else y * w,))
     return Preconditioner(vector=vector, unit=1 / plan.high)

@@ -28,7 +28,7 @@ from protocols.privacy.ball import Ball
 from protocols.privacy.budget import GRID_MARGIN
 from protocols.privacy.descent import Descent, largest_integral, least_radius
 from protocols.row_slots import ERROR_SHARE, TAIL, TAIL_FAILURE, inverse_bounds
-from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
+from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds
 
 if TYPE_CHECKING:
     from protocols.lffr import LffrPlan
@@ -60,12 +60,7 @@ def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
     failure = plan.iterations * plan.num_features * plan.outputs * TAIL_FAILURE
     if plan.privacy:
         failure += plan.privacy_setting(norm_bound).ball().failure * plan.outputs
-    return SlotBounds(
-        refreshes=tuple(bound * MARGIN for bound in steps),
-        release=length / plan.unit * MARGIN,
-        proof=proof,
-        failure=failure if noise else 0.0,
-    )
+    return SlotBounds.proven(steps, length / plan.unit, proof, failure if noise else 0.0)
 
 
 def _length(plan: LffrPlan, norm_bound: float) -> tuple[float, str]:

@@ -5,24 +5,74 @@ Every iteration takes LFFR_LEVELS, and the refresh after it sums over columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.ckks.circuit import REFRESH_LEVEL, Preconditioner
+from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LffrGradient
+from protocols.contribute import Opened, Packed, check_outputs, collect
+from protocols.errors import DataError
 from protocols.lffr import LffrPlan
 from protocols.lffr_inverse import sharp_precondition
 from protocols.messages import Exchange
+from protocols.refresh import Refresh
 from protocols.train import refresh_sums
 
 Vectors = Sequence[EncryptedVector]
-# (refresh step, ciphertexts) -> what the plan's `column_maps` make of them; yields requests as
-# `refresh.refresh` does.
-RefreshAll = Callable[[int, Vectors], Generator[Any, Any, tuple[EncryptedVector, ...]]]
+Array = NDArray[np.float64]
+
+
+class LffrCircuit:
+    """LFFR on encrypted rows: a `circuits.Circuit`."""
+
+    def __init__(self, plan: LffrPlan) -> None:
+        self._plan = plan
+
+    def evaluator(self, context: CkksContext) -> Evaluator:
+        """On the outputs' layout."""
+        return Evaluator(context, self._plan.layout)
+
+    def check_targets(self, targets: Array) -> None:
+        """Shape (rows, c)."""
+        check_outputs(self._plan.model, targets, self._plan.outputs)
+
+    def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
+        """Rows, twice, and x (1/2 - y) / A of each output; side columns: `LffrPlan.side`.
+
+        rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape (rows, c); noise: from
+        `LffrPlan.draw_noise`.
+
+        Raises:
+            DataError: targets outside [0, 1], or rows beyond the curvature's bound.
+            PolicyError: another number of outputs.
+        """
+        plan, layout, units = self._plan, self._plan.layout, self._plan.units
+        if not ((targets >= 0) & (targets <= 1)).all():
+            raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
+        factors = (0.5 - targets) / units.leading
+        data = layout.pack_data(units.row_scale * rows, factors, plan.party_index(party))
+        side = layout.pack_side(plan.side(rows, noise))
+        return {"ciphertexts": list(data)}, [*data.values(), *side]
+
+    def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
+        """Data, and summed side columns."""
+        return collect(evaluator, self._plan, contributions)
+
+    def train(
+        self,
+        evaluator: Evaluator,
+        encrypted: Any,
+        refresh: Refresh,
+        on_iteration: Callable[[int], None],
+    ) -> Exchange[EncryptedVector]:
+        """See `train_lffr`."""
+        data, side = encrypted
+        return train_lffr(evaluator, self._plan, data, side, refresh, on_iteration)
 
 
 def train_lffr(
@@ -30,18 +80,13 @@ def train_lffr(
     plan: LffrPlan,
     data: Vectors,
     side: Vectors,
-    refresh_all: RefreshAll,
+    fresh: Refresh,
     on_iteration: Callable[[int], None] = lambda t: None,
 ) -> Exchange[EncryptedVector]:
     """Encrypted W / R after the plan's last iteration, R the link's radius: `Layout.heads`.
 
-    data, side: from `lffr.collect`.
+    data, side: from `contribute.collect`.
     """
-    steps = count()
-
-    def fresh(vectors: Vectors) -> Exchange[tuple[EncryptedVector, ...]]:
-        return refresh_all(next(steps), vectors)
-
     inverse: Preconditioner | None = None
     if plan.curvature:
         inverse = yield from sharp_precondition(evaluator, plan.curvature, side[0], fresh)

@@ -3,7 +3,7 @@
 The aggregate of a query is sum_p weight_p / n_p sum_i clip(g_i), a weighted mean over rows. A
 party clips in plaintext, so the sensitivity needs no bound on the iterates:
 replacing one row of party p moves it by at most 2 clip weight_p / n_p. Parties clip in the norm
-that the run's mechanism needs (`privacy.mechanisms`); an objective names none.
+that the run's mechanism needs (`privacy.noise`); an objective names none.
 """
 
 from __future__ import annotations

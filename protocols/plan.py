@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from protocols.errors import ParameterError
+from protocols.privacy.shares import NoiseSplit
+from protocols.slot_bounds import SlotBounds
 
 PLAN_VERSION = 5
 # What a deployed party asks for, and a coordinator offers, unless told otherwise.
@@ -120,6 +122,17 @@ class RunPlan(ABC):
         return sum(member.rows for member in self.members)
 
     @property
+    def split(self) -> NoiseSplit:
+        """How noise is divided among the parties."""
+        colluders = self.privacy.colluders if self.privacy else 0
+        return NoiseSplit(parties=len(self.members), colluders=colluders)
+
+    @property
+    def accounted_as(self) -> str:
+        """What `privacy.mechanism` finds the mechanism by."""
+        return self.protocol
+
+    @property
     @abstractmethod
     def security_bits(self) -> int:
         """Of the encryption, classical [bits]."""
@@ -132,16 +145,34 @@ class RunPlan(ABC):
         ...
 
     @property
-    @abstractmethod
-    def steps(self) -> tuple[str, ...]:
-        """Steps between the agreement and `finish`, in the only order in which parties answer."""
-        ...
+    def slot_bound(self) -> float | None:
+        """Stated bound of what masks hide; None: none is stated, or nothing is masked."""
+        return None
+
+    @property
+    def cover(self) -> int | None:
+        """So many parties can stand in for others that vanish; None: nobody can."""
+        return None
+
+    def slot_bounds(self, norm_bound: float) -> SlotBounds | None:
+        """Of what masks hide, for rows of norm at most `norm_bound`; None: nothing is masked."""
+        return None
 
     @property
     @abstractmethod
-    def first_data_step(self) -> str:
-        """The step from which on private data have left their owner."""
+    def released(self) -> str:
+        """What everyone learns, in words."""
         ...
+
+    def check_rows(self, norm_bound: float) -> None:
+        """Refuse a plan that rows of norm at most `norm_bound` may not fit.
+
+        A refusal once the rows are at hand would tell how many are longer.
+
+        Raises:
+            ParameterError: names the field and its bound.
+        """
+        _ = norm_bound  # any row fits
 
     def party_index(self, name: str) -> int:
         """Position of a party.

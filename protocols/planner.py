@@ -1,4 +1,4 @@
-"""What a run will cost, from its plan alone: bytes, operations, seconds, memory.
+"""What a run will cost, from its plan alone, in bytes, operations, seconds, memory; best layout.
 
 Bytes are exact but for a few text fields (weights, feature names): residues have a fixed size, and
 the frames around them are built by `messages.encode` itself. Operations are exact
@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from protocols.ckks import residues as rns
+from protocols.ckks.cost import UnitTimes, work
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import CountingContext, Ghost, IterationTally, Tally, tally_iterations
-from protocols.ckks.timing import UnitTimes
 from protocols.cover import SEAL_BYTES
 from protocols.decrypt import DECRYPTION_TOWERS
 from protocols.messages import COORDINATOR, Body, Envelope, Exchange, encode, new_signing_key
@@ -37,16 +38,27 @@ _TRANSPORT_COPIES = 5
 BASE_MEMORY = 280 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+# A ciphertext's refresh through a map in key switches at level 0, 25 ms at ring 2^15: the
+# coordinator's 70 ms and one party's 110 ms, for parties work side by side, on machines of their
+# own. What a refresh costs once for all its ciphertexts is the same for every layout.
+REFRESH_SWITCHES = 7
+# Once a layout costs this much more than the best so far, those with fewer features do, too.
+_HOPELESS = 1.5
+
+
+class Part(NamedTuple):
     """One direction of a message: its public fields and the sizes of its blobs [bytes]."""
 
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = {}
     blobs: tuple[int, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Residues."""
+        return sum(self.blobs)
 
-@dataclass(frozen=True, slots=True)
-class Exchanged:
+
+class Exchanged(NamedTuple):
     """One step between the coordinator and one party."""
 
     phase: str
@@ -57,71 +69,92 @@ class Exchanged:
     @property
     def blob_bytes(self) -> int:
         """Residues in both directions."""
-        return sum(self.request.blobs) + sum(self.reply.blobs)
+        return self.request.size + self.reply.size
+
+
+# -- the cheapest layout --------------------------------------------------------------------------
+
+
+def cheapest_layout(plan: RowsPlan) -> RowsPlan:
+    """The plan with the features per ciphertext that make an iteration cheapest; ties: the most.
+
+    Small k: fewer groups of rows, each with less to sum over features. Large k: fewer parts, each
+    with its own update, relinearisation and refresh. The choice depends on the plan alone, not on a
+    machine, so that whoever makes the plan makes the same.
+    """
+    best, least = plan, float("inf")
+    width = next_power_of_two(plan.num_features)
+    while width:
+        tried = replace(plan, features_per_ciphertext=width)
+        cost = iteration_work(tried)
+        if cost < least:
+            best, least = tried, cost
+        if cost > _HOPELESS * least:
+            break
+        width //= 2
+    return best
+
+
+def iteration_work(plan: RowsPlan) -> float:
+    """The coordinator's in an iteration in the middle of the run, and its wait for refresh shares.
+
+    See `cost.Work.units`.
+    """
+    params, middle = plan.ckks, iterations(plan)[plan.rounds // 2]
+    circuit = sum(
+        count * work(operation, params, level).units(params.ring_dim)
+        for (operation, level), count in middle.operations.items()
+    )
+    switch = work("rotate", params, 0).units(params.ring_dim)
+    return circuit + REFRESH_SWITCHES * switch * middle.refreshed
 
 
 # -- sizes ----------------------------------------------------------------------------------------
 
 
-def key_rows(params: CkksParameters) -> int:
-    """Residue rows of one half of an evaluation key."""
-    return (params.num_towers + params.num_special_towers) * params.num_digits
-
-
 def exchanges(plan: RowsPlan, party: str) -> Iterator[Exchanged]:
-    """Every step of a run with one party, in order."""
-    params, layout = plan.ckks, plan.layout
-    half, top = _size(params, key_rows(params)), _size(params, params.num_towers)
-    low = _size(params, REFRESH_TOWERS)
-    member = plan.members[plan.party_index(party)]
+    """Every step of a run with one party, in order; a repeated one is not foreseen."""
+    params, index, nothing = plan.ckks, plan.party_index(party), Part()
+    half, top = _size(params, params.key_rows), _size(params, params.num_towers)
+    low, member = _size(params, REFRESH_TOWERS), plan.members[index]
+    everyone = Part({"signed": dict.fromkeys(plan.names, _SIGNED)})
     enrolment = {
         "rows": member.rows,
         "num_features": plan.num_features,
         "schema": _DIGEST,
         "commitment": member.commitment,
     }
-    yield Exchanged("agree", "enrol", Part(), Part(enrolment))
-    agreed = {"plan": plan.to_dict()}
-    yield Exchanged("agree", "agree", Part(agreed), Part({"plan": _DIGEST}))
-    yield Exchanged("agree", "reveal", Part(), Part({"seed": _DIGEST}))
-    seeds = {"seeds": dict.fromkeys(plan.names, _DIGEST)}
-    everyone = {"signed": dict.fromkeys(plan.names, _SIGNED)}
-    yield Exchanged("keys", "commit-keys", Part(seeds), Part(_SIGNED))
-    sent = Part({"endorsement": _SIGNED}, (top, half, half))
-    yield Exchanged("keys", "keys", Part(everyone), sent)
+    yield Exchanged("agree", "enrol", nothing, Part(enrolment))
+    yield Exchanged("agree", "agree", Part({"plan": plan.to_dict()}), Part({"plan": _DIGEST}))
+    yield Exchanged("agree", "reveal", nothing, Part({"seed": _DIGEST}))
+    seeds = Part({"seeds": dict.fromkeys(plan.names, _DIGEST)})
+    yield Exchanged("keys", "commit-keys", seeds, Part(_SIGNED))
+    yield Exchanged("keys", "keys", everyone, Part({"endorsement": _SIGNED}, (top, half, half)))
     for k, chunk in enumerate(plan.member_chunks):
-        others = {"others": dict.fromkeys(chunk, [_DIGEST] * 2)}
-        shares = Part(others, (top,) * len(chunk))
-        yield Exchanged("keys", f"public-shares/{k}", shares, Part())
+        shares = Part({"others": dict.fromkeys(chunk, [_DIGEST] * 2)}, (top,) * len(chunk))
+        yield Exchanged("keys", f"public-shares/{k}", shares, nothing)
     for k, indices in enumerate(plan.rotation_chunks):
-        request = Part({"indices": list(indices)})
-        yield Exchanged("keys", f"rotations/{k}", request, Part({}, (half,) * len(indices)))
+        rotated = Part({}, (half,) * len(indices))
+        yield Exchanged("keys", f"rotations/{k}", Part({"indices": list(indices)}), rotated)
     yield Exchanged("keys", "relinearise", Part({}, (half, half)), Part({}, (half,)))
-    yield from _cover(plan, top)
-    held = list(layout.ciphertexts_of(plan.party_index(party)))
-    contributed = (2 * top,) * (len(held) + layout.num_side_ciphertexts)
-    yield Exchanged("encrypt", "commit-rows", Part(everyone), Part(_SIGNED))
+    if plan.cover is not None:
+        dealt = Part({}, (top + SEAL_BYTES,) * (len(plan.members) - 1))
+        yield Exchanged("keys", "cover-keys", nothing, Part(_SIGNED))
+        yield Exchanged("keys", "cover-deal", everyone, dealt)
+        yield Exchanged("keys", "cover-hold", dealt, nothing)
+    held = list(plan.layout.ciphertexts_of(index))
+    contributed = (2 * top,) * (len(held) + plan.layout.num_side_ciphertexts)
     sent = Part({"ciphertexts": held, "endorsement": _SIGNED}, contributed)
-    yield Exchanged("encrypt", "contribute", Part(everyone), sent)
-    yield Exchanged("encrypt", "confirm", Part(everyone), Part())
+    yield Exchanged("encrypt", "commit-rows", everyone, Part(_SIGNED))
+    yield Exchanged("encrypt", "contribute", everyone, sent)
+    yield Exchanged("encrypt", "confirm", everyone, nothing)
     for k, count in enumerate(plan.refreshes):
-        request, reply = Part({}, (low,) * count), Part({}, (low, top) * count)
-        yield Exchanged("refresh", f"refresh/{k}", request, reply)
+        shares = Part({}, (low, top) * count)
+        yield Exchanged("refresh", f"refresh/{k}", Part({}, (low,) * count), shares)
     last = Part({}, (_size(params, DECRYPTION_TOWERS),))
     yield Exchanged("decrypt", "decrypt", last, last)
     summary = {"weights": [_WEIGHT] * plan.num_features, "transcript": _DIGEST}
-    yield Exchanged("decrypt", "finish", Part(summary), Part())
-
-
-def _cover(plan: RowsPlan, polynomial: int) -> Iterator[Exchanged]:
-    """Shares of every secret, where others can stand in; a repeated step is not foreseen."""
-    if plan.cover is None:
-        return
-    shares = Part({}, (polynomial + SEAL_BYTES,) * (len(plan.members) - 1))
-    yield Exchanged("keys", "cover-keys", Part(), Part(_SIGNED))
-    everyone = Part({"signed": dict.fromkeys(plan.names, _SIGNED)})
-    yield Exchanged("keys", "cover-deal", everyone, shares)
-    yield Exchanged("keys", "cover-hold", shares, Part())
+    yield Exchanged("decrypt", "finish", Part(summary), nothing)
 
 
 def _size(params: CkksParameters, rows: int) -> int:
@@ -220,7 +253,7 @@ def seconds(plan: RowsPlan, times: UnitTimes) -> Seconds:
     share = 1 / len(plan.members)
     for name in plan.names:
         for each in exchanges(plan, name):
-            asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
+            asked, replied = each.request.size, each.reply.size
             # Requests are signed, and sums reduced, once for all parties.
             sending = asked * times.sign * share + replied * times.check
             reading = replied * (times.unpack + times.add + times.reduce * share)
@@ -231,11 +264,11 @@ def seconds(plan: RowsPlan, times: UnitTimes) -> Seconds:
     # Random elements are expanded once for all roles of a process.
     keys, element = len(plan.rotations) + 1, times.expand * params.num_towers
     found["keys"] += times.setup + keys * times.key_join
-    found["keys"] += times.expand * (keys + 1) * key_rows(params) + element
+    found["keys"] += times.expand * (keys + 1) * params.key_rows + element
     found["refresh"] += element * sum(plan.refreshes)
     circuits = [inversion(plan), *(iteration.operations for iteration in course)]
     found["train"] += sum(circuit_seconds(operations, times) for operations in circuits)
-    found["train"] += sum(join_seconds(plan, k, times) for k in range(len(plan.refreshes)))
+    found["train"] += sum(_join_seconds(plan, k, times) for k in range(len(plan.refreshes)))
     return Seconds(
         by_phase=found,
         iteration=iteration_seconds(plan, middle, times) + own,
@@ -246,10 +279,10 @@ def seconds(plan: RowsPlan, times: UnitTimes) -> Seconds:
 def iteration_seconds(plan: RowsPlan, iteration: int, times: UnitTimes) -> float:
     """The coordinator's circuit, and what it makes of the parties' refresh shares."""
     circuit = circuit_seconds(iterations(plan)[iteration].operations, times)
-    return circuit + join_seconds(plan, refresh_after(plan, iteration), times)
+    return circuit + _join_seconds(plan, refresh_after(plan, iteration), times)
 
 
-def join_seconds(plan: RowsPlan, step: int, times: UnitTimes) -> float:
+def _join_seconds(plan: RowsPlan, step: int, times: UnitTimes) -> float:
     """What the coordinator does with the shares of one refresh, which it reads as one or two."""
     count = plan.refreshes[step]
     if _is_mapped(plan, step):
@@ -279,7 +312,7 @@ def _party_work(plan: RowsPlan, each: Exchanged, times: UnitTimes) -> float:
     if kind == "refresh":
         mapped = _is_mapped(plan, int(number))
         unit[kind] = (times.map_share if mapped else times.refresh_share) * count / 2
-    asked, replied = sum(each.request.blobs), sum(each.reply.blobs)
+    asked, replied = each.request.size, each.reply.size
     wire = asked * (times.check + times.unpack) + replied * (times.pack + times.sign)
     if kind in ("keys", "contribute"):
         wire += replied * times.sign  # hashed for the commitment as well
@@ -300,14 +333,14 @@ def memory(plan: RowsPlan) -> dict[str, int]:
     """
     params, layout = plan.ckks, plan.layout
     polynomial = 8 * params.ring_dim
-    key, ciphertext = 2 * key_rows(params) * polynomial, 2 * params.num_towers * polynomial
+    key, ciphertext = 2 * params.key_rows * polynomial, 2 * params.num_towers * polynomial
     frames = 2 * key + 2 * ciphertext
     flights, replies = Counter[str](), Counter[str]()
     alone = 0
     for name in plan.names:
         for each in exchanges(plan, name):
-            flights[each.step] += sum(each.request.blobs)
-            replies[each.step] = max(replies[each.step], sum(each.reply.blobs))
+            flights[each.step] += each.request.size
+            replies[each.step] = max(replies[each.step], each.reply.size)
             alone = max(alone, each.blob_bytes)
     kept = (len(layout.rotations) + 1) * key
     kept += (layout.num_data_ciphertexts + layout.num_side_ciphertexts) * ciphertext

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from protocols.aggregate.parameters import AggregateParameters
@@ -16,6 +17,7 @@ from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.plan import Member, PrivacyPlan, RunPlan
 from protocols.rows import RowsPlan
+from protocols.serialise import from_plain
 
 _PLANS: tuple[type[RunPlan], ...] = (RowsPlan, GramPlan, LffrPlan, GradientPlan)
 KINDS: dict[str, type[RunPlan]] = {kind.protocol: kind for kind in _PLANS}
@@ -30,10 +32,10 @@ def _floats(values: Any) -> tuple[float, ...]:
 _READERS: dict[str, Callable[[Any], Any]] = {
     "members": lambda members: tuple(from_fields(Member, m) for m in members),
     "privacy": lambda privacy: None if privacy is None else from_fields(PrivacyPlan, privacy),
-    "link": Polynomial.from_dict,
+    "link": partial(from_plain, Polynomial),
     "curvature": lambda fields: None if fields is None else Curvature.from_dict(fields),
-    "ckks": lambda ckks: from_fields(CkksParameters, ckks),
-    "cipher": AggregateParameters.from_dict,
+    "ckks": partial(from_plain, CkksParameters),
+    "cipher": partial(from_plain, AggregateParameters),
     "weights": _floats,
     "noise_scales": _floats,
 }

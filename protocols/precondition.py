@@ -15,7 +15,6 @@ The last refresh copies it into all columns, times factor high: high / b, entrie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocols.ckks.circuit import Preconditioner
@@ -23,9 +22,7 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
 from protocols.messages import Exchange
-
-# The same values at level 0; numbers its own steps.
-Refresh = Callable[[Sequence[EncryptedVector]], Exchange[tuple[EncryptedVector, ...]]]
+from protocols.refresh import Refresh
 
 
 def precondition(

@@ -22,7 +22,7 @@ through a map, one rescaling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -34,10 +34,13 @@ from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
 from protocols.messages import Body, Exchange
-from protocols.secret_half import SecretHalf
+from protocols.protocol import Request
+from protocols.secret_half import CircuitHalf, SecretHalf
 from protocols.standing import Standing
 
 STEP = "refresh"
+# The same values at level 0, or what the step's map makes of them; numbers its own steps.
+Refresh = Callable[[Sequence[EncryptedVector]], Exchange[tuple[EncryptedVector, ...]]]
 
 
 def label(step: str, position: int) -> str:
@@ -46,6 +49,12 @@ def label(step: str, position: int) -> str:
 
 
 # -- party half -----------------------------------------------------------------------------------
+
+
+def share(half: CircuitHalf, request: Request) -> Body:
+    """Reply to `refresh/k`, or to the step that repeats it."""
+    maps, index = half.plan.column_maps(request.index), request.index
+    return answer_refresh(half.context, half.secret, maps, index, request.body, request.kind)
 
 
 def answer_refresh(

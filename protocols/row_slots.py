@@ -32,10 +32,9 @@ that the certificate has for that; |chi_j| <= 9 tau for all coordinates but 2^-6
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,18 +43,13 @@ from protocols.approximation import Approximation, Polynomial, range_bound
 from protocols.curvature import Curvature
 from protocols.privacy import barrier_certificate
 from protocols.privacy.ball import Ball, push_bound
-from protocols.privacy.barrier_theorem import BarrierSetting, c_delta
+from protocols.privacy.barrier_certificate import BarrierSetting, c_delta
 from protocols.privacy.budget import Budget
 from protocols.privacy.descent import Descent, least_radius, logistic_ball
-from protocols.privacy.shares import NoiseSplit
-from protocols.slot_bounds import MARGIN, OUT_OF_RANGE, SlotBounds
+from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds
 from protocols.updates.barrier import Barrier
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.heavy_ball import HeavyBall
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import distinct
-from protocols.updates.strongly_convex import StronglyConvexNesterov
+from protocols.updates.momentum import GradientDescent, Momentum
+from protocols.updates.update import Update
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -68,8 +62,6 @@ ERROR_SHARE = 2.0**-12
 """The mean gradient may be off by this part of C / N: what a plan with privacy is held to."""
 COEFFICIENT_BOUND_FROM = 4.0
 """In radii of the link: beyond, a polynomial's bound by its coefficients is as good."""
-LINEAR = (Nesterov, QuadraticNesterov, HeavyBall, StronglyConvexNesterov)
-"""Rules whose vectors are combinations of their gradients, `GradientDescent` beside them."""
 BALL_CONDITIONS = (
     *("sigmoid_error", "barrier_decreasing", "barrier_positive", "eta_barrier"),
     *("eta_overshoot", "alpha", "norm"),
@@ -85,7 +77,7 @@ class Course:
     colluders; budget: P, t and the probability `delta_norm` that norms may fail with.
     """
 
-    rule: Any
+    rule: Update
     link: Polynomial
     norm_bound: float
     rows: int
@@ -111,12 +103,12 @@ class Course:
     @property
     def gain(self) -> float:
         """L."""
-        return self.rule.curvature.inverse.largest if self.curvature else 1.0
+        return self.curvature.inverse.largest if self.curvature else 1.0
 
     @property
     def curvature(self) -> Curvature | None:
         """Of the preconditioner."""
-        return self.rule.curvature if isinstance(self.rule, QuadraticNesterov) else None
+        return self.rule.curvature
 
     def slope(self, length: float) -> float:
         """C h(C |v|) + error, a bound on the computed gradient at |v| <= length."""
@@ -161,6 +153,7 @@ def walk(course: Course, within: float = math.inf) -> Norms:
     rule, rounds = course.rule, course.rule.rounds
     slopes: Floats = np.zeros(rounds)
     points: list[float] = []
+    vectors = []
 
     def length(factors: Floats) -> float:
         k = np.abs(factors)
@@ -169,23 +162,15 @@ def walk(course: Course, within: float = math.inf) -> Norms:
         walked = course.gain * (steps + course.spread(math.sqrt(float(k @ k))))
         return min(within, walked)
 
-    def gradient(weights: Floats, step: float) -> Floats:
-        t = len(points)
-        points.append(length(weights))
-        slopes[t] = course.slope(points[-1])
-        unit: Floats = step * np.eye(rounds)[t]
-        return unit
-
     state: tuple[Floats, ...] = rule.start(np.zeros(rounds))
-    vectors = []
     for t in range(rounds):
-        state = rule.step(t, state, gradient)
-        new = distinct(state) if t + 1 < rounds else [rule.weights(state)]
-        moved = [vector for vector in new if vector[t]]
-        rests = [np.where(np.arange(rounds) == t, 0.0, vector) for vector in moved]
-        vectors.append(
-            tuple((abs(float(v[t])), length(rest)) for v, rest in zip(moved, rests, strict=True))
-        )
+        points.append(length(rule.point(state)))
+        slopes[t] = course.slope(points[-1])
+        is_now = np.arange(rounds) == t
+        factor = rule.gradient_factor(t)
+        state = rule.step(factor * is_now, state, t)
+        rests = (length(np.where(is_now, 0.0, vector)) for vector in state[: rule.sums(t)])
+        vectors.append(tuple((factor, rest) for rest in rests))
     return Norms(
         proof="the sum of all steps",
         points=tuple(points),
@@ -195,9 +180,8 @@ def walk(course: Course, within: float = math.inf) -> Norms:
     )
 
 
-def ball(course: Course) -> Norms | None:
+def ball(course: Course, rule: GradientDescent) -> Norms | None:
     """Of gradient descent; None where no ball holds."""
-    rule: GradientDescent = course.rule
     p, c, eta = course.link, course.norm_bound, rule.learning_rate
     most = Ball(
         eta=eta,
@@ -215,15 +199,13 @@ def ball(course: Course) -> Norms | None:
         push = push_bound(p, shrink=1 - most.alpha, eta=eta, norm_bound=c, radius=radius)
         return most.squared_bound(radius, push)
 
-    start, edge = eta * c / 2, p.radius / c
-    proofs: dict[str, Callable[[float], float]] = {
-        "the ball of gradient descent with noise": by_steps
-    }
-    if not course.noise:
-        proofs = {
-            "the ball of gradient descent, by steps": by_steps,
-            "the ball of gradient descent, by falls": lambda r: logistic_ball(falls, p, c, r),
-        }
+    def by_falls(radius: float) -> float:
+        return logistic_ball(falls, p, c, radius)
+
+    start, edge, name = eta * c / 2, p.radius / c, "the ball of gradient descent"
+    proofs = {f"{name}, by steps": by_steps, f"{name}, by falls": by_falls}
+    if course.noise:
+        proofs = {f"{name} with noise": by_steps}
     found = {
         name: min(least_radius(bound, start, edge), least_radius(bound, start, 2 * edge))
         for name, bound in proofs.items()
@@ -235,11 +217,8 @@ def ball(course: Course) -> Norms | None:
     return replace(walk(course, found[name]), proof=name, failure=2 * course.failure)
 
 
-def barrier(course: Course) -> Norms | None:
+def barrier(course: Course, rule: Barrier) -> Norms | None:
     """Of the barrier; None where a condition of its theorem fails."""
-    rule: Barrier = course.rule
-    if rule.unit != 1:
-        return None
     theta = rule.theta
     setting = BarrierSetting(
         rows=course.rows,
@@ -250,8 +229,8 @@ def barrier(course: Course) -> Norms | None:
         kappa=rule.reciprocal.low / theta,
         eta=rule.learning_rate,
         rounds=rule.rounds,
-        sigmoid=_bare(course.link),
-        reciprocal=_bare(rule.reciprocal),
+        sigmoid=Approximation.unchecked(course.link),
+        reciprocal=Approximation.unchecked(rule.reciprocal),
         sigma=course.sigma,
         budget=course.budget,
         encryption_error=course.error * course.rows / math.sqrt(course.features),
@@ -273,21 +252,15 @@ def barrier(course: Course) -> Norms | None:
     )
 
 
-def _bare(polynomial: Polynomial) -> Approximation:
-    return Approximation(polynomial=polynomial, max_error=0.0, max_slope=0.0)
-
-
 @lru_cache(maxsize=64)
 def norms(course: Course) -> tuple[Norms, ...]:
     """By every proof that there is."""
-    if isinstance(course.rule, Barrier):
-        proofs = [barrier(course)]
-    elif isinstance(course.rule, GradientDescent):
-        proofs = [ball(course), walk(course)]
-    elif isinstance(course.rule, LINEAR):
-        proofs = [walk(course)]
-    else:
-        proofs = []
+    rule = course.rule
+    proofs = [
+        barrier(course, rule) if isinstance(rule, Barrier) else None,
+        ball(course, rule) if isinstance(rule, GradientDescent) else None,
+        walk(course) if isinstance(rule, Momentum) else None,
+    ]
     return tuple(found for found in proofs if found is not None)
 
 
@@ -309,11 +282,7 @@ def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
 
 
 def _course(plan: RowsPlan, norm_bound: float) -> Course:
-    privacy, parties = plan.privacy, len(plan.members)
-    split = NoiseSplit(parties=parties, colluders=privacy.colluders if privacy else 0)
-    budget = Budget(epsilon=None, delta=0.5, split=split)
-    if privacy:
-        budget = Budget(epsilon=privacy.epsilon, delta=privacy.delta, split=split)
+    privacy = plan.privacy
     return Course(
         rule=plan.rule,
         link=plan.link,
@@ -321,7 +290,7 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         rows=plan.num_rows,
         features=plan.num_features,
         sigma=privacy.sigma if privacy else 0.0,
-        budget=budget,
+        budget=Budget.of(privacy, plan.split),
     )
 
 
@@ -338,12 +307,8 @@ def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
     tail = plan.rounds * course.features * TAIL_FAILURE if course.noise else 0.0
-    return SlotBounds(
-        refreshes=tuple(bound * MARGIN for bound in refreshes),
-        release=found.last / plan.unit * MARGIN,
-        proof=found.proof,
-        failure=found.failure + tail + range_failure(course),
-    )
+    failure = found.failure + tail + range_failure(course)
+    return SlotBounds.proven(refreshes, found.last / plan.unit, found.proof, failure)
 
 
 def inverse_bounds(curvature: Curvature | None, steps: int) -> tuple[float, ...]:

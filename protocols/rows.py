@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +28,11 @@ from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
 from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.shares import gaussian_shares
+from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
 from protocols.updates.catalogue import rounds_of, rule_from_dict
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule, gradient_factors
+from protocols.updates.update import Update
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +59,7 @@ class RowsPlan(CircuitPlan):
         _ = self.layout
 
     @property
-    def rule(self) -> UpdateRule:
+    def rule(self) -> Update:
         """The update rule."""
         return rule_from_dict(self.update)
 
@@ -68,6 +67,11 @@ class RowsPlan(CircuitPlan):
     def rounds(self) -> int:
         """Iterations T."""
         return rounds_of(self.update)
+
+    @property
+    def accounted_as(self) -> str:
+        """The update decides what bounds its iterates."""
+        return f"{self.protocol}/{self.update['kind']}"
 
     @property
     def layout(self) -> Layout:
@@ -84,15 +88,14 @@ class RowsPlan(CircuitPlan):
     @property
     def curvature(self) -> Curvature | None:
         """Public numbers of the preconditioner; None without."""
-        rule = self.rule
-        return rule.curvature if isinstance(rule, QuadraticNesterov) else None
+        return self.rule.curvature
 
     @property
     def units(self) -> RowUnits:
         """Of encrypted rows and side columns."""
         curvature = self.curvature
         scale = 1 / self.num_rows if curvature is None else 1 / (self.num_rows * curvature.high)
-        return RowUnits.of(self.link, _largest(_factors(self.rule)) * scale)
+        return RowUnits.of(self.link, _largest_factor(self.rule) * scale)
 
     @property
     def rotations(self) -> tuple[int, ...]:
@@ -102,8 +105,8 @@ class RowsPlan(CircuitPlan):
     @property
     def refreshes(self) -> tuple[int, ...]:
         """Those of the inversion, then the rule's new vectors after every iteration."""
-        factors = _factors(self.rule)
-        vectors = (*self._inversion, *(sum(f is not None for f in each) for each in factors))
+        rule = self.rule
+        vectors = (*self._inversion, *map(rule.sums, range(rule.rounds)))
         return tuple(self.layout.num_parts * count for count in vectors)
 
     @property
@@ -122,21 +125,17 @@ class RowsPlan(CircuitPlan):
             return tuple(ColumnMap.of(layout, value, column=part) for part in parts)
         if step < before:
             return (None,) * self.refreshes[step]
-        every = _factors(self.rule)
-        factors = [factor for factor in every[step - before] if factor is not None]
+        rule, t = self.rule, step - before
         # By operations that give every machine the same last digit: all must have the same masks.
-        largest = math.copysign(_largest(every), self.units.side_scale)
-        values = [MASK_VALUE * factor / largest for factor in factors]
-        last = step - before == self.rounds - 1
-        heads = [part - layout.num_parts + 1 if last else None for part in parts]
-        return tuple(ColumnMap.of(layout, v, head=head) for v in values for head in heads)
+        largest = math.copysign(_largest_factor(rule), self.units.side_scale)
+        value = -MASK_VALUE * rule.gradient_factor(t) / largest  # rules subtract gradients
+        heads = [part - layout.num_parts + 1 if t == rule.rounds - 1 else None for part in parts]
+        return tuple(ColumnMap.of(layout, value, head=head) for head in heads) * rule.sums(t)
 
     @property
     def step_per_row(self) -> float:
-        """A preconditioner is at least 1 / high, and its rates at least 1."""
-        curvature = self.curvature
-        rate = 1 / curvature.high if curvature else float(self.update["learning_rate"])
-        return rate / self.num_rows
+        """The rule's least rate over the rows."""
+        return self.rule.least_rate / self.num_rows
 
     def row_bound(self, norm_bound: float) -> float:
         """The slope of the loss is at most 1."""
@@ -153,19 +152,16 @@ class RowsPlan(CircuitPlan):
 
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
-        rule, inverse = self.rule, 0.0
-        if isinstance(rule, QuadraticNesterov):
-            rate, inverse = rule.learning_rate, rule.inverse_gain / self.link.radius
-        else:
-            rate = float(self.update["learning_rate"])
+        rule = self.rule
         # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: 1/2 and about as
         # much again. One round moves w / R by eta / (R N) times the sum over rows, in which it
         # adds as sqrt(N). Noise in a side column passes the refresh's mask, once.
-        per_round = rate / (self.link.radius * math.sqrt(self.num_rows) * self.units.row_scale)
+        moved = self.link.radius * math.sqrt(self.num_rows) * self.units.row_scale
+        per_round = rule.largest_rate / moved
         return error_std(
             self.ckks,
             len(self.members),
-            rounding_gain=rule.noise_gain() + inverse,
+            rounding_gain=rule.noise_gain() + rule.inverse_gain / self.link.radius,
             row_gain=math.hypot(self.rounds * per_round, MASK_VALUE * rule.noise_gain()),
         )
 
@@ -175,10 +171,7 @@ class RowsPlan(CircuitPlan):
         Where the curvature has noise, one more row comes first, its noise on b: see `divide_noise`.
         The twin of a simulation draws the same from the same source.
         """
-        sigma, colluders = (
-            (self.privacy.sigma, self.privacy.colluders) if self.privacy else (0.0, 0)
-        )
-        split = NoiseSplit(parties=len(self.members), colluders=colluders)
+        sigma, split = self.privacy.sigma if self.privacy else 0.0, self.split
         noise = gaussian_shares(sigma, split, self.rounds, self.num_features, randomness)
         if self.curvature is None or not self.curvature.sigma:
             return noise
@@ -196,23 +189,12 @@ class RowsPlan(CircuitPlan):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         own = {
-            "link": self.link.to_dict(),
+            "link": to_plain(self.link),
             "update": dict(self.update),
             "features_per_ciphertext": self.features_per_ciphertext,
         }
         return {**CircuitPlan.to_dict(self), **own}
 
 
-# Rules are frozen, hence hashable.
-@lru_cache(maxsize=32)
-def _traced(rule: Any) -> tuple[tuple[float | None, ...], ...]:
-    return gradient_factors(rule)
-
-
-def _factors(rule: UpdateRule) -> tuple[tuple[float | None, ...], ...]:
-    """Of every iteration's gradient in the next state."""
-    return _traced(cast(Any, rule))
-
-
-def _largest(factors: tuple[tuple[float | None, ...], ...]) -> float:
-    return max(abs(factor) for each in factors for factor in each if factor is not None)
+def _largest_factor(rule: Update) -> float:
+    return max(map(rule.gradient_factor, range(rule.rounds)))

@@ -22,9 +22,8 @@ Nothing here is secret. What follows from the list is in docs/security-argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from protocols.errors import PolicyError
 
@@ -105,32 +104,6 @@ class Sample:
         """Equal names mean one and the same error."""
         return self.error or self.label
 
-    def equation(self) -> str:
-        """In a formula's form."""
-        parts = [(t.factor, f"{t.element} {_image(t)}") for t in self.terms]
-        parts += [(p.factor, f"{p.through}({p.name})" if p.through else p.name) for p in self.pads]
-        parts += [(1, self.message)] if self.message else []
-        parts += [(1, "e")] if self.error_std else []
-        text = "".join(
-            f" {'-' if factor < 0 else '+'} {'' if abs(factor) == 1 else f'{abs(factor)} '}{what}"
-            for factor, what in parts
-        )
-        return text.removeprefix(" + ").strip()
-
-    def to_list(self) -> list[Any]:
-        """JSON types, for `from_list`."""
-        return list(astuple(self))
-
-    @classmethod
-    def from_list(cls, fields: Sequence[Any]) -> Sample:
-        """Inverse of `to_list`."""
-        label, terms, std, pads, message, lemma, error = fields
-        found = tuple(
-            Term(Element(*element), secret, factor, automorphism)
-            for element, secret, factor, automorphism in terms
-        )
-        return cls(label, found, std, tuple(Pad(*pad) for pad in pads), message, lemma, error)
-
 
 class SampleLedger:
     """What one party has published; refuses what breaks an invariant of the module."""
@@ -186,45 +159,39 @@ class SampleLedger:
         place = term.element, _GROUPS.get(term.secret, term.secret)
         used = self._uses.get(place, frozenset())
         if term.secret in used or (used and sample.lemma != "two secrets"):
-            raise _refused(
-                sample, f"{term.element} is used a second time in the group of {term.secret} (i)"
-            )
+            again = f"{term.element} is used a second time in the group of {term.secret} (i)"
+            raise _refused(sample, again)
         self._uses[place] = used | {term.secret}
 
     def _check_pad(self, sample: Sample, pad: Pad, *, masked: bool) -> None:
-        if masked and pad.name in self._masked and sample.lemma == "masked decryption":
-            raise _refused(sample, f"{pad.name} has masked another polynomial (iii)")
-        if not masked and (
-            pad.name not in self._masked or (pad.name, pad.through) in self._outputs
-        ):
-            raise _refused(sample, f"{pad.through}({pad.name}) is published a second time (iii)")
-        given = self._masked.get(pad.name, frozenset())
+        given, output = self._masked.get(pad.name), (pad.name, pad.through)
         if masked:
+            if given is not None and sample.lemma == "masked decryption":
+                raise _refused(sample, f"{pad.name} has masked another polynomial (iii)")
             received = (t.element.name for t in sample.terms if t.element.kind == RECEIVED)
-            self._masked[pad.name] = given.union(received)
-        else:
-            self._outputs.add((pad.name, pad.through))
+            self._masked[pad.name] = (given or frozenset()).union(received)
+            return
+        if given is None or output in self._outputs:
+            raise _refused(sample, f"{pad.through}({pad.name}) is published a second time (iii)")
+        self._outputs.add(output)
 
     def _check_bound(self, sample: Sample) -> None:
         """Who knew the element first would send c1 = element - delta, see `refresh_element`."""
-        given = frozenset[str]().union(*(self._masked[pad.name] for pad in sample.pads))
-        seeded = [term.element for term in sample.terms if term.element.kind == SEED]
-        for element in seeded:
+        given = {name for pad in sample.pads for name in self._masked[pad.name]}
+        for element in (t.element for t in sample.terms if t.element.kind == SEED):
             if not all(name in element.name for name in given):
                 raise _refused(sample, f"{element} does not depend on what its pad masked (i)")
 
     def _check_hidden(self, sample: Sample) -> None:
-        pads_alone = all(term.element.kind in (RECEIVED, ONE) for term in sample.terms)
-        # The sum of all is public by design, and one party alone is the sum.
-        padded = sample.pads or sample.lemma == "opening key"
-        if not sample.error_std and not (padded and pads_alone):
-            raise _refused(sample, "neither an error nor a pad hides it (iv)")
         if not sample.error_std:
+            pads_alone = all(term.element.kind in (RECEIVED, ONE) for term in sample.terms)
+            # The sum of all is public by design, and one party alone is the sum.
+            if not (pads_alone and (sample.pads or sample.lemma == "opening key")):
+                raise _refused(sample, "neither an error nor a pad hides it (iv)")
             return
         if not sample.error_std >= SMALLEST_ERROR_STD:
-            raise _refused(
-                sample, f"error_std={sample.error_std:g} is below {SMALLEST_ERROR_STD:g} (iv)"
-            )
+            small = f"error_std={sample.error_std:g} is below {SMALLEST_ERROR_STD:g} (iv)"
+            raise _refused(sample, small)
         if sample.error_name in self._errors:
             raise _refused(sample, f"the error {sample.error_name!r} is used a second time (iv)")
         self._errors.add(sample.error_name)
@@ -232,7 +199,3 @@ class SampleLedger:
 
 def _refused(sample: Sample, reason: str) -> PolicyError:
     return PolicyError(f"the sample {sample.label!r} must not be published: {reason}")
-
-
-def _image(term: Term) -> str:
-    return term.secret if term.automorphism == 1 else f"{term.secret}(X^{term.automorphism})"

@@ -1,14 +1,20 @@
-"""What a protocol step needs of a party's key share; implemented in parties/key_share.py."""
+"""What the steps of encrypted rows need of a party, and of its key share; see `parties`."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.residues import Residues
+
+if TYPE_CHECKING:
+    from protocols.circuit_plan import CircuitPlan
+    from protocols.ckks.context import CkksContext
+    from protocols.commitments import Opening
+    from protocols.cover import CoverHalf
 
 
 class SecretHalf(Protocol):
@@ -42,4 +48,29 @@ class SecretHalf(Protocol):
 
     def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
         """Flooded partial decryption, once per label."""
+        ...
+
+
+class CircuitHalf(Protocol):
+    """One party of a run under threshold CKKS; see `parties.encrypted_rows.EncryptedRowsParty`.
+
+    seed: the joint one; secret, context, keys, rows, held (with cover alone): from `begin` on;
+    public_b: sum of the public key's shares so far.
+    """
+
+    plan: CircuitPlan
+    seed: bytes
+    context: CkksContext
+    secret: SecretHalf
+    keys: Opening
+    rows: Opening
+    held: CoverHalf
+    public_b: Residues
+
+    def begin(self, seed: bytes) -> None:
+        """Make the key share."""
+        ...
+
+    def packed(self) -> tuple[dict[str, Any], list[NDArray[np.float64]]]:
+        """Meta data and slots of what this party contributes, noise included; once."""
         ...

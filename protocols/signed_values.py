@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
+from protocols.documents import read
 from protocols.errors import MessageError, ProtocolError
-from protocols.fields import from_fields
 from protocols.messages import Body
 
 VALUE_BYTES = 32
@@ -53,7 +53,7 @@ def replied(replies: Mapping[str, Body]) -> dict[str, SignedValue]:
     values = {}
     for name, reply in replies.items():
         try:
-            values[name] = from_fields(SignedValue, dict(reply.meta))
+            values[name] = read(dict(reply.meta), SignedValue, "the reply", MessageError)
         except MessageError as error:
             raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
     return values
@@ -65,15 +65,12 @@ def to_request(values: Mapping[str, SignedValue]) -> Body:
 
 
 def of_request(request: Body) -> dict[str, SignedValue]:
-    """Inverse of `to_request`.
-
-    Raises:
-        MessageError: no values, or malformed ones.
-    """
-    listed = request.meta.get("signed")
-    if not isinstance(listed, dict):
-        raise MessageError("the step carries no signed values")
-    return {str(name): from_fields(SignedValue, entry) for name, entry in listed.items()}
+    """Inverse of `to_request`. Raises MessageError: no values, or malformed ones."""
+    signed = request.meta.get("signed")
+    found: dict[str, SignedValue] = read(
+        signed, dict[str, SignedValue], "the step's signed values", MessageError
+    )
+    return found
 
 
 def check(

@@ -20,6 +20,7 @@ a sixth of them and all.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,14 @@ class SlotBounds:
     def unproven(cls, steps: int, reason: str) -> SlotBounds:
         """No bound for so many refreshes."""
         return cls(refreshes=(math.inf,) * steps, release=math.inf, proof=reason)
+
+    @classmethod
+    def proven(
+        cls, refreshes: Iterable[float], release: float, proof: str, failure: float = 0.0
+    ) -> SlotBounds:
+        """From bounds of exact arithmetic."""
+        wide = tuple(bound * MARGIN for bound in refreshes)
+        return cls(refreshes=wide, release=release * MARGIN, proof=proof, failure=failure)
 
     @property
     def largest(self) -> float | None:

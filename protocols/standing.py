@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.residues import Residues
-from protocols.cover import StandIn, repetition
+from protocols.cover import StandIn
 from protocols.errors import ProtocolError
 from protocols.messages import Ask, Body, Exchange, to_everyone
+from protocols.protocol import COVERED
 from protocols.wire import RunningSums
 
 # Told all covered parties, whenever one more is missing.
@@ -40,7 +41,7 @@ class Standing:
             ProtocolError: parties are missing and cannot be covered; names them.
         """
         sums = RunningSums(self.present, primes, ring_dim)
-        again = repetition(self._plan, step)
+        again = None if self._plan.cover is None else COVERED + step
         replies = yield Ask(
             step, dict.fromkeys(self.present, request), sums.fold, lossy=again is not None
         )

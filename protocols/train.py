@@ -7,7 +7,6 @@ The loop is written once. `train_encrypted` runs it on ciphertexts and yields re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,44 +14,78 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
 from protocols.ckks.circuit import REFRESH_LEVEL, EncryptedGradient, Preconditioner, advance
+from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.contribute import Opened, Packed, check_outputs, collect
 from protocols.messages import Exchange
-from protocols.precondition import Refresh, precondition
-from protocols.refresh import refresh
+from protocols.precondition import precondition
+from protocols.refresh import Refresh
 from protocols.rows import RowsPlan
-from protocols.standing import Standing
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule, distinct, iterate
+from protocols.updates.update import Update
 
 Array = NDArray[np.float64]
 # Called after each iteration with its index t.
 Progress = Callable[[int], None]
 
 
+class RowsCircuit:
+    """Gradient training on encrypted rows: a `circuits.Circuit`."""
+
+    def __init__(self, plan: RowsPlan) -> None:
+        self._plan = plan
+
+    def evaluator(self, context: CkksContext) -> Evaluator:
+        """On the rows' layout."""
+        return Evaluator(context, self._plan.layout)
+
+    def check_targets(self, targets: Array) -> None:
+        """Shape (rows,)."""
+        check_outputs(self._plan.model, targets)
+
+    def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
+        """Row i into column i; side columns: row sums, then label term and noise of each round.
+
+        rows: shape (rows, d), scaled, bias last; targets: labels in {0, 1}, shape (rows,); noise:
+        from `RowsPlan.draw_noise`.
+
+        Raises:
+            PolicyError: other targets than labels.
+        """
+        plan, layout, units = self._plan, self._plan.layout, self._plan.units
+        data = layout.pack_rows(units.row_scale * rows, plan.party_index(party))
+        first, noise = plan.divide_noise(noise)
+        linear = rows.T @ (0.5 - targets) + layout.num_rows * noise
+        columns = linear / units.side_scale
+        if plan.curvature is not None:
+            share = plan.curvature.share(rows, plan.num_rows, first)
+            columns = np.concatenate([share[None, :], columns])
+        return {"ciphertexts": list(data)}, [*data.values(), *layout.pack_side(columns)]
+
+    def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
+        """Rows, and summed side columns."""
+        return collect(evaluator, self._plan, contributions)
+
+    def train(
+        self, evaluator: Evaluator, encrypted: Any, refresh: Refresh, on_iteration: Progress
+    ) -> Exchange[EncryptedVector]:
+        """See `train_encrypted`."""
+        rows, side = encrypted
+        return train_encrypted(evaluator, self._plan, rows, side, refresh, on_iteration)
+
+
 def train_encrypted(
     evaluator: Evaluator,
     plan: RowsPlan,
-    seed: bytes,
-    public_key: Any,
     rows: Sequence[EncryptedVector],
     side: Sequence[EncryptedVector],
+    fresh: Refresh,
     on_iteration: Progress = lambda t: None,
-    standing: Standing | None = None,
 ) -> Exchange[EncryptedVector]:
-    """Encrypted w / R after the plan's last iteration, R the link's radius: `Layout.heads`.
-
-    standing: who of the plan's parties is still there, all by default.
-    """
-    standing = standing or Standing(plan)
-    rule = plan.rule.in_units(plan.link.radius)
-    context, steps = evaluator.context, count()
-
-    def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
-        return refresh(evaluator, plan, seed, next(steps), public_key, vectors, standing)
-
+    """Encrypted w / R after the plan's last iteration, R the link's radius: `Layout.heads`."""
+    rule, context = plan.rule, evaluator.context
     preconditioner: Preconditioner | None = None
-    if isinstance(rule, QuadraticNesterov):
+    if rule.curvature:
         preconditioner = yield from precondition(evaluator, rule.curvature, side[0], fresh)
     gradient = EncryptedGradient(evaluator, plan.units, rows, side, preconditioner)
     # The start is public: an encryption of zero without randomness adds no noise.
@@ -62,16 +95,14 @@ def train_encrypted(
     zero = context.ciphertext([blank, blank])
     state = rule.start(evaluator.wrap(*[zero] * plan.layout.num_parts))
     for t in range(plan.rounds):
-        vectors: Any = advance(evaluator, rule, t, state, gradient)
-        if t + 1 == plan.rounds:
-            vectors = (rule.weights(vectors),)
-        state = yield from refresh_sums(evaluator, fresh, vectors)
+        sums, kept = advance(evaluator, rule, t, state, gradient)
+        state = (*(yield from refresh_sums(evaluator, fresh, sums)), *kept)
         on_iteration(t)
-    return evaluator.total(state[0])
+    return evaluator.total(rule.weights(state))
 
 
 def train_plain(
-    rule: UpdateRule,
+    rule: Update,
     gradient: Callable[[Array, float], Array],
     num_features: int,
     on_iteration: Callable[[int, Array], None] = lambda t, w: None,
@@ -80,8 +111,9 @@ def train_plain(
     zero: Array = np.zeros(num_features)
     state = rule.start(zero)
     for t in range(rule.rounds):
-        state = rule.step(t, state, gradient)
-        on_iteration(t, iterate(rule, t, state))
+        move = gradient(rule.point(state), rule.gradient_factor(t))
+        state = rule.step(move, state, t)
+        on_iteration(t, rule.weights(state, t))
     return rule.weights(state)
 
 
@@ -118,17 +150,11 @@ class PlainGradient:
 
 
 def refresh_sums(
-    evaluator: Evaluator, refresh: Refresh, state: tuple[EncryptedVector | ColumnSum, ...]
+    evaluator: Evaluator, refresh: Refresh, sums: Sequence[ColumnSum]
 ) -> Exchange[tuple[EncryptedVector, ...]]:
-    """The state with its column sums made; other vectors, fresh ones of before, stay."""
-    sums = [vector for vector in distinct(state) if isinstance(vector, ColumnSum)]
+    """Column sums, made."""
     spread = [vector.spread() for vector in sums]
     deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
     if any(vector.level > deepest for vector in spread):
         raise AssertionError("an update used more levels than its rule declared")
-    fresh = yield from refresh(spread)
-    by_id = {id(old): new for old, new in zip(sums, fresh, strict=True)}
-    kept: tuple[Any, ...] = tuple(by_id.get(id(vector), vector) for vector in state)
-    if any(vector.level > REFRESH_LEVEL for vector in kept):
-        raise AssertionError("a rule keeps a vector that is neither fresh nor has a new gradient")
-    return kept
+    return (yield from refresh(spread))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parties.checks import suggest
+from protocols.documents import suggest
 from protocols.errors import ParameterError
 from sims.config import (
     DEFAULT_DELTA,

@@ -39,8 +39,7 @@ from protocols.curvature import row_sums
 from protocols.errors import ParameterError
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gdp import epsilon_for_mu
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from sims.many_twins import Floats, train_many
 
 CONFIDENCE = 0.99
@@ -122,14 +121,14 @@ class Neighbours:
         own, other = (math.cos(angle) * e + sign * math.sin(angle) * f for sign in (1, -1))
         return cls(link=link, rows=rows, driver=e, own=own, other=other)
 
-    def inverse(self, rule: UpdateRule) -> Floats | float:
+    def inverse(self, rule: Update) -> Floats | float:
         """What the rule multiplies gradients by: 1 / b, the same for both tables, or 1.
 
         The noise on b is left out: it is known, and no row of the pair shows in it.
         """
-        if not isinstance(rule, QuadraticNesterov):
-            return 1.0
         c = rule.curvature
+        if c is None:
+            return 1.0
         sums = (self.rows - 1) * row_sums(self.driver[None]) + row_sums(self.own[None])
         inverse: Floats = 1 / (c.offset + c.constant * sums / self.rows)
         return inverse
@@ -144,7 +143,7 @@ class Neighbours:
         return gradient
 
 
-def worst_neighbours(certificate: Certificate, rule: UpdateRule) -> Neighbours:
+def worst_neighbours(certificate: Certificate, rule: Update) -> Neighbours:
     """The pair whose gradients differ most over the noiseless run."""
     setting = certificate.setting
     if setting.features < 2:
@@ -177,7 +176,7 @@ def worst_neighbours(certificate: Certificate, rule: UpdateRule) -> Neighbours:
 
 def audit_privacy(
     certificate: Certificate,
-    rule: UpdateRule,
+    rule: Update,
     *,
     coalition: int,
     runs: int,
@@ -255,7 +254,7 @@ class _World:
     """The federation as the coalition knows it."""
 
     neighbours: Neighbours
-    rule: UpdateRule
+    rule: Update
     honest_std: float
     coalition_std: float
     radius: float

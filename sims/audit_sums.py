@@ -26,10 +26,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.columns import Label, NumericColumn
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
-from parties.schema import Schema
-from parties.shard import ClampCounts, Shard
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan, run_rule
 from protocols.messages import Exchange

@@ -99,7 +99,7 @@ def predict(
     If the label or the targets are there, the scores are shown on stderr.
     """
     with refusals(debug) as console:
-        from parties.tables import read_table
+        from parties.data.table import read_table
         from protocols.errors import DataError
         from sims.console import INSECURE
         from sims.predict import load_model, score_table

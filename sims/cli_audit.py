@@ -66,10 +66,11 @@ def privacy(
     with refusals(debug) as console:
         import numpy as np
 
+        from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+        from protocols.privacy.calibrate.rows import choose_rows
         from sims.audit_privacy import audit_privacy
         from sims.config import SimulationConfig
         from sims.documents import to_json
-        from sims.setting import choose_setting
 
         config = SimulationConfig(
             parties=DEFAULT_PARTIES if parties is None else parties,
@@ -79,10 +80,10 @@ def privacy(
             update=update,
             rounds=iterations,
         )
-        owners = config.parties or DEFAULT_PARTIES
-        setting = choose_setting(
-            config, rows=rows, num_features=features, norm_bound=1.0, parties=owners
+        shape = PublicFigures.even(
+            rows=rows, features=features - 1, parties=config.parties or DEFAULT_PARTIES
         )
+        setting = choose_rows(shape, Wanted.of(config))
         certificate = setting.certificate
         if certificate is None:  # the settings above always carry noise
             raise AssertionError("a private setting came without a certificate")

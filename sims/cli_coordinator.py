@@ -61,7 +61,7 @@ def init(
     """Make identity, certificates and configuration; FOLDER/invitation.json goes to the parties."""
     with refusals(debug) as console:
         from coordinator.setup import init_coordinator
-        from parties.schema import Schema
+        from parties.data.schema import Schema
 
         promise = {name: given[name] for name in ("epsilon", "delta")}
         training = {each.name: given[option_name(each)] for each in PLANNED}

@@ -100,7 +100,7 @@ def init(
 ) -> None:
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
-        from parties.setup import Household, init_party
+        from parties.agent.setup import init_party
         from protocols.plan import DEFAULT_COLLUDERS
 
         largest = None if accept_no_privacy else max_epsilon
@@ -119,23 +119,21 @@ def init(
             budget["delta"] = _asked(budget_delta, _DELTA, max_delta)
         entry, passphrase = _new_passphrase(passphrase_file, keyring)
         card = init_party(
-            Household(
-                folder=folder,
-                invitation=invitation,
-                name=name or folder.name,
-                data=data,
-                passphrase=passphrase,
-                keyring=entry,
-                clientappio=address,
-                socket=socket,
-                relay_uid=relay_uid,
-                keep_key_share=keep_key_share,
-                keep_ledger=not no_ledger,
-                insecure_noise_seed=insecure_noise_seed,
-                consent={"mode": consent, "wait_seconds": 3600.0},
-                policy=policy,
-                budget=budget,
-            )
+            folder,
+            invitation,
+            passphrase,
+            name=name or folder.name,
+            data=data,
+            keyring=entry,
+            clientappio=address,
+            socket=socket,
+            relay_uid=relay_uid,
+            keep_key_share=keep_key_share,
+            keep_ledger=not no_ledger,
+            insecure_noise_seed=insecure_noise_seed,
+            consent={"mode": consent},
+            policy=policy,
+            budget=budget,
         )
         say(console, f"{folder / 'party.toml'}: look through it, it says what you consent to")
         say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
@@ -156,7 +154,7 @@ def start(
     with refusals(debug) as console:
         from contextlib import ExitStack
 
-        from parties.settings import Settings
+        from parties.agent.settings import Settings
         from sims.supervise import until_stopped
 
         if only not in (None, "agent", "node"):
@@ -180,7 +178,7 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
     with refusals(debug):
         import json
 
-        from parties.frames import STATUS
+        from parties.agent.frames import STATUS
 
         found = _control(folder, STATUS, {})
         if as_json:
@@ -202,7 +200,7 @@ def consent(
 ) -> None:
     """Show the plans that wait, in words; accept or refuse one."""
     with refusals(debug):
-        from parties.frames import CONSENT, STATUS
+        from parties.agent.frames import CONSENT, STATUS
 
         if accept and refuse:
             raise ParameterError("accept and refuse are both given: choose one of them")
@@ -222,7 +220,7 @@ def consent(
 def abort(folder: Folder, debug: options.Debug = False) -> None:
     """End the session that is going on: the key share is erased and the run cannot finish."""
     with refusals(debug):
-        from parties.frames import GIVE_UP
+        from parties.agent.frames import GIVE_UP
 
         ended = _control(folder, GIVE_UP, {})["ended"]
         typer.echo(f"session {ended} is over" if ended else "there was no session")
@@ -237,7 +235,7 @@ def statement(
 ) -> None:
     """Sign what this party was asked in a session that is over, as a digest: no data, no key."""
     with refusals(debug) as console:
-        from parties.frames import STATEMENT
+        from parties.agent.frames import STATEMENT
 
         found = _control(folder, STATEMENT, {"session": session})
         out.write_bytes(bytes.fromhex(found["statement"]))
@@ -258,8 +256,7 @@ def add(
 ) -> None:
     """Know parties by their cards; compare each key with its owner by telephone."""
     with refusals(debug) as console:
-        from parties.peers import add_peer
-        from parties.settings import CARD, FILE, Settings
+        from parties.agent.settings import CARD, Settings
 
         settings, own = Settings.load(folder), Card.load(folder / CARD)
         found = [Card.load(path) for path in cards]
@@ -272,7 +269,7 @@ def add(
             if card.identity == own.identity:
                 say(console, f"{card.name}: your own card, left out")
                 continue
-            add_peer(folder / FILE, card.name, card.identity, replace=replace)
+            Settings.load(folder).know(card.name, card.identity, replace=replace)
             say(console, f"{card.name}: {spoken(card.identity)}")
         say(console, "compare each key with its owner by telephone before you consent to a plan")
 
@@ -281,7 +278,7 @@ def add(
 def show(folder: Folder, debug: options.Debug = False) -> None:
     """Show every known party with its key, to compare by telephone; your own one first."""
     with refusals(debug):
-        from parties.settings import CARD, Settings
+        from parties.agent.settings import CARD, Settings
 
         settings, own = Settings.load(folder), Card.load(folder / CARD)
         typer.echo(f"{own.name} (you): {spoken(own.identity)}")
@@ -299,10 +296,9 @@ def remove(
 ) -> None:
     """Know a party no longer: plans with it are refused."""
     with refusals(debug) as console:
-        from parties.peers import remove_peer
-        from parties.settings import FILE
+        from parties.agent.settings import Settings
 
-        remove_peer(folder / FILE, name)
+        Settings.load(folder).forget(name)
         say(console, f"{name} is known no longer")
 
 
@@ -312,8 +308,8 @@ def remove(
 def _agent(settings: Any, passphrase: str) -> Any:
     from contextlib import contextmanager
 
-    from parties.agent_server import AgentServer
-    from parties.settings import build_agent
+    from parties.agent.server import AgentServer
+    from parties.agent.settings import build_agent
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
     server = AgentServer(
@@ -350,8 +346,8 @@ def _node(settings: Any) -> Any:
 
 
 def _control(folder: Path, kind: bytes, request: dict[str, Any]) -> dict[str, Any]:
-    from parties.frames import AgentClient
-    from parties.settings import Settings
+    from parties.agent.frames import AgentClient
+    from parties.agent.settings import Settings
 
     return AgentClient(Path(Settings.load(folder).socket), patience=2.0).control(kind, request)
 
@@ -362,14 +358,14 @@ def _new_passphrase(path: Path | None, keyring: bool) -> tuple[str, str]:
         return "", _passphrase(path, confirm=True)
     if path is not None:
         raise ParameterError("--keyring makes a passphrase of its own: leave --passphrase-file out")
-    from parties.os_keyring import new_entry
+    from parties.agent.vault import new_entry
 
     return new_entry()
 
 
 def _passphrase(path: Path | None, entry: str = "", confirm: bool = False) -> str:
     if path is None and entry:
-        from parties.os_keyring import read_entry
+        from parties.agent.vault import read_entry
 
         return read_entry(entry)
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:

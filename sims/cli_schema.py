@@ -14,7 +14,7 @@ from sims.config import names_in
 from sims.console import refusals, say, stdout
 
 if TYPE_CHECKING:
-    from parties.schema import Schema
+    from parties.data.schema import Schema
 
 PUBLIC = (
     "The sample must be PUBLIC (published, synthetic or made up): the schema repeats its ranges "
@@ -62,8 +62,7 @@ def init(
     with refusals(debug) as console:
         import warnings
 
-        from parties.schema import infer_schema
-        from parties.targets import REGRESSION_SCALING
+        from parties.data.infer import REGRESSION_SCALING, infer_schema
 
         if (label is None) == (target is None):
             raise ParameterError("give either --label, of two values, or --target, numeric columns")
@@ -96,7 +95,7 @@ def show(
 ) -> None:
     """Show a schema as a table."""
     with refusals(debug):
-        from parties.schema import Schema
+        from parties.data.schema import Schema
 
         _print(Schema.load(schema))
 
@@ -105,8 +104,7 @@ def _print(schema: Schema) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from parties.columns import NumericColumn
-    from parties.targets import Targets
+    from parties.data.schema import NumericColumn, Targets
 
     table = Table(title=Text(f"{len(schema.columns)} columns"))
     for name in ("Column", "Kind", "Range or categories", "Typical ± spread"):

@@ -15,17 +15,18 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from parties.checks import shown, suggest
+from protocols.documents import shown, suggest
 from protocols.errors import ParameterError
 from protocols.models.registry import MODELS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
+from protocols.updates.catalogue import QUADRATIC
 
 PROFILES = ("secure", "fast-insecure")
 UPDATES = {
-    ENCRYPTED_ROWS: ("barrier", "gd", "nag", "quadratic-nag"),
+    ENCRYPTED_ROWS: ("barrier", "gd", "nag", *QUADRATIC),
     SECURE_AGGREGATION: (
         *("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt", "scd"),
-        *("adagrad", "adam", "quadratic-nag", "quadratic-adagrad", "quadratic-adam"),
+        *("adagrad", "adam", *QUADRATIC, "quadratic-adagrad", "quadratic-adam"),
     ),
 }
 """Update rules by protocol."""
@@ -128,8 +129,8 @@ class TrainingOptions:
     )
     update: str = of_logistic(
         "barrier",
-        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag. secure-aggregation alone: "
-        "clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
+        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag, quadratic-gd. "
+        "secure-aggregation alone: clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
         "quadratic-adam.",
     )
     rounds: int | None = option(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from protocols.plan import RunPlan
+    from protocols.privacy.certificate import Certificate
 
 
 def cover_lines(body: dict[str, Any]) -> list[str]:
@@ -19,17 +20,17 @@ def cover_lines(body: dict[str, Any]) -> list[str]:
     ]
 
 
-def with_cover(certificate: dict[str, Any] | None, plan: RunPlan) -> dict[str, Any] | None:
+def with_cover(certificate: Certificate | None, plan: RunPlan) -> dict[str, Any] | None:
     """A certificate takes for granted that nobody has the keys: with cover, t parties have."""
     from protocols.circuit_plan import CircuitPlan
 
     if certificate is None or not isinstance(plan, CircuitPlan) or plan.cover is None:
-        return certificate
+        return certificate.to_dict() if certificate else None
     words = (
         f"fewer than {plan.cover} parties collude: any {plan.cover} of them could stand in for "
         "all others, and so decrypt"
     )
-    return {**certificate, "assumptions": [*certificate.get("assumptions", ()), words]}
+    return {**certificate.to_dict(), "assumptions": [*certificate.assumptions, words]}
 
 
 def missing_words(missing: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from parties.checks import shown, suggest
-from parties.tables import numeric_cells, text_cells
+from parties.data.table import numeric_cells, text_cells
+from protocols.documents import shown, suggest
 from protocols.errors import DataError, ParameterError, SchemaError
 
 RowNumbers = NDArray[np.intp]

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from coordinator.deployment import OUTCOME
 from coordinator.settings import SCHEMA, Settings
-from parties.schema import Schema
-from protocols.cards import Card
+from parties.data.schema import Schema
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ParameterError
 from protocols.plan import Member, RunPlan
@@ -22,25 +21,11 @@ from protocols.plans import plan_from_dict
 from protocols.transcript import verify
 from sims.config import SimulationConfig
 from sims.documents import model_document, to_json
-from sims.prepare import PreparedData
-from sims.recipe import open_recipe
+from sims.figures import calibrated
 from sims.run_folder import MODEL, PLAN, write_text
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
-
-
-@dataclass(frozen=True)
-class PublicFigures:
-    """What a recipe asks of `prepare.PreparedData`, where nobody has the data: cards by party."""
-
-    schema: Schema
-    shards: Mapping[str, Card]
-
-    @property
-    def labels(self) -> range:
-        """As many as there are rows."""
-        return range(sum(card.rows for card in self.shards.values()))
 
 
 def plan_template(settings: Settings) -> RunPlan:
@@ -57,12 +42,12 @@ def plan_template(settings: Settings) -> RunPlan:
         config = SimulationConfig(parties=len(cards), **settings.training)
     except TypeError as error:
         raise ParameterError(f"[training] of coordinator.toml: {error}") from None
-    recipe = open_recipe(config, cast(PreparedData, PublicFigures(schema, cards)))
+    found = calibrated(config, schema, (card.rows for card in cards.values()))
     members = tuple(
         Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
         for card in cards.values()
     )
-    plan = recipe.make_plan("template", members)
+    plan = found.plan("template", members)
     if isinstance(plan, CircuitPlan):
         return replace(plan, keys_per_message=_keys_per_message(plan))
     return plan

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.models.registry import model_named
 from sims.result import Array, RunResult, label_of, targets_of
 
@@ -64,7 +64,7 @@ def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
     return {
         "kind": TARGET_KIND,
         "model": model,
-        "targets": list(schema.label_names),
+        "targets": list(schema.label.names),
         "features": features,
         "coef": coef.tolist(),
         "intercept": intercept.tolist(),

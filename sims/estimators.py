@@ -20,9 +20,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from parties.schema import Schema
-from parties.shard import encode_features, encode_shard
-from parties.tables import cell_text, read_table
+from parties.data.encode import encode_features, encode_shard
+from parties.data.schema import Schema
+from parties.data.table import cell_text, read_table
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
 from sims import owners as shards
@@ -123,7 +123,7 @@ class FederatedEstimator(BaseEstimator, ABC):
             pooled = pd.concat(tables.values(), ignore_index=True)
             encode_shard(pooled, schema)  # complains about rows as given, before they are shuffled
             rng = np.random.default_rng(root)
-            label = schema.label_names[0]
+            label = schema.label.names[0]
             tables = shards.split_by_owner(X, pooled, config, columns, label, rng)
         data = shards.encode(tables, schema, notes)
         result = run(config, data, root, self._report)
@@ -301,7 +301,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
 
         Raises:
             NotFittedError: `fit` comes first.
-            SchemaError, DataError: see `parties.shard.encode_features`.
+            SchemaError, DataError: see `parties.data.encode.encode_features`.
             ValueError: scikit-learn's own, for wrong columns or a wrong shape.
         """
         scores: Array = self._encoded(X) @ self._weights
@@ -446,7 +446,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
 
         Raises:
             NotFittedError: `fit` comes first.
-            SchemaError, DataError: see `parties.shard.encode_features`.
+            SchemaError, DataError: see `parties.data.encode.encode_features`.
         """
         x = self._encoded(X)
         scaled = model_named(self._model).decode(x @ self._weights)
@@ -485,7 +485,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
         }
         pooled = pd.concat(tables.values(), ignore_index=True)
         schema = given or shards.infer(pooled, list(names), None, notes)
-        if schema.label_names != names:
+        if schema.label.names != names:
             raise SchemaError(f"the schema's targets are not {', '.join(names)}")
         require_spread(pooled, names, f"the {count(len(pooled), 'sample')}")
         return tables, schema

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocols.candidates import Candidate, candidates, is_choice, remeasured
-from protocols.ckks.timing import unit_times
+from protocols.ckks.cost import unit_times
 from protocols.rows import RowsPlan
 
 BEST = 10

@@ -31,7 +31,7 @@ from coordinator.settings import Settings as CoordinatorSettings
 from protocols.errors import ProtocolError
 
 if TYPE_CHECKING:  # it loads what Flower's processes need not
-    from parties.settings import Settings as PartySettings
+    from parties.agent.settings import Settings as PartySettings
 
 HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
 CONNECTION = "cohort"
@@ -82,7 +82,7 @@ def _superlink_addresses(settings: CoordinatorSettings) -> list[str]:
 
 def supernode(settings: PartySettings) -> list[str]:
     """Command of a party's SuperNode, whose relay talks to the agent's socket."""
-    from parties import settings as party_files
+    from parties.agent import settings as party_files
 
     folder, own = settings.folder, settings.clientappio
     address = _host_and_port(own) if has_one_port() else ["--clientappio-api-address", own]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 
 Floats = NDArray[np.float64]
 # (round t, weights of shape (runs, d)) -> noisy mean gradients, shape (runs, d)
@@ -48,13 +48,10 @@ def _plain(value: Any) -> Any:
     return value.values if isinstance(value, Batch) else value
 
 
-def train_many(rule: UpdateRule, oracle: Oracle, *, runs: int, features: int) -> Floats:
+def train_many(rule: Update, oracle: Oracle, *, runs: int, features: int) -> Floats:
     """Weights after the last iteration of every run, shape (runs, features)."""
     state = rule.start(Batch(np.zeros((runs, features))))
     for t in range(rule.rounds):
-
-        def gradient(weights: Batch, step: float, t: int = t) -> Batch:
-            return Batch(step * oracle(t, weights.values))
-
-        state = rule.step(t, state, gradient)
+        gradient = rule.gradient_factor(t) * oracle(t, rule.point(state).values)
+        state = rule.step(Batch(gradient), state, t)
     return rule.weights(state).values

@@ -17,12 +17,12 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from parties.checks import shown, suggest
-from parties.encode import check_columns
-from parties.schema import Label, Schema, infer_schema
-from parties.shard import ClampCounts, Shard, encode_shard
-from parties.tables import cell_text, read_table
-from parties.targets import REGRESSION_SCALING
+from parties.data.encode import check_columns, encode_shard
+from parties.data.infer import REGRESSION_SCALING, infer_schema
+from parties.data.schema import Label, Schema
+from parties.data.shard import ClampCounts, Shard
+from parties.data.table import cell_text, read_table
+from protocols.documents import shown, suggest
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.messages import COORDINATOR
 from sims.config import SimulationConfig
@@ -61,9 +61,9 @@ class Columns:
             SchemaError: `labels` are not the schema's.
             ParameterError: `split` names a column of the schema.
         """
-        labels = labels or (schema.label_names if schema else ())
-        if schema and labels != schema.label_names:
-            what, theirs = "targets" if numeric else "label", ", ".join(schema.label_names)
+        labels = labels or (schema.label.names if schema else ())
+        if schema and labels != schema.label.names:
+            what, theirs = "targets" if numeric else "label", ", ".join(schema.label.names)
             raise SchemaError(f"{what}={', '.join(labels)!r} is not the schema's {what} {theirs!r}")
         kind, _, column = str(split).partition(":")
         by = column if kind == "by" and column else None

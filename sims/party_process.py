@@ -12,10 +12,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator.coordinator import AskParties, Outcome
+from parties.data.shard import Shard
 from parties.flower_app import Handler
 from parties.party import Party
 from parties.policy import Policy
-from parties.shard import Shard
 from protocols.errors import LostError, MessageError
 from protocols.messages import public_bytes
 from protocols.privacy.ledger import Ledger

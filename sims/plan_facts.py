@@ -13,24 +13,11 @@ from protocols.lffr import LffrPlan
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
+from protocols.updates.catalogue import REGISTRY
 from sims.words import count, number, size
 
 Fact = tuple[str, str, str]  # name, value, meaning
 
-UPDATES = {
-    "barrier": "gradient descent with a barrier that keeps the weights within a ball",
-    "gd": "plain gradient descent",
-    "nag": "Nesterov's accelerated gradient descent",
-    "nag-sc": "Nesterov's method for strongly convex losses",
-    "masg": "accelerated gradient descent in stages of falling steps",
-    "hb": "gradient descent with momentum (heavy ball)",
-    "quadratic-nag": "Nesterov's method, preconditioned by a diagonal bound of the curvature",
-    "scd": "dual coordinate descent; dual variables stay with their owners",
-    "adagrad": "Adagrad",
-    "adam": "Adam",
-    "quadratic-adagrad": "Adagrad on the gradient preconditioned by the curvature",
-    "quadratic-adam": "Adam on the gradient preconditioned by the curvature",
-}
 ATTACK = "the best known attack takes about 2^128 operations (HomomorphicEncryption.org tables)"
 
 
@@ -96,7 +83,7 @@ def _update(plan: RunPlan) -> tuple[str, str]:
     if isinstance(plan, (RowsPlan, GradientPlan)):
         kind, rate = str(plan.update["kind"]), plan.update.get("learning_rate")
         words = "" if rate is None else f"; learning rate {number(rate)}"
-        return f"{kind}, {times}", f"{UPDATES[kind]}{words}"
+        return f"{kind}, {times}", f"{REGISTRY[kind].words}{words}"
     if isinstance(plan, LffrPlan):
         kind = "fixed Hessian" if plan.curvature else "gd"
         rate = "each coefficient at the rate that a bound on its curvature allows"

@@ -10,7 +10,7 @@ from sims.cover_words import cover_lines
 
 def update_line(body: dict[str, Any]) -> str:
     """The iteration."""
-    fields = {k: v for k, v in body["update"].items() if isinstance(v, float) and k != "unit"}
+    fields = {k: v for k, v in body["update"].items() if isinstance(v, float)}
     words = ", ".join(f"{name} {value:.5g}" for name, value in fields.items())
     return (
         f"update {body['update']['kind']}: {body['iterations']} iterations, {words}; sigmoid of "

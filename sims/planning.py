@@ -4,64 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from protocols import planner
+from protocols.ckks.cost import UnitTimes, unit_times
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
-from protocols.ckks.timing import UnitTimes, unit_times
 from protocols.decrypt import flooding_of, release_error_std
 from protocols.errors import ParameterError
-from protocols.layouts import cheapest_layout
-from protocols.plan import Member
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.rows import RowsPlan
+from protocols.serialise import to_plain
 from sims.config import SimulationConfig
-from sims.recipe_rows import choose_ckks
-from sims.setting import TrainingSetting, choose_setting
 from sims.slot_report import slot_lines
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What a plan needs to know of the data.
-
-    rows_by_party: training rows; num_features: columns with the bias; norm_bound: of every row.
-
-    Raises:
-        ParameterError: a field is out of range.
-    """
-
-    rows_by_party: tuple[int, ...]
-    num_features: int
-    norm_bound: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.num_features < 2:
-            raise ParameterError(
-                f"features={self.num_features - 1} must be at least 1 (bias not counted)"
-            )
-        if not (math.isfinite(self.norm_bound) and self.norm_bound > 0):
-            raise ParameterError(f"norm_bound={self.norm_bound} must be positive and finite")
-
-    @classmethod
-    def even(cls, *, rows: int, features: int, parties: int, norm_bound: float = 1.0) -> Shape:
-        """rows split as evenly as possible; features without the bias.
-
-        Raises:
-            ParameterError: fewer rows than parties.
-        """
-        if rows < parties:
-            raise ParameterError(f"rows={rows} is below parties={parties}: everyone needs a row")
-        each, more = divmod(rows, parties)
-        return cls(
-            rows_by_party=tuple(each + (k < more) for k in range(parties)),
-            num_features=features + 1,
-            norm_bound=norm_bound,
-        )
-
-    @property
-    def rows(self) -> int:
-        """Of all parties."""
-        return sum(self.rows_by_party)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,23 +26,27 @@ class Forecast:
     seconds: None where this machine was not timed.
     """
 
-    shape: Shape
-    setting: TrainingSetting
-    plan: RowsPlan
+    shape: PublicFigures
+    calibration: Calibration
     seconds: planner.Seconds | None
     bytes_per_party: dict[str, int]
     memory: dict[str, int]
     operations: dict[str, dict[int, int]]
 
     @property
+    def plan(self) -> RowsPlan:
+        """The template."""
+        return cast(RowsPlan, self.calibration.template)
+
+    @property
     def epsilon_by_coalition(self) -> tuple[float, ...]:
         """Entry k: what k colluding parties see, k = 0 … P - 1; empty without privacy."""
-        certificate = self.setting.certificate
+        certificate = self.calibration.certificate
         return certificate.epsilon_by_coalition if certificate else ()
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; epsilon: entry k is what k colluding parties see."""
-        plan, certificate = self.plan, self.setting.certificate
+        plan, certificate = self.plan, self.calibration.certificate
         params, layout = plan.ckks, plan.layout
         body: dict[str, Any] = {
             "rows": self.shape.rows,
@@ -109,7 +68,7 @@ class Forecast:
             "figures": dict(certificate.figures) if certificate else {},
             "assumptions": list(certificate.assumptions) if certificate else [],
             "ckks": {
-                **params.to_dict(),
+                **to_plain(params),
                 "log_qp": params.log_qp,
                 "max_log_qp": params.max_log_qp,
                 "rotation_keys": len(layout.rotations),
@@ -129,7 +88,7 @@ class Forecast:
             "total_seconds": self.seconds.total if self.seconds else None,
             "bytes_per_party": self.bytes_per_party,
             "peak_memory_mb": {role: round(size / 2**20) for role, size in self.memory.items()},
-            "notes": list(self.setting.notes),
+            "notes": list(self.calibration.notes),
         }
         if certificate:
             body["conditions"] = [condition.to_dict() for condition in certificate.conditions]
@@ -151,7 +110,7 @@ class Forecast:
 
 def forecast(
     config: SimulationConfig,
-    shape: Shape,
+    shape: PublicFigures,
     *,
     timing: bool = True,
     times: UnitTimes | None = None,
@@ -164,48 +123,18 @@ def forecast(
         PrivacyError: no certified setting exists; the message names the condition that binds.
         ParameterError: options that do not fit.
     """
-    setting = choose_setting(
-        config,
-        rows=shape.rows,
-        num_features=shape.num_features,
-        norm_bound=shape.norm_bound,
-        parties=len(shape.rows_by_party),
-    )
-    plan = placeholder_plan(config, shape, setting)
+    found = calibrate(shape, Wanted.of(config))
+    plan = cast(RowsPlan, found.template)
     if timing and times is None:
         times = unit_times(plan.ckks)
     return Forecast(
         shape=shape,
-        setting=setting,
-        plan=plan,
+        calibration=found,
         seconds=planner.seconds(plan, times) if timing and times else None,
         bytes_per_party=planner.bytes_per_party(plan),
         memory=planner.memory(plan),
         operations=operations_by_level(plan),
     )
-
-
-def placeholder_plan(config: SimulationConfig, shape: Shape, setting: TrainingSetting) -> RowsPlan:
-    """The run plan with names, keys and column names of the usual length."""
-    names = [f"hospital-{k + 1}" for k in range(len(shape.rows_by_party))]
-    members = tuple(
-        Member(name=name, rows=rows, verify_key="0" * 64, commitment="0" * 64)
-        for name, rows in zip(names, shape.rows_by_party, strict=True)
-    )
-    columns = [f"column_{k:03d}" for k in range(shape.num_features - 1)]
-    plan = RowsPlan(
-        session="0" * 32,
-        members=members,
-        schema={"digest": "0" * 64, "features": columns},
-        num_features=shape.num_features,
-        link=setting.link.polynomial,
-        update=setting.rule.to_dict(),
-        ckks=choose_ckks(config, setting),
-        cover=config.cover,
-        privacy=setting.privacy,
-        profile=config.profile,
-    )
-    return cheapest_layout(plan).with_slot_bound(shape.norm_bound)
 
 
 def operations_by_level(plan: RowsPlan) -> dict[str, dict[int, int]]:
@@ -222,7 +151,7 @@ def shape_asked(
     rows: int | None,
     features: int | None,
     norm_bound: float | None,
-) -> tuple[SimulationConfig, Shape]:
+) -> tuple[SimulationConfig, PublicFigures]:
     """The shape that is given, or that of the data; and the configuration for it.
 
     Raises:
@@ -241,11 +170,13 @@ def shape_asked(
     if config.split != "even" or config.parties is None:
         raise ParameterError(f"split={config.split!r} needs data: add --data FILE, or leave it out")
     bound = 1.0 if norm_bound is None else norm_bound
-    shape = Shape.even(rows=rows, features=features, parties=config.parties, norm_bound=bound)
+    shape = PublicFigures.even(
+        rows=rows, features=features, parties=config.parties, norm_bound=bound
+    )
     return config, shape
 
 
-def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, Shape]:
+def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, PublicFigures]:
     """The shape that `simulate` would train on; reads the data, for their shape alone.
 
     Raises:
@@ -257,7 +188,7 @@ def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, Shape]:
     from sims.simulation import noise_root
 
     data = prepare(config, np.random.default_rng(noise_root(config)))
-    shape = Shape(
+    shape = PublicFigures(
         rows_by_party=tuple(shard.rows for shard in data.shards.values()),
         num_features=data.schema.num_features,
         norm_bound=data.schema.norm_bound,

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parties.encode import encode_label
-from parties.schema import Schema
-from parties.shard import encode_features
-from parties.tables import Table, read_table
+from parties.data.encode import encode_features, encode_label, encode_targets
+from parties.data.schema import Schema
+from parties.data.table import Table, read_table
 from protocols.errors import ParameterError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
@@ -101,7 +100,7 @@ class ReleasedModel:
         coef, _ = coefficients(self.schema, self.weights, self.model)
         features = list(self.schema.feature_names)
         if self.fitted.numeric:
-            return pd.DataFrame(coef.T, index=features, columns=list(self.schema.label_names))
+            return pd.DataFrame(coef.T, index=features, columns=list(self.schema.label.names))
         return pd.Series(coef[0], index=features, name="coefficient")
 
     @property
@@ -109,7 +108,7 @@ class ReleasedModel:
         """Where every feature is 0; of a regression a series by target."""
         _, constants = coefficients(self.schema, self.weights, self.model)
         if self.fitted.numeric:
-            return pd.Series(constants, index=list(self.schema.label_names), name="intercept")
+            return pd.Series(constants, index=list(self.schema.label.names), name="intercept")
         return float(constants[0])
 
     def predict(self, table: Table) -> pd.DataFrame:
@@ -126,7 +125,7 @@ class ReleasedModel:
         decoded = self.fitted.decode(scores)
         if self.fitted.numeric:
             values = targets_of(self.schema.label).to_data_units(decoded)
-            return pd.DataFrame(values, columns=self.schema.label_names, index=frame.index)
+            return pd.DataFrame(values, columns=self.schema.label.names, index=frame.index)
         prediction = np.where(scores > 0, *self.classes[::-1])
         return pd.DataFrame({"probability": decoded, "prediction": prediction}, index=frame.index)
 
@@ -143,7 +142,7 @@ class ReleasedModel:
     def score(self, table: pd.DataFrame) -> Figures:
         """Metrics on a table that has the columns to predict."""
         if self.fitted.numeric:
-            y, _ = targets_of(self.schema.label).encode(table)
+            y, _ = encode_targets(table, targets_of(self.schema.label))
         else:
             label = label_of(self.schema)
             y = encode_label(table[label.name], label)
@@ -152,7 +151,7 @@ class ReleasedModel:
 
     def words(self, scores: Figures) -> str:
         """Scores in a line."""
-        return self.fitted.words(scores, self.schema.label_names)
+        return self.fitted.words(scores, self.schema.label.names)
 
 
 def load_model(path: str | Path) -> ReleasedModel:
@@ -182,6 +181,6 @@ def score_table(model: ReleasedModel, frame: Table) -> Figures | None:
             two values, a target is missing or no number.
     """
     table = read_table(frame, label=model.schema.label.name)
-    if not set(model.schema.label_names) <= set(table.columns):
+    if not set(model.schema.label.names) <= set(table.columns):
         return None
     return model.score(table)

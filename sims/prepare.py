@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.schema import Schema, infer_schema
-from parties.shard import Shard, encode_shard, read_table
-from parties.targets import REGRESSION_SCALING
+from parties.data.encode import encode_shard
+from parties.data.infer import REGRESSION_SCALING, infer_schema
+from parties.data.schema import Schema
+from parties.data.shard import Shard
+from parties.data.table import read_table
 from protocols.errors import DataError, SchemaError
 from sims.config import SimulationConfig
 from sims.datasets import (
@@ -58,10 +60,10 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     _schema(config, frame, predicted, split_column, [])
     train, test = _train_and_test(config, frame, predicted[0], rng)
     schema = _schema(config, train, predicted, split_column, notes)
-    if schema.label_names != predicted:
+    if schema.label.names != predicted:
         what = "target" if config.is_regression else "label"
         raise SchemaError(
-            f"{what}={','.join(predicted)!r} is not the schema's {','.join(schema.label_names)!r}"
+            f"{what}={','.join(predicted)!r} is not the schema's {','.join(schema.label.names)!r}"
         )
     if config.is_regression:
         require_spread(train, predicted, "the training rows")
@@ -80,7 +82,7 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
 def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
     """A note where test targets lie outside their public range."""
     outside = tested.counts.outside
-    moved = {name: outside[name] for name in schema.label_names if name in outside}
+    moved = {name: outside[name] for name in schema.label.names if name in outside}
     if not moved:
         return []
     return [

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs
-from parties.columns import Label
-from parties.schema import Schema
-from parties.targets import Targets
+from parties.data.schema import Label, Schema, Targets
 from protocols.errors import SchemaError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
@@ -127,7 +125,7 @@ class RunResult:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the targets; none of a label."""
-        return self.schema.label_names if self.model.numeric else ()
+        return self.schema.label.names if self.model.numeric else ()
 
     @property
     def outcome(self) -> str:

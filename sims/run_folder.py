@@ -8,7 +8,7 @@
     summary.json      SimulationResult.summary()
     certificate.json  the privacy certificate, where there is one
     report.html       all of this for a person
-    messages/         every message, where the run keeps them (see coordinator.message_log)
+    messages/         every message, where the run keeps them (see coordinator.log)
 
 No file holds a row of data or anything secret; but the report of a regression draws the test
 rows' targets.

@@ -14,22 +14,24 @@ import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from coordinator.coordinator import Coordinator, Observer, Outcome
-from coordinator.message_log import keep_messages
+from coordinator.log import recorded
 from parties.policy import Policy
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.model import Model
 from protocols.models.registry import model_named
+from protocols.privacy.calibrate.calibration import Calibration
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
+from sims.figures import calibrated
 from sims.ledgers import dataset_of, open_ledger
 from sims.party_process import PartySpec, peak_memory_mb, run_parties
 from sims.prepare import PreparedData, prepare
-from sims.recipe import Recipe, open_recipe
 from sims.result import Array, Figures, RunResult, scored
 from sims.run_folder import RunFolder
 from sims.slot_report import unproven_warnings
 from sims.twin import OPTIMA
+from sims.twins import twin_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,21 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
     # Every refusal that depends on public figures only comes before the first key.
-    recipe = open_recipe(config, data)
-    folder = RunFolder.create(config.out, rounds=recipe.rounds) if config.out else None
+    found = calibrated(config, data.schema, (s.rows for s in data.shards.values()))
+    folder = RunFolder.create(config.out, rounds=found.template.rounds) if config.out else None
     with _recording(folder) as record:
         session, signing_key = uuid.uuid4().hex, new_signing_key()
         specs = party_specs(config, data, root, public_bytes(signing_key))
         transcript = Transcript(folder.transcript_path if folder else None)
         kept = folder.messages_path if folder and config.keep_messages else None
-        keep = partial(keep_messages, folder=kept, coordinator_key=public_bytes(signing_key))
+        verify_keys = {name: spec.verify_key for name, spec in specs.items()}
+        keep = partial(
+            recorded,
+            folder=kept,
+            coordinator_key=public_bytes(signing_key),
+            parties=verify_keys,
+            durable=False,
+        )
 
         def both(event: Event) -> None:
             # A file takes long to write: an interrupt meanwhile finds both at the same place.
@@ -83,8 +92,8 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         coordinator = Coordinator(
             session=session,
             signing_key=signing_key,
-            party_keys={name: spec.verify_key for name, spec in specs.items()},
-            make_plan=lambda members: recipe.make_plan(session, members),
+            party_keys=verify_keys,
+            make_plan=lambda members: found.plan(session, members),
             transcript=transcript,
             observer=Observer(
                 on_phase=lambda phase: both(Event("phase", phase)),
@@ -100,7 +109,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         both(Event("phase", "twin"))
         result = compare(
             data,
-            recipe,
+            found,
             specs,
             coordinator,
             outcome,
@@ -144,7 +153,7 @@ def party_specs(
 
 def compare(
     data: PreparedData,
-    recipe: Recipe,
+    found: Calibration,
     specs: Mapping[str, PartySpec],
     coordinator: Coordinator,
     outcome: Outcome,
@@ -155,7 +164,7 @@ def compare(
     total_seconds: float,
 ) -> RunResult:
     """The decrypted model beside its twin and the non-private optimum."""
-    plan, twin, test = outcome.plan, recipe.twin(outcome.plan, specs), data.test
+    plan, twin, test = outcome.plan, twin_of(outcome.plan, data, specs), data.test
     model = model_named(plan.model)
     reference = model_named(model.reference)
     optimum = OPTIMA[reference.name](data.rows, data.labels)
@@ -180,7 +189,7 @@ def compare(
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
         warnings=(
             *data.notes,
-            *recipe.notes,
+            *found.notes,
             *twin.warnings,
             *unproven_warnings(plan, data.schema.norm_bound),
             *missing_words(outcome.missing),
@@ -189,7 +198,7 @@ def compare(
         peak_memory_mb=peak_memory,
         total_seconds=total_seconds,
         transcript_head=transcript_head,
-        certificate=with_cover(recipe.certificate, plan),
+        certificate=with_cover(found.certificate, plan),
         missing=outcome.missing,
     )
 

@@ -9,7 +9,7 @@ from protocols.circuit_plan import CircuitPlan
 from sims.verify_figures import compare
 
 if TYPE_CHECKING:
-    from parties.schema import Schema
+    from parties.data.schema import Schema
     from protocols.plan import RunPlan
 
 

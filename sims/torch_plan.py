@@ -21,11 +21,11 @@ from protocols.gradients import GradientPlan
 from protocols.objectives import RowObjective
 from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.mechanisms import NOISE_TAIL
+from protocols.privacy.noise import NOISE_TAIL
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.rule import UpdateRule
+from protocols.updates.momentum import GradientDescent
+from protocols.updates.update import Update
 
 # Without noise: largest error of a sum over the largest value.
 PRECISION = 2.0**-30
@@ -44,7 +44,7 @@ class TrainingPlan:
         ParameterError: fields that do not go together.
     """
 
-    update: UpdateRule
+    update: Update
     clip: float
     epsilon: float | None
     delta: float

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs
+from parties.data.shard import Shard
+from parties.data.tensor_shard import TensorShard
 from parties.policy import Policy
-from parties.shard import Shard
-from parties.tensor_shard import TensorShard
 from parties.torch_step import (
     ModuleFactory,
     RowLoss,
@@ -38,7 +38,7 @@ from protocols.errors import ParameterError
 from protocols.gradients import Vector
 from protocols.messages import new_signing_key
 from protocols.privacy.ledger import Ledger
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from sims.ledgers import ledger_path
 from sims.torch_plan import TrainingPlan
 from sims.torch_stage import MakePlan, TorchPartySpec, run_encrypted, run_plain
@@ -79,7 +79,7 @@ class FederatedModule:
         module: ModuleFactory | str,
         loss: RowLoss | str,
         *,
-        update: UpdateRule,
+        update: Update,
         clip: float,
         epsilon: float | None = None,
         delta: float = 1e-5,

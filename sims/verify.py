@@ -7,18 +7,18 @@ another run; the digests of plan and transcript, kept elsewhere, would tell.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parties.schema import Schema
-from parties.tables import Table, read_table
+from parties.data.schema import Schema
+from parties.data.table import Table, read_table
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
+from protocols.registry import protocol_of
 from sims import verify_figures as figures
 from sims import verify_messages as messages
 from sims.plan_figures import encryption_words
@@ -135,8 +135,8 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
 
 def _counted(plan: RunPlan) -> str:
     """The steps after the agreement, by kind."""
-    kinds = Counter(step.partition("/")[0] for step in plan.steps)
-    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    steps = [(step.name, len(list(step.names(plan)))) for step in protocol_of(plan).steps]
+    return ", ".join(f"{number} {name}" for name, number in steps if number)
 
 
 def _check(name: str, problems: Callable[[], Iterator[str]], fine: str) -> Check:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from parties.schema import Schema
-from parties.tables import Table, read_table
+from parties.data.schema import Schema
+from parties.data.table import Table, read_table
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
 from sims.documents import model_fields

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from coordinator.costs import PHASES, phase_of
-from parties.policy import step_sequence
-from protocols.cover import repetition
+from coordinator.costs import PHASES
 from protocols.errors import ProtocolError
 from protocols.messages import COORDINATOR
 from protocols.plan import RunPlan
+from protocols.registry import phase_of, protocol_of, sequence
 from protocols.transcript import LOST, verify
 
 Line = Mapping[str, Any]
@@ -42,8 +41,8 @@ def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
         found.append((step, Counter((line["sender"], line["recipient"]) for line in held)))
         lost[step] = {x["sender"] for x in held if (x["bytes"], x["message"]) == LOST}
     wanted = list[str]()
-    for step in step_sequence(plan):
-        again = repetition(plan, step)
+    for step in sequence(plan):
+        again = protocol_of(plan).repetition(plan, step)
         if lost.get(step) and again is None:
             yield f"{FILE}, step {step}: no message from {', '.join(sorted(lost[step]))}"
         wanted += [step, again] if again and lost.get(step) else [step]

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -19,12 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome
-from parties.encode import expand_columns
+from parties.data.encode import expand_columns
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
+from parties.data.table import read_table
 from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard, read_table
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns
@@ -47,13 +49,12 @@ from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
 from protocols.samples import SampleLedger
-from protocols.train import PlainGradient, train_encrypted, train_plain
+from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_plain
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
 from protocols.updates.catalogue import rule_from_dict
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.momentum import GradientDescent, Nesterov
+from protocols.updates.update import Update
 from tests.exact import product, secret_rows
 
 Floats = NDArray[np.float64]
@@ -83,7 +84,7 @@ def identity(name: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
 
-def make_rule(update: str, rounds: int) -> UpdateRule:
+def make_rule(update: str, rounds: int) -> Update:
     """An update rule by its name in UPDATES."""
     kind, _, degree = update.partition("-")
     if kind == "barrier":
@@ -104,10 +105,10 @@ def make_data(rows: Sequence[int], features: int, seed: int) -> list[tuple[Float
     rng = np.random.default_rng(seed)
     truth = rng.normal(0, 2, features)
     shards = []
-    for count in rows:
-        x = rng.uniform(-1, 1, (count, features))
+    for size in rows:
+        x = rng.uniform(-1, 1, (size, features))
         x[:, -1] = 1.0
-        shards.append((x, (x @ truth + rng.logistic(size=count) > 0).astype(float)))
+        shards.append((x, (x @ truth + rng.logistic(size=size) > 0).astype(float)))
     return shards
 
 
@@ -156,7 +157,8 @@ def insecure(levels: int, ring_dim: int) -> CkksParameters:
 def plain_weights(plan: RowsPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
     """The plaintext twin's weights; noise: shape (rounds, d), summed over parties."""
     x, y = (np.concatenate(part) for part in zip(*shards, strict=True))
-    gradient = PlainGradient(x, y, noise, plan.link)
+    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
+    gradient = PlainGradient(x, y, noise, plan.link, inverse)
     weights = train_plain(plan.rule, gradient, plan.num_features)
     assert gradient.largest <= plan.link.radius, "the case leaves the link's interval"
     return weights
@@ -370,6 +372,17 @@ def uncommitted(names: Sequence[str]) -> contribute.Opened:
     return opened
 
 
+def refreshing(evaluator: Evaluator, plan: Any, keys: JointKeys) -> refresh.Refresh:
+    """Refreshes of a training, one step after the other."""
+    steps = count()
+
+    def fresh(vectors: Any) -> Exchange[Any]:
+        step, key = next(steps), keys.public_key
+        return refresh.refresh(evaluator, plan, keys.seed, step, key, vectors)
+
+    return fresh
+
+
 @dataclass(frozen=True)
 class Released:
     """Decrypted weights as a run releases them, and by decryption shares without noise."""
@@ -386,8 +399,7 @@ def encrypted_weights(
     """Contribute, train, refresh and decrypt over shared joint keys; noises: one per party."""
     keys = joint_keys(len(plan.members), plan.ckks.depth, plan.ckks.ring_dim)
     keys.forget()
-    context, seed = keys.context, keys.seed
-    evaluator = Evaluator(context, plan.layout)
+    context, evaluator = keys.context, Evaluator(keys.context, plan.layout)
 
     def answer(name: str, step: str, body: Body) -> Body:
         kind, _, index = step.partition("/")
@@ -397,12 +409,12 @@ def encrypted_weights(
         if kind == "decrypt":
             return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
         k = plan.party_index(name)
-        return contribute.contribution(
-            context, keys.shares[name], keys.public_key, plan, name, *shards[k], noises[k]
-        )
+        packed = RowsCircuit(plan).pack(name, *shards[k], noises[k])
+        return contribute.contribution(context, keys.shares[name], keys.public_key, packed)
 
     rows, side = drive(contribute.collect(evaluator, plan, uncommitted(plan.names)), answer)
-    encrypted = drive(train_encrypted(evaluator, plan, seed, keys.public_key, rows, side), answer)
+    fresh = refreshing(evaluator, plan, keys)
+    encrypted = drive(train_encrypted(evaluator, plan, rows, side, fresh), answer)
     weights = drive(decrypt.release(evaluator, plan, encrypted), answer)
 
     low = context.primes[: decrypt.DECRYPTION_TOWERS]

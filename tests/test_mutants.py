@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from parties import key_share
+from parties.data.schema import Label, NumericColumn, Schema
 from parties.key_share import KeyShare
-from parties.schema import Label, NumericColumn, Schema
 from protocols import decrypt
 from protocols.approximation import sigmoid_approximation
 from protocols.errors import PolicyError, PrivacyError, ProtocolError
@@ -123,8 +123,8 @@ def share_is_flooded() -> bool:
 
 
 def _secret(session: Session) -> dict[str, Any]:
-    duties: Any = session.parties[NAME]._duties
-    return {"s": exact.secret(duties._secret), "primes": duties._context.primes}
+    duties: Any = session.parties[NAME]._half
+    return {"s": exact.secret(duties.secret), "primes": duties.context.primes}
 
 
 def _rows(session: Session, column: int) -> Any:

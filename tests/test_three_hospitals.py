@@ -169,7 +169,7 @@ def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def supernode(home: Path, name: str, *changes: tuple[str, str]) -> tuple[int | None, str]:
     """A SuperNode for at most 20 s: (exit code, output)."""
-    from parties.settings import Settings
+    from parties.agent.settings import Settings
     from sims import flower_commands
 
     settings = Settings.load(home / name)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parties.tensor_shard import TensorSchema, TensorShard
+from parties.data.tensor_shard import TensorSchema, TensorShard
 
 SCHEMA = TensorSchema(shape=(6,), classes=3)
 IMAGES = TensorSchema(shape=(1, 6, 6), classes=3)

@@ -51,9 +51,9 @@ class Ring:
     def __init__(self, ring_dim: int, primes: tuple[int, ...]) -> None:
         self.ring_dim = ring_dim
         self.modulus: Residues = np.array(primes, np.uint64)[:, None]
-        stages = [_stages(ring_dim, p) for p in primes]
-        self._down = [self._factor([row[0] for row in rows]) for rows in zip(*stages, strict=True)]
-        self._up = [self._factor([row[1] for row in rows]) for rows in zip(*stages, strict=True)]
+        stages = zip(*(_stages(ring_dim, p) for p in primes), strict=True)
+        both = [[self._factor(list(rows)) for rows in zip(*each, strict=True)] for each in stages]
+        self._down, self._up = zip(*both, strict=True)
         self._scale = self._factor([np.array([pow(ring_dim, -1, p)]) for p in primes])
 
     def _factor(self, rows: list[NDArray[np.int64]]) -> Factor:
@@ -96,13 +96,9 @@ def reduce_once(x: Residues, modulus: Residues) -> Residues:
 
 
 @lru_cache(maxsize=8)
-def _ring(ring_dim: int, primes: tuple[int, ...]) -> Ring:
-    return Ring(ring_dim, primes)
-
-
 def ring_of(params: AggregateParameters) -> Ring:
     """The ring of a parameter set; its tables are made once per process."""
-    return _ring(params.ring_dim, params.primes)
+    return Ring(params.ring_dim, params.primes)
 
 
 def _stages(n: int, p: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from protocols.aggregate.security import NOISE_STD, TAIL
-from protocols.errors import MessageError, ParameterError
-from protocols.fields import from_fields
+from protocols.errors import ParameterError
 
 # Largest log2(Q) for 128-bit classical security, ternary secret and errors of std 3.19
 # (HomomorphicEncryption.org); secrets drawn like errors, as here, would be allowed 2 bits more.
@@ -109,25 +107,6 @@ class AggregateParameters:
         """Ring elements that `length` values need."""
         return -(-length // self.ring_dim)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, for the run plan."""
-        return {**asdict(self), "primes": list(self.primes)}
-
-    @classmethod
-    def from_dict(cls, data: Any) -> AggregateParameters:
-        """Inverse of `to_dict`.
-
-        Raises:
-            MessageError: malformed. ParameterError: as the class.
-        """
-        primes = data.get("primes") if isinstance(data, dict) else None
-        # 218 bits hold no more primes of at least 15.
-        if not isinstance(primes, list) or len(primes) > 15:
-            raise MessageError("AggregateParameters.primes is not a list of at most 15")
-        if any(type(p) is not int for p in primes):
-            raise MessageError("AggregateParameters.primes is not a list of int")
-        return from_fields(cls, {**data, "primes": tuple(primes)})
-
 
 def choose(*, parties: int, largest_sum: float, precision: float) -> AggregateParameters:
     """Fewest bits per value, then the smallest ring, for sums of a range and a precision.
@@ -150,23 +129,18 @@ def choose(*, parties: int, largest_sum: float, precision: float) -> AggregatePa
         raise ParameterError(f"parties={parties} is outside 1 .. {MAX_PARTIES}")
     noise = math.ceil(TAIL * NOISE_STD * math.sqrt(parties))
     scale_bits = math.ceil(math.log2(noise + parties / 2) - math.log2(precision))
-    if math.log2(largest_sum) + scale_bits > max(MAX_LOG_Q_128.values()):
-        raise _no_room(largest_sum, precision)
-    share = math.ceil(math.ldexp(largest_sum / parties, scale_bits)) + 1
-    least = 2 * (parties * share + noise) + 1
-    for ring_dim, max_bits in MAX_LOG_Q_128.items():
-        primes = smallest_modulus(ring_dim, least, max_bits)
-        if primes:
-            return AggregateParameters(
-                ring_dim=ring_dim, primes=primes, scale_bits=scale_bits, parties=parties
-            )
-    raise _no_room(largest_sum, precision)
-
-
-def _no_room(largest_sum: float, precision: float) -> ParameterError:
-    return ParameterError(
-        f"largest_sum={largest_sum} at precision={precision} needs a modulus above "
-        f"{max(MAX_LOG_Q_128.values())} bits; take a coarser precision or scale the values down"
+    most = max(MAX_LOG_Q_128.values())
+    if math.log2(largest_sum) + scale_bits <= most:
+        share = math.ceil(math.ldexp(largest_sum / parties, scale_bits)) + 1
+        least = 2 * (parties * share + noise) + 1
+        for ring_dim, max_bits in MAX_LOG_Q_128.items():
+            if primes := smallest_modulus(ring_dim, least, max_bits):
+                return AggregateParameters(
+                    ring_dim=ring_dim, primes=primes, scale_bits=scale_bits, parties=parties
+                )
+    raise ParameterError(
+        f"largest_sum={largest_sum} at precision={precision} needs a modulus above {most} bits; "
+        "take a coarser precision or scale the values down"
     )
 
 

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import signed_values
+from protocols import agree, signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
+from protocols.protocol import Request
 from protocols.signed_values import SignedValue
 
 MASK_KEYS = "mask-keys"
@@ -41,6 +42,21 @@ class OpeningHalf(Protocol):
 
     def masked_secret(self, keys: Mapping[str, SignedValue]) -> Masked:
         """s_p under the masks that it shares with all others, shape (n,); once."""
+        ...
+
+
+class SumsHalf(Protocol):
+    """One party of secure aggregation; secret: from `begin` on."""
+
+    plan: Any
+    secret: Any
+
+    def begin(self, seeds: Mapping[str, str]) -> None:
+        """Make the secret; seeds: everybody's."""
+        ...
+
+    def noisy(self, t: int, request: Body) -> NDArray[np.float64]:
+        """What this party adds to the sum of round t, noise included."""
         ...
 
 
@@ -62,6 +78,17 @@ def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, Sign
 
 
 # -- party half -----------------------------------------------------------------------------------
+
+
+def give_key(half: SumsHalf, request: Request) -> Body:
+    """Reply to `mask-keys`: makes the secret."""
+    half.begin(agree.seeds_of(request.body))
+    return answer_mask_keys(half.secret)
+
+
+def give_opening(half: SumsHalf, request: Request) -> Body:
+    """Reply to `opening-key`."""
+    return answer_opening_key(half.secret, request.body)
 
 
 def answer_mask_keys(secret: OpeningHalf) -> Body:

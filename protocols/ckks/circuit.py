@@ -39,7 +39,7 @@ from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 
 # Largest value of the refresh's mask. Below, its rounding to 2^-scale_bits counts for more; above,
 # the noise in all columns does: both are under one rescaling's at 2^-6 and up to 4096 columns.
@@ -66,7 +66,7 @@ def gradient_levels(link: Polynomial) -> int:
     return 3 + link_factors(link).depth()
 
 
-def iteration_levels(link: Polynomial, rule: UpdateRule) -> int:
+def iteration_levels(link: Polynomial, rule: Update) -> int:
     """Levels between two refreshes."""
     # The rule's own path is multiplied by a public number on its way into the refresh.
     return max(gradient_levels(link), 1 + rule.levels() + 1)
@@ -132,6 +132,7 @@ class EncryptedGradient:
         preconditioner: Preconditioner | None = None,
     ) -> None:
         self._evaluator = evaluator
+        self.weight_unit = units.weight_unit
         self._factors = link_factors(units.link)
         # Refreshed weights are at this level: so are the rows that they multiply.
         rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in rows]
@@ -179,16 +180,19 @@ class EncryptedGradient:
 
 def advance(
     evaluator: Evaluator,
-    rule: UpdateRule,
+    rule: Update,
     t: int,
     state: tuple[EncryptedVector, ...],
     gradient: EncryptedGradient,
-) -> tuple[EncryptedVector | ColumnSum, ...]:
-    """`rule.step`, with the rule's own path as deep as it fits: there key switches cost least."""
+) -> tuple[tuple[ColumnSum, ...], tuple[EncryptedVector, ...]]:
+    """The state after round t: sums for a refresh to make, and vectors kept as they are.
+
+    The rule's own path is as deep as it fits: there key switches cost least.
+    """
     deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
     level = max(REFRESH_LEVEL, deepest - 1 - rule.levels())
-    low = tuple(evaluator.drop_to(vector, level) for vector in state)
-    whole = {id(lowered): vector for lowered, vector in zip(low, state, strict=True)}
-    oracle: Any = lambda weights, step: gradient(whole[id(weights)], step)  # noqa: E731
-    # A rule may keep a vector as it is.
-    return tuple(whole.get(id(vector), vector) for vector in rule.step(t, low, oracle))
+    low: Any = tuple(evaluator.drop_to(vector, level) for vector in state)
+    scaled: Any = gradient(rule.point(state), rule.gradient_factor(t))
+    after = rule.step(scaled, low, t, gradient.weight_unit)
+    count = rule.sums(t)
+    return after[:count], state[: len(after) - count]

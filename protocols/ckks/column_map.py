@@ -63,7 +63,9 @@ class ColumnMap:
         Exactly linear mod the product of the primes.
         """
         n = polynomial.shape[1]
-        order, mask = _slot_order(n), self._mask(primes, n, scale)
+        # Value of the mask at zeta^(+-5^i), i < B, periodic beyond; shape (len(primes), 2, B).
+        at = (self.offset + (self.column or 0)) % self.block_size
+        order, mask = _slot_order(n), _mask(self.block_size, at, self.value, primes, n, scale)
         found = np.empty_like(polynomial)
 
         def tower(k: int) -> None:
@@ -86,11 +88,6 @@ class ColumnMap:
             return np.roll(slots, self.head, axis=-1)
         # Backwards: column 0 into all B columns from it on.
         return _window_sums(np.roll(slots, size - 1, axis=-1), size, prime)
-
-    def _mask(self, primes: tuple[int, ...], n: int, scale: int) -> Residues:
-        """Value of the mask at zeta^(+-5^i), i < B, periodic beyond; shape (len(primes), 2, B)."""
-        at = (self.offset + (self.column or 0)) % self.block_size
-        return _mask(self.block_size, at, self.value, primes, n, scale)
 
 
 def _window_sums(slots: Residues, size: int, prime: int) -> Residues:
@@ -149,10 +146,7 @@ def _cosines(size: int) -> list[int]:
 @lru_cache(maxsize=8)
 def _powers_of_five(size: int) -> NDArray[np.int64]:
     """5^i mod 4B, i < B."""
-    found = np.ones(size, np.int64)
-    for i in range(1, size):
-        found[i] = found[i - 1] * 5 % (4 * size)
-    return found
+    return np.array([pow(5, i, 4 * size) for i in range(size)], np.int64)
 
 
 @lru_cache(maxsize=8)
@@ -161,10 +155,8 @@ def _slot_order(n: int) -> NDArray[np.int64]:
 
     Entry k is the value at zeta^(2 rev(k) + 1), rev reversing bits.
     """
-    bits, index = n.bit_length() - 1, np.arange(n)
-    reverse = np.zeros(n, np.int64)
-    for b in range(bits):
-        reverse |= (index >> b & 1) << (bits - 1 - b)
+    bits = n.bit_length() - 1
+    reverse = np.arange(n).reshape((2,) * bits).transpose().ravel()
     five = _powers_of_five(n // 2)
     return np.concatenate([reverse[five // 2], reverse[(2 * n - five) // 2]])
 

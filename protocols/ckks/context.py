@@ -102,7 +102,8 @@ class CkksContext:
 
     def residues_of(self, obj: Any) -> Residues:
         """All residue rows of a public key, ciphertext or evaluation key."""
-        return self._read(openfhe.Serialize(obj, openfhe.BINARY))
+        blob = openfhe.Serialize(obj, openfhe.BINARY)
+        return rns.read(blob, self.params.ring_dim, self.extended_primes)[0]
 
     def public_key(self, b: Residues, a: Residues) -> Any:
         """Public key (b, a) from residues at level 0."""
@@ -181,9 +182,6 @@ class CkksContext:
         return self.ciphertext(
             [np.zeros((self.params.num_towers, self.params.ring_dim), np.uint64)]
         )
-
-    def _read(self, blob: bytes) -> Residues:
-        return rns.read(blob, self.params.ring_dim, self.extended_primes)[0]
 
     def _implant(self, frame: bytes, polynomials: Sequence[Residues]) -> bytes:
         return rns.implant(frame, np.concatenate(polynomials), self.extended_primes)
@@ -265,17 +263,10 @@ def _frames(params: CkksParameters) -> Frames:
     throwaway = cc.KeyGen()
     tag = throwaway.publicKey.GetKeyTag()
     public_key = openfhe.Serialize(throwaway.publicKey, openfhe.BINARY)
-    # Only a first vector can be misread while the primes are unknown: take those of the last ones.
-    primes = _primes(public_key, n)[-params.num_towers :]
-    if _primes(public_key, n, primes) != primes * 2:
-        raise PlatformError("this OpenFHE release serialises public keys in an unknown layout")
-
+    primes = _repeated(public_key, n, 2, "public keys", params.num_towers)
     evaluation_key = cc.KeySwitchGen(throwaway.secretKey, throwaway.secretKey)
     relinearisation_key = openfhe.Serialize(evaluation_key, openfhe.BINARY)
-    found, polynomials = _primes(relinearisation_key, n), 2 * params.num_digits
-    extended = found[-(len(found) // polynomials) :]
-    if _primes(relinearisation_key, n, extended) != extended * polynomials:
-        raise PlatformError("this OpenFHE release serialises evaluation keys in an unknown layout")
+    extended = _repeated(relinearisation_key, n, 2 * params.num_digits, "evaluation keys")
 
     cc.EvalAtIndexKeyGen(throwaway.secretKey, [1])
     rotation_key = openfhe.Serialize(cc.GetEvalAutomorphismKeyMap(tag), openfhe.BINARY)
@@ -287,8 +278,26 @@ def _frames(params: CkksParameters) -> Frames:
     return Frames(public_key, rotation_key, relinearisation_key, primes, extended, offset)
 
 
-def _primes(blob: bytes, ring_dim: int, known: tuple[int, ...] = ()) -> tuple[int, ...]:
-    return tuple(tower.prime for tower in rns.find_towers(blob, ring_dim, known))
+def _repeated(
+    blob: bytes, ring_dim: int, count: int, kind: str, towers: int = 0
+) -> tuple[int, ...]:
+    """The primes of one of `count` polynomials of an object; towers: how many, where known."""
+
+    def found(known: tuple[int, ...] = ()) -> tuple[int, ...]:
+        return tuple(tower.prime for tower in rns.find_towers(blob, ring_dim, known))
+
+    # Only a first vector can be misread while the primes are unknown: take those of the last ones.
+    every = found()
+    primes = every[-(towers or len(every) // count) :]
+    if found(primes) != primes * count:
+        raise PlatformError(f"this OpenFHE release serialises {kind} in an unknown layout")
+    return primes
+
+
+def message_primes(cc: Any, params: CkksParameters) -> tuple[int, ...]:
+    """Of Q, as a context generates them."""
+    key = openfhe.Serialize(cc.KeyGen().publicKey, openfhe.BINARY)
+    return _repeated(key, params.ring_dim, 2, "public keys", params.num_towers)
 
 
 @lru_cache(maxsize=8)

@@ -47,20 +47,17 @@ class EncryptedVector:
         return int(self.cts[0].GetLevel())
 
     def __add__(self, other: EncryptedVector | float) -> EncryptedVector:
-        if isinstance(other, ColumnSum):
-            return NotImplemented
         return self._combined(self.evaluator.cc.EvalAdd, other)
 
     def __sub__(self, other: EncryptedVector | float) -> EncryptedVector:
-        if isinstance(other, ColumnSum):
-            return NotImplemented
         return self._combined(self.evaluator.cc.EvalSub, other)
 
     def __mul__(self, other: EncryptedVector | float) -> EncryptedVector:
         evaluator, cc = self.evaluator, self.evaluator.cc
         if self is other:
             return evaluator.rescaled(evaluator.each(cc.EvalSquare, self))
-        return evaluator.rescaled(self._combined(cc.EvalMult, other))
+        product = self._combined(cc.EvalMult, other)
+        return product if product is NotImplemented else evaluator.rescaled(product)
 
     __rmul__ = __mul__
 
@@ -74,6 +71,8 @@ class EncryptedVector:
     def _combined(
         self, operation: Callable[[Any, Any], Any], other: EncryptedVector | float
     ) -> EncryptedVector:
+        if isinstance(other, ColumnSum):
+            return NotImplemented
         if isinstance(other, EncryptedVector):
             pairs = self.evaluator.align(self, other)
             return EncryptedVector(self.evaluator, *starmap(operation, pairs))

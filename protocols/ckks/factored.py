@@ -52,23 +52,11 @@ class FactoredPolynomial:
         """Degree."""
         return len(self.roots) + 2 * len(self.quadratics)
 
-    def __call__(self, u: Any) -> Any:
-        """Value at u, for floats and arrays."""
-        value = self.leading
-        for root in self.roots:
-            value = value * (u - root)
-        for shift, offset in self.quadratics:
-            value = value * ((u + shift) ** 2 + offset)
-        return value
-
     def operands(self, u: Any) -> list[tuple[int, Any]]:
         """Factors as (level above u's, value); works on ciphertexts and on arrays."""
         linear = [(0, u + -root) for root in self.roots]
-        squares = []
-        for shift, offset in self.quadratics:
-            moved = u + shift
-            squares.append((1, moved * moved + offset))
-        return linear + squares
+        moved = [(u + shift, offset) for shift, offset in self.quadratics]
+        return linear + [(1, v * v + offset) for v, offset in moved]
 
     def last_operands(self, u: Any, vector: Any) -> tuple[Any, ...]:
         """Two operands (one at degree 0) whose product is vector * r(u) / leading.

@@ -32,7 +32,7 @@ import numpy as np
 import openfhe
 from scipy.special import ndtri
 
-from protocols.ckks.context import CkksContext, new_context
+from protocols.ckks.context import CkksContext, message_primes, new_context
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import PlatformError
@@ -88,8 +88,8 @@ def gaussian_polynomial(
     uniform = (randomness.words(params.ring_dim) >> np.uint64(11)).astype(np.float64)
     normal = ndtri((uniform + 0.5) / 2.0**53) * std * math.sqrt(params.ring_dim / 2)
     slots = (normal[::2] + 1j * normal[1::2]) / 2.0**params.scale_bits
-    complex_cc = _complex_context(params)
-    if _primes(complex_cc, params) != context.primes:
+    complex_cc, primes = _complex_context(params)
+    if primes != context.primes:
         raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
     plaintext = complex_cc.MakeCKKSPackedPlaintext(slots.tolist(), 1, params.num_towers - towers)
     zero = context.ciphertext([np.zeros((towers, params.ring_dim), np.uint64)])
@@ -97,15 +97,6 @@ def gaussian_polynomial(
 
 
 @lru_cache(maxsize=8)
-def _complex_context(params: CkksParameters) -> Any:
-    return new_context(params, openfhe.COMPLEX)
-
-
-@lru_cache(maxsize=8)
-def _primes(cc: Any, params: CkksParameters) -> tuple[int, ...]:
-    from protocols.ckks import residues as rns
-
-    blob = openfhe.Serialize(cc.KeyGen().publicKey, openfhe.BINARY)
-    towers = rns.find_towers(blob, params.ring_dim)
-    # The last ones: while the primes are unknown, a first vector may be misread.
-    return tuple(tower.prime for tower in towers[-params.num_towers :])
+def _complex_context(params: CkksParameters) -> tuple[Any, tuple[int, ...]]:
+    cc = new_context(params, openfhe.COMPLEX)
+    return cc, message_primes(cc, params)

@@ -104,41 +104,35 @@ class GramLayout:
 
     def inner(self, values: Array) -> Array:
         """Slots of value j, shape (d, c) or (d, 1), in every k."""
-        return self._repeat(np.broadcast_to(self._padded(values), self._shape))
+        return self._repeat(self._padded(values)[None])
 
     def outer(self, values: Array) -> Array:
         """Slots of value k, shape (d, c) or (d, 1), in every j."""
-        return self._repeat(np.broadcast_to(self._padded(values)[:, None], self._shape))
+        return self._repeat(self._padded(values)[:, None])
 
     def heads(self) -> Array:
         """One where j = 0 and a value stands."""
-        grid = np.zeros(self._shape)
-        grid[: self.num_features, 0, : self.outputs] = 1.0
-        return self._repeat(grid)
+        first = np.arange(self.side)[None, :, None] == 0
+        return self._repeat(self._padded(1.0)[:, None] * first)
 
     def released(self) -> Array:
         """One in the first copy of an `inner` vector's values, zero elsewhere."""
-        slots = np.zeros(self.num_slots)
-        size = self.side * self.depth
-        slots[:size] = self._padded(np.ones((self.num_features, self.outputs))).ravel()
-        return slots
+        first = self._padded(1.0).ravel()
+        return np.pad(first, (0, self.num_slots - first.size))
 
-    def read(self, slots: Array) -> Array:
+    def read_heads(self, slots: Array) -> Array:
         """Values of an `inner` vector, shape (d, c)."""
         grid = slots[: self.side * self.depth].reshape(self.side, self.depth)
         return grid[: self.num_features, : self.outputs].copy()
 
-    @property
-    def _shape(self) -> tuple[int, int, int]:
-        return self.side, self.side, self.depth
-
-    def _padded(self, values: Array) -> Array:
+    def _padded(self, values: Array | float) -> Array:
         grid = np.zeros((self.side, self.depth))
         grid[: self.num_features, : self.outputs] = values
         return grid
 
     def _repeat(self, grid: Array) -> Array:
-        return np.tile(grid.ravel(), self.num_slots // self.period)
+        whole = np.broadcast_to(grid, (self.side, self.side, self.depth))
+        return np.tile(whole.ravel(), self.num_slots // self.period)
 
 
 class GramEvaluator(Evaluator):

@@ -1,7 +1,6 @@
 """The encrypted LFFR gradient: c outputs in the same ciphertexts (multi-output LFFR, section 3.2).
 
-A block of `packing` belongs to a pair (feature j, output o), block j c' + o, c' the power of two
->= c. A row is repeated for each output, so that all outputs cost the operations of one.
+A row is repeated for each output, so that all outputs cost the operations of one.
 
 With weights w' = w / R, link p(z) = 1/2 + t, t = A z' (z'^2 - root) for z' = z / R = X w', and
 h = 1/2 - y,
@@ -31,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ from protocols.ckks.circuit import (
     link_factors,
 )
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
-from protocols.ckks.packing import Layout, next_power_of_two
+from protocols.ckks.packing import Layout
 from protocols.curvature import LIFT
 from protocols.errors import ParameterError
 
@@ -60,119 +60,23 @@ _T_LEVEL, _TERM_LEVEL = 4, 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputLayout(Layout):
-    """Packing for c outputs; made by `for_outputs`.
+    """Packing for c outputs, whose data ciphertexts come in threes.
 
-    num_features: pairs of a feature and one of c' outputs; outputs: c; rounds: side columns.
-    Data ciphertexts come in threes: x at 3k, x * LIFT at 3k + 1, label terms * LIFT at 3k + 2.
+    x at 3k, x * LIFT at 3k + 1, label terms * LIFT at 3k + 2.
     """
 
-    outputs: int
-
-    @classmethod
-    def for_outputs(
-        cls,
-        *,
-        num_slots: int,
-        num_features: int,
-        outputs: int,
-        rows_by_party: tuple[int, ...],
-        side_columns: int,
-    ) -> OutputLayout:
-        """The layout of d features, bias included, and c outputs.
-
-        Raises:
-            ParameterError: they do not fit a ciphertext, or see `Layout`.
-        """
-        if num_features < 1 or outputs < 1:
-            raise ParameterError(f"num_features={num_features}, outputs={outputs}: need >= 1")
-        pairs = num_features * next_power_of_two(outputs)
-        if pairs > num_slots:
-            raise ParameterError(
-                f"num_features={num_features} (bias included) and outputs={outputs} need {pairs} "
-                f"slots, a ciphertext has {num_slots}; take a larger ring or fewer columns"
-            )
-        return cls(
-            num_slots=num_slots,
-            num_features=pairs,
-            outputs=outputs,
-            rows_by_party=rows_by_party,
-            rounds=side_columns,
-        )
-
-    @property
-    def depth(self) -> int:
-        """c'."""
-        return next_power_of_two(self.outputs)
-
-    @property
-    def features(self) -> int:
-        """d."""
-        return self.num_features // self.depth
-
-    @property
-    def feature_rotations(self) -> tuple[int, ...]:
-        """Left rotations that sum over features, for each output by itself."""
-        stride = self.block_size * self.depth
-        return tuple(stride << k for k in range((self.num_blocks // self.depth).bit_length() - 1))
-
-    @property
-    def num_data_ciphertexts(self) -> int:
-        """Of all kinds."""
-        return KINDS * -(-self.num_rows // self.block_size)
-
-    def ciphertexts_of(self, party: int) -> range:
-        """Data ciphertexts in which a party has rows or label terms."""
-        rows = Layout.ciphertexts_of(self, party)
-        return range(KINDS * rows.start, KINDS * rows.stop)
-
-    # -- slots ------------------------------------------------------------------------------------
+    kinds: ClassVar[int] = KINDS
 
     def pack_data(self, rows: Array, factors: Array, party: int) -> dict[int, Array]:
         """Slots by data ciphertext of x, and of x and x times a factor for each output, lifted.
 
         rows: shape (rows, d); factors: shape (rows, c).
         """
-        plain = Layout(
-            num_slots=self.num_slots,
-            num_features=self.num_features,
-            rows_by_party=self.rows_by_party,
-            rounds=self.rounds,
-        )
-        repeated = np.repeat(rows[:, :, None], self.outputs, axis=2)
+        repeated = np.repeat(rows[:, :, None], factors.shape[1], axis=2)
         terms = repeated * factors[:, None, :]
         parts = (repeated, LIFT * repeated, LIFT * terms)
-        packed = [plain.pack_rows(self.pairs(part), party) for part in parts]
+        packed = [self.pack_rows(part, party) for part in parts]
         return {KINDS * k + kind: packed[kind][k] for k in packed[0] for kind in range(KINDS)}
-
-    def pack_side(self, columns: Array) -> list[Array]:
-        """Slots of the side vectors, shape (side_columns, d, c)."""
-        return Layout.pack_side(self, self.pairs(columns))
-
-    def read_heads(self, slots: Array) -> Array:
-        """Column 0 of the used blocks, shape (d, c)."""
-        pairs = Layout.read_heads(self, slots).reshape(self.features, self.depth)
-        return pairs[:, : self.outputs].copy()
-
-    def pairs(self, values: Array) -> Array:
-        """Shape (..., d, c) to (..., d c'), zero for the outputs beyond c.
-
-        Raises:
-            ParameterError: another shape.
-        """
-        if values.shape[-2:] != self._shape:
-            raise ParameterError(f"values have shape {values.shape}, expected (…, *{self._shape})")
-        padded = np.zeros((*values.shape[:-1], self.depth))
-        padded[..., : self.outputs] = values
-        return padded.reshape(*values.shape[:-2], self.num_features)
-
-    def _spread(self, values: Array | float, columns: int) -> list[Array]:
-        """values: scalar or shape (d, c)."""
-        each = np.asarray(values) if np.ndim(values) else np.full(self._shape, values)
-        return Layout._spread(self, self.pairs(each), columns)
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.features, self.outputs
 
 
 def cubic(link: Polynomial) -> tuple[float, float]:
@@ -249,7 +153,12 @@ class LffrGradient:
         if self._noise:
             total = total + self._next_noise()
         gradient = ColumnSum(total, step * self._scale)
-        return gradient + self._pull(weights, step) if self._ridge else gradient
+        if not self._ridge:
+            return gradient
+        pull, inverse = 2 * self._ridge * step, self._inverse
+        if inverse is None:
+            return gradient + weights * pull
+        return gradient + (inverse.vector * weights) * (pull * inverse.unit)
 
     def _lowered(self, lifted: Sequence[EncryptedVector], level: int) -> list[EncryptedVector]:
         """Preconditioned, then without LIFT, at the level where it is used."""
@@ -267,11 +176,6 @@ class LffrGradient:
         z = rows @ weights
         t = z * (z * z + -self._root)
         return weighted * t + terms, t * t + self._offset
-
-    def _pull(self, weights: EncryptedVector, step: float) -> EncryptedVector:
-        if self._inverse is None:
-            return weights * (2 * self._ridge * step)
-        return (self._inverse.vector * weights) * (2 * self._ridge * step * self._inverse.unit)
 
     def _next_noise(self) -> EncryptedVector:
         index, column = divmod(self._round, self._evaluator.layout.block_size)

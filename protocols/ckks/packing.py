@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
 
+Array = NDArray[np.float64]
 # A run's whole noise is uploaded before training: bounds the side ciphertexts of one party.
 MAX_SIDE_CIPHERTEXTS = 32
 
@@ -39,11 +41,13 @@ class Layout:
     """Packing of one run.
 
     num_slots: slots per ciphertext, a power of two.
-    num_features: columns of a row, bias included.
+    num_features: d, columns of a row, bias included.
     rows_by_party: row capacity of each party, in the order of the plan.
     rounds: iterations, each with one side vector (label term + noise).
     curvature: whether a vector of row sums stands before those of the rounds.
-    features_per_ciphertext: k, a power of two; None: the one >= num_features.
+    features_per_ciphertext: k, a power of two; None: the least one with a single part.
+    outputs: c: every vector then has shape (d, c), else (d,). A block belongs to a pair (feature j,
+        output o), block j c' + o, c' the power of two >= c; k and m count pairs.
 
     A side vector takes m columns, one per part, in ciphertexts of k blocks like those of the rows.
 
@@ -52,23 +56,31 @@ class Layout:
             ciphertexts hold.
     """
 
+    kinds: ClassVar[int] = 1
+    """Data ciphertexts for one part of one group of rows."""
+
     num_slots: int
     num_features: int
     rows_by_party: tuple[int, ...]
     rounds: int
     curvature: bool = False
     features_per_ciphertext: int | None = None
+    outputs: int | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.num_features <= self.num_slots:
+        asked = f"num_features={self.num_features} (bias included)"
+        asked += f" and outputs={self.outputs}" if self.outputs is not None else ""
+        if min(self.shape) < 1:
+            raise ParameterError(f"{asked} need >= 1")
+        if self.num_pairs > self.num_slots:
             raise ParameterError(
-                f"num_features={self.num_features} (bias included) is outside 1..{self.num_slots}, "
-                "the slots of a ciphertext; take a larger ring or fewer columns"
+                f"{asked} need {self.num_pairs} slots, a ciphertext has {self.num_slots}; take a "
+                "larger ring or fewer columns"
             )
-        k, most = self.num_blocks, next_power_of_two(self.num_features)
-        if not 1 <= k <= most or k & (k - 1):
+        k, most = self.num_blocks, next_power_of_two(self.num_pairs)
+        if not self.depth <= k <= most or k & (k - 1):
             raise ParameterError(
-                f"features_per_ciphertext={k} is not a power of two in 1..{most}, at "
+                f"features_per_ciphertext={k} is not a power of two in {self.depth}..{most}, at "
                 f"{self.num_features} features"
             )
         if not self.rows_by_party or min(self.rows_by_party) < 1:
@@ -82,16 +94,31 @@ class Layout:
             )
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a vector: (d,) or (d, c)."""
+        return (self.num_features,) + (() if self.outputs is None else (self.outputs,))
+
+    @property
+    def depth(self) -> int:
+        """c', 1 without outputs."""
+        return next_power_of_two(self.outputs or 1)
+
+    @property
+    def num_pairs(self) -> int:
+        """d c'."""
+        return self.num_features * self.depth
+
+    @property
     def num_blocks(self) -> int:
-        """k: feature blocks per ciphertext."""
+        """k: blocks per ciphertext."""
         if self.features_per_ciphertext is None:
-            return next_power_of_two(self.num_features)
+            return next_power_of_two(self.num_pairs)
         return self.features_per_ciphertext
 
     @property
     def num_parts(self) -> int:
-        """m: ciphertexts of a vector of features, and of a group of rows."""
-        return -(-self.num_features // self.num_blocks)
+        """m: ciphertexts of a vector, and of a group of rows."""
+        return -(-self.num_pairs // self.num_blocks)
 
     @property
     def block_size(self) -> int:
@@ -106,7 +133,7 @@ class Layout:
     @property
     def num_data_ciphertexts(self) -> int:
         """Ciphertexts that hold all rows."""
-        return self.num_parts * -(-self.num_rows // self.block_size)
+        return self.kinds * self.num_parts * -(-self.num_rows // self.block_size)
 
     @property
     def side_vectors(self) -> int:
@@ -129,20 +156,19 @@ class Layout:
 
     def ciphertexts_of(self, party: int) -> range:
         """Data ciphertexts in which a party has rows."""
-        groups, parts = self._groups_of(party), self.num_parts
-        return range(parts * groups.start, parts * groups.stop)
+        groups, each = self._groups_of(party), self.kinds * self.num_parts
+        return range(each * groups.start, each * groups.stop)
 
     def _groups_of(self, party: int) -> range:
         first = self.first_row(party)
         last = first + self.rows_by_party[party] - 1
         return range(first // self.block_size, last // self.block_size + 1)
 
-    # -- rotations ------------------------------------------------------------------------------
-
     @property
     def feature_rotations(self) -> tuple[int, ...]:
-        """Left rotations that sum over blocks into every block."""
-        return tuple(self.block_size << k for k in range(self.num_blocks.bit_length() - 1))
+        """Left rotations that sum over features into every block, for each output by itself."""
+        stride, count = self.block_size * self.depth, self.num_blocks // self.depth
+        return tuple(stride << k for k in range(count.bit_length() - 1))
 
     @property
     def rotations(self) -> tuple[int, ...]:
@@ -151,100 +177,96 @@ class Layout:
 
     # -- slots ------------------------------------------------------------------------------------
 
-    def pack_rows(self, rows: NDArray[np.float64], party: int) -> dict[int, NDArray[np.float64]]:
-        """Slots of a party's rows, shape (rows, num_features), by data ciphertext.
+    def pack_rows(self, rows: Array, party: int) -> dict[int, Array]:
+        """Slots of a party's rows, shape (rows, *shape), by ciphertext of a kind.
 
         Raises:
             ParameterError: the shape differs from what the plan says of this party.
         """
-        expected = (self.rows_by_party[party], self.num_features)
+        expected = (self.rows_by_party[party], *self.shape)
         if rows.shape != expected:
             raise ParameterError(f"rows have shape {rows.shape}, the plan says {expected}")
-        packed: dict[int, NDArray[np.float64]] = {}
+        packed: dict[int, Array] = {}
         first, parts = self.first_row(party), self._in_parts(rows)
         for group in self._groups_of(party):
             start = max(first, group * self.block_size)
             stop = min(first + len(rows), (group + 1) * self.block_size)
-            at = slice(start - group * self.block_size, stop - group * self.block_size)
             for part in range(self.num_parts):
-                grid = np.zeros((self.num_blocks, self.block_size))
-                grid[:, at] = parts[start - first : stop - first, part].T
-                packed[group * self.num_parts + part] = self._to_slots(grid)
+                columns = parts[start - first : stop - first, part]
+                slots = self._to_slots(columns, start - group * self.block_size)
+                packed[group * self.num_parts + part] = slots
         return packed
 
-    def pack_side(self, vectors: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Slots of the side vectors, shape (side_vectors, num_features).
+    def pack_side(self, vectors: Array) -> list[Array]:
+        """Slots of the side vectors, shape (side_vectors, *shape).
 
         Part p of the i-th stands in column c % B of ciphertext c // B, c = i m + p.
 
         Raises:
             ParameterError: another shape.
         """
-        expected = (self.side_vectors, self.num_features)
+        expected = (self.side_vectors, *self.shape)
         if vectors.shape != expected:
             raise ParameterError(f"side vectors have shape {vectors.shape}, expected {expected}")
         columns = self._in_parts(vectors).reshape(self.side_columns, self.num_blocks)
-        packed = []
-        for start in range(0, self.side_columns, self.block_size):
-            some = columns[start : start + self.block_size]
-            grid = np.zeros((self.num_blocks, self.block_size))
-            grid[:, : len(some)] = some.T
-            packed.append(self._to_slots(grid))
-        return packed
+        starts = range(0, self.side_columns, self.block_size)
+        return [self._to_slots(columns[start : start + self.block_size]) for start in starts]
 
-    def masks(self, values: NDArray[np.float64] | float) -> list[NDArray[np.float64]]:
-        """Slots of every part with values (scalar or shape (num_features,)) in column 0 alone."""
+    def masks(self, values: Array | float) -> list[Array]:
+        """Slots of every part with values (scalar or of `shape`) in column 0 alone."""
         return self._spread(values, 1)
 
-    def replicated(self, values: NDArray[np.float64], part: int = 0) -> NDArray[np.float64]:
-        """Slots of one part with the values, shape (num_features,), in all B columns."""
+    def replicated(self, values: Array | float, part: int = 0) -> Array:
+        """Slots of one part with the values, scalar or of `shape`, in all B columns."""
         return self._spread(values, self.block_size)[part]
 
-    def heads(self, values: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    def heads(self, values: Array | float) -> Array:
         """Slots of a released vector: column 0 of part p, moved p - (m - 1) columns to the right.
 
-        All other slots are zero. values: scalar or shape (num_features,).
+        All other slots are zero. values: scalar or of `shape`.
         """
         parts = reversed(self.masks(values))
-        found: NDArray[np.float64] = np.sum([np.roll(p, -k) for k, p in enumerate(parts)], axis=0)
+        found: Array = np.sum([np.roll(p, -k) for k, p in enumerate(parts)], axis=0)
         return found
 
-    def read_heads(self, slots: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Inverse of `heads`, shape (num_features,)."""
+    def read_heads(self, slots: Array) -> Array:
+        """Inverse of `heads`, of `shape`."""
         last = self.num_parts - 1
         grid = np.roll(slots, last - self.offset).reshape(self.num_blocks, self.block_size)
-        return grid[:, : last + 1].T.reshape(-1)[: self.num_features].copy()
-
-    def _in_parts(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Shape (…, num_features) to (…, m, k), zero beyond the features."""
-        padded = np.zeros((*vectors.shape[:-1], self.num_parts * self.num_blocks))
-        padded[..., : self.num_features] = vectors
-        return padded.reshape(*vectors.shape[:-1], self.num_parts, self.num_blocks)
-
-    def _spread(
-        self, values: NDArray[np.float64] | float, columns: int
-    ) -> list[NDArray[np.float64]]:
-        """Slots of every part with the values in the first columns of its blocks."""
-        found = []
-        for part in self._in_parts(np.broadcast_to(values, self.num_features)):
-            grid = np.zeros((self.num_blocks, self.block_size))
-            grid[:, :columns] = part[:, None]
-            found.append(self._to_slots(grid))
-        return found
+        pairs = grid[:, : last + 1].T.reshape(-1)[: self.num_pairs]
+        outputs = pairs.reshape(self.num_features, self.depth)[:, : self.outputs or 1]
+        return outputs.reshape(self.shape).copy()
 
     @property
-    def indicator(self) -> NDArray[np.float64]:
+    def indicator(self) -> Array:
         """1 in column 0 of every block, 0 elsewhere."""
-        grid = np.zeros((self.num_blocks, self.block_size))
-        grid[:, 0] = 1.0
-        return self._to_slots(grid)
+        return self._to_slots(np.ones((1, self.num_blocks)))
 
     @property
     def offset(self) -> int:
         """o: block j's column i stands in slot (j B + i + o) mod S."""
         return _offset(self.block_size)
 
-    def _to_slots(self, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _in_parts(self, vectors: Array) -> Array:
+        """Shape (…, *shape) to (…, m, k), zero beyond the outputs and beyond the features."""
+        before = vectors.shape[: -len(self.shape)]
+        pairs, count = np.zeros((*before, self.num_features, self.depth)), self.outputs or 1
+        pairs[..., :count] = vectors.reshape(*before, self.num_features, count)
+        padded = np.zeros((*before, self.num_parts * self.num_blocks))
+        padded[..., : self.num_pairs] = pairs.reshape(*before, self.num_pairs)
+        return padded.reshape(*before, self.num_parts, self.num_blocks)
+
+    def _spread(self, values: Array | float, columns: int) -> list[Array]:
+        """Slots of every part with the values in the first columns of its blocks."""
+        if np.ndim(values) and np.shape(values) != self.shape:
+            raise ParameterError(f"values have shape {np.shape(values)}, expected {self.shape}")
+        parts = self._in_parts(np.broadcast_to(values, self.shape))
+        return [self._to_slots(np.tile(part, (columns, 1))) for part in parts]
+
+    def _to_slots(self, columns: Array, start: int = 0) -> Array:
+        """Slots of columns, shape (columns, k), from column `start` of every block on."""
+        grid = np.zeros((self.num_blocks, self.block_size))
+        grid[:, start : start + len(columns)] = columns.T
         return np.roll(grid.ravel(), self.offset)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from protocols.errors import ParameterError
 
@@ -98,6 +97,11 @@ class CkksParameters:
         return math.ceil((digit_bits + SPECIAL_SPARE_BITS) / SPECIAL_PRIME_BITS)
 
     @property
+    def key_rows(self) -> int:
+        """Residue rows of one half of an evaluation key."""
+        return (self.num_towers + self.num_special_towers) * self.num_digits
+
+    @property
     def log_qp(self) -> int:
         """log2(QP), an upper estimate [bits]; OpenFHE checks the exact value again."""
         return (
@@ -110,10 +114,6 @@ class CkksParameters:
     def max_log_qp(self) -> int:
         """Largest log2(QP) with 128-bit security at this ring, for errors of std 1 [bits]."""
         return MAX_LOG_QP_128.get(self.ring_dim, NARROW_ERROR_BITS) - NARROW_ERROR_BITS
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, for the run plan."""
-        return asdict(self)
 
 
 def choose_parameters(

@@ -8,7 +8,7 @@ from the circuit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
@@ -21,10 +21,10 @@ from protocols.ckks.circuit import (
     RowUnits,
     advance,
 )
-from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
-from protocols.updates.rule import UpdateRule, distinct
+from protocols.updates.update import Update
 
 # Operation name -> what it is; "relinearise" and "rotate" are the key switches.
 OPERATIONS = (
@@ -36,6 +36,15 @@ OPERATIONS = (
     "rescale",
     "add",  # of ciphertexts, or of a public number
 )
+# What counts one at the level of its first operand, which it leaves as it is.
+_SINGLE = {
+    "EvalAdd": "add",  # of ciphertexts, or of a public number
+    "EvalSub": "add",
+    "EvalAddInPlace": "add",
+    "EvalMultNoRelin": "tensor",
+    "Relinearize": "relinearise",
+    "EvalRotate": "rotate",
+}
 _COUNTED = 4
 Tally = Mapping[tuple[str, int], int]
 """(operation, level of its operand) -> how many. Dropped primes cost next to none."""
@@ -79,11 +88,10 @@ class CountingContext:
 
     # OpenFHE's names, as `Evaluator` calls them.
 
-    def EvalAdd(self, left: Ghost, right: Any) -> Ghost:  # noqa: N802
-        """Ciphertext, or public number."""
-        return self._count("add", left)
-
-    EvalSub = EvalAdd
+    def __getattr__(self, name: str) -> Callable[..., Ghost]:
+        if name not in _SINGLE:
+            raise AttributeError(f"{name} is not counted")
+        return lambda ct, *rest: self._count(_SINGLE[name], ct)
 
     def EvalMult(self, left: Ghost, right: Any) -> Ghost:  # noqa: N802
         """Ciphertext, public number or plaintext."""
@@ -97,30 +105,13 @@ class CountingContext:
         """As a product."""
         return self.EvalMult(ct, ct)
 
-    def EvalMultNoRelin(self, left: Ghost, right: Ghost) -> Ghost:  # noqa: N802
-        """A product of three polynomials."""
-        return self._count("tensor", left)
-
-    def Relinearize(self, ct: Ghost) -> Ghost:  # noqa: N802
-        """One key switch."""
-        return self._count("relinearise", ct)
-
-    def EvalRotate(self, ct: Ghost, index: int) -> Ghost:  # noqa: N802
-        """One key switch."""
-        return self._count("rotate", ct)
-
-    def EvalAddInPlace(self, total: Ghost, other: Ghost) -> None:  # noqa: N802
-        """As `EvalAdd`."""
-        self._count("add", total)
-
     def Rescale(self, ct: Ghost) -> Ghost:  # noqa: N802
         """One level down."""
         return Ghost(self._count("rescale", ct).level + 1)
 
     def RescaleInPlace(self, ct: Ghost) -> None:  # noqa: N802
         """As `Rescale`."""
-        self._count("rescale", ct)
-        ct.level += 1
+        ct.level = self.Rescale(ct).level
 
     def Compress(self, ct: Ghost, towers: int) -> Ghost:  # noqa: N802
         """Drop primes."""
@@ -140,7 +131,7 @@ class IterationTally:
 
 
 def tally_iterations(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: Update
 ) -> tuple[IterationTally, ...]:
     """Every iteration of a run.
 
@@ -164,7 +155,7 @@ def _iterations(
 
 
 def _tally(
-    params: CkksParameters, layout: Layout, link: Polynomial, rule: UpdateRule
+    params: CkksParameters, layout: Layout, link: Polynomial, rule: Update
 ) -> list[IterationTally]:
     context: Any = CountingContext(params)
     evaluator = Evaluator(context, layout)
@@ -178,16 +169,11 @@ def _tally(
     inverse = Preconditioner(ghost(REFRESH_LEVEL), 1.0) if layout.curvature else None
     units = RowUnits(link, 1.0, link.radius)
     gradient = EncryptedGradient(evaluator, units, rows, side, inverse)
-    scaled = rule.in_units(link.radius)
-    state: tuple[Any, ...] = scaled.start(ghost(REFRESH_LEVEL))
+    state = rule.start(ghost(REFRESH_LEVEL))
     tallies = []
     for t in range(layout.rounds):
-        state = advance(evaluator, scaled, t, state, gradient)
-        if t + 1 == layout.rounds:
-            state = (scaled.weights(state),)
-        sums = [vector for vector in distinct(state) if isinstance(vector, ColumnSum)]
+        sums, kept = advance(evaluator, rule, t, state, gradient)
         refreshed = sum(len(vector.spread().cts) for vector in sums)
         tallies.append(IterationTally(context.take(), refreshed))
-        fresh = {id(vector): ghost(REFRESH_LEVEL) for vector in sums}
-        state = tuple(fresh.get(id(vector), vector) for vector in state)
+        state = (*(ghost(REFRESH_LEVEL) for _ in sums), *kept)
     return tallies

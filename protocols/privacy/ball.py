@@ -51,6 +51,16 @@ def is_symmetric(p: Polynomial) -> bool:
     return p.center == 0.0 and p.coefficients[0] == 0.5 and not any(even)
 
 
+def require_symmetric(p: Polynomial) -> None:
+    """Refuse any other sigmoid.
+
+    Raises:
+        ParameterError: see `is_symmetric`.
+    """
+    if not is_symmetric(p):
+        raise ParameterError("sigmoid: p(z) + p(-z) must be 1, 1/2 plus an odd polynomial")
+
+
 def push_bound(
     p: Polynomial, *, shrink: float, eta: float, norm_bound: float, radius: float
 ) -> float:
@@ -66,8 +76,7 @@ def push_bound(
     Raises:
         ParameterError: p is not symmetric.
     """
-    if not is_symmetric(p):
-        raise ParameterError("p(z) + p(-z) must be 1: give 1/2 plus an odd polynomial")
+    require_symmetric(p)
     residual = np.zeros(p.degree + 1)
     residual[: len(p.coefficients)] = p.coefficients
     residual = -residual

@@ -28,22 +28,157 @@ both are checked. d is 1/2, which holds for any data.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from protocols.approximation import error_bound, is_decreasing, range_bound
-from protocols.privacy.barrier_theorem import (
-    GRADIENT_AT_ZERO,
-    BarrierSetting,
-    c_delta,
-    fixed_point,
-    gradient_error,
-    norm_failure,
-    smallest_norm,
+from scipy.special import log_ndtr
+from scipy.stats import chi
+
+from protocols.approximation import (
+    Approximation,
+    Polynomial,
+    error_bound,
+    is_decreasing,
+    range_bound,
 )
-from protocols.privacy.budget import audit
-from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+from protocols.errors import ParameterError
+from protocols.privacy.budget import Budget, certify
+from protocols.privacy.certificate import Certificate, Condition, require_numbers
+from protocols.privacy.row_setting import RowSetting, row_setting
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity
+from protocols.serialise import from_plain
 
-__all__ = ["BarrierSetting", "check"]
+if TYPE_CHECKING:
+    from protocols.rows import RowsPlan
+
+GRADIENT_AT_ZERO = 0.5
+"""d, bound on |grad f(0)| / B_x of any data: |1/2 - y| = 1/2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarrierSetting(RowSetting):
+    """Everything that Theorem 3 speaks about.
+
+    Attributes:
+        theta, lam, kappa, eta, rounds: Theta, lambda, kappa, the learning rate, T.
+        reciprocal: P and its interval [kappa Theta, Theta].
+
+    Raises:
+        ParameterError: a field is out of range; the message names it.
+    """
+
+    theta: float
+    lam: float
+    kappa: float
+    eta: float
+    rounds: int
+    reciprocal: Approximation
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_numbers(self, "theta lam eta rounds")
+        if not 0 < self.kappa < 1:
+            raise ParameterError(f"kappa={self.kappa} is outside (0, 1)")
+
+
+def c_delta(budget: Budget, rounds: int) -> float:
+    """sqrt(2 ln(2T / delta_norm)), which is sqrt(2 ln(3T / delta)) at the paper's split."""
+    if budget.epsilon is None:
+        return 0.0
+    return math.sqrt(2 * math.log(2 * rounds / budget.delta_norm))
+
+
+def gradient_error(setting: BarrierSetting, sigmoid_error: float) -> float:
+    """zeta_f = e_f B_x + e_ckks sqrt(m) / N: how far the computed mean gradient may be off."""
+    return sigmoid_error * setting.norm_bound + setting.gradient_error
+
+
+def iterate_bound(
+    setting: BarrierSetting, *, sigmoid_error: float, reciprocal_error: float
+) -> float:
+    """R of Theorem 3 for given e_f and e_B, with the TOTAL noise."""
+    noise = setting.budget.total_std(setting.sigma)
+    spread = math.sqrt(setting.features) + c_delta(setting.budget, setting.rounds)
+    return math.sqrt((1 - setting.kappa) * setting.theta) + setting.eta * (
+        SIGMOID_SLOPE_MAX * setting.norm_bound
+        + gradient_error(setting, sigmoid_error)
+        + 2 * setting.lam * reciprocal_error * math.sqrt(setting.theta)
+        + spread * noise
+    )
+
+
+def fixed_point(setting: BarrierSetting, *, reciprocal_error: float) -> tuple[float, float]:
+    """(e_f, R): the least pair with e_f the true error of p on [-B_x R, B_x R].
+
+    Iterates up from e_f = 0. If e_f passes phi'max, where the theorem ends, that e_f is returned
+    with the R before it.
+    """
+    error = 0.0
+    while True:
+        bound = iterate_bound(setting, sigmoid_error=error, reciprocal_error=reciprocal_error)
+        ends = setting.norm_bound * bound
+        new = error_bound(setting.sigmoid.polynomial, "sigmoid", -ends, ends)
+        if new <= error:
+            return error, bound
+        error = new * (1 + 1e-12)
+        if error > SIGMOID_SLOPE_MAX:
+            return error, bound
+
+
+def norm_failure(budget: Budget, features: int, rounds: int) -> float:
+    """Exact probability bound that some round's noise exceeds what the proof allows.
+
+    T (P(|Z| > c_delta) + P(chi_m > sqrt(m) + c_delta)), below the allotted delta_norm.
+    """
+    if budget.epsilon is None:
+        return 0.0
+    c = c_delta(budget, rounds)
+    one_direction = 2 * math.exp(float(log_ndtr(-c)))
+    return rounds * (one_direction + float(chi(features).sf(math.sqrt(features) + c)))
+
+
+def smallest_norm(
+    setting: BarrierSetting, *, sigmoid_error: float, least: float
+) -> tuple[float, dict[str, float]]:
+    """Right side of condition (2) and its figures; inf where alpha is outside (0, 1).
+
+    Args:
+        setting: the setting.
+        sigmoid_error: e_f.
+        least: m_P.
+    """
+    s = setting
+    noise = s.budget.total_std(s.sigma)
+    c = c_delta(s.budget, s.rounds)
+    zeta = gradient_error(s, sigmoid_error)
+    alpha = 2 * s.eta * s.lam * least
+    quadratic = 2 * alpha - alpha**2
+    linear = -2 * s.eta * ((1 - alpha) * (GRADIENT_AT_ZERO * s.norm_bound + c * noise) + zeta)
+    push = s.norm_bound * SIGMOID_SLOPE_MAX + (math.sqrt(s.features) + c) * noise
+    constant = -(s.eta**2) * (push**2 - zeta**2)
+    figures = {"alpha": alpha, "a": quadratic, "b": linear, "c": constant}
+    if not 0 < alpha < 1:
+        return math.inf, figures
+    return (-linear + math.sqrt(linear**2 - 4 * quadratic * constant)) / (2 * quadratic), figures
+
+
+def setting_of(plan: RowsPlan, norm_bound: float) -> BarrierSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+    rule = plan.update
+    reciprocal, theta = from_plain(Polynomial, rule["reciprocal"]), float(rule["theta"])
+    return BarrierSetting(
+        **row_setting(plan, norm_bound),
+        theta=theta,
+        lam=float(rule["weight"]),
+        kappa=reciprocal.low / theta,
+        eta=float(rule["learning_rate"]),
+        rounds=plan.rounds,
+        reciprocal=Approximation.unchecked(reciprocal),
+    )
 
 
 def check(setting: BarrierSetting) -> Certificate:
@@ -69,70 +204,50 @@ def check(setting: BarrierSetting) -> Certificate:
         features=s.features,
         encryption_error=s.encryption_error,
     )
-    money = audit(
-        s.budget,
-        sigma=s.sigma,
-        sensitivity=sensitivity.total,
-        rounds=s.rounds,
-        rows=s.rows,
-        features=s.features,
-        norm_failure=norm_failure(s.budget, s.features, s.rounds),
-    )
     steepest = range_bound(barrier.derivative(), bottom, low)[1]
     decreasing = is_decreasing(barrier, bottom, low)
     first = s.kappa * s.theta / s.lam
     second = 1 / pull if pull > 0 else math.inf
     conditions = (
         Condition(
-            name="sigmoid_error",
-            left=e_f,
-            relation="<=",
-            right=SIGMOID_SLOPE_MAX,
-            meaning="e_f <= phi'max: error of p on [-B_x R, B_x R]",
+            "sigmoid_error",
+            e_f,
+            "<=",
+            SIGMOID_SLOPE_MAX,
+            "e_f <= phi'max: error of p on [-B_x R, B_x R]",
         ),
         Condition(
-            name="barrier_decreasing",
-            left=min(steepest, 0.0) if decreasing else steepest,
-            relation="<=",
-            right=0.0,
-            meaning="max of P' on [Theta - R^2, kappa Theta]",
+            "barrier_decreasing",
+            min(steepest, 0.0) if decreasing else steepest,
+            "<=",
+            0.0,
+            "max of P' on [Theta - R^2, kappa Theta]",
         ),
         Condition(
-            name="barrier_positive",
-            left=least,
-            relation=">",
-            right=0.0,
-            meaning="m_P > 0: P pushes inwards beyond sqrt((1 - kappa) Theta)",
+            "barrier_positive",
+            least,
+            ">",
+            0.0,
+            "m_P > 0: P pushes inwards beyond sqrt((1 - kappa) Theta)",
         ),
         Condition(
-            name="eta_barrier",
-            left=s.eta,
-            relation="<=",
-            right=first,
-            meaning="(1), first part: eta <= kappa Theta / lambda",
+            "eta_barrier", s.eta, "<=", first, "(1), first part: eta <= kappa Theta / lambda"
         ),
         Condition(
-            name="eta_overshoot",
-            left=s.eta,
-            relation="<=",
-            right=second,
-            meaning="(1), second part: eta <= 1 / (lambda (M_P + m_P) + (phi'max - d) B_x / (2 r))",
+            "eta_overshoot",
+            s.eta,
+            "<=",
+            second,
+            "(1), second part: eta <= 1 / (lambda (M_P + m_P) + (phi'max - d) B_x / (2 r))",
         ),
+        Condition("alpha", quadratic["alpha"], "<", 1.0, "alpha = 2 eta lambda m_P < 1"),
         Condition(
-            name="alpha",
-            left=quadratic["alpha"],
-            relation="<",
-            right=1.0,
-            meaning="alpha = 2 eta lambda m_P < 1",
+            "norm",
+            core,
+            ">=",
+            root,
+            "(2): r = sqrt((1 - kappa) Theta) >= (-b + sqrt(b^2 - 4ac)) / (2a)",
         ),
-        Condition(
-            name="norm",
-            left=core,
-            relation=">=",
-            right=root,
-            meaning="(2): r = sqrt((1 - kappa) Theta) >= (-b + sqrt(b^2 - 4ac)) / (2a)",
-        ),
-        *money.conditions,
     )
     figures = {
         "R": bound,
@@ -142,21 +257,17 @@ def check(setting: BarrierSetting) -> Certificate:
         "e_B": e_b,
         "c_delta": c_delta(s.budget, s.rounds),
         "D2": sensitivity.exact,
-        "D2_widened": sensitivity.total,
-        "sigma_total": s.budget.total_std(s.sigma),
         "m_P": least,
         "M_P": most,
         "r": core,
         "eta_max": min(first, second),
         **quadratic,
-        **money.figures,
     }
-    return Certificate(
-        method="barrier",
-        setting=s,
-        conditions=conditions,
-        figures=figures,
-        epsilon_by_coalition=money.by_coalition,
-        assumptions=ASSUMPTIONS,
-        events=money.events,
+    return certify(
+        "barrier",
+        s,
+        conditions,
+        figures,
+        sensitivity=sensitivity.total,
+        norm_failure=norm_failure(s.budget, s.features, s.rounds),
     )

@@ -21,15 +21,16 @@ from protocols.approximation import (
     reciprocal_approximation,
     sigmoid_approximation,
 )
-from protocols.privacy.barrier_theorem import (
+from protocols.privacy.barrier_certificate import (
     GRADIENT_AT_ZERO,
     BarrierSetting,
     c_delta,
     iterate_bound,
 )
 from protocols.privacy.budget import Budget
+from protocols.privacy.problem import Problem
 from protocols.privacy.sensitivity import Sensitivity
-from protocols.privacy.utility import Candidates, Stack
+from protocols.privacy.utility import Candidates, Stack, correlation
 
 Floats = NDArray[np.float64]
 
@@ -57,34 +58,22 @@ class Draft:
     noise: float
 
 
-def drafts(
-    *,
-    rows: int,
-    features: int,
-    budget: Budget,
-    rounds: Sequence[int],
-    degrees: Sequence[int],
-    etas: Sequence[float] | None,
-) -> list[Draft]:
+def drafts(problem: Problem) -> list[Draft]:
     """For each (degrees, Theta, kappa, eta, T) the least lambda that Theorem 3 allows.
 
-    Args:
-        rows: N.
-        features: m, bias included.
-        budget: the promise.
-        rounds: values of T to try.
-        degrees: degrees of p to try.
-        etas: learning rates to try, for rows of norm 1; None takes 4 = 1 / max s', that is 1/beta
-            (arXiv:2605.27782, Theorem 1).
+    Learning rates are for rows of norm 1; without noise 4 = 1 / max s', that is 1/beta
+    (arXiv:2605.27782, Theorem 1).
     """
+    rows, features, budget = problem.rows, problem.features, problem.budget
+    etas = problem.etas or ((4.0,) if budget.epsilon is None else ETAS)
     found: list[Draft] = []
-    core, eta = (a.ravel() for a in np.meshgrid(CORES, etas or (4.0,), indexing="ij"))
-    for degree in degrees:
+    core, eta = (a.ravel() for a in np.meshgrid(CORES, etas, indexing="ij"))
+    for degree in problem.degrees:
         errors = [sigmoid_approximation(degree, float(r)).max_error for r in _TABLE]
         for reciprocal_degree in RECIPROCAL_DEGREES:
             for kappa in KAPPAS:
                 reciprocal = reciprocal_approximation(reciprocal_degree, float(kappa), 1.0)
-                for t in rounds:
+                for t in problem.tried_rounds():
                     scan = _Scan(
                         core=core,
                         eta=eta,
@@ -164,14 +153,14 @@ class _Scan:
         return chosen, bound[index, first], noise[index, first]
 
 
-def candidates(found: Sequence[Draft]) -> Candidates:
-    """What the utility proxy needs of drafts."""
+def merits(found: Sequence[Draft], features: int) -> Floats:
+    """The utility proxy of each draft."""
     slopes = {}
     for draft in found:
         key = (draft.degree, round(math.log(draft.interval), 2))
         if key not in slopes:
             slopes[key] = sigmoid_approximation(key[0], math.exp(key[1])).polynomial.derivative()
-    return Candidates(
+    candidates = Candidates(
         eta=np.array([draft.eta for draft in found]),
         rounds=np.array([draft.rounds for draft in found]),
         noise=np.array([draft.noise for draft in found]),
@@ -180,6 +169,7 @@ def candidates(found: Sequence[Draft]) -> Candidates:
         strength=np.array([2 * draft.lam for draft in found]),
         force=Stack.of([_force(draft) for draft in found]),
     )
+    return correlation(candidates, features=features)
 
 
 def _force(draft: Draft) -> Polynomial:
@@ -193,24 +183,15 @@ def _force(draft: Draft) -> Polynomial:
     )
 
 
-def setting(
-    draft: Draft,
-    *,
-    rows: int,
-    features: int,
-    norm_bound: float,
-    budget: Budget,
-    encryption_error: float = 0.0,
-) -> BarrierSetting:
+def setting(draft: Draft, problem: Problem) -> BarrierSetting:
     """A draft in the rows' own units, its polynomials on the fixed point's true intervals."""
+    norm_bound = problem.norm_bound
     theta = draft.theta / norm_bound**2
     reciprocal = reciprocal_approximation(
         draft.reciprocal.polynomial.degree, draft.kappa * theta, theta
     )
     current = BarrierSetting(
-        rows=rows,
-        features=features,
-        norm_bound=norm_bound,
+        **problem.common,
         theta=theta,
         lam=draft.lam,
         kappa=draft.kappa,
@@ -219,8 +200,6 @@ def setting(
         sigmoid=sigmoid_approximation(draft.degree, draft.interval),
         reciprocal=reciprocal,
         sigma=0.0,
-        budget=budget,
-        encryption_error=encryption_error,
     )
     return settle(current, draft.degree)
 

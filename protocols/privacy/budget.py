@@ -11,16 +11,19 @@ delta_norm. The noise grid and the tail of the CKKS error are added on top.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from protocols.errors import ParameterError
+from protocols.plan import PrivacyPlan
 from protocols.privacy.accounting import (
     GaussianEvent,
     epsilon_for,
     library_epsilon,
     sigma_for,
 )
-from protocols.privacy.certificate import Condition
+from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
@@ -68,6 +71,14 @@ class Budget:
             raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
         if not 0 <= self.spent_mu < math.inf:
             raise ParameterError(f"spent_mu={self.spent_mu} is not a finite number >= 0")
+
+    @classmethod
+    def of(cls, promise: PrivacyPlan | None, split: NoiseSplit, **beside: float) -> Budget:
+        """Of a plan; beside: `other_delta` and `spent_mu`."""
+        if promise is None:
+            # Without a promise nothing depends on delta.
+            return cls(epsilon=None, delta=0.5, split=split)
+        return cls(epsilon=promise.epsilon, delta=promise.delta, split=split, **beside)
 
     @property
     def delta_mechanism(self) -> float:
@@ -159,7 +170,9 @@ class Budget:
         return self.split.total_std(sigma) * GRID_MARGIN
 
     def to_dict(self) -> dict[str, float | str | None]:
-        """JSON-ready."""
+        """JSON-ready; without a promise, nothing of one."""
+        if self.epsilon is None:
+            return {"epsilon": None, "parties": self.split.parties}
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -171,39 +184,40 @@ class Budget:
         }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Audit:
-    """The budget's conditions for one setting, and the figures behind them."""
-
-    conditions: tuple[Condition, ...]
-    figures: dict[str, float]
-    by_coalition: tuple[float, ...]
-    events: tuple[GaussianEvent, ...]
-
-
-def audit(
-    budget: Budget,
+def certify(
+    method: str,
+    setting: Any,
+    conditions: Sequence[Condition],
+    figures: Mapping[str, float],
     *,
-    sigma: float,
     sensitivity: float,
-    rounds: int,
-    rows: int,
-    features: int,
     norm_failure: float,
-) -> Audit:
-    """Check that the noise pays for the promise.
+    values: int | None = None,
+    assumptions: tuple[str, ...] = ASSUMPTIONS,
+) -> Certificate:
+    """The certificate of T noisy gradients: what bounds them, and that the noise pays for them.
 
     Args:
-        budget: the promise.
-        sigma: std left without any t colluders, on the mean gradient.
+        method: of `Certificate`.
+        setting: with `budget`, `sigma`, `rounds`, `rows` and `features`.
+        conditions: of the bound.
+        figures: of the bound.
         sensitivity: replace-one l2 sensitivity of one round's SUM.
-        rounds: T.
-        rows: N.
-        features: m, bias included.
         norm_failure: failure probability of the iterate bound as proven for this setting.
+        values: of a round; None: one for every feature.
+        assumptions: see `Certificate`.
     """
+    budget, sigma = setting.budget, float(setting.sigma)
+    rounds, rows = setting.rounds, setting.rows
+    figures = {**figures, "sensitivity": sensitivity, "sigma_total": budget.total_std(sigma)}
     if budget.epsilon is None:
-        return Audit(conditions=(), figures={}, by_coalition=(), events=())
+        return Certificate(
+            method=method,
+            setting=setting,
+            conditions=tuple(conditions),
+            figures=figures,
+            assumptions=assumptions,
+        )
     required = budget.sigma(rounds=rounds, sensitivity=sensitivity, rows=rows)
     spent = budget.spent(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
     library = math.inf
@@ -218,37 +232,37 @@ def audit(
         grid_delta = discretisation_delta(
             units=budget.split.grid(sigma).units(share),
             shares=1,
-            values=2 * rounds * features,
+            values=2 * rounds * (values or setting.features),
             epsilon=budget.epsilon,
         )
     total = budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta
-    conditions = (
+    paid = (
         Condition(
-            name="privacy_noise",
-            left=sigma,
-            relation=">=",
-            right=required,
-            meaning="sigma pays for epsilon over T rounds",
+            "privacy_noise",
+            sigma,
+            ">=",
+            required,
+            "sigma pays for epsilon over T rounds",
             by_design=True,
         ),
         Condition(
-            name="privacy_cross_check",
-            left=library,
-            relation="<=",
-            right=1.01 * budget.epsilon,
-            meaning="epsilon by dp-accounting's privacy loss distribution, at most 1 % above",
+            "privacy_cross_check",
+            library,
+            "<=",
+            1.01 * budget.epsilon,
+            "epsilon by dp-accounting's privacy loss distribution, at most 1 % above",
             by_design=True,
         ),
         Condition(
-            name="privacy_delta",
-            left=total,
-            relation="<=",
-            right=budget.delta,
-            meaning="delta: mechanism + iterate bound + noise grid + CKKS tail",
+            "privacy_delta",
+            total,
+            "<=",
+            budget.delta,
+            "delta: mechanism + iterate bound + noise grid + CKKS tail",
             by_design=True,
         ),
     )
-    figures = {
+    figures |= {
         "sigma": sigma,
         "sigma_share": budget.split.share_std(sigma),
         "sigma_required": required,
@@ -261,5 +275,14 @@ def audit(
         "mu_beside": budget.spent_mu,
         "delta_total": total,
     }
-    coalitions = budget.by_coalition(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
-    return Audit(conditions=conditions, figures=figures, by_coalition=coalitions, events=events)
+    return Certificate(
+        method=method,
+        setting=setting,
+        conditions=(*conditions, *paid),
+        figures=figures,
+        epsilon_by_coalition=budget.by_coalition(
+            sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows
+        ),
+        assumptions=assumptions,
+        events=events,
+    )

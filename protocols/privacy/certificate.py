@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
-from protocols.errors import PrivacyError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import Event
+from protocols.serialise import to_plain
+
+if TYPE_CHECKING:
+    from protocols.plan import RunPlan
 
 Relation = Literal["<=", "<", ">=", ">"]
-Method = Literal["barrier", "ridge", "walk", "sums", "gram", "lffr"]
+_COMPARE = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
+ROUNDING = 1e-9
+"""Relative slack of every comparison: a plan holds its figures as rounded numbers."""
 
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound: owners clip to it",
@@ -20,7 +27,7 @@ ASSUMPTIONS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Condition:
     """One inequality, `left relation right`.
 
@@ -43,13 +50,7 @@ class Condition:
     @property
     def satisfied(self) -> bool:
         """Whether the inequality holds; never if a side is not a number."""
-        if self.relation == "<=":
-            return self.left <= self.right
-        if self.relation == "<":
-            return self.left < self.right
-        if self.relation == ">=":
-            return self.left >= self.right
-        return self.left > self.right
+        return bool(_COMPARE[self.relation](self.left, self.right))
 
     @property
     def slack(self) -> float:
@@ -70,14 +71,50 @@ class Condition:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {
-            "name": self.name,
-            "left": self.left,
-            "relation": self.relation,
-            "right": self.right,
-            "satisfied": self.satisfied,
-            "meaning": self.meaning,
-        }
+        own = asdict(self) | {"satisfied": self.satisfied}
+        del own["by_design"]
+        return own
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A figure that a plan states, and what it must be.
+
+    field: of the plan; stated: there; own: as computed; meaning: of `own`, in words; exact: more
+    than `own` is wrong as well.
+    """
+
+    field: str
+    stated: float
+    own: float
+    meaning: str
+    exact: bool = True
+
+    @property
+    def problem(self) -> str | None:
+        """In words; None if the figure is as computed, to rounding."""
+        if not self.stated >= self.own * (1 - ROUNDING):
+            relation = "below"
+        elif self.exact and not self.stated <= self.own * (1 + ROUNDING):
+            relation = "above"
+        else:
+            return None
+        return (
+            f"{self.field}={self.stated:.6g} of the plan is {relation} {self.own:.6g}, "
+            f"{self.meaning}"
+        )
+
+
+def stated_noise(plan: RunPlan, found: Certificate) -> tuple[Stated, ...]:
+    """What a plan states where one sigma serves all releases."""
+    promise = plan.privacy
+    if promise is None:
+        return ()
+    share, moved = plan.split.share_std(promise.sigma), found.sensitivity
+    return (
+        Stated("share_std", promise.share_std, share, "sigma / sqrt(P - t)"),
+        Stated("sensitivity", promise.sensitivity, moved, "the bound for one replaced row"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +126,7 @@ class Certificate:
             short "walk", "sums" of rows that their owners clip, their "gram" matrix, or "lffr"
             iterates of several outputs.
         setting: the checked setting (`BarrierSetting`, `RidgeSetting`, `WalkSetting`, `SumSetting`,
-            `LffrSetting`, or `GramSetting` with ridge and sigma).
+            `LffrSetting` or `GramRelease`).
         conditions: every condition of the theorem.
         figures: every intermediate figure, by the name that the meanings use.
         epsilon_by_coalition: entry k is epsilon at the mechanism's delta against k colluders;
@@ -98,7 +135,7 @@ class Certificate:
         events: what the run costs each owner, for the accountant; empty without noise.
     """
 
-    method: Method
+    method: str
     setting: Any
     conditions: tuple[Condition, ...]
     figures: Mapping[str, float]
@@ -117,6 +154,11 @@ class Certificate:
         violated = [condition for condition in self.conditions if not condition.satisfied]
         free = [condition for condition in self.conditions if not condition.by_design]
         return min(violated or free, key=lambda condition: condition.slack)
+
+    @property
+    def sensitivity(self) -> float:
+        """Replace-one, of the release that a row moves most, rounding and arithmetic included."""
+        return self.figures["sensitivity"]
 
     @property
     def additive_delta(self) -> float:
@@ -154,3 +196,24 @@ def explain(condition: Condition) -> str:
         f"condition {condition.name} fails: {condition.left:.6g} {condition.relation} "
         f"{condition.right:.6g} does not hold ({condition.meaning})"
     )
+
+
+def document(setting: Any) -> dict[str, Any]:
+    """Fields of a setting, JSON-ready; of an approximation the polynomial alone."""
+    found = {field.name: getattr(setting, field.name) for field in fields(setting)}
+    bare = {name: getattr(value, "polynomial", value) for name, value in found.items()}
+    return {n: v.to_dict() if hasattr(v, "to_dict") else to_plain(v) for n, v in bare.items()}
+
+
+def require_numbers(setting: Any, positive: str, not_negative: str = "") -> None:
+    """Refuse figures of a setting, by name.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    for name in (*positive.split(), *not_negative.split()):
+        value, least = getattr(setting, name), name in not_negative.split()
+        if not (math.isfinite(value) and (value > 0 or (least and value == 0))):
+            raise ParameterError(
+                f"{name}={value} is not a finite number {'>=' if least else '>'} 0"
+            )

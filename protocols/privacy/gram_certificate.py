@@ -25,21 +25,20 @@ With ridge >= tau the noisy problem is convex, and 2 (B^2 + tau + ridge) bounds 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from protocols.errors import ParameterError, PrivacyError
-from protocols.privacy.accounting import GaussianEvent
+from protocols import arithmetic
+from protocols.errors import ParameterError
 from protocols.privacy.budget import GRID_MARGIN, Budget
-from protocols.privacy.certificate import Certificate, Condition, explain
-from protocols.privacy.grid import discretisation_delta
-from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.certificate import Certificate, Condition, Stated, document, stated_noise
+from protocols.privacy.grid import NoiseGrid, discretisation_delta
 
-MECHANISM_SHARE = 0.9
-"""Of delta; the noise may exceed tau with the rest."""
+if TYPE_CHECKING:
+    from protocols.gram_plan import GramPlan
+
 KEPT = 0.999
-"""Part of that rest; the noise grid needs some of what is left."""
+"""Part of delta_norm with which the noise may exceed tau; the grid needs some of the rest."""
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound, and that of its encoded "
     "targets at most target_bound: owners clip to both",
@@ -64,13 +63,23 @@ def gram_sensitivity(norm_bound: float, target_bound: float) -> float:
     return 2 * norm_bound * target_bound
 
 
+def noise_norm_bound(total_std: float, features: int, failure: float) -> float:
+    """tau: |E| stays below it with probability 1 - failure.
+
+    total_std: standard deviation of a diagonal entry, all parties' noise together.
+    """
+    return total_std * (math.sqrt(2 * features) + math.sqrt(2 * math.log(2 / failure)))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GramSetting:
-    """What decides about privacy.
+class GramRelease:
+    """What a certificate is about.
 
     budget: epsilon, delta, P and t; its `delta_norm` is the probability beta with which the noise
     may exceed tau (which costs accuracy, not privacy, but is kept within the promise);
-    norm_bound: B; target_bound: Y; rows: N; features: d, bias included; outputs: c.
+    norm_bound: B; target_bound: Y; rows: N; features: d, bias included; outputs: c; ridge: weight
+    of |W|^2 beside the mean squared error; sigma: noise on the mean sums, None for the least that
+    the budget allows.
 
     Raises:
         ParameterError: a field is out of range.
@@ -82,6 +91,8 @@ class GramSetting:
     rows: int
     features: int
     outputs: int
+    ridge: float
+    sigma: float | None = None
 
     def __post_init__(self) -> None:
         if min(self.rows, self.features, self.outputs) < 1:
@@ -96,176 +107,132 @@ class GramSetting:
         """Of the release: upper triangle, then X^T Y."""
         return self.features * (self.features + 1) // 2 + self.features * self.outputs
 
+    @property
+    def exact_sensitivity(self) -> float:
+        """D."""
+        return gram_sensitivity(self.norm_bound, self.target_bound)
+
+    @property
+    def grid(self) -> NoiseGrid:
+        """Of the noise, which the owner rounds its sums to."""
+        return self.budget.split.grid(self.sigma or self._needed(self.exact_sensitivity))
+
+    @property
+    def sensitivity(self) -> float:
+        """D with rounding: one unit a coordinate between neighbours."""
+        return self.exact_sensitivity + self.rows * self.grid.unit * math.sqrt(self.coordinates)
+
+    @property
+    def least(self) -> float:
+        """sigma that the budget needs on this grid."""
+        return self._needed(self.sensitivity)
+
+    @property
+    def failure(self) -> float:
+        """beta."""
+        return KEPT * self.budget.delta_norm
+
+    @property
+    def noise_bound(self) -> float:
+        """tau, the least ridge."""
+        total = self.budget.split.total_std(self.sigma or self.least) * GRID_MARGIN
+        return noise_norm_bound(total, self.features, self.failure)
+
+    def resolved(self) -> GramRelease:
+        """With sigma as a number."""
+        return self if self.sigma is not None else replace(self, sigma=self.least)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {**asdict(self), "budget": self.budget.to_dict()}
+        return document(self)
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> GramSetting:
-        """Inverse of `to_dict`."""
-        budget = dict(fields["budget"])
-        split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
-        return cls(**{**fields, "budget": Budget(split=split, **budget)})
+    def _needed(self, sensitivity: float) -> float:
+        return self.budget.sigma(rounds=1, sensitivity=sensitivity, rows=self.rows)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GramRelease:
-    """What a certificate is about: a setting, the ridge, and the noise on the mean sums."""
+def setting_of(plan: GramPlan, norm_bound: float) -> GramRelease:
+    """What a plan's certificate is about.
 
-    setting: GramSetting
-    ridge: float
-    sigma: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {**self.setting.to_dict(), "ridge": self.ridge, "sigma": self.sigma}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> GramRelease:
-        """Inverse of `to_dict`."""
-        rest = dict(fields)
-        ridge, sigma = rest.pop("ridge"), rest.pop("sigma")
-        return cls(setting=GramSetting.from_dict(rest), ridge=ridge, sigma=sigma)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GramCertificate:
-    """What a release of noisy sums promises, and what `GramTask` needs for it.
-
-    ridge: as checked; sigma: noise on the mean sums; sensitivity: D, of the sums, with rounding to
-    the grid;
-    noise_bound: tau, the least ridge; curvature_bound: 2 (B^2 + tau); figures: D, grid_unit,
-    delta_grid; epsilon_by_coalition: entry k is epsilon against k colluders.
+    Raises:
+        ParameterError: a figure is out of range, or the plan promises no privacy.
     """
-
-    setting: GramSetting
-    ridge: float
-    sigma: float
-    sensitivity: float
-    noise_bound: float
-    curvature_bound: float
-    conditions: tuple[Condition, ...]
-    figures: Mapping[str, float]
-    epsilon_by_coalition: tuple[float, ...]
-
-    @property
-    def satisfied(self) -> bool:
-        """Whether every condition holds."""
-        return all(condition.satisfied for condition in self.conditions)
-
-    @property
-    def events(self) -> tuple[GaussianEvent, ...]:
-        """What the run costs each owner: one release, and what is released beside it."""
-        return self.setting.budget.events(
-            sigma=self.sigma, rounds=1, sensitivity=self.sensitivity, rows=self.setting.rows
-        )
-
-    @property
-    def statement(self) -> Certificate:
-        """The same in the form that all certificates are written in."""
-        budget = self.setting.budget
-        figures = {
-            "sensitivity_widened": self.sensitivity,
-            "noise_bound": self.noise_bound,
-            "curvature_bound": self.curvature_bound,
-            "delta_mechanism": budget.delta_mechanism,
-            "delta_norm_bound": KEPT * budget.delta_norm,
-            "delta_other": budget.other_delta,
-            "mu_beside": budget.spent_mu,
-            "epsilon_exact": self.epsilon_by_coalition[budget.split.colluders],
-        }
-        return Certificate(
-            method="gram",
-            setting=GramRelease(setting=self.setting, ridge=self.ridge, sigma=self.sigma),
-            conditions=self.conditions,
-            figures={**self.figures, **figures},
-            epsilon_by_coalition=self.epsilon_by_coalition,
-            assumptions=ASSUMPTIONS,
-            events=self.events,
-        )
-
-    def require(self) -> GramCertificate:
-        """Return self.
-
-        Raises:
-            PrivacyError: a condition is violated; the message names it.
-        """
-        for condition in self.conditions:
-            if not condition.satisfied:
-                raise PrivacyError(explain(condition))
-        return self
+    arithmetic.check(plan, norm_bound)
+    return plan.privacy_setting(norm_bound)
 
 
-def noise_norm_bound(total_std: float, features: int, failure: float) -> float:
-    """tau: |E| stays below it with probability 1 - failure.
+def stated(plan: GramPlan, found: Certificate) -> tuple[Stated, ...]:
+    """A larger bound on the curvature only makes training slower."""
+    own = found.figures["curvature_bound"]
+    name, meaning = "curvature_bound", "the bound with noise"
+    return (
+        *stated_noise(plan, found),
+        Stated(name, plan.curvature_bound, own, meaning, exact=False),
+    )
 
-    total_std: standard deviation of a diagonal entry, all parties' noise together.
-    """
-    return total_std * (math.sqrt(2 * features) + math.sqrt(2 * math.log(2 / failure)))
 
-
-def gram_certificate(
-    setting: GramSetting, *, ridge: float, sigma: float | None = None
-) -> GramCertificate:
-    """Check a setting; sigma None: the least that the budget allows.
-
-    ridge: weight of |W|^2 beside the mean squared error.
-    """
-    budget, split = setting.budget, setting.budget.split
-    exact = gram_sensitivity(setting.norm_bound, setting.target_bound)
-
-    def needed(sensitivity: float) -> float:
-        return budget.sigma(rounds=1, sensitivity=sensitivity, rows=setting.rows)
-
-    # The owner rounds its sums to the noise's grid: one unit a coordinate between neighbours.
-    grid = split.grid(sigma or needed(exact))
-    widened = exact + setting.rows * grid.unit * math.sqrt(setting.coordinates)
-    least = needed(widened)
-    chosen = least if sigma is None else sigma
-    failure = KEPT * budget.delta_norm
-    tau = noise_norm_bound(split.total_std(chosen) * GRID_MARGIN, setting.features, failure)
+def check(release: GramRelease) -> Certificate:
+    """The certificate of a release; its setting has sigma as a number."""
+    r, budget, split = release, release.budget, release.budget.split
+    widened, least, tau = r.sensitivity, r.least, r.noise_bound
+    sigma = least if r.sigma is None else r.sigma
     delta_grid = discretisation_delta(
-        units=grid.units(split.share_std(chosen)),
+        units=r.grid.units(split.share_std(sigma)),
         shares=split.honest,
-        values=setting.coordinates,
+        values=r.coordinates,
         epsilon=float(budget.epsilon or 0),
     )
-    spent = budget.delta_mechanism + failure + delta_grid + budget.other_delta
+    spent = budget.delta_mechanism + r.failure + delta_grid + budget.other_delta
     conditions = (
         Condition(
-            name="noise",
-            left=chosen,
-            relation=">=",
-            right=least,
-            meaning="sigma is what epsilon needs at delta_mechanism: one release, and flooding",
+            "noise",
+            sigma,
+            ">=",
+            least,
+            "sigma is what epsilon needs at delta_mechanism: one release, and flooding",
             by_design=True,
         ),
         Condition(
-            name="delta",
-            left=spent,
-            relation="<=",
-            right=budget.delta,
-            meaning="mechanism, noise norm, grid and arithmetic together",
+            "delta",
+            spent,
+            "<=",
+            budget.delta,
+            "mechanism, noise norm, grid and arithmetic together",
             by_design=True,
         ),
         Condition(
-            name="ridge",
-            left=ridge,
-            relation=">=",
-            right=tau,
-            meaning="ridge >= tau: the noisy problem is convex, so training cannot diverge",
+            "ridge",
+            r.ridge,
+            ">=",
+            tau,
+            "ridge >= tau: the noisy problem is convex, so training cannot diverge",
         ),
     )
-    return GramCertificate(
-        setting=setting,
-        ridge=ridge,
-        sigma=chosen,
-        sensitivity=widened,
-        noise_bound=tau,
-        curvature_bound=2 * (setting.norm_bound**2 + tau),
+    release_of: dict[str, Any] = {
+        "sigma": sigma,
+        "rounds": 1,
+        "sensitivity": widened,
+        "rows": r.rows,
+    }
+    by_coalition = budget.by_coalition(**release_of)
+    figures = {
+        "D": r.exact_sensitivity,
+        "grid_unit": r.grid.unit,
+        "delta_grid": delta_grid,
+        "sensitivity": widened,
+        "noise_bound": tau,
+        "curvature_bound": 2 * (r.norm_bound**2 + tau),
+        "delta_mechanism": budget.delta_mechanism,
+        "delta_norm_bound": r.failure,
+        "delta_other": budget.other_delta,
+        "mu_beside": budget.spent_mu,
+        "epsilon_exact": by_coalition[split.colluders],
+    }
+    return Certificate(
+        method="gram",
+        setting=replace(r, sigma=sigma),
         conditions=conditions,
-        figures={"D": exact, "grid_unit": grid.unit, "delta_grid": delta_grid},
-        epsilon_by_coalition=budget.by_coalition(
-            sigma=chosen, rounds=1, sensitivity=widened, rows=setting.rows
-        ),
+        figures=figures,
+        epsilon_by_coalition=by_coalition,
+        assumptions=ASSUMPTIONS,
+        events=budget.events(**release_of),
     )

@@ -19,17 +19,25 @@ not B itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from protocols import arithmetic
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.models.lffr import largest_slope, push_bound
 from protocols.privacy.ball import Ball
-from protocols.privacy.budget import Budget, audit
-from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
-from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.budget import Budget, certify
+from protocols.privacy.certificate import (
+    ASSUMPTIONS,
+    Certificate,
+    Condition,
+    document,
+    require_numbers,
+)
+
+if TYPE_CHECKING:
+    from protocols.lffr import LffrPlan
 
 KEPT = 0.999
 """Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
@@ -68,14 +76,12 @@ class LffrSetting:
     encryption_error: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("rows", "features", "outputs", "norm_bound", "eta", "rounds"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ParameterError(f"{name}={value} is not a finite number > 0")
-        for name in ("ridge", "sigma", "encryption_error"):
-            value = getattr(self, name) or 0.0
-            if not (math.isfinite(value) and value >= 0):
-                raise ParameterError(f"{name}={value} is not a finite number >= 0")
+        resolved = () if self.sigma is None else ("sigma",)
+        require_numbers(
+            self,
+            "rows features outputs norm_bound eta rounds",
+            " ".join(("ridge", "encryption_error", *resolved)),
+        )
         if 2 * self.eta * self.ridge > 1:
             raise ParameterError(
                 f"2 eta ridge = {2 * self.eta * self.ridge:g} exceeds 1: lower eta or ridge"
@@ -133,42 +139,29 @@ class LffrSetting:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, polynomial included."""
-        names = "rows features outputs norm_bound eta rounds ridge sigma encryption_error"
-        return {
-            **{name: getattr(self, name) for name in names.split()},
-            "link": self.link.to_dict(),
-            "budget": self.budget.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> LffrSetting:
-        """Inverse of `to_dict`."""
-        budget = dict(fields["budget"])
-        split = NoiseSplit(parties=budget.pop("parties"), colluders=budget.pop("colluders"))
-        link = Polynomial.from_dict(fields["link"])
-        return cls(**{**fields, "link": link, "budget": Budget(split=split, **budget)})
+        return document(self)
 
 
-def lffr_certificate(setting: LffrSetting) -> Certificate:
+def setting_of(plan: LffrPlan, norm_bound: float) -> LffrSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range, or the plan promises no privacy.
+    """
+    arithmetic.check(plan, norm_bound)
+    return plan.privacy_setting(norm_bound)
+
+
+def check(setting: LffrSetting) -> Certificate:
     """Evaluate the walk and the budget; the certificate's setting has sigma as a number."""
     s = setting.resolved()
-    sigma, ball = float(s.sigma or 0.0), s.ball()
-    reached = s.reached()
-    money = audit(
-        s.budget,
-        sigma=sigma,
-        sensitivity=s.sensitivity,
-        rounds=s.rounds,
-        rows=s.rows,
-        features=s.features * s.outputs,
-        norm_failure=ball.failure * s.outputs if sigma > 0 else 0.0,
-    )
+    ball, reached = s.ball(), s.reached()
     walk = Condition(
-        name="ball",
-        left=reached,
-        relation="<=",
-        right=s.radius,
-        meaning="sqrt(G(R)) <= R: no z leaves the polynomial's interval; take fewer rounds, a "
+        "ball",
+        reached,
+        "<=",
+        s.radius,
+        "sqrt(G(R)) <= R: no z leaves the polynomial's interval; take fewer rounds, a "
         "lower eta, more ridge or a wider interval",
     )
     figures = {
@@ -179,16 +172,14 @@ def lffr_certificate(setting: LffrSetting) -> Certificate:
         "M": s.push(),
         "alpha": ball.alpha,
         "D": s.exact_sensitivity,
-        "D_widened": s.sensitivity,
-        "sigma_total": ball.noise,
-        **money.figures,
     }
-    return Certificate(
-        method="lffr",
-        setting=s,
-        conditions=(walk, *money.conditions),
-        figures=figures,
-        epsilon_by_coalition=money.by_coalition,
+    return certify(
+        "lffr",
+        s,
+        (walk,),
+        figures,
+        sensitivity=s.sensitivity,
+        norm_failure=ball.failure * s.outputs if s.sigma else 0.0,
+        values=s.features * s.outputs,
         assumptions=(*ASSUMPTIONS, TARGETS),
-        events=money.events,
     )

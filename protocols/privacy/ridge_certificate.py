@@ -17,69 +17,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from protocols.approximation import Approximation, error_bound
+from protocols.approximation import error_bound
 from protocols.errors import ParameterError
-from protocols.privacy.ball import Ball, is_symmetric, push_bound
-from protocols.privacy.budget import Budget, audit
-from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
-from protocols.privacy.sensitivity import diameter
+from protocols.privacy.ball import Ball, push_bound, require_symmetric
+from protocols.privacy.budget import certify
+from protocols.privacy.certificate import Certificate, Condition, require_numbers
+from protocols.privacy.row_setting import RowSetting, row_setting
+
+if TYPE_CHECKING:
+    from protocols.rows import RowsPlan
 
 KEPT = 0.999
 """Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RidgeSetting:
-    """Everything that the ridge certificate speaks about.
+@dataclass(frozen=True, kw_only=True)
+class RidgeSetting(RowSetting):
+    """Everything that the ridge certificate speaks about; p is 1/2 plus an odd polynomial.
 
     Attributes:
-        rows: N, all parties' rows together.
-        features: m, columns **including** the bias.
-        norm_bound: B, bound on every row's norm, bias included.
         lam: coefficient of w in the update, >= 0; the penalty is lam |w|^2 / 2.
         eta, rounds: the learning rate, T.
-        sigmoid: p, 1/2 plus an odd polynomial; its interval is [-B R, B R].
-        sigma: noise std on the mean gradient that is left without any t colluders; 0 without a
-            promise.
-        budget: epsilon, delta, P, t.
-        encryption_error: e_ckks per round and coordinate, see `Sensitivity`.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
     """
 
-    rows: int
-    features: int
-    norm_bound: float
     lam: float
     eta: float
     rounds: int
-    sigmoid: Approximation
-    sigma: float
-    budget: Budget
-    encryption_error: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
-        for name in ("rows", "features", "norm_bound", "eta", "rounds"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ParameterError(f"{name}={value} is not a finite number > 0")
-        for name in ("lam", "sigma", "encryption_error"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ParameterError(f"{name}={value} is not a finite number >= 0")
+        super().__post_init__()
+        require_numbers(self, "eta rounds", "lam")
         if self.eta * self.lam > 1:
             raise ParameterError(f"eta lam = {self.eta * self.lam} exceeds 1: lower eta or lam")
-        if not is_symmetric(self.sigmoid.polynomial):
-            raise ParameterError("sigmoid: p(z) + p(-z) must be 1, 1/2 plus an odd polynomial")
-
-    @property
-    def radius(self) -> float:
-        """R, the ball that p's interval allows."""
-        return self.sigmoid.polynomial.radius / self.norm_bound
+        require_symmetric(self.sigmoid.polynomial)
 
     @property
     def ball(self) -> Ball:
@@ -92,17 +67,23 @@ class RidgeSetting:
             norm_bound=self.norm_bound,
             noise=self.budget.total_std(self.sigma),
             failure=KEPT * self.budget.delta_norm,
-            error=self.encryption_error * math.sqrt(self.features) / self.rows,
+            error=self.gradient_error,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, polynomial included."""
-        names = "rows features norm_bound lam eta rounds sigma encryption_error"
-        return {
-            **{name: getattr(self, name) for name in names.split()},
-            "sigmoid": self.sigmoid.polynomial.to_dict(),
-            "budget": self.budget.to_dict(),
-        }
+
+def setting_of(plan: RowsPlan, norm_bound: float) -> RidgeSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+    rule = plan.update
+    return RidgeSetting(
+        **row_setting(plan, norm_bound),
+        lam=float(rule["ridge"]),
+        eta=float(rule["learning_rate"]),
+        rounds=plan.rounds,
+    )
 
 
 def check(setting: RidgeSetting) -> Certificate:
@@ -112,7 +93,7 @@ def check(setting: RidgeSetting) -> Certificate:
         a certificate; `satisfied` says whether it certifies anything, `binding` what is tightest.
     """
     s = setting
-    ball, radius = s.ball, s.radius
+    ball, radius, ends = s.ball, s.radius, s.norm_bound * s.radius
     push = push_bound(
         s.sigmoid.polynomial,
         shrink=1 - ball.alpha,
@@ -121,51 +102,33 @@ def check(setting: RidgeSetting) -> Certificate:
         radius=radius,
     )
     reached = math.sqrt(ball.squared_bound(radius, push))
-    exact = diameter(s.sigmoid.polynomial, norm_bound=s.norm_bound, radius=radius)
-    widened = exact + 2 * s.encryption_error * math.sqrt(s.features)
-    money = audit(
-        s.budget,
-        sigma=s.sigma,
-        sensitivity=widened,
-        rounds=s.rounds,
-        rows=s.rows,
-        features=s.features,
-        norm_failure=ball.failure if s.sigma > 0 else 0.0,
-    )
     conditions = (
         Condition(
-            name="ball",
-            left=reached,
-            relation="<=",
-            right=radius,
-            meaning="sqrt(G(R)) <= R: no iterate leaves the ball that p's interval allows",
+            "ball",
+            reached,
+            "<=",
+            radius,
+            "sqrt(G(R)) <= R: no iterate leaves the ball that p's interval allows",
         ),
-        *money.conditions,
     )
     figures = {
         "R": radius,
         "reached": reached,
-        "interval": s.norm_bound * radius,
-        "e_f": error_bound(
-            s.sigmoid.polynomial, "sigmoid", -s.norm_bound * radius, s.norm_bound * radius
-        ),
+        "interval": ends,
+        "e_f": error_bound(s.sigmoid.polynomial, "sigmoid", -ends, ends),
         "M": push,
         "alpha": ball.alpha,
         "rho": ball.rho,
         "A": ball.weight,
         "Q": ball.weight_squared,
         "x": ball.x,
-        "D2": exact,
-        "D2_widened": widened,
-        "sigma_total": ball.noise,
-        **money.figures,
+        "D2": s.gradient_sensitivity,
     }
-    return Certificate(
-        method="ridge",
-        setting=s,
-        conditions=conditions,
-        figures=figures,
-        epsilon_by_coalition=money.by_coalition,
-        assumptions=ASSUMPTIONS,
-        events=money.events,
+    return certify(
+        "ridge",
+        s,
+        conditions,
+        figures,
+        sensitivity=s.gradient_sensitivity + s.rounding,
+        norm_failure=ball.failure if s.sigma > 0 else 0.0,
     )

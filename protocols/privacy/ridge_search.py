@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Approximation, Polynomial, sigmoid_approximation
 from protocols.privacy.ball import Ball
-from protocols.privacy.budget import Budget
+from protocols.privacy.problem import Problem
 from protocols.privacy.ridge_certificate import KEPT, RidgeSetting
 from protocols.privacy.sensitivity import diameter
-from protocols.privacy.utility import Candidates, Stack
+from protocols.privacy.utility import Candidates, Stack, correlation
 
 Floats = NDArray[np.float64]
 
@@ -40,29 +40,24 @@ class Draft:
     sigma: float
     noise: float
 
+    @property
+    def degree(self) -> int:
+        """Of the sigmoid."""
+        return self.approximation.polynomial.degree
 
-def drafts(
-    *,
-    rows: int,
-    features: int,
-    budget: Budget,
-    rounds: Sequence[int],
-    degrees: Sequence[int],
-    etas: Sequence[float] | None,
-) -> Iterator[Draft]:
+
+def drafts(problem: Problem) -> Iterator[Draft]:
     """For each polynomial, learning rate and T, the least penalty whose ball fits the interval.
 
-    Args:
-        rows: N.
-        features: m, bias included.
-        budget: the promise.
-        rounds: values of T to try.
-        degrees: degrees of p to try.
-        etas: learning rates to try, for rows of norm 1; None takes 1 / max|p'|, which is 1/beta
-            (arXiv:2605.27782, Theorem 1).
+    Learning rates are for rows of norm 1; without noise 1 / max|p'|, which is 1/beta
+    (arXiv:2605.27782, Theorem 1).
     """
-    per_round = {t: budget.sigma(rounds=t, sensitivity=1.0, rows=rows) * (1 + 1e-6) for t in rounds}
-    for approximation in _approximations(degrees):
+    budget, features = problem.budget, problem.features
+    per_round = {
+        t: budget.sigma(rounds=t, sensitivity=1.0, rows=problem.rows) * (1 + 1e-6)
+        for t in problem.tried_rounds()
+    }
+    for approximation in _approximations(problem.degrees):
         p = approximation.polynomial
         radius = p.radius
         z: Floats = np.linspace(-radius, radius, _GRID).astype(np.float64)
@@ -72,10 +67,11 @@ def drafts(
             if any(per_round.values())
             else 0.0
         )
-        for eta in etas or (1.0 / approximation.max_slope,):
+        smooth = (1.0 / approximation.max_slope,)
+        for eta in problem.etas or (smooth if budget.epsilon is None else ETAS):
             square = 0.5 * eta * residual**2
-            for t in rounds:
-                sigma = spread * per_round[t]
+            for t, unit in per_round.items():
+                sigma = spread * unit
                 noise = budget.total_std(sigma)
                 lam = _least_penalty(
                     z * residual, square, radius, eta, t, features, noise, KEPT * budget.delta_norm
@@ -137,10 +133,10 @@ def _least_penalty(
     return float(allowed[low]) if low < allowed.size else None
 
 
-def candidates(found: Sequence[Draft]) -> Candidates:
-    """What the utility proxy needs of drafts."""
+def merits(found: Sequence[Draft], features: int) -> Floats:
+    """The utility proxy of each draft."""
     one = Polynomial(coefficients=(1.0,), center=0.0, radius=1.0)
-    return Candidates(
+    candidates = Candidates(
         eta=np.array([draft.eta for draft in found]),
         rounds=np.array([draft.rounds for draft in found]),
         noise=np.array([draft.noise for draft in found]),
@@ -149,31 +145,20 @@ def candidates(found: Sequence[Draft]) -> Candidates:
         strength=np.array([draft.lam for draft in found]),
         force=Stack.of([one] * len(found)),
     )
+    return correlation(candidates, features=features)
 
 
-def setting(
-    draft: Draft,
-    *,
-    rows: int,
-    features: int,
-    norm_bound: float,
-    budget: Budget,
-    encryption_error: float = 0.0,
-) -> RidgeSetting:
+def setting(draft: Draft, problem: Problem) -> RidgeSetting:
     """A draft in the rows' own units, with the noise that the final sensitivity needs."""
-    p = draft.approximation.polynomial
+    p, norm_bound = draft.approximation.polynomial, problem.norm_bound
     exact = diameter(p, norm_bound=norm_bound, radius=p.radius / norm_bound)
-    widened = exact + 2 * encryption_error * math.sqrt(features)
-    sigma = budget.sigma(rounds=draft.rounds, sensitivity=widened, rows=rows)
+    widened = exact + 2 * problem.encryption_error * math.sqrt(problem.features)
+    sigma = problem.budget.sigma(rounds=draft.rounds, sensitivity=widened, rows=problem.rows)
     return RidgeSetting(
-        rows=rows,
-        features=features,
-        norm_bound=norm_bound,
+        **problem.common,
         lam=draft.lam * norm_bound**2,
         eta=draft.eta / norm_bound**2,
         rounds=draft.rounds,
         sigmoid=draft.approximation,
         sigma=sigma * (1 + 1e-9),
-        budget=budget,
-        encryption_error=encryption_error,
     )

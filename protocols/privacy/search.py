@@ -1,19 +1,21 @@
 """A certified setting from public numbers alone: no data, no tuning runs.
 
-`find_setting` tries a grid of intervals, degrees, learning rates and rounds (and, for the barrier,
-Theta and kappa), gives each the least regulariser that the theorem allows, ranks them by the
-mean-field proxy of `utility`, and returns the first one that the checker certifies. Among settings
-within `TOLERANCE` of the best, the cheapest under encryption (rounds times levels) wins.
+`find_setting` tries a grid of intervals, degrees, learning rates and rounds (and what the method
+has beside), gives each the least regulariser or the largest steps that the theorem allows, ranks
+them by the mean-field proxy of `utility`, and returns the first one that the checker certifies.
+Among settings within the method's tolerance of the best, the cheapest under encryption (rounds
+times levels) wins.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy import (
@@ -21,17 +23,69 @@ from protocols.privacy import (
     barrier_search,
     ridge_certificate,
     ridge_search,
+    walk_certificate,
+    walk_search,
 )
 from protocols.privacy.budget import Budget
-from protocols.privacy.certificate import Certificate, Method, explain
+from protocols.privacy.certificate import Certificate, explain
+from protocols.privacy.problem import Problem
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.utility import Candidates, correlation
+from protocols.updates.catalogue import QUADRATIC
 
-ROUNDS = (25, 50, 100, 200, 400)
-DEGREES = (3, 5, 7)
-TOLERANCE = 0.01
-
+Floats = NDArray[np.float64]
+Method = str
+"""barrier, ridge (gradient descent), nag, or one of `catalogue.QUADRATIC`."""
+CLIP = "or clip to a smaller norm"
 _ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How settings of one kind are found.
+
+    drafts: settings that are likely to be certified, each with its `degree` and `rounds`; merits:
+    the proxy's values, 0 .. 1; setting: of a draft; check: its certificate; fails: the condition
+    that fails where there is no draft; tolerance: of merits that count as equal; least_merit: below
+    which nothing is learnt; cure: beside more rows or epsilon.
+    """
+
+    drafts: Callable[[Problem], Any]
+    merits: Callable[[Sequence[Any], int], Floats]
+    setting: Callable[[Any, Problem], Any]
+    check: Callable[[Any], Certificate]
+    fails: str
+    tolerance: float = 0.01
+    worthless: Callable[[Any, float, int], str | None] = lambda draft, merit, features: None
+    cure: str = CLIP
+
+
+_WALK = Strategy(
+    walk_search.drafts,
+    walk_search.merits,
+    walk_search.setting,
+    walk_certificate.check,
+    "walk",
+    tolerance=0.0,
+    worthless=walk_search.worthless,
+    cure="or take --update gd, whose ridge term bounds the iterates",
+)
+STRATEGIES: Mapping[str, Strategy] = {
+    "barrier": Strategy(
+        barrier_search.drafts,
+        barrier_search.merits,
+        barrier_search.setting,
+        barrier_certificate.check,
+        "norm (condition (2))",
+    ),
+    "ridge": Strategy(
+        ridge_search.drafts,
+        ridge_search.merits,
+        ridge_search.setting,
+        ridge_certificate.check,
+        "ball",
+    ),
+    **dict.fromkeys(("nag", *QUADRATIC), _WALK),
+}
 
 
 def find_setting(
@@ -62,7 +116,8 @@ def find_setting(
         colluders: t.
         rounds: T; None tries several.
         degree: of the sigmoid's polynomial; None tries 3, 5 and 7.
-        method: "barrier" (arXiv:2605.27782, Theorem 3) or "ridge" (`ball`).
+        method: "barrier" (arXiv:2605.27782, Theorem 3), "ridge" (`ball`), or accelerated steps
+            (`walk`): "nag", or a quadratic rule with a private preconditioner.
         other_delta: delta spent elsewhere, see `Budget`.
         encryption_error: e_ckks, see `Sensitivity`.
         spent_mu: of what is released beside the rounds, see `Budget`.
@@ -71,8 +126,8 @@ def find_setting(
         a satisfied certificate; `figures["merit"]` is the proxy's value, 0 .. 1.
 
     Raises:
-        PrivacyError: no setting of the grid is certified; the message names the condition that
-            binds in the one that came closest, a statement about the grid only.
+        PrivacyError: no setting of the grid is certified, or better than noise; the message names
+            the condition that binds in the one that came closest, a statement about the grid only.
         ParameterError: an argument is out of range.
     """
     if rows < 1 or features < 1 or not (math.isfinite(norm_bound) and norm_bound > 0):
@@ -81,76 +136,48 @@ def find_setting(
         )
     if rounds is not None and rounds < 1:
         raise ParameterError(f"rounds={rounds} is below 1")
-    if method not in ("barrier", "ridge"):
-        raise ParameterError(f"method={method!r} is neither 'barrier' nor 'ridge'")
-    budget = Budget(
-        epsilon=epsilon,
-        delta=delta,
-        split=NoiseSplit(parties=parties, colluders=colluders),
-        other_delta=other_delta,
-        spent_mu=spent_mu,
+    if method not in STRATEGIES:
+        raise ParameterError(f"method={method!r} is not one of {', '.join(STRATEGIES)}")
+    split = NoiseSplit(parties=parties, colluders=colluders)
+    problem = Problem(
+        method=method,
+        rows=rows,
+        features=features,
+        norm_bound=norm_bound,
+        budget=Budget(
+            epsilon=epsilon, delta=delta, split=split, other_delta=other_delta, spent_mu=spent_mu
+        ),
+        encryption_error=encryption_error,
+        rounds=rounds,
+        degree=degree,
     )
-    module: Any = barrier_search if method == "barrier" else ridge_search
-    check: Callable[[Any], Certificate] = (
-        barrier_certificate.check if method == "barrier" else ridge_certificate.check
+    strategy = STRATEGIES[method]
+    why, slack = f"condition {strategy.fails} fails on the whole grid", -math.inf
+    for draft, merit in _ranked(strategy, problem)[:_ATTEMPTS]:
+        worthless = strategy.worthless(draft, merit, features)
+        if worthless:
+            why = worthless if slack == -math.inf else why
+            break
+        certificate = strategy.check(strategy.setting(draft, problem))
+        if certificate.satisfied:
+            return replace(certificate, figures={**certificate.figures, "merit": merit})
+        if certificate.binding.slack > slack:
+            why, slack = explain(certificate.binding), certificate.binding.slack
+    raise PrivacyError(
+        f"no {method} setting is certified for rows={rows}, features={features}, "
+        f"epsilon={epsilon}: {why}; raise rows, epsilon or delta, lower features or rounds, "
+        f"{strategy.cure}"
     )
-    found = list(
-        module.drafts(
-            rows=rows,
-            features=features,
-            budget=budget,
-            rounds=ROUNDS if rounds is None else (rounds,),
-            degrees=DEGREES if degree is None else (degree,),
-            etas=None if epsilon is None else module.ETAS,
-        )
-    )
-    closest: Certificate | None = None
-    if found:
-        for index, merit in _ranking(found, module.candidates(found), features)[:_ATTEMPTS]:
-            certificate = check(
-                module.setting(
-                    found[index],
-                    rows=rows,
-                    features=features,
-                    norm_bound=norm_bound,
-                    budget=budget,
-                    encryption_error=encryption_error,
-                )
-            )
-            if certificate.satisfied:
-                return replace(certificate, figures={**certificate.figures, "merit": merit})
-            if closest is None or certificate.binding.slack > closest.binding.slack:
-                closest = certificate
-    raise PrivacyError(_refusal(method, rows, features, epsilon, closest))
 
 
-def _ranking(
-    found: Sequence[Any], candidates: Candidates, features: int
-) -> list[tuple[int, float]]:
-    """(index, merit) of drafts: the cheapest of the good ones first, then by merit."""
-    merit = correlation(candidates, features=features)
-    levels = np.array([math.ceil(math.log2(_degree(draft) + 1)) + 3 for draft in found])
-    cost = candidates.rounds * levels
-    good = merit >= merit.max() - TOLERANCE
-    order = np.lexsort((-merit, np.where(good, cost, np.inf)))
-    return [(int(i), float(merit[i])) for i in order]
-
-
-def _degree(draft: Any) -> int:
-    """Degree of a draft's sigmoid."""
-    if isinstance(draft, barrier_search.Draft):
-        return draft.degree
-    degree: int = draft.approximation.polynomial.degree
-    return degree
-
-
-def _refusal(
-    method: str, rows: int, features: int, epsilon: float | None, closest: Certificate | None
-) -> str:
-    """Why nothing was found."""
-    head = f"no {method} setting is certified for rows={rows}, features={features}, "
-    cure = "raise rows, epsilon or delta, lower features or rounds, or clip to a smaller norm"
-    if closest is None:
-        name = "norm (condition (2))" if method == "barrier" else "ball"
-        return f"{head}epsilon={epsilon}: condition {name} fails on the whole grid; {cure}"
-    return f"{head}epsilon={epsilon}; {explain(closest.binding)}; {cure}"
+def _ranked(strategy: Strategy, problem: Problem) -> list[tuple[Any, float]]:
+    """Drafts with their merits: the cheapest of the good ones first, then by merit."""
+    found = list(strategy.drafts(problem))
+    if not found:
+        return []
+    merits = strategy.merits(found, problem.features)
+    levels = [math.ceil(math.log2(draft.degree + 1)) + 3 for draft in found]
+    cost = np.array([draft.rounds for draft in found]) * np.array(levels)
+    good = merits >= merits.max() - strategy.tolerance
+    order = np.lexsort((-merits, np.where(good, cost, np.inf)))
+    return [(found[i], float(merits[i])) for i in order]

@@ -25,6 +25,7 @@ import numpy as np
 
 from protocols.approximation import Polynomial, range_bound
 from protocols.errors import ParameterError
+from protocols.privacy.certificate import require_numbers
 
 SIGMOID_SLOPE_MAX = 1.0
 """phi'max for the logistic loss: |sigmoid(z) - y| < 1."""
@@ -55,10 +56,7 @@ class Sensitivity:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name in ("norm_bound", "approximation_error", "encryption_error"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ParameterError(f"{name}={value} is not a finite number >= 0")
+        require_numbers(self, "", "norm_bound approximation_error encryption_error")
         if self.features < 1:
             raise ParameterError(f"features={self.features} is below 1; count the bias column")
 

@@ -2,11 +2,11 @@
 
 Query k releases sum_p (share of party p) + noise, every row's part of norm at most C_k / 2 in the
 aggregate, so that one replaced row moves it by at most C_k, in the norm of the mechanism
-(`mechanisms`). Contributions are rounded to the noise grid, which moves each by at most sqrt(d) / 2
+(`noise`). Contributions are rounded to the noise grid, which moves each by at most sqrt(d) / 2
 units (d / 2 in L1); the widened sensitivity counts that for both neighbours. Points of later
 queries are functions of earlier releases: adaptive composition.
 Samplers end somewhere, and an owner whose value leaves the cipher's range ends the run. Both happen
-to one of M values drawn with probability at most M `Mechanism.tail`, and change delta by at most
+to one of M values drawn with probability at most M `Noise.tail`, and change delta by at most
 1 + exp(epsilon) times that.
 
 Gaussian: exact, mu^2 = sum_k (C_k / sigma_k)^2 (arXiv:1905.02383, Corollary 3.3); the grid costs
@@ -25,15 +25,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError
 from protocols.privacy.accounting import Event, GaussianEvent, compose, library_epsilon
-from protocols.privacy.certificate import Certificate, Condition
+from protocols.privacy.certificate import Certificate, Condition, Stated
 from protocols.privacy.grid import discretisation_delta
-from protocols.privacy.mechanisms import Mechanism, mechanism_of
+from protocols.privacy.noise import Noise, noise_of
 from protocols.privacy.poisson import poisson_epsilon
 from protocols.privacy.shares import NoiseSplit
+
+if TYPE_CHECKING:
+    from protocols.gradients import GradientPlan
 
 # Of delta; the rest is for the grid.
 MECHANISM_SHARE = 0.99
@@ -98,9 +101,9 @@ class SumSetting:
             )
 
     @property
-    def noise(self) -> Mechanism:
+    def noise(self) -> Noise:
         """The mechanism."""
-        return mechanism_of(self.mechanism)
+        return noise_of(self.mechanism)
 
     @property
     def delta_mechanism(self) -> float:
@@ -169,14 +172,28 @@ class SumSetting:
             "batches": self.batches,
         }
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> SumSetting:
-        """Inverse of `to_dict`."""
-        rest = dict(fields)
-        split = NoiseSplit(parties=rest.pop("parties"), colluders=rest.pop("colluders"))
-        for name in ("sensitivities", "scales"):
-            rest[name] = tuple(rest[name])
-        return cls(split=split, **rest)
+
+def setting_of(plan: GradientPlan, norm_bound: float) -> SumSetting:
+    """What a plan's certificate is about: every owner clips its rows to the plan's own bound.
+
+    Raises:
+        ParameterError: the plan promises no privacy.
+    """
+    return plan.sum_setting()
+
+
+def stated(plan: GradientPlan, found: Certificate) -> tuple[Stated, ...]:
+    """The promise speaks of the smallest scale, and of a row's part before it is weighed."""
+    promise, smallest = plan.privacy, min(plan.noise_scales)
+    if promise is None:
+        return ()
+    share = plan.split.share_std(smallest)
+    clip = 2 * plan.task.norm_bound(plan.queries[-1])
+    return (
+        Stated("noise_scales", smallest, promise.sigma, "sigma as stated beside the promise"),
+        Stated("noise_scales", share, promise.share_std, "share_std as stated, a party's part"),
+        Stated("sensitivity", promise.sensitivity, clip, "twice the clip"),
+    )
 
 
 def check(setting: SumSetting) -> Certificate:
@@ -206,27 +223,27 @@ def check(setting: SumSetting) -> Certificate:
     spent = mechanism_delta + grid_delta + s.tails_delta
     conditions = (
         Condition(
-            name="privacy_noise",
-            left=exact,
-            relation="<=",
-            right=s.epsilon * (1 + 1e-9),
-            meaning="epsilon of all queries that show a row together, exact",
+            "privacy_noise",
+            exact,
+            "<=",
+            s.epsilon * (1 + 1e-9),
+            "epsilon of all queries that show a row together, exact",
             by_design=True,
         ),
         Condition(
-            name="privacy_cross_check",
-            left=library,
-            relation="<=",
-            right=1.01 * s.epsilon,
-            meaning="epsilon by dp-accounting's privacy loss distribution, at most 1 % above",
+            "privacy_cross_check",
+            library,
+            "<=",
+            1.01 * s.epsilon,
+            "epsilon by dp-accounting's privacy loss distribution, at most 1 % above",
             by_design=True,
         ),
         Condition(
-            name="privacy_delta",
-            left=spent,
-            relation="<=",
-            right=s.delta,
-            meaning="delta: mechanism + noise grid + tails of the noise",
+            "privacy_delta",
+            spent,
+            "<=",
+            s.delta,
+            "delta: mechanism + noise grid + tails of the noise",
         ),
     )
     figures = {
@@ -236,7 +253,7 @@ def check(setting: SumSetting) -> Certificate:
         "delta_grid": grid_delta,
         "delta_other": s.tails_delta,
         "delta_total": spent,
-        "sensitivity_widened": max(s.widened),
+        "sensitivity": max(s.widened),
         "scale_smallest": min(s.scales),
         "scale_largest": max(s.scales),
     }

@@ -29,29 +29,30 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
+from protocols.errors import ParameterError
+from protocols.updates.momentum import Nesterov
+from protocols.updates.quadratic import Quadratic
 
 Floats = NDArray[np.float64]
-AcceleratedRule = Nesterov | QuadraticNesterov
-
-
-def rates(rule: AcceleratedRule) -> tuple[float, ...]:
-    """N_t for every iteration."""
-    if isinstance(rule, QuadraticNesterov):
-        return tuple(rule.rate(t) for t in range(rule.rounds))
-    return (rule.learning_rate,) * rule.rounds
+AcceleratedRule = Nesterov | Quadratic
+"""Look-aheads without a ridge."""
 
 
 @lru_cache(maxsize=64)
 def responses(rule: AcceleratedRule) -> Floats:
-    """|r_ts| N_s, shape (rounds, rounds), zero for s >= t."""
-    steps = rates(rule)
+    """|r_ts| N_s, shape (rounds, rounds), zero for s >= t.
+
+    Raises:
+        ParameterError: the rule is not of this form.
+    """
+    if not isinstance(rule, AcceleratedRule):
+        raise ParameterError(f"update {rule.kind!r}: the walk is for look-aheads without a ridge")
+    steps, momenta = rule.rates, rule.momenta
     table = np.zeros((rule.rounds, rule.rounds))
     for s in range(rule.rounds):
         moved, total = 1.0, 1.0
         for t in range(s + 1, rule.rounds):
-            moved *= rule.momentum(t - 1)
+            moved *= momenta[t - 1]
             total += moved
             table[t, s] = abs(total) * steps[s]
     return table

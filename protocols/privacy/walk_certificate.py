@@ -27,19 +27,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from protocols.approximation import Approximation, Polynomial, error_bound, range_bound
+from protocols.approximation import Polynomial, error_bound, range_bound
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import ParameterError
-from protocols.privacy.ball import is_symmetric
-from protocols.privacy.budget import Budget, audit
-from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+from protocols.privacy.ball import require_symmetric
+from protocols.privacy.budget import certify
+from protocols.privacy.certificate import (
+    ASSUMPTIONS,
+    Certificate,
+    Condition,
+    document,
+    require_numbers,
+)
 from protocols.privacy.grid import discretisation_delta
-from protocols.privacy.sensitivity import diameter
+from protocols.privacy.row_setting import RowSetting, row_setting
 from protocols.privacy.walk import AcceleratedRule, Walk
-from protocols.updates.quadratic import QuadraticNesterov
+
+if TYPE_CHECKING:
+    from protocols.rows import RowsPlan
 
 KEPT = 0.999
 """Part of delta_norm that walk and range use; the noise grids need some of the rest."""
@@ -47,45 +54,25 @@ UNCOUNTED = "the arithmetic's error of gradients and preconditioner is NOT count
 
 
 @dataclass(frozen=True, kw_only=True)
-class WalkSetting:
-    """Everything that the walk certificate speaks about.
+class WalkSetting(RowSetting):
+    """Everything that the walk certificate speaks about; p is 1/2 plus an odd polynomial.
 
     Attributes:
-        rows: N, all parties' rows together.
-        features: d, columns **including** the bias.
-        norm_bound: B, bound on every row's norm, bias included.
         rule: with its rounds T, rates, momenta and, where preconditioned, its curvature, of which
             `sigma` is sigma_b.
-        sigmoid: p, 1/2 plus an odd polynomial; its interval is [-B R, B R].
-        sigma: noise std on the mean gradient that is left without any t colluders.
-        budget: epsilon (not None), delta, P, t.
-        encryption_error: e_ckks per round and coordinate, see `Sensitivity`; 0: NOT counted.
 
     Raises:
-        ParameterError: a field is out of range; the message names it.
+        ParameterError: a field is out of range, or there is no promise; the message names it.
     """
 
-    rows: int
-    features: int
-    norm_bound: float
     rule: AcceleratedRule
-    sigmoid: Approximation
-    sigma: float
-    budget: Budget
-    encryption_error: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the fields."""
-        for name in ("rows", "features", "norm_bound", "sigma"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ParameterError(f"{name}={value} is not a finite number > 0")
-        if not 0 <= self.encryption_error < math.inf:
-            raise ParameterError(f"encryption_error={self.encryption_error} is not finite, >= 0")
+        super().__post_init__()
+        require_numbers(self, "sigma")
         if self.budget.epsilon is None:
             raise ParameterError("epsilon=None: the walk certificate is about a run with privacy")
-        if not is_symmetric(self.sigmoid.polynomial):
-            raise ParameterError("sigmoid: p(z) + p(-z) must be 1, 1/2 plus an odd polynomial")
+        require_symmetric(self.sigmoid.polynomial)
         if self.curvature is not None and not self.curvature.sigma > 0:
             raise ParameterError("sigma=0 of the curvature: the preconditioner needs noise as well")
 
@@ -95,14 +82,9 @@ class WalkSetting:
         return self.rule.rounds
 
     @property
-    def radius(self) -> float:
-        """R, the ball that p's interval allows."""
-        return self.sigmoid.polynomial.radius / self.norm_bound
-
-    @property
     def curvature(self) -> Curvature | None:
         """Of the preconditioner; None without."""
-        return self.rule.curvature if isinstance(self.rule, QuadraticNesterov) else None
+        return self.rule.curvature
 
     @property
     def allowance(self) -> float:
@@ -119,13 +101,8 @@ class WalkSetting:
             norm_bound=self.norm_bound,
             noise=self.budget.total_std(self.sigma),
             failure=self.allowance,
-            error=self.encryption_error * math.sqrt(self.features) / self.rows,
+            error=self.gradient_error,
         )
-
-    @cached_property
-    def gradient_sensitivity(self) -> float:
-        """D2."""
-        return diameter(self.sigmoid.polynomial, norm_bound=self.norm_bound, radius=self.radius)
 
     @property
     def curvature_sensitivity(self) -> float:
@@ -136,7 +113,7 @@ class WalkSetting:
     @property
     def widened(self) -> float:
         """D2_widened, which pays for the curvature as well."""
-        gradient = self.gradient_sensitivity + 2 * self.encryption_error * math.sqrt(self.features)
+        gradient = self.gradient_sensitivity + self.rounding
         if self.curvature is None:
             return gradient
         ratio = self.curvature_sensitivity * self.sigma / self.curvature.sigma
@@ -174,14 +151,8 @@ class WalkSetting:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, rule and polynomial included."""
-        names = "rows features norm_bound sigma encryption_error"
-        return {
-            **{name: getattr(self, name) for name in names.split()},
-            "rounds": self.rounds,
-            "update": self.rule.to_dict(),
-            "sigmoid": self.sigmoid.polynomial.to_dict(),
-            "budget": self.budget.to_dict(),
-        }
+        own = document(self)
+        return {"update": own.pop("rule"), "rounds": self.rounds, **own}
 
 
 def row_sum_sensitivity(constant: float, norm_bound: float, features: int) -> float:
@@ -194,6 +165,15 @@ def largest_residual(p: Polynomial, z: float) -> float:
     return max(abs(bound) for bound in range_bound(p, -z, z))
 
 
+def setting_of(plan: RowsPlan, norm_bound: float) -> WalkSetting:
+    """What a plan's certificate is about.
+
+    Raises:
+        ParameterError: a figure is out of range.
+    """
+    return WalkSetting(**row_setting(plan, norm_bound), rule=cast(AcceleratedRule, plan.rule))
+
+
 def check(setting: WalkSetting) -> Certificate:
     """Evaluate the walk theorem, the range of b and the budget.
 
@@ -204,43 +184,34 @@ def check(setting: WalkSetting) -> Certificate:
     p = s.sigmoid.polynomial
     bounds = s.walk.bounds(lambda z: largest_residual(p, min(z, p.radius)))
     reached = float(bounds.max())
-    money = audit(
-        s.budget,
-        sigma=s.sigma,
-        sensitivity=s.widened,
-        rounds=s.rounds,
-        rows=s.rows,
-        features=s.features,
-        norm_failure=s.walk.failure + s.range_failure + s.curvature_grid_delta,
-    )
     conditions = [
         Condition(
-            name="walk",
-            left=reached,
-            relation="<=",
-            right=s.radius,
-            meaning="max U_t <= R: no gradient is taken outside the ball that p's interval allows",
+            "walk",
+            reached,
+            "<=",
+            s.radius,
+            "max U_t <= R: no gradient is taken outside the ball that p's interval allows",
         )
     ]
     if s.curvature is not None:
         conditions.append(
             Condition(
-                name="range",
-                left=s.range_failure,
-                relation="<=",
-                right=s.allowance,
-                meaning="d exp(-x^2/2) <= delta_range: the noisy b stays where its inverse holds",
+                "range",
+                s.range_failure,
+                "<=",
+                s.allowance,
+                "d exp(-x^2/2) <= delta_range: the noisy b stays where its inverse holds",
                 by_design=True,
             )
         )
-    return Certificate(
-        method="walk",
-        setting=s,
-        conditions=(*conditions, *money.conditions),
-        figures={**_figures(s, reached), **money.figures},
-        epsilon_by_coalition=money.by_coalition,
+    return certify(
+        "walk",
+        s,
+        conditions,
+        _figures(s, reached),
+        sensitivity=s.widened,
+        norm_failure=s.walk.failure + s.range_failure + s.curvature_grid_delta,
         assumptions=ASSUMPTIONS if s.encryption_error else (*ASSUMPTIONS, UNCOUNTED),
-        events=money.events,
     )
 
 
@@ -254,8 +225,6 @@ def _figures(s: WalkSetting, reached: float) -> dict[str, float]:
         "L": s.walk.gain,
         "x": s.walk.x,
         "D2": s.gradient_sensitivity,
-        "D2_widened": s.widened,
-        "sigma_total": s.walk.noise,
         "delta_walk": s.walk.failure,
     }
     if s.curvature is not None:

@@ -12,42 +12,34 @@ b_j = offset + c E[|x_j| sum_k |x_k|], x Gaussian, in the place of a common step
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from protocols.approximation import Approximation, Polynomial, sigmoid_approximation
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
-from protocols.errors import ParameterError, PrivacyError
 from protocols.inverse import MAX_RATIO
-from protocols.privacy.budget import Budget
-from protocols.privacy.certificate import Certificate, explain
+from protocols.privacy.problem import Problem
 from protocols.privacy.sensitivity import diameter
-from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.utility import Floats
+from protocols.privacy.utility import Floats, merit
 from protocols.privacy.walk import AcceleratedRule, Walk
-from protocols.privacy.walk_certificate import KEPT, WalkSetting, check, row_sum_sensitivity
-from protocols.privacy.walk_utility import merit
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
+from protocols.privacy.walk_certificate import KEPT, WalkSetting, row_sum_sensitivity
+from protocols.updates.catalogue import QUADRATIC, REGISTRY
+from protocols.updates.momentum import Nesterov
 
-Kind = Literal["nag", "quadratic-nag"]
 ROUNDS = (1, 2, 3, 4, 6, 8)
-DEGREES = (3, 5, 7)
 INTERVALS = (2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 CURVATURE_SHARES = (0.02, 0.05, 0.1, 0.2)
 """Parts of mu^2 that b may have."""
-FIRST_ALPHAS = (0.01, 1.0)
-EXTRAS = (0.0, 1.0)
 SHRINKS = (1.0, 0.7, 0.5)
 """Steps to try, as parts of the largest that fit."""
 SLACK = 1 + 1e-6
 LEAST_MERIT = 0.2
 """Short enough steps always fit; a run whose scores correlate less with the truth is refused."""
 _GRID = 401
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,84 +55,21 @@ class Draft:
     sigma: float
     noise: float
 
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.rule.rounds
 
-def find_walk(
-    *,
-    kind: Kind,
-    rows: int,
-    features: int,
-    norm_bound: float,
-    epsilon: float,
-    delta: float,
-    parties: int,
-    colluders: int,
-    rounds: int | None = None,
-    degree: int | None = None,
-    other_delta: float = 0.0,
-    spent_mu: float = 0.0,
-    encryption_error: float = 0.0,
-) -> Certificate:
-    """Find a certified accelerated setting.
-
-    Args:
-        kind: "nag", or "quadratic-nag" with a private preconditioner.
-        rows: N, all parties' rows together.
-        features: d, bias included.
-        norm_bound: B, public bound on every row's norm, bias included.
-        epsilon: the promise.
-        delta: the promise.
-        parties: P.
-        colluders: t.
-        rounds: T; None tries ROUNDS.
-        degree: of the sigmoid's polynomial; None tries DEGREES.
-        other_delta: see `Budget`.
-        spent_mu: see `Budget`.
-        encryption_error: see `WalkSetting`.
-
-    Returns:
-        a satisfied certificate; `figures["merit"]` is the proxy's value, 0 .. 1.
-
-    Raises:
-        PrivacyError: no setting of the grid is certified and better than noise (LEAST_MERIT); the
-            message names the condition that binds.
-        ParameterError: an argument is out of range.
-    """
-    if rows < 1 or features < 1 or not (math.isfinite(norm_bound) and norm_bound > 0):
-        raise ParameterError(
-            f"rows={rows}, features={features}, norm_bound={norm_bound}: need >= 1, >= 1, > 0"
-        )
-    budget = Budget(
-        epsilon=epsilon,
-        delta=delta,
-        split=NoiseSplit(parties=parties, colluders=colluders),
-        other_delta=other_delta,
-        spent_mu=spent_mu,
-    )
-    grid = _Grid(kind=kind, rows=rows, features=features, budget=budget)
-    found = [
-        (merit(draft.rule, draft.approximation.polynomial, draft.noise, features), draft)
-        for draft in grid.drafts(
-            ROUNDS if rounds is None else (rounds,), DEGREES if degree is None else (degree,)
-        )
-    ]
-    found.sort(key=lambda pair: -pair[0])
-    why = "condition walk fails on the whole grid"
-    if found and found[0][0] < LEAST_MERIT:
-        why = _worthless(*found[0], features)
-    for value, draft in found[:_ATTEMPTS] if found and found[0][0] >= LEAST_MERIT else ():
-        certificate = check(_setting(draft, rows, features, norm_bound, budget, encryption_error))
-        if certificate.satisfied:
-            return replace(certificate, figures={**certificate.figures, "merit": value})
-        why = explain(certificate.binding)
-    raise PrivacyError(
-        f"no {kind} setting is certified for rows={rows}, features={features}, epsilon={epsilon}: "
-        f"{why}; raise rows, epsilon or delta, lower features or rounds, or take --update gd, "
-        "whose ridge term bounds the iterates"
-    )
+    @property
+    def degree(self) -> int:
+        """Of the sigmoid."""
+        return self.approximation.polynomial.degree
 
 
-def _worthless(value: float, draft: Draft, features: int) -> str:
-    """Which condition leaves nothing to learn: the noise, or the short steps."""
+def worthless(draft: Draft, value: float, features: int) -> str | None:
+    """Which condition leaves nothing to learn: the noise, or the short steps; None if much is."""
+    if value >= LEAST_MERIT:
+        return None
     silent = merit(draft.rule, draft.approximation.polynomial, 0.0, features)
     name = "privacy_noise" if silent >= LEAST_MERIT else "walk"
     return (
@@ -149,73 +78,67 @@ def _worthless(value: float, draft: Draft, features: int) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Grid:
-    """Drafts for one problem, rows of norm 1."""
+def merits(found: Sequence[Draft], features: int) -> Floats:
+    """The utility proxy of each draft."""
+    return np.array([merit(d.rule, d.approximation.polynomial, d.noise, features) for d in found])
 
-    kind: Kind
-    rows: int
-    features: int
-    budget: Budget
 
-    def drafts(self, rounds: tuple[int, ...], degrees: tuple[int, ...]) -> Iterator[Draft]:
-        """For every polynomial and T the largest steps whose walk fits, and smaller ones."""
-        unit = self.budget.sigma(rounds=1, sensitivity=1.0, rows=self.rows) * SLACK
-        shares = CURVATURE_SHARES if self.kind == "quadratic-nag" else (0.0,)
-        for degree in degrees:
-            for interval in INTERVALS:
-                approximation = sigmoid_approximation(degree, interval)
-                p = approximation.polynomial
-                spread = diameter(p, norm_bound=1.0, radius=p.radius, cells=400)
-                fit = _Fit(p, self.features, KEPT * self.budget.delta_norm)
-                for t in rounds:
-                    for share in shares:
-                        sigma = unit * spread * math.sqrt(t / (1 - share))
-                        noise = self.budget.total_std(sigma)
-                        for rule in self._rules(fit, approximation, t, unit, share, noise):
-                            yield Draft(
-                                approximation=approximation,
-                                rule=rule,
-                                spread=spread,
-                                sigma=sigma,
-                                noise=noise,
-                            )
-
-    def _rules(
-        self,
-        fit: _Fit,
-        approximation: Approximation,
-        rounds: int,
-        unit: float,
-        share: float,
-        noise: float,
-    ) -> Iterator[AcceleratedRule]:
-        if self.kind == "nag":
-            plain = Nesterov(rounds=rounds, learning_rate=1.0)
-            rate = min(fit.largest_gain(plain, noise, 1), 1 / approximation.max_slope)
-            for shrink in SHRINKS:
-                if rate > 0:
-                    yield replace(plain, learning_rate=shrink * rate)
-            return
-        sensitivity = row_sum_sensitivity(LOGISTIC, 1.0, self.features)
-        sigma = unit * sensitivity / math.sqrt(share)
-        allowance = KEPT * self.budget.delta_norm / 2
-        tail = math.sqrt(2 * math.log(self.features / allowance))
-        margin = self.budget.total_std(sigma) * tail * SLACK
-        for extra in EXTRAS:
-            for alpha in FIRST_ALPHAS:
-                rough = _curvature(1.0, 0.1, sigma, self.features)
-                one = QuadraticNesterov(
-                    rounds=rounds, curvature=rough, extra=extra, first_alpha=alpha
+def drafts(problem: Problem) -> Iterator[Draft]:
+    """For every polynomial and T the largest steps whose walk fits, and smaller ones."""
+    budget, features = problem.budget, problem.features
+    unit = _unit(problem)
+    shares = CURVATURE_SHARES if problem.method in QUADRATIC else (0.0,)
+    for degree, interval in product(problem.degrees, INTERVALS):
+        approximation = sigmoid_approximation(degree, interval)
+        p = approximation.polynomial
+        spread = diameter(p, norm_bound=1.0, radius=p.radius, cells=400)
+        fit = _Fit(p, features, KEPT * budget.delta_norm)
+        for t, share in product(problem.tried_rounds(ROUNDS), shares):
+            sigma = unit * spread * math.sqrt(t / (1 - share))
+            noise = budget.total_std(sigma)
+            rules = (
+                _preconditioned(problem, fit, t, share, noise)
+                if share
+                else _plain(fit, approximation, t, noise)
+            )
+            for rule in rules:
+                yield Draft(
+                    approximation=approximation, rule=rule, spread=spread, sigma=sigma, noise=noise
                 )
-                gain = fit.largest_gain(one, noise, 2)
-                if not gain > 0:
-                    continue
-                for shrink in SHRINKS:
-                    low = (1 + rough.error) / (shrink * gain)
-                    most = LOGISTIC * largest_row_sum(self.features, norm=1.0)
-                    low = max(low, (2 * margin + most) / (MAX_RATIO - 1) * SLACK)
-                    yield replace(one, curvature=_curvature(low, margin, sigma, self.features))
+
+
+def _unit(problem: Problem) -> float:
+    """Noise that one release of sensitivity 1 needs."""
+    return problem.budget.sigma(rounds=1, sensitivity=1.0, rows=problem.rows) * SLACK
+
+
+def _plain(
+    fit: _Fit, approximation: Approximation, rounds: int, noise: float
+) -> Iterator[AcceleratedRule]:
+    plain = Nesterov(rounds=rounds, learning_rate=1.0)
+    rate = min(fit.largest_gain(plain, noise, 1), 1 / approximation.max_slope)
+    for shrink in SHRINKS if rate > 0 else ():
+        yield replace(plain, learning_rate=shrink * rate)
+
+
+def _preconditioned(
+    problem: Problem, fit: _Fit, rounds: int, share: float, noise: float
+) -> Iterator[AcceleratedRule]:
+    """share: of mu^2, for the curvature."""
+    budget, features = problem.budget, problem.features
+    unit = _unit(problem)
+    sigma = unit * row_sum_sensitivity(LOGISTIC, 1.0, features) / math.sqrt(share)
+    tail = math.sqrt(2 * math.log(features / (KEPT * budget.delta_norm / 2)))
+    margin = budget.total_std(sigma) * tail * SLACK
+    rough = _curvature(1.0, 0.1, sigma, features)
+    quadratic: Any = REGISTRY[problem.method]
+    for one in quadratic.candidates(rounds, rough):
+        gain = fit.largest_gain(one, noise, 2)
+        for shrink in SHRINKS if gain > 0 else ():
+            low = (1 + rough.error) / (shrink * gain)
+            most = LOGISTIC * largest_row_sum(features, norm=1.0)
+            low = max(low, (2 * margin + most) / (MAX_RATIO - 1) * SLACK)
+            yield replace(one, curvature=_curvature(low, margin, sigma, features))
 
 
 def _curvature(low: float, margin: float, sigma: float, features: int) -> Curvature:
@@ -256,10 +179,10 @@ class _Fit:
         return float(self._residual[min(index, _GRID - 1)])
 
 
-def _setting(
-    draft: Draft, rows: int, features: int, norm_bound: float, budget: Budget, error: float
-) -> WalkSetting:
+def setting(draft: Draft, problem: Problem) -> WalkSetting:
     """A draft in the rows' own units, with the noise that the final sensitivity needs."""
+    norm_bound = problem.norm_bound
+    rounding = 2 * problem.encryption_error * math.sqrt(problem.features)
     square, p = norm_bound**2, draft.approximation.polynomial
     exact = diameter(p, norm_bound=norm_bound, radius=p.radius / norm_bound)
     rule: Any = draft.rule
@@ -271,12 +194,8 @@ def _setting(
         scaled = replace(c, **{name: getattr(c, name) * square for name in names})
         rule = replace(rule, curvature=scaled)
     return WalkSetting(
-        rows=rows,
-        features=features,
-        norm_bound=norm_bound,
+        **problem.common,
         rule=rule,
         sigmoid=draft.approximation,
-        sigma=draft.sigma / draft.spread * (exact + 2 * error * math.sqrt(features)) * SLACK,
-        budget=budget,
-        encryption_error=error,
+        sigma=draft.sigma / draft.spread * (exact + rounding) * SLACK,
     )

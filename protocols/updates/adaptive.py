@@ -14,49 +14,29 @@ Chiang, "Privacy-Preserving Logistic Regression Training with a Faster Gradient 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.curvature import Curvature
 from protocols.errors import ParameterError
-from protocols.fields import from_fields
-from protocols.updates.rule import ScaledGradient
+from protocols.updates.update import Update, check_fraction, check_positive
 
-Array = NDArray[np.float64]
 # tau: keeps the first divisions finite.
 STABILITY = 1e-8
-RATES = {"adagrad": 0.01, "quadratic-adagrad": 0.07, "adam": 0.001, "quadratic-adam": 0.011}
-"""Learning rates of the paper's figures."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Adaptive:
-    """What the two have in common.
+class Adaptive(Update):
+    """rounds: iterations; learning_rate: eta > 0; paper_rate: of the paper's figures."""
 
-    rounds: iterations; learning_rate: eta > 0, see RATES; curvature: B of the quadratic variant, or
-    None.
-
-    Raises:
-        ParameterError: a field is out of range.
-    """
-
-    rounds: int
+    __slots__ = ()
     learning_rate: float
-    curvature: Curvature | None = None
+    paper_rate: ClassVar[float]
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        if not self.learning_rate > 0:
-            raise ParameterError(f"learning_rate={self.learning_rate} must be positive")
-
-    def weights(self, state: tuple[Array, ...]) -> Array:
-        """w."""
-        return state[0]
+        Update.__post_init__(self)
+        check_positive(self, "learning_rate")
 
     def levels(self) -> int:
         """Not a polynomial in its inputs.
@@ -73,91 +53,81 @@ class Adaptive:
         """As `levels`."""
         return float(self.levels())
 
-    def in_units(self, unit: float) -> Adaptive:
-        """As `levels`: steps do not scale with the weights."""
-        self.levels()
-        return self
-
-    @property
-    def kind(self) -> str:
-        """Name of the rule in a plan."""
-        name = type(self).__name__.lower()
-        return f"quadratic-{name}" if self.curvature else name
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the plan."""
-        fields = asdict(self)
-        if self.curvature is None:
-            del fields["curvature"]
-        return {"kind": self.kind, **fields}
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adagrad(Adaptive):
-    """Steps divided by the root of the summed squares."""
+    """Steps divided by the root of the summed squares; state (w, s)."""
 
-    def start(self, weights: Array) -> tuple[Array, ...]:
-        """State (w, s)."""
+    kind: ClassVar[str] = "adagrad"
+    words: ClassVar[str] = "Adagrad"
+    paper_rate: ClassVar[float] = 0.01
+    rounds: int
+    learning_rate: float
+
+    def start(self, weights: Any) -> tuple[Any, ...]:
+        """No squares."""
         return (weights, np.zeros_like(weights))
 
     def step(
-        self, t: int, state: tuple[Array, ...], gradient: ScaledGradient[Array]
-    ) -> tuple[Array, ...]:
+        self, gradient: Any, state: tuple[Any, ...], t: int, unit: float = 1.0
+    ) -> tuple[Any, ...]:
         """One iteration."""
         w, squares = state
-        g = gradient(w, 1.0)
-        squares = squares + g * g
-        return (w - self.learning_rate * g / (STABILITY + np.sqrt(squares)), squares)
+        squares = squares + gradient * gradient
+        return (w - self.learning_rate * gradient / (STABILITY + np.sqrt(squares)), squares)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adam(Adaptive):
-    """Steps by the running mean over the root of the running mean square, both unbiased.
+    """Steps by the running mean over the root of the running mean square; state (w, m, s).
 
-    beta1, beta2: in [0, 1), how slowly the two means forget.
+    beta1, beta2: in [0, 1), how slowly the two means forget; both are unbiased.
     """
 
+    kind: ClassVar[str] = "adam"
+    words: ClassVar[str] = "Adam"
+    paper_rate: ClassVar[float] = 0.001
+    rounds: int
+    learning_rate: float
     beta1: float = 0.9
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
+        """Check the fields."""
         Adaptive.__post_init__(self)
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ParameterError(f"{name}={getattr(self, name)} is outside [0, 1)")
+        check_fraction(self, "beta1", "beta2")
 
-    def start(self, weights: Array) -> tuple[Array, ...]:
-        """State (w, m, s)."""
+    def start(self, weights: Any) -> tuple[Any, ...]:
+        """No means."""
         return (weights, np.zeros_like(weights), np.zeros_like(weights))
 
     def step(
-        self, t: int, state: tuple[Array, ...], gradient: ScaledGradient[Array]
-    ) -> tuple[Array, ...]:
+        self, gradient: Any, state: tuple[Any, ...], t: int, unit: float = 1.0
+    ) -> tuple[Any, ...]:
         """One iteration."""
         w, mean, square = state
-        g = gradient(w, 1.0)
-        mean = self.beta1 * mean + (1 - self.beta1) * g
-        square = self.beta2 * square + (1 - self.beta2) * g * g
+        mean = self.beta1 * mean + (1 - self.beta1) * gradient
+        square = self.beta2 * square + (1 - self.beta2) * gradient * gradient
         root = np.sqrt(square / (1 - self.beta2 ** (t + 1)))
         move = mean / (1 - self.beta1 ** (t + 1)) / (STABILITY + root)
         return (w - self.learning_rate * move, mean, square)
 
 
-def adaptive_from_dict(fields: Mapping[str, Any]) -> Adagrad | Adam:
-    """Inverse of `Adaptive.to_dict`.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuadraticAdagrad(Adagrad):
+    """Adagrad on the quadratic gradient; curvature: B."""
 
-    Raises:
-        MessageError: a field is missing, unknown or of a wrong type.
-        ParameterError: the kind is unknown, or kind and curvature do not go together.
-    """
-    rest = {k: v for k, v in fields.items() if k not in ("kind", "curvature")}
-    kind = str(fields.get("kind"))
-    if kind not in RATES:
-        raise ParameterError(f"update kind {kind!r} is not one of {', '.join(RATES)}")
-    if kind.startswith("quadratic-") != ("curvature" in fields):
-        raise ParameterError(f"update {kind!r}: quadratic kinds, and only they, have a curvature")
-    if "curvature" in fields:
-        rest["curvature"] = Curvature.from_dict(fields["curvature"])
-    if kind.endswith("adagrad"):
-        return from_fields(Adagrad, rest)
-    return from_fields(Adam, rest)
+    kind: ClassVar[str] = "quadratic-adagrad"
+    words: ClassVar[str] = "Adagrad on the gradient preconditioned by the curvature"
+    paper_rate: ClassVar[float] = 0.07
+    curvature: Curvature = field()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuadraticAdam(Adam):
+    """Adam on the quadratic gradient; curvature: B."""
+
+    kind: ClassVar[str] = "quadratic-adam"
+    words: ClassVar[str] = "Adam on the gradient preconditioned by the curvature"
+    paper_rate: ClassVar[float] = 0.011
+    curvature: Curvature = field()

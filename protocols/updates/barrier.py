@@ -9,92 +9,67 @@ beside the gradient: 2 levels for a linear P, 3 for degrees 2 and 3, 4 for degre
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from operator import mul
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from protocols.approximation import Polynomial
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.errors import ParameterError
-from protocols.updates.rule import ScaledGradient, UpdateRule, V
+from protocols.updates.update import Update, V, check_positive
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Barrier:
+class Barrier(Update):
     """Gradient descent with a polynomial log-barrier.
 
     rounds: iterations T; learning_rate: eta; theta: squared radius Theta of the feasible ball;
-    weight: lambda; reciprocal: P, an approximation of 1/x below Theta;
-    unit: vectors hold w / unit.
+    weight: lambda; reciprocal: P, an approximation of 1/x below Theta.
 
     Raises:
         ParameterError: a field is out of range.
     """
 
+    kind: ClassVar[str] = "barrier"
+    words: ClassVar[str] = "gradient descent with a barrier that keeps the weights within a ball"
     rounds: int
     learning_rate: float
     theta: float
     weight: float
     reciprocal: Polynomial
-    unit: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        for name in ("learning_rate", "theta", "weight", "unit"):
-            if not getattr(self, name) > 0:
-                raise ParameterError(f"{name}={getattr(self, name)} must be positive")
+        """Check the fields."""
+        Update.__post_init__(self)
+        check_positive(self, "learning_rate", "theta", "weight")
         if len(self.reciprocal.coefficients) < 2:
             raise ParameterError("reciprocal must have degree at least 1")
 
-    def factors(self) -> FactoredPolynomial:
-        """2 eta lambda P(Theta - |w|^2) as factors in s = |w / unit|^2."""
-        # t = (Theta - unit^2 s - center) / radius, substituted into sum c_k t^k.
-        center, radius = self.reciprocal.center, self.reciprocal.radius
-        inner = np.polynomial.Polynomial([(self.theta - center) / radius, -(self.unit**2) / radius])
-        outer = np.polynomial.Polynomial(self.reciprocal.coefficients)(inner)
-        scale = 2 * self.learning_rate * self.weight
-        return FactoredPolynomial.from_coefficients([float(c) * scale for c in outer.coef])
-
-    def start(self, weights: V) -> tuple[V, ...]:
-        """State (w,)."""
-        return (weights,)
-
-    def step(self, t: int, state: tuple[V, ...], gradient: ScaledGradient[V]) -> tuple[V, ...]:
+    def step(self, gradient: V, state: tuple[V, ...], t: int, unit: float = 1.0) -> tuple[V, ...]:
         """One iteration."""
         w: Any = state[0]
-        factors = self.factors()
+        factors = pull_factors(self, unit)
         pull = reduce(mul, factors.last_operands(w @ w, w * factors.leading))
-        return (w - gradient(w, self.learning_rate) - pull,)
+        return (w - gradient - pull,)
 
-    def weights(self, state: tuple[V, ...]) -> V:
-        """w."""
-        return state[0]
+    def gradient_factor(self, t: int) -> float:
+        """eta."""
+        return self.learning_rate
 
     def levels(self) -> int:
         """|w|^2 beside c w, then the factors: 2, 3, 3, 4 for degree 1 to 4."""
-        return 1 + self.factors().depth()
+        return 1 + pull_factors(self).depth()
 
-    def noise_gain(self) -> float:
-        """sqrt(T): no iteration expands distances."""
-        return math.sqrt(self.rounds)
 
-    def in_units(self, unit: float) -> UpdateRule:
-        """P's argument is unit^2 times |w / unit|^2; the pull scales like w."""
-        return replace(self, unit=self.unit * unit)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the plan."""
-        return {
-            "kind": "barrier",
-            "rounds": self.rounds,
-            "learning_rate": self.learning_rate,
-            "theta": self.theta,
-            "weight": self.weight,
-            "reciprocal": self.reciprocal.to_dict(),
-            "unit": self.unit,
-        }
+@lru_cache(maxsize=64)
+def pull_factors(rule: Barrier, unit: float = 1.0) -> FactoredPolynomial:
+    """2 eta lambda P(Theta - |w|^2) as factors in s = |w / unit|^2."""
+    # t = (Theta - unit^2 s - center) / radius, substituted into sum c_k t^k.
+    center, radius = rule.reciprocal.center, rule.reciprocal.radius
+    inner = np.polynomial.Polynomial([(rule.theta - center) / radius, -(unit**2) / radius])
+    outer = np.polynomial.Polynomial(rule.reciprocal.coefficients)(inner)
+    scale = 2 * rule.learning_rate * rule.weight
+    return FactoredPolynomial.from_coefficients([float(c) * scale for c in outer.coef])

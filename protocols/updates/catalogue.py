@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from protocols.approximation import Polynomial
-from protocols.errors import MessageError, ParameterError
-from protocols.fields import from_fields
-from protocols.updates.adaptive import RATES, adaptive_from_dict
+import msgspec
+
+from protocols.errors import ParameterError
+from protocols.updates.adaptive import Adagrad, Adam, Adaptive, QuadraticAdagrad, QuadraticAdam
 from protocols.updates.barrier import Barrier
 from protocols.updates.dual_ascent import DualAscent
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.heavy_ball import HeavyBall
-from protocols.updates.multistage import MultiStage
-from protocols.updates.nesterov import Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
-from protocols.updates.strongly_convex import StronglyConvexNesterov
+from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
+from protocols.updates.quadratic import Quadratic, QuadraticNesterov
+from protocols.updates.quadratic_descent import QuadraticDescent
+from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
+from protocols.updates.update import Update
 
-Fields = Mapping[str, Any]
-
-
-def _barrier(fields: Fields) -> UpdateRule:
-    reciprocal = Polynomial.from_dict(fields["reciprocal"])
-    return from_fields(Barrier, {**fields, "reciprocal": reciprocal})
-
-
-def _adaptive(kind: str) -> Callable[[Fields], UpdateRule]:
-    return lambda fields: cast("UpdateRule", adaptive_from_dict({"kind": kind, **fields}))
-
-
-_READERS: dict[str, Callable[[Fields], UpdateRule]] = {
-    "barrier": _barrier,
-    "gd": lambda fields: from_fields(GradientDescent, fields),
-    "nag": lambda fields: from_fields(Nesterov, fields),
-    "quadratic-nag": QuadraticNesterov.from_dict,
-    "hb": lambda fields: from_fields(HeavyBall, fields),
-    "nag-sc": lambda fields: from_fields(StronglyConvexNesterov, fields),
-    "masg": lambda fields: from_fields(MultiStage, fields),
-    "scd": lambda fields: from_fields(DualAscent, fields),
-    **{kind: _adaptive(kind) for kind in RATES},
-}
-KINDS = tuple(_READERS)
+RULES: tuple[type[Update], ...] = (
+    Barrier,
+    GradientDescent,
+    Nesterov,
+    QuadraticNesterov,
+    QuadraticDescent,
+    HeavyBall,
+    StronglyConvexNesterov,
+    MultiStage,
+    DualAscent,
+    Adagrad,
+    QuadraticAdagrad,
+    Adam,
+    QuadraticAdam,
+)
+REGISTRY = {rule.kind: rule for rule in RULES}
+KINDS = tuple(REGISTRY)
 """Kinds of rules in a plan."""
+QUADRATIC = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Quadratic))
+"""Those on the quadratic gradient that need nothing but sums and products."""
+ADAPTIVE = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Adaptive))
+"""Those that divide by roots."""
 
 
-def rounds_of(fields: Fields) -> int:
+def rounds_of(fields: Mapping[str, Any]) -> int:
     """Iterations T, read before the rule is built.
 
     Raises:
@@ -58,16 +53,30 @@ def rounds_of(fields: Fields) -> int:
     return rounds
 
 
-def rule_from_dict(fields: Fields) -> UpdateRule:
+def rule_from_dict(fields: Mapping[str, Any]) -> Update:
     """The rule that a plan describes.
 
     Raises:
-        ParameterError: the kind is unknown or a field is wrong.
+        ParameterError: the kind is unknown; or a field is missing, unknown, of another type (True
+            is no number), not finite or out of range.
     """
-    kind = fields.get("kind")
-    if not isinstance(kind, str) or kind not in _READERS:
+    kind, own = fields.get("kind"), {k: v for k, v in fields.items() if k != "kind"}
+    if not isinstance(kind, str) or kind not in REGISTRY:
         raise ParameterError(f"update kind {kind!r} is not one of {', '.join(KINDS)}")
     try:
-        return _READERS[kind]({k: v for k, v in fields.items() if k != "kind"})
-    except (TypeError, KeyError, MessageError) as error:
+        rule: Update = msgspec.convert(own, REGISTRY[kind], strict=True)
+    except (msgspec.ValidationError, OverflowError) as error:
         raise ParameterError(f"update {kind!r} has wrong fields: {error}") from error
+    unknown = ", ".join(_unknown(own, rule.to_dict()))
+    if unknown:
+        raise ParameterError(f"update {kind!r} has no field {unknown}")
+    return rule
+
+
+def _unknown(given: Mapping[str, Any], read: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    """Names in `given`, at any depth, that were not read."""
+    for name, value in given.items():
+        if name not in read:
+            yield f"{at}{name}"
+        elif isinstance(value, Mapping):
+            yield from _unknown(value, read[name], f"{at}{name}.")

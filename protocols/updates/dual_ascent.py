@@ -5,42 +5,36 @@ With v = X^T alpha, the model is theta = v / (lambda N); see `protocols.updates.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from protocols.errors import ParameterError
-from protocols.updates.rule import ScaledGradient, UpdateRule, V
+from protocols.updates.update import Update, V, check_positive
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DualAscent:
-    """Adds what the owners answer; the oracle gives the sum of their steps of v.
+class DualAscent(Update):
+    """Adds what the owners answer; its state is v, 0 at the start as the owners' alpha are.
 
     rounds: iterations; factor: theta over v, 1 / (lambda N) and the scale of the rows.
-
-    Raises:
-        ParameterError: a field is out of range.
     """
 
+    kind: ClassVar[str] = "scd"
+    words: ClassVar[str] = "dual coordinate descent; dual variables stay with their owners"
     rounds: int
     factor: float
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        if not self.factor > 0:
-            raise ParameterError(f"factor={self.factor} must be positive")
+        """Check the fields."""
+        Update.__post_init__(self)
+        check_positive(self, "factor")
 
-    def start(self, weights: V) -> tuple[V, ...]:
-        """State (v,); the owners start at alpha = 0, hence v = 0."""
-        return (weights,)
-
-    def step(self, t: int, state: tuple[V, ...], gradient: ScaledGradient[V]) -> tuple[V, ...]:
-        """One round."""
+    def step(self, gradient: V, state: tuple[V, ...], t: int, unit: float = 1.0) -> tuple[V, ...]:
+        """One round; gradient: the sum of the owners' steps of v."""
         v: Any = state[0]
-        return (v + gradient(v, 1.0),)
+        return (v + gradient,)
 
-    def weights(self, state: tuple[V, ...]) -> V:
+    def weights(self, state: tuple[V, ...], t: int | None = None) -> V:
         """theta."""
         v: Any = state[0]
         theta: V = v * self.factor
@@ -57,12 +51,3 @@ class DualAscent:
     def noise_gain(self) -> float:
         """As `levels`."""
         return float(self.levels())
-
-    def in_units(self, unit: float) -> UpdateRule:
-        """As `levels`."""
-        self.levels()
-        return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the plan."""
-        return {"kind": "scd", **asdict(self)}

@@ -1,14 +1,16 @@
-"""Nesterov's accelerated gradient for strongly convex objectives (arXiv:2008.01989, (27)).
+"""Nesterov's accelerated gradient for strongly convex losses (arXiv:2008.01989, (27)), in stages.
 
     z = (1 + beta) w - beta w_prev,   w+ = z - alpha (grad(z) + ridge z + noise),
     beta = (1 - sqrt(alpha mu)) / (1 + sqrt(alpha mu)),   alpha = c / L.
 
-The state is that of `nesterov.py`: (v, W) with v the next z and W_t = (1 + m_{t-1}) w_t, m_t the
-momentum that forms the z of iteration t + 1:
+The first z is w itself; the steps and the form under encryption are `momentum`'s.
 
-    W+ = (1 + m_t) (1 - alpha ridge) v - (1 + m_t) alpha grad(v),   v+ = W+ - m_t / (1 + m_{t-1}) W.
-
-The first z is w itself and the last iteration takes m = 0, hence W_T = w_T is released as it is.
+MASG, multistage accelerated gradient (equation (33), after Aybat et al. 2019): stage 1 takes n_1
+steps of c / L, stage k >= 2 takes n_k = 2^k ceil(sqrt(kappa) ln 2^(p+2)) steps of c / (4^k L),
+kappa = L / mu; each with the momentum that belongs to its step. At a stage change the momentum
+restarts: the first z of a stage is w. Smaller steps let less noise through, so the error keeps
+falling where a constant step stalls. From stage 1 to stage 2 the step falls by 16, later by 4, as
+in the paper.
 
 The suboptimality is at most a_{T,0} E_0 + sum_t a_{T,t} d Var_t / 2 (Theorem 4.1), so the privacy
 budget can be divided among the iterations: `division` says how, `noise_shares` gives the shares,
@@ -18,19 +20,20 @@ budget can be divided among the iterations: `division` says how, `noise_shares` 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
 from protocols.privacy.schedule import MECHANISMS, best_rounds, log_error_weights, optimal_shares
-from protocols.updates.rule import ScaledGradient, UpdateRule, V
+from protocols.updates.momentum import Momentum
+from protocols.updates.update import Update
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StronglyConvexNesterov:
+class StronglyConvexNesterov(Momentum):
     """Accelerated full-batch gradient descent with constant step and momentum.
 
     rounds: iterations; mu: strong convexity of the whole objective, > 0; smoothness: L > mu, bound
@@ -42,6 +45,8 @@ class StronglyConvexNesterov:
         ParameterError: a field is out of range.
     """
 
+    kind: ClassVar[str] = "nag-sc"
+    words: ClassVar[str] = "Nesterov's method for strongly convex losses"
     rounds: int
     mu: float
     smoothness: float
@@ -50,8 +55,8 @@ class StronglyConvexNesterov:
     division: str = "uniform"
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
+        """Check the fields."""
+        Update.__post_init__(self)
         if not 0 < self.mu < self.smoothness < math.inf:
             raise ParameterError(
                 f"mu={self.mu}, smoothness={self.smoothness}: need 0 < mu < smoothness; "
@@ -66,80 +71,40 @@ class StronglyConvexNesterov:
                 f"division={self.division!r} is not one of uniform, {', '.join(MECHANISMS)}"
             )
 
-    def stage(self, t: int) -> int:
-        """Stage of iteration t = 0, 1, …: there is one, number 1."""
-        return 1
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Stage of every iteration; there is one, number 1."""
+        return (1,) * self.rounds
 
-    def rate(self, t: int) -> float:
-        """Step alpha of iteration t."""
-        return self.step_scale / self.smoothness
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Steps alpha_t: c / L in stage 1, c / (4^k L) in stage k >= 2."""
+        whole = self.step_scale / self.smoothness
+        return tuple(whole if stage == 1 else float(whole / 4**stage) for stage in self.stages)
 
-    def momentum(self, t: int) -> float:
-        """m_t, for t = -1 (before the start) … rounds - 1: 0 at both ends and between stages."""
-        if not 0 <= t < self.rounds - 1 or self.stage(t) != self.stage(t + 1):
-            return 0.0
-        root = math.sqrt(self.rate(t + 1) * self.mu)
-        return (1 - root) / (1 + root)
-
-    def scale(self, t: int) -> float:
-        """W over w after iteration t: 1 + m_t; 1 after the last one."""
-        return 1 + self.momentum(t)
-
-    def start(self, weights: V) -> tuple[V, ...]:
-        """State (v, W), both the starting weights."""
-        return (weights, weights)
-
-    def step(self, t: int, state: tuple[V, ...], gradient: ScaledGradient[V]) -> tuple[V, ...]:
-        """One iteration."""
-        v: Any = state[0]
-        scaled: Any = state[1]
-        now, before, rate = self.momentum(t), self.momentum(t - 1), self.rate(t)
-        keep = (1 + now) * (1 - rate * self.ridge)
-        new: Any = (v * keep if keep != 1 else v) - gradient(v, (1 + now) * rate)
-        return (new - scaled * (now / (1 + before)) if now else new, new)
-
-    def weights(self, state: tuple[V, ...]) -> V:
-        """W, equal to w after the last iteration; before it, divide by `scale`."""
-        return state[1]
-
-    def levels(self) -> int:
-        """The linear combinations cost one level, beside the gradient."""
-        return 1
+    @property
+    def momenta(self) -> tuple[float, ...]:
+        """m_t of the next iteration's step: 0 at the end and between stages."""
+        stages, roots = self.stages, [math.sqrt(rate * self.mu) for rate in self.rates]
+        changes = zip(stages, stages[1:], roots[1:], strict=False)
+        return (*((1 - r) / (1 + r) if now == then else 0.0 for now, then, r in changes), 0.0)
 
     def noise_gain(self) -> float:
-        """Root of the summed squared responses of w_T, where all curvature is `ridge`.
+        """Where all curvature is `ridge`: within a stage none in [ridge, L] responds more.
 
-        Within a stage no curvature in [ridge, L] responds more: the product of the recursion's
-        roots falls with the curvature, and so does the larger root while the roots are real.
-        Backwards, with p_v, p_w the response to v_t and w_t:
-        r_t = p_w + (1 + m_t) p_v,   p_v <- (1 - alpha_t ridge) r_t,   p_w <- -m_t p_v.
+        The product of the recursion's roots falls with the curvature, and so does the larger root
+        while the roots are real.
         """
-        p_v, p_w, total = 0.0, 1.0, 0.0
-        for t in reversed(range(self.rounds)):
-            momentum = self.momentum(t)
-            response = p_w + (1 + momentum) * p_v
-            p_v, p_w = (1 - self.rate(t) * self.ridge) * response, -momentum * p_v
-            total += response**2
-        return math.sqrt(total)
-
-    def rates(self) -> list[float]:
-        """Steps alpha_t of all iterations."""
-        return [self.rate(t) for t in range(self.rounds)]
-
-    def stages(self) -> list[int]:
-        """Stages s_t of all iterations."""
-        return [self.stage(t) for t in range(self.rounds)]
+        return self.response(self.ridge)
 
     def log_error_weights(self) -> NDArray[np.float64]:
         """ln a_{T,t} of the error bound, t = 0 .. rounds; see `schedule.log_error_weights`."""
-        return log_error_weights(
-            self.rates(), self.stages(), mu=self.mu, smoothness=self.smoothness
-        )
+        return log_error_weights(self.rates, self.stages, mu=self.mu, smoothness=self.smoothness)
 
     def noise_shares(self) -> tuple[float, ...]:
-        """Each iteration's share of the privacy budget (epsilon or rho); they sum to 1."""
+        """By `division`."""
         if self.division == "uniform":
-            return (1 / self.rounds,) * self.rounds
+            return Momentum.noise_shares(self)
         shares = optimal_shares(self.log_error_weights()[1:], self.division)
         return tuple(float(share) for share in shares)
 
@@ -154,8 +119,8 @@ class StronglyConvexNesterov:
             ParameterError: the division is uniform.
         """
         best = best_rounds(
-            self.rates(),
-            self.stages(),
+            self.rates,
+            self.stages,
             mu=self.mu,
             smoothness=self.smoothness,
             mechanism=self.division,
@@ -166,10 +131,49 @@ class StronglyConvexNesterov:
         )
         return replace(self, rounds=best)
 
-    def in_units(self, unit: float) -> UpdateRule:
-        """Linear in the weights: nothing changes."""
-        return self
 
-    def to_dict(self) -> dict[str, Any]:
-        """For the plan."""
-        return {"kind": "nag-sc", **asdict(self)}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiStage(StronglyConvexNesterov):
+    """Accelerated gradient descent in stages; with first_stage >= rounds it has but one.
+
+    Fields as for `StronglyConvexNesterov`, and first_stage: n_1 >= 1 [iterations];
+    p: order of the stages' lengths, >= 1. The last stage ends with the last iteration.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind: ClassVar[str] = "masg"
+    words: ClassVar[str] = "accelerated gradient descent in stages of falling steps"
+    first_stage: int
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        StronglyConvexNesterov.__post_init__(self)
+        if self.first_stage < 1:
+            raise ParameterError(f"first_stage={self.first_stage} must be at least 1")
+        if not 1 <= self.p < math.inf:
+            raise ParameterError(f"p={self.p} must be at least 1")
+
+    def length(self, stage: int) -> int:
+        """n_k, iterations of stage k = 1, 2, …, before the run's end cuts it."""
+        if stage == 1:
+            return self.first_stage
+        root = math.sqrt(self.smoothness / self.mu)
+        return int(2**stage * math.ceil(root * (self.p + 2) * math.log(2)))
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Stage of every iteration, from 1 on."""
+        found: list[int] = []
+        while len(found) < self.rounds:
+            stage = found[-1] + 1 if found else 1
+            found += [stage] * min(self.length(stage), self.rounds - len(found))
+        return tuple(found)
+
+
+def recommended_first_stage(mu: float, smoothness: float) -> int:
+    """n_1 = ceil(2 sqrt(kappa) ln sqrt(kappa)), at least 1; arXiv:2008.01989, section 5's code."""
+    root = math.sqrt(smoothness / mu)
+    return max(1, math.ceil(2 * root * math.log(root)))

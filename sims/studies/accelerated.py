@@ -30,11 +30,13 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.heavy_ball import HeavyBall
-from protocols.updates.multistage import MultiStage, recommended_first_stage
-from protocols.updates.rule import UpdateRule
-from protocols.updates.strongly_convex import StronglyConvexNesterov
+from protocols.updates.momentum import GradientDescent, HeavyBall
+from protocols.updates.strongly_convex import (
+    MultiStage,
+    StronglyConvexNesterov,
+    recommended_first_stage,
+)
+from protocols.updates.update import Update
 from sims.console import refusals, say, stdout
 from sims.many_twins import Batch
 from sims.studies.synthetic import Problem, synthetic_problem
@@ -110,7 +112,7 @@ class Study:
             best=float(problem.objective(problem.optimum()[None])[0]),
         )
 
-    def rule(self, cell: Cell) -> tuple[UpdateRule, Floats]:
+    def rule(self, cell: Cell) -> tuple[Update, Floats]:
         """The method's rule, and the Laplace scale of every iteration: D / eps_t."""
         rule = self._rule(cell)
         if cell.method.endswith("-opt"):
@@ -122,14 +124,9 @@ class Study:
                 dim=self.problem.features,
                 initial_error=INITIAL_ERROR,
             )
-        shares = (
-            rule.noise_shares()
-            if isinstance(rule, StronglyConvexNesterov)
-            else (1 / rule.rounds,) * rule.rounds
-        )
-        return rule, self.sensitivity / (self.epsilon * np.array(shares))
+        return rule, self.sensitivity / (self.epsilon * np.array(rule.noise_shares()))
 
-    def _rule(self, cell: Cell) -> UpdateRule:
+    def _rule(self, cell: Cell) -> Update:
         mu, smoothness = self.mu, self.smoothness
         step = cell.step_scale / smoothness
         if cell.method == "GD":
@@ -172,15 +169,12 @@ class Study:
         values: list[Floats] = []
         state = rule.start(Batch(np.full((runs, self.problem.features), START)))
         for t in range(rule.rounds):
-
-            def gradient(weights: Batch, step: float, t: int = t) -> Batch:
-                noise = rng.laplace(scale=scales[t], size=weights.values.shape)
-                return Batch(step * (self.problem.data_gradient(weights.values) + noise))
-
-            state = rule.step(t, state, gradient)
+            point = rule.point(state).values
+            noise = rng.laplace(scale=scales[t], size=point.shape)
+            gradient = rule.gradient_factor(t) * (self.problem.data_gradient(point) + noise)
+            state = rule.step(Batch(gradient), state, t)
             if t + 1 in points:
-                scale = rule.scale(t) if isinstance(rule, StronglyConvexNesterov) else 1.0
-                weights = rule.weights(state).values / scale
+                weights = rule.weights(state, t).values
                 values.append(self.problem.objective(weights) - self.best)
             on_iteration()
         return Trace(cell=cell, iterations=points, suboptimality=np.array(values))

@@ -23,15 +23,17 @@ import numpy as np
 import typer
 
 from protocols.approximation import Polynomial
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.rows import choose_rows
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.shares import NoiseSplit
 from sims import cli_options as options
 from sims.config import DEFAULT_DELTA, DEFAULT_EPSILON, SimulationConfig
 from sims.console import refusals, say, stdout
 from sims.documents import to_json
+from sims.figures import figures_of
 from sims.many_twins import Floats, train_many
 from sims.prepare import prepare
-from sims.setting import choose_setting
 from sims.twin import score
 
 # arXiv:2605.27782, Table 4, epsilon = 1, delta = 1e-5: accuracy and area under ROC.
@@ -78,7 +80,7 @@ class Study:
             "lam": float(s.lam),
             "degree": int(s.sigmoid.polynomial.degree),
             "sigma": float(s.sigma),
-            "sensitivity": float(figures["D2_widened"]),
+            "sensitivity": float(figures["sensitivity"]),
             "binding": self.certificate.binding.name,
         }
 
@@ -96,13 +98,8 @@ def run_study(config: SimulationConfig, *, seeds: int, splits: int, base_seed: i
         rng = np.random.default_rng([base_seed, number])
         data = prepare(config, rng)
         rows, labels = data.rows, data.labels
-        chosen = choose_setting(
-            config,
-            rows=len(rows),
-            num_features=rows.shape[1],
-            norm_bound=data.schema.norm_bound,
-            parties=len(data.shards),
-        )
+        figures = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
+        chosen = choose_rows(figures, Wanted.of(config))
         certificate = chosen.certificate
         if certificate is None:  # nag and runs without noise never come here with epsilon
             raise AssertionError("a private setting came without a certificate")

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from coordinator.coordinator import AskParties, Coordinator, Observer
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from parties.objectives import Contributor
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
 from protocols.messages import (
@@ -38,7 +38,7 @@ from protocols.objectives import RowObjective
 from protocols.plan import Member, RunPlan
 from protocols.privacy.randomness import RandomSource, SystemRandomness
 from protocols.transcript import Transcript
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 from sims.studies.aggregation_case import BOUND, Array, Case, Lap, Meter
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from protocols.serialise import to_plain
 from sims.console import say
 from sims.plots import STYLE
 from sims.studies.aggregation import Result
@@ -135,7 +136,7 @@ def _write_rounds(path: Path, results: Sequence[Result]) -> None:
 
 
 def _write_json(path: Path, results: Sequence[Result], settings: SecAggSettings) -> None:
-    ciphers = {str(r.case.parties): r.case.cipher.to_dict() for r in results}
+    ciphers = {str(r.case.parties): to_plain(r.case.cipher) for r in results}
     content = {
         "results": [result.to_dict() for result in results],
         "ciphers_by_parties": ciphers,

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from sims.baselines import optimum
 from sims.console import refusals, say, stdout

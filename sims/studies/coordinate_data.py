@@ -10,10 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
-from parties.columns import NumericColumn
-from parties.schema import Schema
-from parties.shard import encode_features, encode_shard
-from parties.tables import read_table
+from parties.data.encode import encode_features, encode_shard
+from parties.data.schema import NumericColumn, Schema
+from parties.data.table import read_table
 from protocols.errors import SchemaError
 from sims.baselines import SmoothLoss
 

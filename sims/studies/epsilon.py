@@ -18,6 +18,7 @@ Clips are small, so that the worst pair moves every sum by its whole sensitivity
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,24 +27,21 @@ from typing import Annotated, Any, cast
 import numpy as np
 import typer
 
-from parties.columns import NumericColumn
-from parties.schema import Schema
-from parties.targets import Targets
 from protocols.errors import PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import Member
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import choose_rows
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.mechanism import Mechanism
 from sims import audit_regression, audit_sums
 from sims.audit_privacy import audit_privacy
 from sims.config import REGRESSIONS, UPDATES, SimulationConfig
 from sims.console import FAILED, refusals, stdout
-from sims.deployed import PublicFigures
-from sims.gradient_setting import choose_gradients
-from sims.prepare import PreparedData
-from sims.recipe import Recipe, open_recipe
-from sims.recipe_gradients import certificate_of
 from sims.second_accountant import (
     TOLERANCE,
     circuit_epsilon,
@@ -52,10 +50,10 @@ from sims.second_accountant import (
     regression_epsilon,
     sums_epsilon,
 )
-from sims.setting import choose_setting
 
 ROWS = (1200, 900, 1500)
 FEATURES, COLLUDERS, EPSILON, DELTA = 6, 1, 1.0, 1e-5
+FIGURES = PublicFigures(rows_by_party=ROWS, num_features=FEATURES)
 CONFIDENCE = 0.999
 LARGEST_RING = 1 << 17
 
@@ -135,21 +133,17 @@ def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> Gradie
         rounds=10 if dual else 4,
         **options,
     )
-    setting = choose_gradients(config, rows_by_party=ROWS, num_features=FEATURES, norm_bound=1.0)
-    return GradientPlan(
-        session="epsilon",
-        members=owners(),
-        schema={"digest": "00" * 32},
-        num_features=FEATURES,
-        privacy=setting.privacy,
-        cipher=setting.cipher,
-        objective=setting.objective.to_dict(),
-        update=setting.rule.to_dict(),
-        length=FEATURES,
-        weights=setting.weights,
-        mechanism=setting.mechanism,
-        noise_scales=setting.noise_scales,
-    )
+    plan = calibrate(FIGURES, Wanted.of(config)).plan("epsilon", owners())
+    return cast(GradientPlan, plan)
+
+
+def certificate_of(plan: GradientPlan) -> Certificate:
+    """Of sums, whose rows are clipped to the plan's own bound: that of the schema does not matter.
+
+    Raises:
+        PrivacyError: a condition fails.
+    """
+    return Mechanism.from_plan(plan, math.inf).certificate.require()
 
 
 def owners() -> tuple[Member, ...]:
@@ -163,7 +157,7 @@ def owners() -> tuple[Member, ...]:
 def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     """All three figures of a case."""
     if case.protocol == "regression":
-        return examine_regression(case, regression_recipe(case.update), runs=runs, rng=rng)
+        return examine_regression(case, regression(case.update), runs=runs, rng=rng)
     if case.protocol == ENCRYPTED_ROWS:
         return _examine_rows(case, runs=runs, rng=rng)
     return examine_sums(case, plan_of(case), runs=runs, rng=rng)
@@ -221,13 +215,7 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
         delta=DELTA,
         rounds=2 if "nag" in case.update else 10,
     )
-    setting = choose_setting(
-        config,
-        rows=sum(ROWS),
-        num_features=FEATURES,
-        norm_bound=1.0,
-        parties=len(ROWS),
-    )
+    setting = choose_rows(FIGURES, Wanted.of(config))
     certificate = setting.certificate
     if certificate is None:  # the settings above always carry noise
         raise AssertionError("a private setting came without a certificate")
@@ -254,7 +242,7 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     )
 
 
-def regression_recipe(model: str, epsilon: float = EPSILON) -> Recipe:
+def regression(model: str, epsilon: float = EPSILON) -> Calibration:
     """How the product trains a regression of one output on such owners."""
     config = SimulationConfig(
         model=model,
@@ -264,29 +252,22 @@ def regression_recipe(model: str, epsilon: float = EPSILON) -> Recipe:
         delta=DELTA,
         profile="fast-insecure",
     )
-    names = [f"c{k}" for k in range(FEATURES - 1)]
-    schema = Schema(
-        columns=tuple(NumericColumn(name=name, low=0.0, high=1.0) for name in names),
-        label=Targets(columns=(NumericColumn(name="y", low=0.0, high=1.0),)),
-        scaling="range",
-        row_norm=1.0,
-    )
-    cards = {member.name: member for member in owners()}
-    # A recipe asks its data for public figures only: rows by party, and the schema.
-    return open_recipe(config, cast(PreparedData, PublicFigures(schema, cast(Any, cards))))
+    return calibrate(FIGURES, Wanted.of(config))
 
 
-def examine_regression(case: Case, recipe: Recipe, *, runs: int, rng: np.random.Generator) -> Found:
+def examine_regression(
+    case: Case, found: Calibration, *, runs: int, rng: np.random.Generator
+) -> Found:
     """All three figures of a regression."""
-    plan, certificate = recipe.make_plan("epsilon", owners()), recipe.certificate
+    plan, certificate = found.plan("epsilon", owners()), found.certificate
     if certificate is None:  # the settings above always carry noise
         raise AssertionError("a private setting came without a certificate")
-    figures = certificate["figures"]
+    figures = certificate.figures
     delta, error = figures["delta_mechanism"], (1 - CONFIDENCE) / 4
     # Certificates are of settings, before the ring is known.
     accounted = regression_epsilon(
-        certificate["method"],
-        json.loads(json.dumps(certificate["setting"])),
+        certificate.method,
+        json.loads(json.dumps(certificate.setting.to_dict())),
         ring_dim=LARGEST_RING,
         delta=delta,
     )
@@ -306,7 +287,7 @@ def examine_regression(case: Case, recipe: Recipe, *, runs: int, rng: np.random.
         )
     return Found(
         case=case,
-        claimed=certificate["epsilon"][COLLUDERS],
+        claimed=certificate.epsilon_by_coalition[COLLUDERS],
         accounted=accounted,
         attacked=attacked,
         delta=delta,

@@ -34,14 +34,15 @@ import typer
 
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.rows import choose_rows
 from protocols.train import PlainGradient, train_plain
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.rule import UpdateRule
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
 from sims.console import refusals, say, stdout
+from sims.figures import figures_of
 from sims.prepare import PreparedData
 from sims.result import Array, RunResult
-from sims.setting import choose_setting
 from sims.simulation import Event, run
 from sims.studies.quadratic_data import Table, prepared
 from sims.twin import logistic_loss
@@ -188,13 +189,8 @@ def _course(data: PreparedData, config: SimulationConfig) -> tuple[Array, float]
     An accelerated rule's intermediate state is scaled, hence a run for each T.
     """
     x, y = data.rows, data.labels
-    setting = choose_setting(
-        config,
-        rows=len(y),
-        num_features=x.shape[1],
-        norm_bound=data.schema.norm_bound,
-        parties=len(data.shards),
-    )
+    figures = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
+    setting = choose_rows(figures, Wanted.of(config))
     link, likelihood, largest = setting.link.polynomial, [], 0.0
     for rounds in range(1, setting.rule.rounds + 1):
         rule: Any = replace(setting.rule, rounds=rounds)  # type: ignore[type-var]
@@ -204,10 +200,8 @@ def _course(data: PreparedData, config: SimulationConfig) -> tuple[Array, float]
     return np.array(likelihood), largest
 
 
-def _trained(rule: UpdateRule, x: Array, y: Array, link: Polynomial) -> tuple[Array, float]:
-    inverse: Array | float = 1.0
-    if isinstance(rule, QuadraticNesterov):
-        inverse = rule.curvature.preconditioner(x)
+def _trained(rule: Update, x: Array, y: Array, link: Polynomial) -> tuple[Array, float]:
+    inverse = rule.curvature.preconditioner(x) if rule.curvature else 1.0
     gradient = PlainGradient(x, y, np.zeros((rule.rounds, x.shape[1])), link, inverse)
     weights = train_plain(rule, gradient, x.shape[1])
     return weights, max(gradient.largest, float(np.abs(x @ weights).max()))

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.columns import Label, NumericColumn
-from parties.schema import Schema
-from parties.shard import encode_shard
-from parties.tables import read_table
+from parties.data.encode import encode_shard
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.table import read_table
 from protocols.errors import DataError
 from sims.config import SimulationConfig
 from sims.datasets import split_rows

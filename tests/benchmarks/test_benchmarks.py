@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from benchmarks import baselines, cases, cell, ceremony, compare, fixed, scaling, session, table
 from benchmarks.__main__ import app
 from protocols import planner
-from protocols.ckks.timing import UnitTimes
+from protocols.ckks.cost import UnitTimes
 from protocols.errors import ParameterError
 
 TOY = cases.QUICK[0]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coordinator.message_log import FOLDER, TRANSCRIPT, file_name, keep_messages
+from coordinator.log import FOLDER, TRANSCRIPT, file_name, recorded
 from protocols.errors import CohortError
 from protocols.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.transcript import Transcript
@@ -42,7 +42,9 @@ def record(
     try:
         # A party may refuse what deviates, or the decryption fail.
         with suppress(*([CohortError] if deviate else [])):
-            session.run(keep_messages(session.ask, folder / FOLDER, key))
+            session.run(
+                recorded(session.ask, folder / FOLDER, key, session.coordinator._party_keys)
+            )
     finally:
         session.transcript.close()
     return session

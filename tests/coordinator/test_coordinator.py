@@ -15,11 +15,11 @@ import pytest
 
 from coordinator.coordinator import Observer, Outcome
 from coordinator.costs import PHASES
-from coordinator.message_log import FOLDER, TRANSCRIPT, keep_messages
+from coordinator.log import FOLDER, TRANSCRIPT, recorded
 from coordinator.replay import replay
-from parties.policy import step_sequence
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import Body, decode, digest, public_bytes
+from protocols.registry import sequence
 from protocols.transcript import Transcript, verify
 from tests.helpers import NOISE, Session, header_of, log2_error, make_session, seal
 
@@ -67,7 +67,7 @@ def test_the_steps_are_the_plans(finished: tuple[Session, Outcome]) -> None:
     session, outcome = finished
     for name in session.parties:
         steps = [step for step, party, *_ in session.recorded if party == name]
-        assert tuple(steps) == step_sequence(outcome.plan)
+        assert tuple(steps) == sequence(outcome.plan)
 
 
 def test_the_transcript_has_every_message(finished: tuple[Session, Outcome]) -> None:
@@ -120,7 +120,7 @@ def test_traffic_is_the_keys_and_ciphertexts(finished: tuple[Session, Outcome]) 
     session, outcome = finished
     ckks, layout, rounds = outcome.plan.ckks, outcome.plan.layout, outcome.plan.rounds
     word, towers = 8 * ckks.ring_dim, ckks.num_towers
-    context = session.parties["hospital-1"]._duties._context
+    context = session.parties["hospital-1"]._half.context
     assert context is not None
     key = len(context.key_primes) * word
     # Sums over features alone: those over columns are the refreshes'.
@@ -283,7 +283,7 @@ def test_the_order_of_arrival_changes_nothing(tmp_path: Path) -> None:
             reply = session.ask(step, {name: outgoing[name]})[name]
             yield from ((name, reply), (name, reply[:-1]), ("stranger", reply))
 
-    outcome = session.run(keep_messages(ask, tmp_path / FOLDER, key))
+    outcome = session.run(recorded(ask, tmp_path / FOLDER, key, session.coordinator._party_keys))
     session.transcript.close()
     assert log2_error(outcome.weights, session.twin()) < -17
     senders = [line["sender"] for line in session.transcript.lines]

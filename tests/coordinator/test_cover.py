@@ -12,7 +12,7 @@ import pytest
 import coordinator.flower_app as flower_app
 import parties.flower_app as party_app
 from coordinator.coordinator import Outcome
-from coordinator.message_log import FOLDER, TRANSCRIPT, MessageLog, file_name, keep_messages
+from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, file_name, recorded
 from coordinator.replay import replay
 from protocols import decrypt
 from protocols.ckks import shamir
@@ -292,7 +292,7 @@ def record(folder: Path, fates: Fates) -> World:
     session.transcript = session.coordinator._transcript = Transcript(folder / TRANSCRIPT)
     key = public_bytes(session.coordinator_key)
     try:
-        session.run(keep_messages(world.ask, folder / FOLDER, key))
+        session.run(recorded(world.ask, folder / FOLDER, key, session.coordinator._party_keys))
     finally:
         session.transcript.close()
     return world

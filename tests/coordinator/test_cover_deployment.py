@@ -12,11 +12,10 @@ import pytest
 from rich.console import Console
 
 from coordinator.deployment import create_session
-from coordinator.kept_messages import rebuild_transcript, recorded_finish
-from coordinator.message_log import FOLDER, TRANSCRIPT, MessageLog
+from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, rebuild_transcript, recorded_finish
 from coordinator.replay import replay
 from coordinator.status import read_status
-from parties.vault import Vault
+from parties.agent.vault import Vault
 from protocols.errors import LostError
 from protocols.messages import public_bytes
 from protocols.plan import Member

@@ -14,12 +14,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import coordinator.flower_app as flower_app
 import parties.flower_app as party_app
 from coordinator.deployment import create_session, serve_session
-from coordinator.kept_messages import recorded_finish
-from coordinator.message_log import FOLDER, TRANSCRIPT, MessageLog
+from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, recorded_finish
 from coordinator.settings import CARDS, IDENTITY, NODES, Settings
 from coordinator.setup import init_coordinator
 from coordinator.status import read_status, sessions
-from parties.vault import Vault
+from parties.agent.vault import Vault
 from protocols.cards import CARD_KIND
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import decode, public_bytes

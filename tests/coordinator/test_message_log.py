@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.coordinator import arrivals
-from coordinator.kept_messages import recorded_finish
-from coordinator.message_log import FOLDER, KEY, TRANSCRIPT, MessageLog, file_name, keep_messages
+from coordinator.log import (
+    FOLDER,
+    KEY,
+    TRANSCRIPT,
+    MessageLog,
+    file_name,
+    recorded,
+    recorded_finish,
+)
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import MAGIC, address_of, public_bytes
 from protocols.transcript import Transcript
@@ -77,7 +85,7 @@ def test_a_request_is_kept_before_it_is_sent(tmp_path: Path) -> None:
         assert (folder / file_name(1)).read_bytes() == b"ask b"
         return {"b": b"answer b", "c": b"not asked"}
 
-    keeping = keep_messages(ask, folder, "00" * 32)
+    keeping = recorded(ask, folder, "00" * 32, {})
     arrived = list(arrivals(keeping("enrol", {"a": b"ask a", "b": b"ask b"})))
     assert arrived == [("b", b"answer b"), ("c", b"not asked")]
     assert (folder / file_name(3)).read_bytes() == b"answer b"
@@ -88,15 +96,18 @@ def test_nothing_is_overwritten_or_kept_unasked(tmp_path: Path) -> None:
     def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         return {}
 
-    assert keep_messages(ask, None, "") is ask
-    with pytest.raises(FileExistsError):
-        keep_messages(ask, tmp_path, "00" * 32)
+    assert recorded(ask, None, "", {}) is ask
+    for request, fails in ((b"one", False), (b"one", False), (b"another", True)):
+        keeping = recorded(ask, tmp_path, "00" * 32, {})
+        with pytest.raises(ProtocolError, match="differs") if fails else nullcontext():
+            list(arrivals(keeping("enrol", {"a": request})))
+    assert (tmp_path / file_name(0)).read_bytes() == b"one"
 
 
 def test_an_overwritten_run_leaves_no_messages(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     folder.abort("over")
-    keep_messages(lambda step, outgoing: {}, folder.messages_path, "00" * 32)
+    recorded(lambda step, outgoing: {}, folder.messages_path, "00" * 32, {})
     RunFolder.create(tmp_path / "run", overwrite=True)
     assert not folder.messages_path.exists()
 

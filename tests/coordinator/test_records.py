@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.message_log import FOLDER, TRANSCRIPT, keep_messages
+from coordinator.log import FOLDER, TRANSCRIPT, recorded
 from coordinator.replay import CHECKS, replay
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
@@ -36,7 +36,14 @@ CHOSEN = 1 << 90
 def kept(session: Session, ask: Any, folder: Path) -> None:
     """Run, with the log in a folder."""
     session.transcript = session.coordinator._transcript = Transcript(folder / TRANSCRIPT)
-    session.run(keep_messages(ask, folder / FOLDER, public_bytes(session.coordinator_key)))
+    session.run(
+        recorded(
+            ask,
+            folder / FOLDER,
+            public_bytes(session.coordinator_key),
+            session.coordinator._party_keys,
+        )
+    )
     session.transcript.close()
 
 
@@ -73,8 +80,8 @@ def test_parties_that_are_lost_on_paper_are_named(
     found: dict[str, Any] = {}
 
     def read_the_key() -> None:
-        shares = {name: session.parties[name]._duties for name in names}
-        primes, n = shares[A]._context.primes, shares[A]._context.params.ring_dim
+        shares = {name: session.parties[name]._half for name in names}
+        primes, n = shares[A].context.primes, shares[A].context.params.ring_dim
         low = primes[:2]
         c1 = np.stack([np.full(n, CHOSEN % p, np.uint64) for p in low])
         total = np.zeros_like(c1)
@@ -85,11 +92,11 @@ def test_parties_that_are_lost_on_paper_are_named(
             total = rns.add(total, rns.unpack(blob, low, n), low)
         for name in set(stand_ins) - set(victims):
             factor = shamir.weights(names.index(name) + 1, [1, 3], primes)
-            held = rns.scale(shares[name]._cover._held[B], factor, primes)
-            own = rns.add(exact.secret_rows(shares[name]._secret), held, primes)
+            held = rns.scale(shares[name].held._held[B], factor, primes)
+            own = rns.add(exact.secret_rows(shares[name].secret), held, primes)
             total = rns.add(total, exact.product(c1, own[:2], low), low)
         found["read"] = [round(int(v) / CHOSEN) for v in exact.whole(total, low)]
-        found["secret"] = sum(np.array(exact.secret(shares[name]._secret)) for name in names)
+        found["secret"] = sum(np.array(exact.secret(shares[name].secret)) for name in names)
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         lost = victims if step == "decrypt" else ()
@@ -202,7 +209,7 @@ def test_honest_sums_pass(tmp_path: Path) -> None:
     session = runs.sums_session(rounds=2)
     session.coordinator._transcript = Transcript(tmp_path / TRANSCRIPT)
     key = public_bytes(session.coordinator_key)
-    session.run(keep_messages(session.ask, tmp_path / FOLDER, key))
+    session.run(recorded(session.ask, tmp_path / FOLDER, key, session.coordinator._party_keys))
     session.coordinator._transcript.close()
     found = replay(tmp_path)
     assert found.passed, found.checks[-1].detail

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.message_log import FOLDER, KEY, TRANSCRIPT, file_name
+from coordinator.log import FOLDER, KEY, TRANSCRIPT, file_name
 from coordinator.replay import CHECKS, Check, Replayed, replay
 from protocols.ckks import residues as rns
 from protocols.decrypt import release_error_std
@@ -172,7 +172,7 @@ def reads_the_share(session_of: dict[str, Session], found: dict[str, Any]) -> De
             if asked.step != "decrypt":
                 replies = yield asked
                 continue
-            share = session_of["it"].parties[VICTIM]._duties._secret
+            share = session_of["it"].parties[VICTIM]._half.secret
             found["secret"] = exact.secret(share)
             low, n, large = share._context.primes[:2], share._context.params.ring_dim, 1 << 50
             chosen = np.full((2, n), large, np.uint64)

@@ -22,11 +22,11 @@ def main() -> int:
     parser.add_argument("--csv", type=Path, default=Path("faults.csv"))
     parser.add_argument("--only", default="", help="cases whose words hold this text")
     options = parser.parse_args()
-    from parties.policy import step_sequence
+    from protocols.registry import sequence
     from tests.faults.matrix import all_cases, run_all, write_csv
     from tests.helpers import make_plan
 
-    steps = step_sequence(make_plan(rows=(4, 4), degree=3, update="gd", ring_dim=512))
+    steps = sequence(make_plan(rows=(4, 4), degree=3, update="gd", ring_dim=512))
     cases = [c for c in all_cases(steps) if options.only in f"{c.role}, {c.fault}, {c.step}"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="faults-", dir="/tmp") as folder:

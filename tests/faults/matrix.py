@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.policy import step_sequence
+from protocols.registry import sequence
 from tests.faults import faults
 from tests.faults.relay import Deliver, Relay, Trap
 from tests.faults.world import NAMES, STEP_SECONDS, World
@@ -85,7 +85,7 @@ class Bench:
         if status.get("state") != "finished":
             raise RuntimeError(f"the run without faults ended so: {status}")
         self.weights = self.world.weights()
-        self.steps = step_sequence(self.world.template)
+        self.steps = sequence(self.world.template)
 
     def run(self, case: Case) -> Row:
         """One session with one fault."""

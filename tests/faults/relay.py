@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from parties import frames
+from parties.agent import frames
 from protocols.errors import CohortError
 from protocols.messages import digest
 from tests.helpers import header_of

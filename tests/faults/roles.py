@@ -25,8 +25,8 @@ PRELOAD = [
     "scipy.optimize",
     "scipy.special",
     "scipy.stats",
-    "parties.tables",
-    "parties.vault",
+    "parties.data.table",
+    "parties.agent.vault",
     "protocols.messages",
 ]
 _PARENT_DIES = 1  # prctl(PR_SET_PDEATHSIG, signal)
@@ -56,9 +56,9 @@ def _log_to(path: Path) -> None:
 def agent(folder: Path) -> None:
     """A party agent until SIGTERM; SHARES in its folder gets a line for each decryption share."""
     _log_to(folder / "agent.log")
-    from parties.agent_server import AgentServer
+    from parties.agent.server import AgentServer
+    from parties.agent.settings import Settings, build_agent
     from parties.key_share import KeyShare
-    from parties.settings import Settings, build_agent
 
     make = KeyShare.decryption_share
 
@@ -129,7 +129,7 @@ class Transport:
         return replies
 
     def _ask(self, name: str, data: bytes, deadline: float, found: dict[str, bytes | str]) -> None:
-        from parties.frames import AgentClient
+        from parties.agent.frames import AgentClient
         from protocols.errors import CohortError
 
         for _ in range(self.RELAY_ATTEMPTS):

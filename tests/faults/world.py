@@ -23,12 +23,12 @@ from coordinator.deployment import OUTCOME, create_session
 from coordinator.settings import NODES, Settings
 from coordinator.setup import admit, init_coordinator
 from coordinator.status import read_status
-from parties import frames
-from parties.peers import add_peer
-from parties.schema import Label, NumericColumn, Schema
-from parties.session_store import STATE as SEALED
-from parties.settings import CARD, FILE, STATE
-from parties.setup import Household, init_party
+from parties.agent import frames
+from parties.agent.settings import CARD, FILE, STATE
+from parties.agent.settings import Settings as PartySettings
+from parties.agent.setup import init_party
+from parties.agent.store import STATE as SEALED
+from parties.data.schema import Label, NumericColumn, Schema
 from protocols.plan import Member
 from protocols.rows import RowsPlan
 from tests.faults import roles
@@ -165,25 +165,23 @@ def _found(folder: Path, idle_seconds: float) -> Settings:
         frame = pd.DataFrame(x[:, :-1], columns=[column.name for column in columns])
         frame.assign(y=y.astype(int)).to_csv(folder / f"{name}.csv", index=False)
         init_party(
-            Household(
-                folder=folder / name,
-                invitation=invitation,
-                name=name,
-                data=folder / f"{name}.csv",
-                passphrase=roles.PASSPHRASE,
-                socket=folder / f"{name}.sock",
-                insecure_noise_seed=SEED,
-                consent={"mode": "policy"},
-                policy={"allow_insecure": True},
-                keep_ledger=False,
-            )
+            folder / name,
+            invitation,
+            roles.PASSPHRASE,
+            name=name,
+            data=folder / f"{name}.csv",
+            socket=folder / f"{name}.sock",
+            insecure_noise_seed=SEED,
+            consent={"mode": "policy"},
+            policy={"allow_insecure": True},
+            keep_ledger=False,
         )
         _set_idle(folder / name / FILE, idle_seconds)
         admit(settings, folder / name / CARD)
     for name in NAMES:
         for card in settings.cards().values():
             if card.name != name:
-                add_peer(folder / name / FILE, card.name, card.identity)
+                PartySettings.load(folder / name).know(card.name, card.identity)
     nodes = {name: k for k, name in enumerate(NAMES)}
     (settings.folder / NODES).write_text(json.dumps(nodes))
     return settings

@@ -1,6 +1,6 @@
 """`python -m tests.flower`: the project under CPython 3.12 and the Flower pinned for it (1.41).
 
-Finds a CPython 3.12 (COHORT_PYTHON312, PATH, pyenv, uv), installs the project in an environment of
+Finds a CPython 3.12 (COHORT_PYTHON312, PATH, pyenv), installs the project in an environment of
 its own, runs the tests that need no OpenFHE, and a real deployment over TLS (`deployment.py`).
 About four minutes on two cores. Exit code 1 if something is not as stated, 77 ("skipped") where
 there is no such interpreter or no package index.
@@ -47,8 +47,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cohort-") as scratch:
         home, began = Path(scratch), time.monotonic()
         try:
-            path, facts = find_interpreter(load_bootstrap().Host(), options.python)
-            print(f"{facts.python} at {path}", flush=True)
+            path, facts = find_interpreter(load_bootstrap(), options.python)
+            print(f"{facts} at {path}", flush=True)
             python = make_environment(home / "venv", path, facts)
         except MissingError as error:
             print(f"skipped: {error}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -29,29 +28,24 @@ def load_bootstrap() -> ModuleType:
     spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
 
-def find_interpreter(host: Any, asked: str | None = None) -> tuple[str, Facts]:
-    """Path and facts of a CPython 3.12 that can make environments.
+def find_interpreter(bootstrap: Any, asked: str | None = None) -> tuple[str, Facts]:
+    """Path and facts of a CPython 3.12.
 
-    host: a `bootstrap.Host`; asked: name or path of the only one to consider.
+    bootstrap: its `candidates` and `probe`; asked: name or path of the only one to consider.
 
     Raises:
         MissingError: there is none.
     """
-    if asked:
-        paths = host.on_path(asked) or [asked]
-    else:
-        paths = [*host.on_path("python3.12"), *host.pyenv("3.12"), *host.uv_find("3.12")]
-    for path in paths:
-        found = host.probe(path)
-        if found and found.has_venv and found.facts.version[:2] == SERIES:
-            return path, found.facts
-    where = f"{asked} is none" if asked else "none on PATH, under pyenv or known to uv"
-    raise MissingError(f"no CPython 3.12 with venv: {where} ({PYTHON312} can name one)")
+    for path in bootstrap.candidates(asked, [SERIES]):
+        facts = bootstrap.probe(path)
+        if facts and facts.version[:2] == SERIES:
+            return path, facts
+    where = f"{asked} is none" if asked else "none on PATH or under pyenv"
+    raise MissingError(f"no CPython 3.12: {where} ({PYTHON312} can name one)")
 
 
 def pins() -> dict[str, str]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from coordinator.coordinator import AskParties
-from parties.agent_server import AgentServer
+from parties.agent.server import AgentServer
 from protocols.errors import ProtocolError
 from sims.config import SimulationConfig
 from sims.local import SERVER_NODE, LocalGrid, run_session

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from coordinator.settings import Settings as CentreSettings
-from parties.settings import Settings
-from protocols.toml import load_toml
+from parties.agent.settings import Settings
+from protocols.documents import load_toml
 from sims import flower_commands
 from sims.flower_commands import OwnMachineOnly
 from tests.flower.environment import ROOT, quiet

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from protocols.platform import SUPPORTED, gather
+from protocols.platform import SUPPORTED
 from tests.flower.__main__ import SKIPPED
 from tests.flower.deployment import _address, listening
 from tests.flower.environment import (
@@ -48,43 +48,34 @@ def test_flower_on_python_3_12() -> None:
 # -- interpreters ---------------------------------------------------------------------------------
 
 
-def host(**answers: list[str]) -> Any:
+def machine(*paths: str) -> Any:
     """A machine on which paths are named after what lies there."""
 
     def probe(path: str) -> Any:
         version = re.search(r"(\d)\.(\d+)", path)
-        if version is None:
-            return None
-        facts = SimpleNamespace(version=(int(version[1]), int(version[2]), 1))
-        return SimpleNamespace(facts=facts, has_venv="bare" not in path)
+        found = (int(version[1]), int(version[2]), 1) if version else ()
+        return version and SimpleNamespace(version=found)
 
-    sources = {"on_path": [], "pyenv": [], "uv_find": []} | answers
-    finders = {name: (lambda _, found=found: found) for name, found in sources.items()}
-    return SimpleNamespace(probe=probe, **finders)
+    return SimpleNamespace(
+        probe=probe, candidates=lambda asked, series: [asked] if asked else paths
+    )
 
 
-@pytest.mark.parametrize("source", ["on_path", "pyenv", "uv_find"])
-def test_an_interpreter_is_found(source: str) -> None:
-    found = host(**{source: ["dead shim", "/bare/3.12", "/3.11", "/here/3.12"]})
+def test_the_first_fitting_interpreter_is_taken() -> None:
+    found = machine("dead shim", "/3.11", "/here/3.12")
     assert find_interpreter(found)[0] == "/here/3.12"
-
-
-def test_the_interpreter_that_is_asked_for_is_the_only_one() -> None:
-    assert find_interpreter(host(pyenv=["/3.12"]), "/mine/3.12")[0] == "/mine/3.12"
+    assert find_interpreter(found, "/mine/3.12")[0] == "/mine/3.12"
     with pytest.raises(MissingError, match=r"/mine/3.13 is none"):
-        find_interpreter(host(pyenv=["/3.12"]), "/mine/3.13")
-
-
-def test_none_is_said_so() -> None:
-    with pytest.raises(MissingError, match=f"no CPython 3.12 with venv.*{PYTHON312}"):
-        find_interpreter(host(on_path=["/3.10", "/bare/3.12"]))
+        find_interpreter(found, "/mine/3.13")
+    with pytest.raises(MissingError, match=f"no CPython 3.12.*{PYTHON312}"):
+        find_interpreter(machine("/3.10", "/3.11"))
 
 
 def test_skipped_has_a_code_and_a_sentence() -> None:
     command = [sys.executable, "-m", "tests.flower", "--python", "/nothing/there"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(quiet()))
     assert (done.returncode, done.stderr) == (SKIPPED, "")
-    assert done.stdout.startswith("skipped: no CPython 3.12 with venv: /nothing/there is none")
+    assert done.stdout.startswith("skipped: no CPython 3.12: /nothing/there is none")
 
 
 # -- pins and the stand-in ------------------------------------------------------------------------
@@ -134,7 +125,7 @@ except RuntimeError as error:
         "openfhe.CryptoContext.ClearEvalAutomorphismKeys was called, "
         "and this openfhe is a stand-in\n"
     ), done.stderr
-    assert SUPPORTED[SERIES] == (2, 38) and gather().has_libgomp
+    assert SUPPORTED[SERIES] == (2, 38)
 
 
 def test_listening_sockets_are_seen(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from coordinator.coordinator import Coordinator
-from parties import frames
+from parties.agent import frames
 from protocols.messages import decode, public_bytes
 from protocols.plan import Member
 from protocols.plans import plan_from_dict
+from protocols.registry import sequence
 from protocols.transcript import Transcript
 from tests.faults.relay import frame
 from tests.faults.world import NAMES, World
@@ -102,7 +103,7 @@ def _visit(world: World, rng: Rng, count: int) -> Iterator[bytes]:
     """Bring a session to a random step, and yield hostile frames for it."""
     for name in NAMES:
         _give_up(world, name)
-    steps = ("enrol", "agree", "reveal", *world.template.steps, "finish")
+    steps = sequence(world.template)
     stop = steps[rng.integers(len(steps))]
     seen: list[Template] = []
     key = world.settings.signing_key()

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from parties.agent import Agent, Limits
-from parties.consent import Consent, Terms
+from parties.agent.agent import Agent, Limits
+from parties.agent.consent import Consent
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
 from parties.party import Party
-from parties.session_store import SessionStore
-from parties.vault import Vault
 from protocols.messages import Body, Envelope, encode, public_bytes
 from protocols.privacy.randomness import SeededRandomness
 from tests.helpers import Session, make_session
@@ -46,8 +46,12 @@ class Agents:
         """As after kill -9: nothing but the folder is left."""
         party, store = self.session.parties[name], SessionStore(self.folder / name, self.vault)
         keys = {n: public_bytes(p._signing_key) for n, p in self.session.parties.items()}
-        default = {"ask": False, "own_key": keys[name], "norm_bound": 2.0, "peers": lambda: keys}
-        terms = Terms(**(default | self.terms))
+        default: dict[str, Any] = {
+            "ask": False,
+            "own_key": keys[name],
+            "norm_bound": 2.0,
+            "peers": lambda: keys,
+        }
         self.agents[name] = Agent(
             name=name,
             make_party=lambda: self.make_party(name),
@@ -55,7 +59,7 @@ class Agents:
             signing_key=party._signing_key,
             coordinator_key=party._coordinator_key,
             store=store,
-            consent=Consent(name, terms, store),
+            consent=Consent(name, store, **(default | self.terms)),
             limits=self.limits,
         )
         return self.agents[name]

@@ -10,25 +10,22 @@ from typing import Any
 import pytest
 
 from parties.account import Account
-from parties.budget import Cost
-from parties.gradient_duties import GradientDuties
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
 from parties.party import Party
-from parties.session_store import SessionStore
-from parties.vault import Vault
+from parties.secure_aggregation import SecureAggregationParty
 from protocols.errors import PolicyError, PrivacyError
 from protocols.privacy.accounting import GaussianEvent
+from protocols.privacy.certificate import Certificate
 from protocols.privacy.ledger import Ledger
+from protocols.privacy.mechanism import Mechanism
 from tests.helpers import log2_error
 from tests.parties.agents import PASSPHRASE, Agents
 
 NAME = "hospital-1"
 EVENT = GaussianEvent(noise_multiplier=10.0)
-COST = Cost(
-    epsilon=1.0,
-    events=(EVENT,),
-    additive_delta=0.0,
-    sensitivity=1.0,
-    certificate=None,  # type: ignore[arg-type]
+COST = Mechanism(
+    certificate=Certificate(method="none", setting=None, conditions=(), figures={}, events=(EVENT,))
 )
 
 
@@ -117,9 +114,9 @@ def test_a_restored_account_of_a_closed_run_is_over(tmp_path: Path) -> None:
 
 
 def test_encrypted_sums_keep_their_secret_in_memory() -> None:
-    duties = GradientDuties.__new__(GradientDuties)
-    duties._secret = None
+    duties = SecureAggregationParty.__new__(SecureAggregationParty)
+    duties.secret = None
     assert not duties.state(bytes).blobs
-    duties._secret = object()  # type: ignore[assignment]
+    duties.secret = object()  # type: ignore[assignment]
     with pytest.raises(PolicyError, match="in memory only"):
         duties.state(bytes)

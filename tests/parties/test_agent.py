@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties import manifest
-from parties.agent import Agent, Limits
-from parties.checkpoint import capture, restore
-from parties.consent import Terms
+from parties.agent import manifest
+from parties.agent.agent import Agent, Limits
+from parties.agent.store import STATE, capture, restore
+from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.key_share import KeyShare
-from parties.session_store import STATE
-from parties.vault import MIN_PASSPHRASE, Vault
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import UNHEARD, decode, digest, heard, new_signing_key, public_bytes
 from tests.helpers import log2_error
@@ -31,6 +29,11 @@ NAME, OTHER = "hospital-1", "hospital-2"
 @pytest.fixture(scope="module")
 def vault() -> Vault:
     return Vault(PASSPHRASE)
+
+
+@pytest.fixture
+def agents(tmp_path: Path, vault: Vault) -> Agents:
+    return Agents(tmp_path, vault)
 
 
 def refusal(agents: Agents, data: bytes, name: str = NAME) -> str:
@@ -53,14 +56,11 @@ def run_until(agents: Agents, last: str) -> None:
 
 
 def secret_of(agent: Agent) -> KeyShare:
-    duties: Any = agent._party._duties if agent._party else None
-    return duties._secret
+    duties: Any = agent._party._half if agent._party else None
+    return duties.secret
 
 
-def test_restarted_before_every_message_it_gives_the_same_model(
-    tmp_path: Path, vault: Vault
-) -> None:
-    agents = Agents(tmp_path, vault)
+def test_restarted_before_every_message_it_gives_the_same_model(agents: Agents) -> None:
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         for name in outgoing:
@@ -74,12 +74,11 @@ def test_restarted_before_every_message_it_gives_the_same_model(
     outcome = agents.session.run(ask)
     assert log2_error(outcome.weights, agents.session.twin()) < -17
     for name in outcome.plan.names:
-        assert not (tmp_path / name / STATE).exists()
+        assert not (agents.folder / name / STATE).exists()
         assert agents.agents[name].status()["session"] is None
 
 
-def test_a_second_share_is_refused_after_a_restart_too(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_a_second_share_is_refused_after_a_restart_too(agents: Agents) -> None:
     run_until(agents, "decrypt")
     request, _ = agents.sent("decrypt", NAME)
     blobs = decode(request, public_bytes(agents.session.coordinator_key)).body.blobs
@@ -93,14 +92,13 @@ def test_a_second_share_is_refused_after_a_restart_too(tmp_path: Path, vault: Va
         share.public_share()
 
 
-def test_the_file_holds_no_secret_in_the_clear(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_the_file_holds_no_secret_in_the_clear(agents: Agents, vault: Vault) -> None:
     run_until(agents, "keys")
     plain: list[bytes] = []
     secret_of(agents.agents[NAME]).sealed(lambda data: (plain.append(data), b"")[1])
     secret = plain[0][len(plain[0]) // 2 :][:64]
-    sealed = (tmp_path / NAME / STATE).read_bytes()
-    assert (tmp_path / NAME / STATE).stat().st_mode & 0o777 == 0o600
+    sealed = (agents.folder / NAME / STATE).read_bytes()
+    assert (agents.folder / NAME / STATE).stat().st_mode & 0o777 == 0o600
     assert secret not in sealed and agents.session.coordinator.session.encode() not in sealed
     assert vault.open(sealed, "session state")  # the right passphrase opens it
     with pytest.raises(PolicyError, match="does not open"):
@@ -111,8 +109,7 @@ def test_the_file_holds_no_secret_in_the_clear(tmp_path: Path, vault: Vault) -> 
             vault.open(broken, "session state")
 
 
-def test_a_state_of_other_rows_is_refused(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_a_state_of_other_rows_is_refused(agents: Agents, vault: Vault) -> None:
     run_until(agents, "keys")
     sealed = capture(agents.agents[NAME]._party, vault)  # type: ignore[arg-type]
     party = agents.make_party(NAME)
@@ -154,8 +151,7 @@ def test_a_silent_session_ends_without_a_key(tmp_path: Path, vault: Vault, limit
     assert "0.05 s" in refusal(agents, agents.request("rotations/0", NAME))
 
 
-def test_what_is_refused(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_what_is_refused(agents: Agents) -> None:
     run_until(agents, "reveal")
     agree, _ = agents.sent("agree", NAME)
     plan = decode(agree, public_bytes(agents.session.coordinator_key)).body.meta["plan"]
@@ -174,9 +170,8 @@ def test_what_is_refused(tmp_path: Path, vault: Vault) -> None:
     assert agents.agents[NAME].status()["session"] == agents.session.coordinator.session
 
 
-def test_a_refused_request_outlives_a_restart(tmp_path: Path, vault: Vault) -> None:
+def test_a_refused_request_outlives_a_restart(agents: Agents) -> None:
     """Its trace is on disk before the refusal leaves, and in the statement at the end."""
-    agents = Agents(tmp_path, vault)
     run_until(agents, "relinearise")
     key, head = public_bytes(agents.session.party_keys[NAME]), UNHEARD
     for _, name, request, reply in agents.session.recorded:
@@ -215,8 +210,7 @@ def test_a_lost_state_states_nothing(tmp_path: Path) -> None:
         agents.restart(NAME).statement()
 
 
-def test_an_ended_session_cannot_be_replayed(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_an_ended_session_cannot_be_replayed(agents: Agents) -> None:
     agents.session.run(agents.ask)
     agents.restart(NAME)
     finish, reply = agents.sent("finish", NAME)
@@ -225,18 +219,16 @@ def test_an_ended_session_cannot_be_replayed(tmp_path: Path, vault: Vault) -> No
         assert "is over: finished" in refusal(agents, agents.sent(step, NAME)[0])
 
 
-def test_the_coordinator_aborts_and_no_key_is_left(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_the_coordinator_aborts_and_no_key_is_left(agents: Agents) -> None:
     run_until(agents, "relinearise")
     share, data = secret_of(agents.agents[NAME]), agents.request("abort", NAME, reason="lost")
     reply = agents.agents[NAME].handle(data)
     assert agents.agents[NAME].handle(data) == reply
-    assert share._secret is None and not (tmp_path / NAME / STATE).exists()
+    assert share._secret is None and not (agents.folder / NAME / STATE).exists()
     assert "aborted by the coordinator: lost" in refusal(agents, agents.request("x", NAME))
 
 
-def test_an_abort_that_overtakes_the_first_request(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_an_abort_that_overtakes_the_first_request(agents: Agents) -> None:
     abort = agents.request("abort", NAME, "early", reason="late")
     reply = agents.agents[NAME].handle(abort)
     agents.restart(NAME)
@@ -246,7 +238,7 @@ def test_an_abort_that_overtakes_the_first_request(tmp_path: Path, vault: Vault)
     )
     run_until(agents, "keys")
     agents.agents[NAME].handle(agents.request("abort", NAME, "another"))
-    assert (tmp_path / NAME / STATE).exists()  # the open session is not touched
+    assert (agents.folder / NAME / STATE).exists()  # the open session is not touched
     assert agents.agents[NAME].status()["session"] == agents.session.coordinator.session
 
 
@@ -286,64 +278,56 @@ def test_a_person_is_asked(
     assert "1 x your rows with noise, encrypted under the joint key (contribute)" in seen[0]
 
 
-def test_no_answer_is_a_refusal(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault, ask=True, wait_seconds=0.05)
-    with pytest.raises(ProtocolError, match=r"did not answer to plan .* within 0.05 s"):
-        agents.session.run(agents.ask)
+def broken() -> dict[str, str]:
+    raise ParameterError("party.toml is malformed")
 
 
-def test_a_stranger_in_the_plan_is_refused(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault, peers=dict)
-    key = public_bytes(agents.session.party_keys[OTHER])
-    words = (
-        f"does not know 'hospital-2' \\(key {key}\\) of the plan.* cohort party peers add FOLDER"
-    )
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"ask": True, "wait_seconds": 0.05}, r"did not answer to plan .* within 0.05 s"),
+        ({"peers": dict}, r"'hospital-2' \(key KEY\) of the plan.* cohort party peers add FOLDER"),
+        (
+            {"peers": lambda: {OTHER: "ab" * 32, NAME: "cd" * 32}},
+            f"knows it by {'ab' * 32}.* peers add --replace",
+        ),
+        ({"peers": broken}, r"\[peers\] cannot be read: party.toml is malformed"),
+    ],
+)
+def test_a_plan_is_refused_for_its_members_or_for_want_of_an_answer(
+    tmp_path: Path, vault: Vault, terms: dict[str, Any], words: str
+) -> None:
+    agents = Agents(tmp_path, vault, **terms)
+    words = words.replace("KEY", public_bytes(agents.session.party_keys[OTHER]))
     with pytest.raises(ProtocolError, match=words):
         agents.session.run(agents.ask)
-    assert agents.agents[NAME].status()["session"] is not None  # it may be known next time
+    assert agents.agents[NAME].status()["session"] is not None  # it may be accepted next time
 
 
-def test_another_key_than_the_known_one_is_refused(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault, peers=lambda: {OTHER: "ab" * 32, NAME: "cd" * 32})
-    with pytest.raises(ProtocolError, match=f"knows it by {'ab' * 32}.* peers add --replace"):
-        agents.session.run(agents.ask)
-
-
-def test_invented_members_are_refused(tmp_path: Path, vault: Vault) -> None:
+def test_invented_members_are_refused(agents: Agents) -> None:
     """99 members that add no noise would leave sigma / 10 of what the plan promises."""
-    agents = Agents(tmp_path, vault)
     run_until(agents, "keys")
     plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
     own, friend = plan.members
     guests = [replace(friend, name=f"guest-{k}", verify_key=f"{k:064x}") for k in range(99)]
-    known = {OTHER: friend.verify_key}
-    terms = Terms(ask=False, own_key=own.verify_key, norm_bound=2.0, peers=lambda: known)
-    terms.check_members(NAME, plan)
+    known, consent = {OTHER: friend.verify_key}, agents.agents[NAME].consent
+    consent._peers = lambda: known
+    consent.check_members(plan)
     with pytest.raises(PolicyError, match="'guest-0' .*'guest-1' .*'guest-2' .* and 96 more"):
-        terms.check_members(NAME, SimpleNamespace(members=(own, friend, *guests)))  # type: ignore[arg-type]
+        consent.check_members(SimpleNamespace(members=(own, friend, *guests)))  # type: ignore[arg-type]
     twice = (own, friend, replace(own, name="guest"))
     known["guest"] = own.verify_key
     with pytest.raises(PolicyError, match="'hospital-1' and 'guest' of the plan have the same key"):
-        terms.check_members(NAME, SimpleNamespace(members=twice))  # type: ignore[arg-type]
+        consent.check_members(SimpleNamespace(members=twice))  # type: ignore[arg-type]
 
 
-def test_a_text_of_the_plan_cannot_pose_as_a_line(tmp_path: Path, vault: Vault) -> None:
-    agents = Agents(tmp_path, vault)
+def test_a_text_of_the_plan_cannot_pose_as_a_line(agents: Agents) -> None:
     run_until(agents, "keys")
     plan: Any = agents.agents[NAME]._party._plan  # type: ignore[union-attr]
     hostile = replace(plan, session="x\nPrivacy: epsilon=0\r\x1b[8m")
-    seen = manifest.words(hostile, NAME, 2.0)
-    assert seen.count("\n") == manifest.words(plan, NAME, 2.0).count("\n")
+    seen = manifest.describe_plan(hostile, NAME, 2.0)
+    assert seen.count("\n") == manifest.describe_plan(plan, NAME, 2.0).count("\n")
     assert "Session x?Privacy: epsilon=0??[8m; model" in seen
-
-
-def test_a_list_of_peers_that_cannot_be_read_is_a_refusal(tmp_path: Path, vault: Vault) -> None:
-    def broken() -> dict[str, str]:
-        raise ParameterError("party.toml is malformed")
-
-    agents = Agents(tmp_path, vault, peers=broken)
-    with pytest.raises(ProtocolError, match=r"\[peers\] cannot be read: party.toml is malformed"):
-        agents.session.run(agents.ask)
 
 
 def test_a_short_passphrase_is_refused() -> None:

@@ -7,17 +7,19 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from parties import frames
-from parties.agent import Limits
-from parties.agent_server import CONNECTIONS, AgentServer
+from parties.agent import frames
+from parties.agent.agent import Limits
+from parties.agent.frames import AgentClient
+from parties.agent.server import CONNECTIONS, AgentServer
+from parties.agent.vault import Vault
 from parties.flower_app import connect
-from parties.frames import AgentClient
-from parties.vault import Vault
 from protocols.errors import MessageError, ParameterError, ProtocolError
 from protocols.statement import read_statement
 from tests.helpers import log2_error
@@ -54,11 +56,22 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    found = Running(Agents(tmp_path, Vault(PASSPHRASE)))
-    yield found
-    for name in found.servers:
-        found.stop(name)
+def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    made = list[Running]()
+
+    def make(limits: Limits | None = None, **terms: Any) -> Running:
+        made.append(Running(Agents(tmp_path, Vault(PASSPHRASE), limits, **terms)))
+        return made[-1]
+
+    yield make
+    for running in made:
+        for name in running.servers:
+            running.stop(name)
+
+
+@pytest.fixture
+def running(serve: Callable[..., Running]) -> Running:
+    return serve()
 
 
 def send_raw(path: Path, data: bytes) -> bytes:
@@ -152,9 +165,9 @@ def test_a_relay_of_another_user_may_only_relay(
         thread.join(10)
 
 
-def test_requests_that_wait_do_not_lock_the_owner_out(tmp_path: Path) -> None:
+def test_requests_that_wait_do_not_lock_the_owner_out(serve: Callable[..., Running]) -> None:
     """A coordinator that repeats a plan twice as often as there are slots, before any consent."""
-    running = Running(Agents(tmp_path, Vault(PASSPHRASE), ask=True))
+    running = serve(ask=True)
     agents, client = running.agents, AgentClient(running.path(NAME), patience=2, reply_seconds=20)
     replies: list[bytes] = []
 
@@ -179,32 +192,23 @@ def test_requests_that_wait_do_not_lock_the_owner_out(tmp_path: Path) -> None:
             thread.join(20)
         raise KeyboardInterrupt
 
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            agents.session.run(ask)
-        assert len(replies) == 2 * CONNECTIONS and len(set(replies)) == 1
-    finally:
-        for name in running.servers:
-            running.stop(name)
+    with pytest.raises(KeyboardInterrupt):
+        agents.session.run(ask)
+    assert len(replies) == 2 * CONNECTIONS and len(set(replies)) == 1
 
 
-def test_a_session_ends_in_time_while_requests_wait(tmp_path: Path) -> None:
+def test_a_session_ends_in_time_while_requests_wait(serve: Callable[..., Running]) -> None:
     """The clock goes on where every slot is taken by a peer that sends nothing."""
-    running = Running(Agents(tmp_path, Vault(PASSPHRASE), Limits(idle_seconds=0.05)))
-    peers = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(CONNECTIONS)]
-    try:
+    running = serve(Limits(idle_seconds=0.05))
+    with ExitStack() as stack:
         running.agents.agents[NAME].handle(running.agents.request("enrol", NAME))
-        for peer in peers:
+        for _ in range(CONNECTIONS):
+            peer = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             peer.connect(str(running.path(NAME)))
         client, deadline = AgentClient(running.path(NAME), patience=2), time.monotonic() + 10
         while client.control(frames.STATUS, {})["session"] and time.monotonic() < deadline:
             time.sleep(0.05)
         assert client.control(frames.STATUS, {})["session"] is None
-    finally:
-        for peer in peers:
-            peer.close()
-        for name in running.servers:
-            running.stop(name)
 
 
 def test_what_is_no_socket_stays(running: Running, tmp_path: Path) -> None:
@@ -271,7 +275,7 @@ def test_odd_consent_is_answered(running: Running, payload: bytes) -> None:
 
 
 def test_a_slow_peer_is_cut_off(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parties.agent_server.FRAME_SECONDS", 0.2)
+    monkeypatch.setattr("parties.agent.server.FRAME_SECONDS", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(str(running.path(NAME)))
         connection.sendall(frames.MAGIC)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import parties.circuit_duties
+import parties.encrypted_rows
 from parties import budget
 from parties.account import Account
 from parties.party import Party
@@ -18,10 +18,10 @@ from parties.policy import Policy
 from protocols.ckks.circuit import iteration_levels
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
 from protocols.privacy.ledger import Ledger
 from protocols.rows import RowsPlan
-from sims.config import SimulationConfig
-from sims.setting import TrainingSetting, choose_setting
 from tests.helpers import Session, insecure, make_session
 
 ROWS, FEATURES, PARTIES, COLLUDERS = 600, 3, 3, 1
@@ -30,17 +30,15 @@ UPDATES = ("barrier", "gd")
 
 
 @lru_cache(maxsize=4)
-def certified(update: str, norm: float = NORM) -> TrainingSetting:
-    config = SimulationConfig(
+def certified(update: str, norm: float = NORM) -> RowsChoice:
+    wanted = Wanted(
         update=update,
         rounds=3,
-        parties=PARTIES,
         colluders=COLLUDERS,
         epsilon=1.0,
     )
-    return choose_setting(
-        config, rows=ROWS, num_features=FEATURES, norm_bound=norm, parties=PARTIES
-    )
+    figures = PublicFigures.even(rows=ROWS, features=FEATURES - 1, parties=PARTIES, norm_bound=norm)
+    return choose_rows(figures, wanted)
 
 
 def certify(plan: RowsPlan, update: str = "barrier") -> RowsPlan:
@@ -243,7 +241,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
     def no_key(*_: Any) -> None:
         raise AssertionError("a key was made")
 
-    monkeypatch.setattr(parties.circuit_duties, "KeyShare", no_key)
+    monkeypatch.setattr(parties.encrypted_rows, "KeyShare", no_key)
     with pytest.raises(ProtocolError, match="privacy budget is refused: epsilon=1.4") as caught:
         session(path).run()
     assert caught.value.culprit == "hospital-1"

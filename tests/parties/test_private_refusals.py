@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.agent import Agent
-from parties.consent import Consent, Terms
-from parties.gradient_duties import GradientDuties
+from parties.agent.agent import Agent
+from parties.agent.consent import Consent
+from parties.agent.store import SessionStore
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from parties.party import REFUSED, Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.session_store import SessionStore
-from parties.shard import ClampCounts, Shard
+from parties.secure_aggregation import SecureAggregationParty
 from protocols import gradients
 from protocols.aggregate.fixed_point import decode, encode
 from protocols.aggregate.parameters import choose
@@ -120,7 +120,6 @@ class Owner:
         policy = Policy(max_epsilon=1.0, min_colluders=1)
         shard = Shard(x=x, y=np.zeros(len(x)), counts=ClampCounts(rows=len(x)), schema=self.schema)
         store = SessionStore(folder / "state", None)
-        terms = Terms(ask=False, own_key=self.keys[VICTIM], norm_bound=2.0, peers=lambda: self.keys)
         self.agent = Agent(
             name=VICTIM,
             make_party=lambda: Party(
@@ -138,7 +137,14 @@ class Owner:
             signing_key=self.me,
             coordinator_key=public_bytes(self.coordinator),
             store=store,
-            consent=Consent(VICTIM, terms, store),
+            consent=Consent(
+                VICTIM,
+                store,
+                ask=False,
+                own_key=self.keys[VICTIM],
+                norm_bound=2.0,
+                peers=lambda: self.keys,
+            ),
         )
 
     def send(self, session: str, step: str, meta: dict[str, Any]) -> dict[str, Any]:
@@ -272,15 +278,15 @@ def test_noise_is_drawn_once_a_round() -> None:
     """A second request of a round that failed has the same noise; the next round has its own."""
     plan = test_gradients.make_plan(**PRIVATE)
     source, key = SeededRandomness(1), new_signing_key()
-    duties = GradientDuties(plan, "p0", Constant(0.0), key, source)
-    duties._secret = Clear(plan)  # type: ignore[assignment]
+    duties = SecureAggregationParty(plan, "p0", Constant(0.0), source, key)
+    duties.secret = Clear(plan)  # type: ignore[assignment]
     twin = SeededRandomness(1)
     request = Body(blobs=(np.zeros(plan.length).tobytes(),))
     with pytest.raises(PolicyError, match="not now"):
-        duties.answer("round", 0, request)
+        duties.answer("round/0", request)
     for t in (0, 1):
-        duties.answer("round", t, request)
-        seen = duties._secret.seen  # type: ignore[union-attr]
+        duties.answer(f"round/{t}", request)
+        seen = duties.secret.seen  # type: ignore[union-attr]
         np.testing.assert_allclose(seen, plan.draw_noise(t, twin), atol=2.0**-20)
 
 

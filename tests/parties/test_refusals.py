@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import encode_features, encode_shard, read_table
+from parties.data.encode import encode_features, encode_shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.table import read_table
 from protocols.errors import CohortError, DataError, SchemaError
 
 SECRET_TEXT = "Zaphod7741"

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from protocols.errors import ParameterError, SchemaError
 from tests.helpers import raw_features
 
@@ -132,16 +132,16 @@ def test_model_in_data_units_refuses_bad_weights(weights: Any) -> None:
         ({"low": 2, "high": 2}, "low=2 .*'age'.*below high=2"),
         ({"low": math.nan}, "low=nan .*'age'"),
         ({"high": math.inf}, "high=inf .*'age'"),
-        ({"high": 10**400}, "high=1000.*'age'"),
-        ({"low": "0"}, "low='0' .*'age' is a str, not a number"),
+        ({"high": 10**400}, "high=a huge int|high=1000.*'age'"),
+        ({"low": "0"}, "low='0' .*'age': Expected 'float', got 'str'"),
         ({"low": True}, "low=True .*bool"),
         ({"low": -1e308, "high": 1e308}, "low=-1e\\+308"),
-        ({"spread": 0}, "spread=0 .*above 0"),
-        ({"spread": -1}, "spread=-1 .*above 0"),
+        ({"spread": 0}, "spread=0 .*>= 1e-150"),
+        ({"spread": -1}, "spread=-1 .*>= 1e-150"),
         ({"spread": None}, "'age' has typical only"),
-        ({"name": ""}, "name='' .*empty"),
+        ({"name": ""}, "name='' .*length >= 1"),
         ({"name": 3}, "name=3 .*int"),
-        ({"name": "\ud800"}, "valid Unicode"),
+        ({"name": "\ud800"}, "name=.*matching regex"),
     ],
 )
 def test_numeric_column_refuses(fields: dict[str, Any], message: str) -> None:
@@ -153,12 +153,12 @@ def test_numeric_column_refuses(fields: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("categories", "message"),
     [
-        ((), "at least 1"),
-        ("AB", "not a list"),
-        (("A", "A"), "'A' .*twice"),
-        (("A", ""), "empty"),
-        (("A", 1), "category=1 .*int"),
-        (None, "not a list"),
+        ((), "length >= 1"),
+        ("AB", "categories='AB' .*array"),
+        (("A", "A"), "'A' .*2 times"),
+        (("A", ""), r"categories\[1\]='' .*length >= 1"),
+        (("A", 1), r"categories\[1\]=1 .*int"),
+        (None, "categories=None .*array"),
     ],
 )
 def test_categorical_column_refuses(categories: Any, message: str) -> None:
@@ -169,14 +169,14 @@ def test_categorical_column_refuses(categories: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"columns": ()}, "at least 1 column"),
+        ({"columns": ()}, r"columns=\(\) .*length >= 1"),
         ({"columns": (AGE, AGE)}, "name 'age' is used by 2"),
         ({"columns": (AGE,), "label": Label(name="age", positive="1", negative="0")}, "'age'"),
         ({"columns": (NumericColumn(name="ward=A", low=0, high=1), WARD)}, "'ward=A'"),
-        ({"columns": ("age",)}, "not a column"),
+        ({"columns": ("age",)}, r"columns\[0\]='age'"),
         ({"label": "ill"}, "not a Label"),
         ({"scaling": "minmax"}, "scaling='minmax'"),
-        ({"row_norm": 0}, "row_norm=0 is not above 0"),
+        ({"row_norm": 0}, "row_norm=0 .*>= 1e-150"),
         ({"row_norm": "auto"}, "row_norm='auto'"),
         ({"columns": (NumericColumn(name="a", low=0, high=1),)}, "'a' has no typical value"),
     ],
@@ -206,20 +206,23 @@ def _edit(path: tuple[Any, ...], value: Any) -> str:
         ("", "not valid JSON"),
         (b"\xff", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
-        ("[]", "the schema is a list"),
+        ("[]", "the schema: .*got 'array'"),
         ('{"version": 1, "version": 1}', "'version' .*2 times"),
         ('{"version": NaN}', "NaN"),
-        ("{}", "'version' .*missing"),
+        ("{}", "missing required field 'version'"),
         (_edit(("version",), 2), "version=2"),
-        (_edit(("lable",), 1), "'lable' .*unknown; did you mean 'label'"),
-        (_edit(("columns",), {}), "columns={} is not a list"),
-        (_edit(("columns", 0), 7), "column 1 is a int"),
-        (_edit(("columns", 0, "kind"), "date"), "kind='date' of column 1"),
-        (_edit(("columns", 0, "hihg"), 7), "'hihg' of column 1 .*did you mean 'high'"),
+        (_edit(("lable",), 1), "unknown field 'lable'; did you mean 'label'"),
+        (_edit(("columns",), {}), "columns of the schema: Expected 'array'"),
+        (_edit(("columns", 0), 7), r"columns\[0\]=7"),
+        (
+            _edit(("columns", 0, "kind"), "date"),
+            r"columns\[0\].kind='date' .*not one of 'numeric', 'c",
+        ),
+        (_edit(("columns", 0, "hihg"), 7), r"columns\[0\] .*'hihg'; did you mean 'high'"),
         (_edit(("columns", 0, "high"), "7"), "high='7'"),
-        (_edit(("columns", 1, "categories"), ["A", 2]), "category=2"),
+        (_edit(("columns", 1, "categories"), ["A", 2]), r"columns\[1\].categories\[1\]=2"),
         (_edit(("label", "positive"), True), "positive=True"),
-        (_edit(("label",), None), "the label is a NoneType"),
+        (_edit(("label",), None), "label=None"),
         (_edit(("row_norm",), -1), "row_norm=-1"),
         (_edit(("scaling",), []), "scaling=\\[\\]"),
     ],

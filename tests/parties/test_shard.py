@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard, encode_features, encode_shard
+from parties.data.encode import encode_features, encode_shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard
 from protocols.errors import DataError
 from tests.helpers import raw_features
 
@@ -195,16 +196,3 @@ def test_strict_accepts_what_fits() -> None:
     frame = table(ward=["A", "B", "B"], age=[0, 65, 100])
     shard = encode_shard(frame, make_schema(scaling="standard", row_norm=1.5), strict=True)
     assert shard.counts.clamped == {"age": 3} and shard.counts.norm_clipped == 3
-
-
-def test_a_large_table_is_encoded_whole() -> None:
-    """100,000 rows x 50 columns."""
-    rng = np.random.default_rng(5)
-    frame = pd.DataFrame({f"n{k}": rng.normal(size=100_000) for k in range(40)})
-    for k in range(10):
-        frame[f"c{k}"] = rng.choice(np.array(["a", "b", "c"], dtype=object), 100_000)
-    columns = [NumericColumn(name=f"n{k}", low=-1, high=1, typical=0, spread=1) for k in range(40)]
-    wards = [CategoricalColumn(name=f"c{k}", categories=("a", "b")) for k in range(10)]
-    schema = make_schema(columns=(*columns, *wards), row_norm=5)
-    shard = encode_shard(frame.assign(ill="no"), schema)
-    assert shard.x.shape == (100_000, 61)

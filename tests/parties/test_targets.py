@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from parties.columns import CategoricalColumn, NumericColumn
-from parties.targets import Targets, infer_targets
+from parties.data.encode import encode_targets
+from parties.data.infer import infer_targets
+from parties.data.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from protocols.errors import DataError, SchemaError
 
+WARD = CategoricalColumn(name="c", categories=("a",))
+Y = NumericColumn(name="Y", low=0, high=1)
 TARGETS = Targets(
     columns=(NumericColumn(name="Y2", low=-10, high=30), NumericColumn(name="Y1", low=0, high=1))
 )
@@ -23,7 +26,7 @@ def frame(**changes: object) -> pd.DataFrame:
 
 def test_encode_and_back() -> None:
     """In the order of the targets, not of the table."""
-    scaled, clamped = TARGETS.encode(frame())
+    scaled, clamped = encode_targets(frame(), TARGETS)
     np.testing.assert_array_equal(scaled, [[0, 0], [0.5, 0.5], [1, 1]])
     np.testing.assert_array_equal(TARGETS.to_data_units(scaled)[:, 0], [-10, 10, 30])
     assert clamped == {}
@@ -33,39 +36,39 @@ def test_encode_and_back() -> None:
 
 def test_values_outside_are_clamped_and_counted_or_refused() -> None:
     table = frame(Y2=[-11, 10, 1e300])
-    scaled, clamped = TARGETS.encode(table)
+    scaled, clamped = encode_targets(table, TARGETS)
     assert scaled[:, 0].tolist() == [0.0, 0.5, 1.0]
     assert clamped == {"Y2": 2}
     with pytest.raises(DataError, match="outside their range: 2 in Y2") as caught:
-        TARGETS.encode(table, strict=True)
+        encode_targets(table, TARGETS, strict=True)
     assert "1e" not in str(caught.value)
 
 
 @pytest.mark.parametrize("cell", [None, np.inf, "secret"])
 def test_unusable_cells_are_refused_unquoted(cell: object) -> None:
     with pytest.raises(DataError, match="Y1") as caught:
-        TARGETS.encode(frame(Y1=[0.1, cell, 0.2]))
+        encode_targets(frame(Y1=[0.1, cell, 0.2]), TARGETS)
     assert "secret" not in str(caught.value)
 
 
 def test_missing_column() -> None:
     with pytest.raises(SchemaError, match="'Y2'"):
-        TARGETS.encode(frame().drop(columns="Y2"))
+        encode_targets(frame().drop(columns="Y2"), TARGETS)
 
 
 def test_json() -> None:
-    text = json.dumps(TARGETS.to_dict())
-    assert Targets.from_dict(json.loads(text)) == TARGETS
-    for item in ({}, {"targets": 1}, {"targets": [{"kind": "categorical"}]}, {"targets": [3]}):
-        with pytest.raises(SchemaError):
-            Targets.from_dict(item)
+    schema = Schema(columns=(WARD,), label=TARGETS, scaling="range")
+    assert Schema.from_json(schema.to_json()) == schema
+    item = schema.to_dict()
+    for targets in (1, [{"kind": "categorical"}], [3], [], {}):
+        with pytest.raises(SchemaError, match="label.targets"):
+            Schema.from_dict(item | {"label": {"targets": targets}})
 
 
-def test_refused_at_birth() -> None:
-    column = NumericColumn(name="Y", low=0, high=1)
-    for columns in ((), (column, column), (CategoricalColumn(name="c", categories=("a",)),)):
-        with pytest.raises(SchemaError):
-            Targets(columns=columns)  # type: ignore[arg-type]
+@pytest.mark.parametrize("columns", [(), (Y, Y), (WARD,)])
+def test_refused_at_birth(columns: Any) -> None:
+    with pytest.raises(SchemaError):
+        Targets(columns=columns)
 
 
 def test_infer() -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("opacus")
 
 from torch import nn  # noqa: E402
 
-from parties.tensor_shard import TensorSchema, TensorShard  # noqa: E402
+from parties.data.tensor_shard import TensorSchema, TensorShard  # noqa: E402
 from parties.torch_step import (  # noqa: E402
     TorchContributor,
     TorchModel,
@@ -25,7 +25,7 @@ from parties.torch_step import (  # noqa: E402
 from protocols.errors import DataError, ParameterError, PolicyError  # noqa: E402
 from protocols.plan import Member  # noqa: E402
 from protocols.privacy.randomness import SeededRandomness  # noqa: E402
-from protocols.updates.gradient_descent import GradientDescent  # noqa: E402
+from protocols.updates.momentum import GradientDescent  # noqa: E402
 from sims.torch_plan import TrainingPlan  # noqa: E402
 from tests import torch_cases as cases  # noqa: E402
 

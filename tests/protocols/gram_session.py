@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -15,11 +15,20 @@ from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.gram import GramEvaluator
 from protocols.ckks.parameters import CkksParameters
-from protocols.gram import UNIT, GramSums, GramTask, collect, contribution, row_sum_bound
+from protocols.contribute import contribution
+from protocols.gram import UNIT, GramSums, GramTask, collect, pack, row_sum_bound
 from protocols.gram_training import train_gram
-from protocols.messages import Body
+from protocols.messages import Body, Exchange
 from tests.exact import product
-from tests.helpers import Floats, JointKeys, drive, party_names, run_ceremony, uncommitted
+from tests.helpers import (
+    Floats,
+    JointKeys,
+    drive,
+    party_names,
+    refreshing,
+    run_ceremony,
+    uncommitted,
+)
 
 LEVELS = 4
 
@@ -89,29 +98,32 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     keys = gram_keys(len(task.names), task.ckks, task.layout.rotations)
     keys.forget()
     context, evaluator = keys.context, GramEvaluator(keys.context, task.layout)
-    plan: Any = SimpleNamespace(names=task.names, unit=UNIT, column_maps=lambda step: (None,) * 99)
+    plan: Any = SimpleNamespace(
+        names=task.names, unit=UNIT, cover=None, column_maps=lambda step: (None,) * 99
+    )
     parts = dict(zip(task.names, sums, strict=True))
     refreshed: list[int] = []
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
-            return contribution(context, keys.shares[name], keys.public_key, task, parts[name])
+            packed = {}, pack(task, parts[name])
+            return contribution(context, keys.shares[name], keys.public_key, packed)
         index = int(step.partition("/")[2])
         maps = (None,) * len(body.blobs)
         return refresh.answer_refresh(context, keys.shares[name], maps, index, body)
 
-    def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
+    again = refreshing(evaluator, plan, keys)
+
+    def fresh(vectors: Any) -> Exchange[Any]:
         refreshed.append(len(vectors))
-        return (
-            yield from refresh.refresh(evaluator, plan, keys.seed, step, keys.public_key, vectors)
-        )
+        return again(vectors)
 
     def share(name: str, step: str, body: Body) -> Body:
         c1 = rns.unpack(body.blobs[0], low, task.ckks.ring_dim)
         return Body(blobs=(rns.pack(product(c1, keys.secrets[name][: len(low)], low), low),))
 
     inputs = drive(collect(evaluator, task, uncommitted(task.names)), answer)
-    heads = drive(train_gram(evaluator, task, inputs, refresh_all), answer)
+    heads = drive(train_gram(evaluator, task, inputs, fresh), answer)
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     assert heads.level == task.ckks.num_towers - len(low)
     slots = drive(decrypt.decrypt(context, plan, heads), share)
@@ -119,4 +131,4 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     message = c0
     for name in task.names:
         message = rns.add(message, product(c1, keys.secrets[name][: len(low)], low), low)
-    return GramRun(task.layout.read(slots), slots, message, context, tuple(refreshed))
+    return GramRun(task.layout.read_heads(slots), slots, message, context, tuple(refreshed))

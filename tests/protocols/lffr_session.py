@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,15 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
-from protocols.contribute import collect
+from protocols.contribute import collect, contribution
 from protocols.curvature import largest_row_sum
-from protocols.lffr import LffrPlan, contribution, fixed_hessian_of
-from protocols.lffr_training import train_lffr
-from protocols.messages import Body
+from protocols.lffr import LffrPlan, fixed_hessian_of
+from protocols.lffr_training import LffrCircuit, train_lffr
+from protocols.messages import Body, Exchange
 from protocols.models.lffr import PAPER_LINK
 from protocols.plan import Member
 from tests import exact
-from tests.helpers import Floats, drive, party_names, uncommitted
+from tests.helpers import Floats, drive, party_names, refreshing, uncommitted
 from tests.protocols.gram_session import gram_keys
 
 
@@ -105,32 +105,25 @@ def run_encrypted(
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
-            return contribution(
-                context,
-                keys.shares[name],
-                keys.public_key,
-                plan,
-                name,
-                *parts[name],
-                noise[name],
-            )
+            packed = LffrCircuit(plan).pack(name, *parts[name], noise[name])
+            return contribution(context, keys.shares[name], keys.public_key, packed)
         index = int(step.partition("/")[2])
         return refresh.answer_refresh(
             context, keys.shares[name], plan.column_maps(index), index, body
         )
 
-    def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
+    again = refreshing(evaluator, plan, keys)
+
+    def fresh(vectors: Any) -> Exchange[Any]:
         refreshed.append(len(vectors))
-        return (
-            yield from refresh.refresh(evaluator, plan, keys.seed, step, keys.public_key, vectors)
-        )
+        return again(vectors)
 
     def share(name: str, step: str, body: Body) -> Body:
         c1 = rns.unpack(body.blobs[0], low, plan.ckks.ring_dim)
         return Body(blobs=(rns.pack(exact.product(c1, keys.secrets[name][: len(low)], low), low),))
 
     data, side = drive(collect(evaluator, plan, uncommitted(plan.names)), answer)
-    encrypted = drive(train_lffr(evaluator, plan, data, side, refresh_all), answer)
+    encrypted = drive(train_lffr(evaluator, plan, data, side, fresh), answer)
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     level = plan.ckks.num_towers - len(low)
     heads = evaluator.drop_to(encrypted, level)

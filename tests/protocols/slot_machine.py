@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import count as steps_of
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
-from protocols import train
 from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramEvaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
-from protocols.contribute import grouped, label_term
+from protocols.contribute import grouped
 from protocols.gram import pack
 from protocols.gram_plan import GramPlan
 from protocols.gram_training import train_gram
 from protocols.lffr import LffrPlan
-from protocols.lffr_training import train_lffr
+from protocols.lffr_training import LffrCircuit, train_lffr
 from protocols.rows import RowsPlan
+from protocols.train import RowsCircuit, train_encrypted
 from tests.helpers import Floats
 
 Shards = Sequence[tuple[Floats, Floats]]
@@ -110,6 +110,18 @@ def seen_slots(plan: Any, shards: Shards, noises: Sequence[Floats]) -> Seen:
     )
 
 
+def _fresh(evaluator: Evaluator, layout: Any, plan: Any, seen: Seen) -> Any:
+    """Refreshes by the plan's maps, one step after the other."""
+    steps = steps_of()
+
+    def fresh(vectors: Any) -> Generator[Any, Any, Any]:
+        maps = plan.column_maps(next(steps))
+        return _refreshed(evaluator, layout, maps, vectors, seen)
+        yield
+
+    return fresh
+
+
 def _finish(training: Generator[Any, Any, EncryptedVector]) -> Floats:
     try:
         next(training)
@@ -122,20 +134,16 @@ def packed_rows(
     plan: RowsPlan, shards: Shards, noises: Sequence[Floats]
 ) -> tuple[Evaluator, list[EncryptedVector], list[EncryptedVector]]:
     """What `contribute.collect` would give, and whom to evaluate it with."""
-    layout, units = plan.layout, plan.units
+    layout = plan.layout
     evaluator = Evaluator(SlotContext(plan.ckks), layout)  # type: ignore[arg-type]
     data = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_data_ciphertexts)]
     side = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_side_ciphertexts)]
-    for k, ((x, y), noise) in enumerate(zip(shards, noises, strict=True)):
-        on_curvature, on_gradients = plan.divide_noise(noise)
-        linear = label_term(x, y) + layout.num_rows * on_gradients
-        first = np.zeros((0, layout.num_features))
-        if plan.curvature:
-            first = plan.curvature.share(x, plan.num_rows, on_curvature)[None, :]
-        for index, slots in layout.pack_rows(units.row_scale * x, k).items():
+    for name, (x, y), noise in zip(plan.names, shards, noises, strict=True):
+        meta, vectors = RowsCircuit(plan).pack(name, x, y, noise)
+        count = len(meta["ciphertexts"])
+        for index, slots in zip(meta["ciphertexts"], vectors, strict=False):
             data[index] = data[index] + slots
-        packed = layout.pack_side(np.concatenate([first, linear / units.side_scale]))
-        side = [old + new for old, new in zip(side, packed, strict=True)]
+        side = [old + new for old, new in zip(side, vectors[count:], strict=True)]
     rows = grouped(evaluator, [evaluator.wrap(Slots(part)) for part in data])
     return evaluator, rows, [evaluator.wrap(Slots(part)) for part in side]
 
@@ -144,34 +152,25 @@ def _rows(plan: RowsPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
     layout, seen = plan.layout, Seen()
     evaluator, rows, side = packed_rows(plan, shards, noises)
 
-    def refresh(*args: Any) -> Generator[Any, Any, Any]:
-        step, vectors = args[3], args[5]
-        return _refreshed(evaluator, layout, plan.column_maps(step), vectors, seen)
-        yield
-
-    with patch.object(train, "refresh", refresh):
-        released = _finish(train.train_encrypted(evaluator, plan, b"", None, rows, side))
+    fresh = _fresh(evaluator, layout, plan, seen)
+    released = _finish(train_encrypted(evaluator, plan, rows, side, fresh))
     return _released(seen, released, layout.read_heads(released) * plan.unit)
 
 
 def _lffr(plan: LffrPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
-    layout, units, seen = plan.layout, plan.units, Seen()
+    layout, seen = plan.layout, Seen()
     evaluator = Evaluator(SlotContext(plan.ckks), layout)  # type: ignore[arg-type]
     data = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_data_ciphertexts)]
     side = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_side_ciphertexts)]
-    for k, ((x, y), noise) in enumerate(zip(shards, noises, strict=True)):
-        packed = layout.pack_data(units.row_scale * x, (0.5 - y) / units.leading, k)
-        for index, slots in packed.items():
+    for name, (x, y), noise in zip(plan.names, shards, noises, strict=True):
+        meta, vectors = LffrCircuit(plan).pack(name, x, y, noise)
+        count = len(meta["ciphertexts"])
+        for index, slots in zip(meta["ciphertexts"], vectors, strict=False):
             data[index] = data[index] + slots
-        columns = layout.pack_side(plan.side(x, noise))
-        side = [old + new for old, new in zip(side, columns, strict=True)]
-
-    def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
-        return _refreshed(evaluator, layout, plan.column_maps(step), vectors, seen)
-        yield
+        side = [old + new for old, new in zip(side, vectors[count:], strict=True)]
 
     wrapped = [[evaluator.wrap(Slots(part)) for part in parts] for parts in (data, side)]
-    released = _finish(train_lffr(evaluator, plan, *wrapped, refresh_all))
+    released = _finish(train_lffr(evaluator, plan, *wrapped, _fresh(evaluator, layout, plan, seen)))
     return _released(seen, released, layout.read_heads(released) * plan.unit)
 
 
@@ -184,13 +183,8 @@ def _gram(plan: GramPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
     ]
     sums = [evaluator.wrap(Slots(np.sum(each, axis=0))) for each in zip(*parts, strict=True)]
 
-    def refresh_all(step: int, vectors: Any) -> Generator[Any, Any, Any]:
-        maps = (None,) * len(vectors)
-        return _refreshed(evaluator, None, maps, vectors, seen)
-        yield
-
-    released = _finish(train_gram(evaluator, task, sums, refresh_all))
-    return _released(seen, released, task.layout.read(released) * plan.unit)
+    released = _finish(train_gram(evaluator, task, sums, _fresh(evaluator, None, plan, seen)))
+    return _released(seen, released, task.layout.read_heads(released) * plan.unit)
 
 
 def _released(seen: Seen, slots: Floats, weights: Floats) -> Seen:

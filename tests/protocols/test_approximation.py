@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from protocols.approximation import Polynomial, error_bound, is_decreasing, rang
 from protocols.errors import ParameterError
 from protocols.models.lffr import PAPER_LINK
 from protocols.remez import FloatArray, dyadic_rule, odd_part
+from protocols.serialise import from_plain, to_plain
 
 METHODS: tuple[ap.Method, ...] = ("minimax", "least-squares")
 DEGREES = st.sampled_from(ap.SIGMOID_DEGREES)
@@ -264,10 +265,9 @@ def test_forms_of_a_polynomial_agree(p: Polynomial, x: float) -> None:
     assert p(x) == pytest.approx(powers(x), abs=slack)
     assert p.derivative()(x) == pytest.approx(powers.derivative()(x), abs=100 * slack)
     assert p(np.array([[x]])).shape == (1, 1)
-    assert Polynomial.from_dict(json.loads(json.dumps(p.to_dict()))) == p
+    assert from_plain(Polynomial, to_plain(p)) == p
 
 
-LINE = {"coefficients": [1.0, 2.0], "center": 0.0, "radius": 1.0}
 REFUSALS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
     *((sigmoid, (degree, 8.0), f"degree={degree}") for degree in (1, 4, 17)),
     *((sigmoid, (7, radius), f"radius={radius}") for radius in (0.0, -8.0, 1000.1, math.nan)),
@@ -279,18 +279,13 @@ REFUSALS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
     (error_bound, (in_x(1.0), "tanh", 0.0, 1.0), "function='tanh'"),
     (error_bound, (in_x(1.0), "reciprocal", 0.0, 1.0), "low=0.0"),
     *((check, (in_x(1.0), 1.0, 0.0), "low=1.0") for check in (range_bound, is_decreasing)),
-    (Polynomial.from_dict, ({},), "keys="),
-    (Polynomial.from_dict, ({**LINE, "low": 0.0},), "keys="),
     *(
-        (Polynomial.from_dict, ({**LINE, key: value},), message)
+        (lambda change: replace(in_x(1.0, 2.0), **change), ({key: value},), message)
         for key, value, message in [
-            ("coefficients", 1.0, "coefficients"),
-            ("coefficients", [], "coefficients"),
-            ("coefficients", [math.inf], "coefficients"),
-            ("coefficients", ["1"], "'1'"),
+            ("coefficients", (), "coefficients"),
+            ("coefficients", (math.inf,), "coefficients"),
             ("center", math.nan, "center=nan"),
             ("radius", 0.0, "radius=0.0"),
-            ("radius", 10**400, "10"),
         ]
     ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,10 @@ from protocols.ckks.flooding import flooding_std, slot_std
 from protocols.ckks.masks import smallest_mask_bits
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan
+from protocols.privacy.calibrate.calibration import calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.search import find_setting
-from sims.config import REGRESSIONS, SimulationConfig
-from sims.planning import Shape, placeholder_plan
-from sims.setting import choose_setting
+from sims.config import REGRESSIONS
 from sims.studies import epsilon as study
 from sims.studies.epsilon import FEATURES
 from tests.helpers import encrypted_weights, log2_error, make_data, make_plan, plain_weights
@@ -51,12 +52,9 @@ def test_the_error_of_a_run_is_within_the_bound() -> None:
 
 @pytest.mark.parametrize(("rows", "features"), [(1000, 9), (50_000, 100)])
 def test_plans_stay_within_the_allowances(rows: int, features: int) -> None:
-    config = SimulationConfig(update="gd", epsilon=1.0, parties=10, colluders=3, rounds=100)
-    shape = Shape.even(rows=rows, features=features, parties=10)
-    setting = choose_setting(
-        config, rows=rows, num_features=features + 1, norm_bound=1.0, parties=10
-    )
-    plan = placeholder_plan(config, shape, setting)
+    wanted = Wanted(update="gd", epsilon=1.0, colluders=3, rounds=100)
+    figures = PublicFigures.even(rows=rows, features=features, parties=10)
+    plan: Any = calibrate(figures, wanted).template
     arithmetic.check(plan, 1.0)
     assert arithmetic.delta_of(plan) < arithmetic.OTHER_DELTA / 4
 
@@ -69,7 +67,7 @@ def test_an_arithmetic_worse_than_counted_is_refused() -> None:
 
 
 def regression_plan(model: str) -> CircuitPlan:
-    plan = study.regression_recipe(model).make_plan("arithmetic", study.owners())
+    plan = study.regression(model).template
     assert isinstance(plan, CircuitPlan)
     return plan
 
@@ -131,7 +129,7 @@ def test_certificates_carry_all_three() -> None:
     )
     figures = found.figures
     assert found.setting.encryption_error == counted["encryption_error"]
-    widening = figures["D2_widened"] / figures["D2"] - 1
+    widening = figures["sensitivity"] / figures["D2"] - 1
     assert 0 < widening <= 2.0**-12
     assert figures["delta_other"] == arithmetic.OTHER_DELTA
     assert figures["mu_beside"] == arithmetic.FLOODING_MU

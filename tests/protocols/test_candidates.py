@@ -10,10 +10,10 @@ import pytest
 from protocols import candidates as search
 from protocols import planner
 from protocols.ckks.circuit import iteration_levels
+from protocols.ckks.cost import UnitTimes, work
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS
-from protocols.ckks.timing import UnitTimes
-from protocols.layouts import cheapest_layout
+from protocols.planner import cheapest_layout
 from protocols.rows import RowsPlan
 from tests.helpers import make_plan
 
@@ -32,8 +32,7 @@ def model_times(params: CkksParameters) -> UnitTimes:
     names = [f for f in UnitTimes.__dataclass_fields__ if f != "operations"]
     operations = {
         name: tuple(
-            1e-9 * search.work(name, params, level).units(params.ring_dim)
-            for level in range(params.depth)
+            1e-9 * work(name, params, level).units(params.ring_dim) for level in range(params.depth)
         )
         for name in OPERATIONS
     }
@@ -105,27 +104,25 @@ def test_others_are_out_for_a_reason(
 
 
 def test_carried_over_times_follow_the_work() -> None:
-    """On the model machine carrying over is exact, and doubles with the ring (and its log)."""
+    """On the model machine carrying over is exact, and doubles with the ring (and its log).
+
+    Twice the ring and 12 primes for 8: a refresh has three times the residues.
+    """
     other = CkksParameters(ring_dim=1 << 16, depth=12, num_digits=3)
-    carried = search.scaled(model_times(PARAMS), PARAMS, other)
+    carried = model_times(PARAMS).scaled(PARAMS, other)
     for name, laps in model_times(other).operations.items():
         assert carried.operations[name] == pytest.approx(laps)
-    assert search.scaled(model_times(PARAMS), PARAMS, PARAMS) == model_times(PARAMS)
-
-
-def test_refreshes_are_carried_over_by_residues() -> None:
-    """Twice the ring and 12 primes for 8: three times the residues."""
+    assert model_times(PARAMS).scaled(PARAMS, PARAMS) == model_times(PARAMS)
     names = ("refresh_share", "refresh_join", "map_share", "map_join", "read")
     one = replace(model_times(PARAMS), **dict.fromkeys(names, 1.0))
-    other = CkksParameters(ring_dim=1 << 16, depth=11)
-    carried = search.scaled(one, PARAMS, other)
+    carried = one.scaled(PARAMS, CkksParameters(ring_dim=1 << 16, depth=11))
     assert [getattr(carried, name) for name in names] == pytest.approx([3.0] * 5)
 
 
 def test_key_switch_counts_are_the_papers() -> None:
     """8 primes, 5 special, 2 digits of 4: (2 + 2)(8 + 5) transforms; one digit from level 4 on."""
-    assert search.work("rotate", PARAMS, 0).transforms == 52
-    assert search.work("relinearise", PARAMS, 4).transforms == 3 * 9
+    assert work("rotate", PARAMS, 0).transforms == 52
+    assert work("relinearise", PARAMS, 4).transforms == 3 * 9
 
 
 def test_mask_leak_is_that_of_two_mask_primes() -> None:

@@ -41,6 +41,7 @@ from protocols.keygen import PUBLIC_KEY, rotation_label
 from protocols.messages import Body
 from protocols.privacy.randomness import SeededRandomness, SystemRandomness
 from protocols.train import train_encrypted
+from protocols.updates.update import Update
 from tests import exact
 from tests.exact import SIGMA, TERNARY, rms
 from tests.helpers import (
@@ -352,20 +353,14 @@ def test_a_rule_that_uses_more_than_it_declares() -> None:
     plan = make_plan(rows=[4, 4], features=4, rounds=2, degree=7, update="gd", ring_dim=N)
     keys = joint_keys(2, plan.ckks.depth, N)
 
-    class Greedy:
+    class Greedy(Update):
         rounds = 2
 
-        def start(self, weights: Any) -> Any:
-            return (weights,)
-
-        def step(self, t: int, state: Any, gradient: Any) -> Any:
+        def step(self, gradient: Any, state: Any, t: int, unit: float = 1.0) -> Any:
             low = state[0]
             for _ in range(9):
                 low = low * 0.5 if low.level < plan.ckks.depth - 1 else low
-            return (low - gradient(state[0], 0.5),)
-
-        def in_units(self, unit: float) -> Greedy:
-            return self
+            return (low - gradient,)
 
         def levels(self) -> int:
             return 0
@@ -378,7 +373,7 @@ def test_a_rule_that_uses_more_than_it_declares() -> None:
 
     evaluator = Evaluator(keys.context, plan.layout)
     rows = [evaluator.wrap(keys.context.encrypt(keys.public_key, random_slots(7)))]
-    exchange = train_encrypted(evaluator, Plan(), keys.seed, keys.public_key, rows, rows)  # type: ignore[arg-type]
+    exchange = train_encrypted(evaluator, Plan(), rows, rows, lambda vectors: iter(()))  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="more levels than its rule declared"):
         next(exchange)
 

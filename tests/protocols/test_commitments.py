@@ -45,7 +45,7 @@ SEED = b"s" * 32
 
 def terms_of(session: Session, phase: Phase) -> Terms:
     """As the parties have them."""
-    opening = getattr(session.parties[FIRST]._duties, "_keys" if phase is KEYS else "_rows")
+    opening = getattr(session.parties[FIRST]._half, "keys" if phase is KEYS else "rows")
     return opening._terms
 
 
@@ -102,12 +102,12 @@ def believing(monkeypatch: pytest.MonkeyPatch, claimed: Mapping[tuple[str, ...],
 
 def public_shares(session: Session) -> dict[str, rns.Residues]:
     """b_p of every party."""
-    return {name: party._duties._secret.public_share() for name, party in session.parties.items()}
+    return {name: party._half.secret.public_share() for name, party in session.parties.items()}
 
 
 def cancelling(session: Session, own: rns.Residues) -> rns.Residues:
     """b_q = b* - the sum of the honest b_p, so that the joint key is (b*, a)."""
-    shares, primes = public_shares(session), session.parties[FIRST]._duties._context.primes
+    shares, primes = public_shares(session), session.parties[FIRST]._half.context.primes
     for name in (FIRST, SECOND):
         own = rns.add(own, rns.negate(shares[name], primes), primes)
     return own
@@ -119,7 +119,7 @@ class Own:
     def __init__(self, session: Session) -> None:
         from parties.key_share import KeyShare
 
-        secret = session.parties[FIRST]._duties._secret
+        secret = session.parties[FIRST]._half.secret
         self.context = secret._context
         self.share = KeyShare(self.context, secret._seed, 3)
         self.b = self.share.public_share()
@@ -219,7 +219,7 @@ def test_a_joint_key_of_the_coordinators_is_refused(
         with pytest.raises(ProtocolError, match=f"share of party '{COLLUDER}' is not the one"):
             session.run(ask)
         for name in (FIRST, SECOND):
-            assert session.parties[name]._duties._rows._message is None, "it has encrypted"
+            assert session.parties[name]._half.rows._message is None, "it has encrypted"
         assert ROWS.open not in replies
         return
     # Decryption fails in the end: the joint secret is not the coordinator's.
@@ -269,12 +269,12 @@ def copy_of(session: Session, victim: Body, again: bool) -> tuple[bytes, ...]:
     """A contribution's ciphertexts as they are, or with a fresh encryption of zero added."""
     if not again:
         return victim.blobs
-    context = session.parties[FIRST]._duties._context
+    context = session.parties[FIRST]._half.context
     b = np.zeros((len(context.primes), N), np.uint64)
     for share in public_shares(session).values():
         b = rns.add(b, share, context.primes)
     key = context.public_key(
-        b, context.uniform_polynomial(session.parties[FIRST]._duties._seed, "public-key")
+        b, context.uniform_polynomial(session.parties[FIRST]._half.seed, "public-key")
     )
     both = context.primes * 2
     zeros = (context.residues_of(context.encrypt(key, np.zeros(N // 2))) for _ in victim.blobs)
@@ -526,7 +526,7 @@ def test_a_restart_between_commitment_and_opening() -> None:
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
         if step in (KEYS.open, ROWS.commit, ROWS.open, CONFIRM, "refresh/0"):
-            duties = session.parties[FIRST]._duties
+            duties = session.parties[FIRST]._half
             state = duties.state(lambda secret: secret)
             for name in ("_keys", "_rows"):
                 setattr(duties, name, None)

@@ -14,7 +14,6 @@ from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
 from parties.objectives import clip_rows, open_contributor
-from parties.policy import step_sequence
 from protocols.aggregate.parameters import choose
 from protocols.errors import CohortError, MessageError, ParameterError
 from protocols.gradients import GradientPlan, read_point, run_rule
@@ -25,9 +24,9 @@ from protocols.plans import plan_from_dict
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting, check
+from protocols.registry import sequence
 from protocols.train import PlainGradient, train_plain
-from protocols.updates.gradient_descent import GradientDescent
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import GradientDescent, Nesterov
 from sims.studies import epsilon as study
 
 LENGTH = 3
@@ -67,8 +66,7 @@ def test_a_plan_survives_the_wire() -> None:
 def test_steps_and_queries() -> None:
     plan = make_plan()
     rounds = ("mask-keys", "opening-key", "round/0", "round/1")
-    assert plan.steps == rounds
-    assert step_sequence(plan) == ("enrol", "agree", "reveal", *rounds, "finish")
+    assert sequence(plan) == ("enrol", "agree", "reveal", *rounds, "finish")
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_slots_stand_where_the_formula_says() -> None:
         at = (k * 4 + j) * 2 + o + 32 * 3  # in the last of four copies
         assert slots["m"][at] == matrix[k, j]
         assert (slots["i"][at], slots["o"][at]) == (values[j, o], values[k, o])
-    np.testing.assert_array_equal(layout.read(slots["i"]), values)
+    np.testing.assert_array_equal(layout.read_heads(slots["i"]), values)
     assert layout.released().sum() == 6
 
 

@@ -15,6 +15,7 @@ from protocols.gram import GramSums, row_sum_bound
 from protocols.gram_plan import GramPlan
 from protocols.plan import Member
 from protocols.privacy.randomness import SeededRandomness
+from protocols.registry import sequence
 from tests.helpers import NOISE, insecure
 
 
@@ -35,7 +36,7 @@ def make_plan(**changes: Any) -> GramPlan:
 
 def test_steps_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan()
-    assert plan.steps[-2:] == (f"refresh/{len(plan.refreshes) - 1}", "decrypt")
+    assert sequence(plan)[-3:-1] == (f"refresh/{len(plan.refreshes) - 1}", "decrypt")
     assert len(plan.rotations) == 7
     data = json.loads(json.dumps(plan.to_dict()))
     monkeypatch.setitem(plans.KINDS, "gram", GramPlan)

@@ -22,7 +22,7 @@ from tests.protocols.security_session import SMALL, VICTIM, N, reply_of
 
 def constants(session: Session, h0: int, h1: int) -> Body:
     """H0 and H1 as constant polynomials, the same for every digit and prime."""
-    primes = session.parties[VICTIM]._duties._context.key_primes
+    primes = session.parties[VICTIM]._half.context.key_primes
     rows = (np.full((len(primes), N), value, np.uint64) for value in (h0, h1))
     return Body(blobs=tuple(rns.pack(row, primes) for row in rows))
 
@@ -37,7 +37,7 @@ def test_constant_sums_show_a_key_share_before_any_data(tmp_path: Path) -> None:
     chosen = altered(RELINEARISE, lambda body: constants(sessions["it"], large, 0), VICTIM)
     session = record(tmp_path, chosen, watch=sessions)
     sent = next(r for s, n, _, r in session.recorded if (s, n) == (RELINEARISE, VICTIM))
-    secret = session.parties[VICTIM]._duties._secret
+    secret = session.parties[VICTIM]._half.secret
     context = secret.context
     t = rns.unpack(reply_of(session, VICTIM, sent).body.blobs[0], context.key_primes, N)
     found = [round(int(v) / large) for v in exact.coefficients(t[0], context.key_primes[0])]
@@ -52,7 +52,7 @@ def test_the_true_sums_show_none() -> None:
     session = make_session(**(SMALL | {"parties": 3}))
     session.run()
     sent = next(r for s, n, _, r in session.recorded if (s, n) == (RELINEARISE, VICTIM))
-    context = session.parties[VICTIM]._duties._context
+    context = session.parties[VICTIM]._half.context
     t = rns.unpack(reply_of(session, VICTIM, sent).body.blobs[0], context.key_primes, N)
     found = [round(int(v) / 2**40) for v in exact.coefficients(t[0], context.key_primes[0])]
     assert np.mean(np.abs(np.array(found)) > 1) > 0.99

@@ -117,7 +117,7 @@ def test_no_request_can_bring_the_element() -> None:
     session, name = small(), "hospital-1"
     held = run_until(session, "refresh/0")
     party = session.parties[name]
-    context, own = party._duties._context, party._duties._secret
+    context, own = party._half.context, party._half.secret
     body = decode(held[name], public_bytes(session.coordinator_key)).body
     element = rns.pack(context.uniform_polynomial(b"x" * 32, "crp"), context.primes)
     for blobs in ((*body.blobs, element), (element, *body.blobs)):
@@ -126,7 +126,7 @@ def test_no_request_can_bring_the_element() -> None:
     h0, h1 = reply_of(session, name, party.handle(held[name])).body.blobs
     low = context.primes[:REFRESH_TOWERS]
     c1 = rns.unpack(body.blobs[0], low, N)
-    a = context.refresh_element(party._duties._seed, "refresh/0/0", c1)
+    a = context.refresh_element(party._half.seed, "refresh/0/0", c1)
     # M = c1 s_p - h0 and h1 + a' s_p = T(M) + e for exactly that element and the plan's map.
     s = np.array([exact.evaluations(exact.secret(own), prime) for prime in low], np.uint64)
     unmasked = exact.product(c1, s, low)
@@ -219,12 +219,12 @@ def test_an_erased_share_refuses() -> None:
             operation()
     session = small()
     session.run()
-    assert all(party._duties._secret._secret is None for party in session.parties.values())
+    assert all(party._half.secret._secret is None for party in session.parties.values())
     other = small()
     run_until(other, "refresh/0")
     for party in other.parties.values():
         party.close()
-        assert party._duties._secret._secret is None
+        assert party._half.secret._secret is None
 
 
 def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -235,7 +235,7 @@ def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
         if step == "finish":
             for name, party in session.parties.items():
-                secrets[name] = (exact.secret_rows(party._duties._secret), party._duties._context)
+                secrets[name] = (exact.secret_rows(party._half.secret), party._half.context)
         return session.ask(step, outgoing)
 
     session.run(ask)
@@ -253,7 +253,7 @@ def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
         assert not any(needle in wire for needle in needles)
         assert not any(str(int(row[0])) in logged for row in rows)
         # The search finds what is there: the party's share of the public key.
-        b = session.parties[name]._duties._secret.public_share()
+        b = session.parties[name]._half.secret.public_share()
         assert b[0, :4].tobytes() in wire
         assert rns.pack(b, context.primes) in wire
 

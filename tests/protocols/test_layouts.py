@@ -9,7 +9,7 @@ import pytest
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.parameters import choose_parameters
 from protocols.errors import ParameterError
-from protocols.layouts import cheapest_layout, iteration_work
+from protocols.planner import cheapest_layout, iteration_work
 from protocols.rows import RowsPlan
 from tests.helpers import make_plan
 

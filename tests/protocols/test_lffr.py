@@ -16,14 +16,14 @@ from protocols.ckks.lffr_circuit import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.curvature import largest_row_sum
 from protocols.decrypt import release_error_std
-from protocols.errors import DataError, ParameterError
-from protocols.lffr import LffrPlan, contribution, fixed_hessian_of
-from protocols.messages import Body
+from protocols.errors import DataError, ParameterError, PolicyError
+from protocols.lffr import LffrPlan, fixed_hessian_of
+from protocols.lffr_training import LffrCircuit
 from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.plan import PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
+from protocols.registry import sequence
 from sims.lffr_twin import run_lffr_twin
-from tests.protocols.gram_session import gram_keys
 from tests.protocols.lffr_session import make_plan, make_rows, run_encrypted
 
 Floats = np.ndarray
@@ -223,27 +223,26 @@ def test_the_plan_is_plain_json_with_a_digest_of_every_field() -> None:
     assert fields["curvature"] == plan.to_dict()["curvature"]
     for change in ({"iterations": 3}, {"outputs": 1}, {"learning_rate": 0.5}, {"curvature": None}):
         assert replace(plan, **change).digest() != plan.digest()
-    assert plan.steps[-1] == "decrypt"
-    assert sum(step.startswith("refresh/") for step in plan.steps) == len(plan.refreshes)
+    assert sequence(plan)[-2] == "decrypt"
+    assert sum(step.startswith("refresh/") for step in sequence(plan)) == len(plan.refreshes)
 
 
 def test_a_party_refuses_targets_that_are_not_scaled() -> None:
     plan = make_plan()
-    keys = gram_keys(2, plan.ckks, plan.rotations)
     x, y = make_rows(plan, seed=9)
     noise = np.zeros((2, 3, 2))
 
-    def answer(rows: Floats, targets: Floats) -> Body:
-        name = plan.names[0]
-        return contribution(
-            keys.context, keys.shares[name], keys.public_key, plan, name, rows, targets, noise
-        )
+    circuit = LffrCircuit(plan)
+
+    def answer(rows: Floats, targets: Floats) -> None:
+        circuit.check_targets(targets)
+        circuit.pack(plan.names[0], rows, targets, noise)
 
     with pytest.raises(DataError, match=r"targets outside \[0, 1\]"):
         answer(x[:12], y[:12] * 2)
     with pytest.raises(DataError, match="targets"):
         answer(x[:12], y[:12] * np.nan)
-    with pytest.raises(ParameterError, match="targets have shape"):
+    with pytest.raises(PolicyError, match="targets of shape"):
         answer(x[:12], y[:12, :1])
     with pytest.raises(DataError, match="public bounds of the curvature"):
         plan.side(3 * x[:12], noise)

@@ -14,10 +14,11 @@ from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.flooding import fresh_std, rounding_std, slot_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.tally import CountingContext, Ghost
-from protocols.contribute import collect
+from protocols.contribute import collect, contribution
 from protocols.curvature import LIFT, Curvature
-from protocols.lffr import contribution
-from protocols.lffr_inverse import inverse_refreshes, relative_error, sharp_precondition
+from protocols.inverse import plan_inverse
+from protocols.lffr_inverse import LEVELS, relative_error, sharp_precondition
+from protocols.lffr_training import LffrCircuit
 from protocols.messages import Body
 from tests import exact
 from tests.helpers import drive, uncommitted
@@ -57,7 +58,8 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
         if step == "contribute":
             noise = np.zeros((1, 5, 2))
             share, key = keys.shares[name], keys.public_key
-            return contribution(keys.context, share, key, plan, name, *parts[name], noise)
+            packed = LffrCircuit(plan).pack(name, *parts[name], noise)
+            return contribution(keys.context, share, key, packed)
         index = int(step.partition("/")[2])
         return refresh.answer_refresh(
             keys.context, keys.shares[name], plan.column_maps(index), index, body
@@ -119,9 +121,10 @@ def test_the_announced_refreshes_are_those_of_the_circuit() -> None:
             assert next(exchange, None) is None
             steps = len(numbers.inverse.steps)
             lengths.add(steps)
-            assert tuple(counted) == inverse_refreshes(steps, budget)
+            assert tuple(counted) == numbers.inverse.refreshes(budget, *LEVELS)
     assert min(lengths) == 1
     assert max(lengths) > 6
     # Levels 1 and 2, a step, and three for the last one: six suffice, five do not.
-    assert inverse_refreshes(2, 6) == (1,)
-    assert inverse_refreshes(2, 5) == (1, 1)
+    two = plan_inverse(1.0, 2.0, 0.05)
+    assert len(two.steps) == 2
+    assert (two.refreshes(6, *LEVELS), two.refreshes(5, *LEVELS)) == ((1,), (1, 1))

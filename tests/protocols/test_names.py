@@ -71,7 +71,7 @@ GOOD: dict[str, Any] = {
         ({"identity": "AB" * 32}, "is not 64 hexadecimal digits"),
         ({"identity": " " + "ab" * 32}, "is not 64 hexadecimal digits"),
         ({"schema": None}, "schema=None"),
-        ({"node_key": "a\nb"}, "not one line"),
+        ({"node_key": "a\nb"}, "node_key='a"),
         ({"rows": True}, "rows=True"),
         ({"rows": -1}, "rows=-1"),
         ({"num_features": 2.5}, "num_features=2.5"),

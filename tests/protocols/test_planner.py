@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 
 from coordinator.costs import PHASES
 from protocols import planner
-from protocols.ckks import timing
+from protocols.ckks import cost
 from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS, tally_iterations
-from protocols.updates.rule import UpdateRule
+from protocols.serialise import to_plain
+from protocols.updates.update import Update
 from tests import helpers
 from tests.helpers import NOISE, make_plan, make_rule, make_session
 from tests.protocols.ckks.test_preconditioned import quadratic
@@ -29,7 +31,7 @@ RULES = ("gd", "nag", "barrier-2", "ridge", QUADRATIC)
 def quadratic_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule with an encrypted preconditioner beside those that the helpers know."""
 
-    def rule_of(update: str, rounds: int) -> UpdateRule:
+    def rule_of(update: str, rounds: int) -> Update:
         return quadratic(5, rounds) if update == QUADRATIC else make_rule(update, rounds)
 
     monkeypatch.setattr(helpers, "make_rule", rule_of)
@@ -78,7 +80,7 @@ def test_bytes_are_those_of_a_run(
 @pytest.mark.parametrize(("depth", "digits"), [(6, 1), (6, 2), (7, 3), (8, 3), (9, 4)])
 def test_evaluation_keys_have_the_predicted_size(depth: int, digits: int) -> None:
     params = CkksParameters(ring_dim=1024, depth=depth, num_digits=digits, security_bits=0)
-    assert planner.key_rows(params) == len(CkksContext(params, "rows").key_primes)
+    assert params.key_rows == len(CkksContext(params, "rows").key_primes)
 
 
 NAMES = {
@@ -172,9 +174,9 @@ def test_rows_cost_data_ciphertexts_and_nothing_else() -> None:
     assert many[-1].total("relinearise") - few[-1].total("relinearise") == extra * 5
 
 
-def times(params: CkksParameters) -> timing.UnitTimes:
-    names = [f for f in timing.UnitTimes.__dataclass_fields__ if f != "operations"]
-    return timing.UnitTimes(
+def times(params: CkksParameters) -> cost.UnitTimes:
+    names = [f for f in cost.UnitTimes.__dataclass_fields__ if f != "operations"]
+    return cost.UnitTimes(
         operations=dict.fromkeys(OPERATIONS, (1.0,) * params.depth), **dict.fromkeys(names, 0.0)
     )
 
@@ -231,33 +233,24 @@ def test_memory_grows_with_keys_and_parties() -> None:
     assert planner.memory(secure)["coordinator"] > 4e8
 
 
+TINY = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
+
+
 def test_times_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "busy", lambda: False)
-    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    first = timing.unit_times(params, tmp_path)
-    (file,) = tmp_path.glob("timing-*.json")
-    assert timing.unit_times(params, tmp_path) == first
-    assert all(len(first.operations[name]) == params.depth for name in OPERATIONS)
-    assert min(value for value in first.to_dict().values() if isinstance(value, float)) > 0
-    file.write_text("{}")
-    assert timing.unit_times(params, tmp_path).operations.keys() == set(OPERATIONS)
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    assert timing.unit_times(params, tmp_path / "file" / "folder").setup > 0
-
-
-def test_times_of_a_busy_machine_are_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timing, "busy", lambda: True)
-    params = CkksParameters(ring_dim=1024, depth=6, security_bits=0)
-    assert timing.unit_times(params, tmp_path).setup > 0
+    """Not on a busy machine; a cache that cannot be read or written is no error."""
+    monkeypatch.setattr(cost, "busy", lambda: True)
+    assert cost.unit_times(TINY, tmp_path).setup > 0
     assert not list(tmp_path.iterdir())
-
-
-def test_other_parameters_have_another_fingerprint() -> None:
-    a, b = (CkksParameters(ring_dim=1024, depth=d, security_bits=0) for d in (6, 7))
-    assert timing.fingerprint(a) != timing.fingerprint(b)
+    monkeypatch.setattr(cost, "busy", lambda: False)
+    first = cost.unit_times(TINY, tmp_path)
+    (file,) = tmp_path.glob("timing-*.json")
+    assert cost.unit_times(TINY, tmp_path) == first
+    assert all(len(first.operations[name]) == TINY.depth for name in OPERATIONS)
+    assert min(value for value in to_plain(first).values() if isinstance(value, float)) > 0
+    plain = to_plain(first)
+    for broken in ("{}", "[", json.dumps(plain | {"operations": {}}), json.dumps({"pack": 1.0})):
+        file.write_text(broken)
+        assert cost.unit_times(TINY, tmp_path).operations.keys() == set(OPERATIONS)
+        assert json.loads(file.read_text())["operations"].keys() == set(OPERATIONS)
+    assert cost.unit_times(TINY, file / "folder").setup > 0
+    assert cost.fingerprint(TINY) != cost.fingerprint(replace(TINY, depth=7))

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.policy import Policy, step_sequence
+from parties.policy import Policy
 from protocols import agree
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import Body, Envelope, decode, encode, new_signing_key, public_bytes
+from protocols.registry import sequence
 from tests.helpers import (
     NOISE,
     Session,
@@ -170,7 +171,7 @@ def test_parties_check_every_seed(seed: Any) -> None:
     for seeds in ({**meta["seeds"], VICTIM: seed}, {name: meta["seeds"][name]}, {}, None, 1):
         text = refusal(session, name, request(session, name, "commit-keys", Body({"seeds": seeds})))
         assert "seed" in text or "object" in text
-    assert session.parties[name]._duties._secret is None
+    assert session.parties[name]._half.secret is None
 
 
 def test_the_joint_seed_needs_everyone() -> None:
@@ -255,7 +256,7 @@ def test_steps_out_of_order_are_refused() -> None:
         steps.append(step)
         return session.ask(step, outgoing)
 
-    expected = step_sequence(make_plan(rounds=2, rows=(4, 4), ring_dim=N, degree=3, update="gd"))
+    expected = sequence(make_plan(rounds=2, rows=(4, 4), ring_dim=N, degree=3, update="gd"))
     session.run(ask)
     assert steps == list(expected)
     assert steps.count("decrypt") == 1

@@ -9,6 +9,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS
+from protocols.protocol import repeated
 from tests.provenance.runs import Run
 
 Published = tuple[tuple[int, ...], Residues]
@@ -57,10 +58,10 @@ def _read(run: Run, step: str, blobs: tuple[bytes, ...]) -> Iterator[tuple[str, 
     elif kind == ROWS.open:
         halves = [f"{kind}/{k}/{c}" for k in range(len(blobs)) for c in ("c0", "c1")]
         shapes = list(zip(halves, pair * len(blobs), strict=True))
-    elif cover.repeated(kind) == refresh.STEP:
+    elif repeated(kind) == refresh.STEP:
         labels = [refresh.label(step, k) for k in range(len(blobs) // 2)]
         shapes = [s for x in labels for s in ((f"{x}/h0", low), (f"{x}/h1", primes))]
-    elif cover.repeated(kind) == decrypt.STEP:
+    elif repeated(kind) == decrypt.STEP:
         shapes = [(step, primes[: decrypt.DECRYPTION_TOWERS])]
     elif kind == cover.DEAL:
         return  # sealed: see `_dealt`

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols import cover, keygen
+from protocols import keygen
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.residues import Residues
 from protocols.keygen import PUBLIC_SHARES as SHARES
+from protocols.protocol import repeated
 from protocols.samples import (
     EPHEMERAL,
     GADGET,
@@ -224,7 +225,7 @@ def _stood_in(run: Run, party: str) -> dict[str, Residues]:
     for step, name, request, _ in run.messages:
         if name != party:
             continue
-        if cover.repeated(step) != step and party in request.meta.get("stand_ins", ()):
+        if repeated(step) != step and party in request.meta.get("stand_ins", ()):
             held = [run.held[party][other] for other in request.meta["missing"]]
             factors = shamir.weights(
                 points[party], [points[x] for x in request.meta["stand_ins"]], primes

@@ -17,14 +17,13 @@ from unittest.mock import patch
 import numpy as np
 
 from coordinator.coordinator import Coordinator
-from coordinator.kept_messages import resumable
+from coordinator.log import recorded
 from parties.aggregate_share import AggregateShare
+from parties.data.schema import Label, NumericColumn, Schema, Targets
+from parties.data.shard import ClampCounts, Shard
 from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
-from parties.schema import Label, NumericColumn, Schema
-from parties.shard import ClampCounts, Shard
-from parties.targets import Targets
 from protocols.aggregate.parameters import choose
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
@@ -40,7 +39,7 @@ from protocols.plan import Member
 from protocols.privacy.randomness import SeededRandomness
 from protocols.samples import Sample
 from protocols.transcript import Transcript
-from protocols.updates.gradient_descent import GradientDescent
+from protocols.updates.momentum import GradientDescent
 from protocols.updates.quadratic import QuadraticNesterov
 from tests import exact
 from tests.helpers import Session, make_data, make_session, party_names
@@ -73,12 +72,12 @@ class Run:
     @property
     def samples(self) -> dict[str, tuple[Sample, ...]]:
         """Every party's ledger."""
-        return {name: party._duties._secret.samples for name, party in self.session.parties.items()}
+        return {name: party._half.secret.samples for name, party in self.session.parties.items()}
 
     def watch(self) -> None:
         """Take what parties hold now."""
         for name, party in self.session.parties.items():
-            duties = party._duties
+            duties = party._half
             if duties is None:
                 continue
             self.plan = party._plan
@@ -94,8 +93,8 @@ class Run:
                 self.secrets[name] = exact.secret(share)
             if share._ephemeral is not None and name not in self.ephemerals:
                 self.ephemerals[name] = _coefficients(share, share._ephemeral)
-            if duties._cover is not None and duties._cover._held:
-                self.held[name] = dict(duties._cover._held)
+            if duties.held is not None and duties.held._held:
+                self.held[name] = dict(duties.held._held)
 
     def restart(self, name: str) -> None:
         """The same party from its state, in a new object."""
@@ -138,7 +137,7 @@ def resumed(folder: Path, at: str = "refresh/1") -> Run:
             yield reply
 
     with suppress(KeyboardInterrupt):
-        session.run(resumable(dying, folder / "messages", key, keys))
+        session.run(recorded(dying, folder / "messages", key, keys))
     session.coordinator = Coordinator(
         session=session.coordinator.session,
         signing_key=session.coordinator_key,
@@ -146,7 +145,7 @@ def resumed(folder: Path, at: str = "refresh/1") -> Run:
         make_plan=session.coordinator._make_plan,
         transcript=Transcript(),
     )
-    run.weights = session.run(resumable(watched, folder / "messages", key, keys)).weights
+    run.weights = session.run(recorded(watched, folder / "messages", key, keys)).weights
     return run
 
 

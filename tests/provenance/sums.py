@@ -28,7 +28,7 @@ def check(run: Run) -> list[Residual]:
     ring, found, masked = ring_of(params), [], []
     for party, samples in run.samples.items():
         ledger = {sample.label: sample for sample in samples}
-        share = run.session.parties[party]._duties._secret
+        share = run.session.parties[party]._half.secret
         factor = ring.multiplier(run.secrets[party].astype(np.int64))
         for step, name, _, reply in run.messages:
             if name != party or not reply.blobs:

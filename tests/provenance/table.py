@@ -36,9 +36,24 @@ def lettered(label: str) -> str:
     return re.sub(r"(?<=/)\d+(?=/|$|\))", lambda _: next(letters), label)
 
 
+def equation(sample: Sample) -> str:
+    """In a formula's form."""
+    images = [f"(X^{t.automorphism})" if t.automorphism != 1 else "" for t in sample.terms]
+    terms = zip(sample.terms, images, strict=True)
+    parts = [(t.factor, f"{t.element} {t.secret}{image}") for t, image in terms]
+    parts += [(p.factor, f"{p.through}({p.name})" if p.through else p.name) for p in sample.pads]
+    parts += [(1, sample.message)] if sample.message else []
+    parts += [(1, "e")] if sample.error_std else []
+    text = "".join(
+        f" {'-' if factor < 0 else '+'} {'' if abs(factor) == 1 else f'{abs(factor)} '}{what}"
+        for factor, what in parts
+    )
+    return text.removeprefix(" + ").strip()
+
+
 def row(sample: Sample) -> tuple[str, ...]:
     """One line, without its numbers."""
-    text = sample.equation()
+    text = equation(sample)
     for term in sample.terms:
         kind, name = term.element.kind, term.element.name
         if kind == RECEIVED:

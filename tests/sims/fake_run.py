@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coordinator.costs import PHASES, Costs, phase_of
-from parties.policy import step_sequence
-from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import encode_shard
+from coordinator.costs import PHASES, Costs
+from parties.data.encode import encode_shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.ckks.parameters import choose_parameters
 from protocols.plan import Member, PrivacyPlan
+from protocols.registry import phase_of, sequence
 from protocols.rows import RowsPlan
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
@@ -87,7 +87,7 @@ def fake_transcript(plan: RowsPlan, path: Path | None = None) -> tuple[Transcrip
     """Two messages per step and party, and the costs that they make."""
     rng = np.random.default_rng(5)
     transcript, costs = Transcript(path), Costs()
-    for step in step_sequence(plan):
+    for step in sequence(plan):
         phase = phase_of(step)
         pairs = [("coordinator", name) for name in plan.names]
         pairs += [(name, "coordinator") for name in plan.names]

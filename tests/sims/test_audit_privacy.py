@@ -11,12 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from protocols.errors import ParameterError
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
 from protocols.train import PlainGradient, train_plain
 from sims.audit_privacy import PrivacyAudit, audit_privacy, worst_neighbours
 from sims.cli_audit import audit_app
 from sims.config import SimulationConfig
 from sims.many_twins import train_many
-from sims.setting import TrainingSetting, choose_setting
 
 ROWS, FEATURES, ROUNDS, RUNS = 1000, 5, 10, 200_000
 # About sqrt(5) of the noise is missing where a coalition of 4 of 5 meets a split by P.
@@ -24,7 +25,7 @@ PARTIES, COLLUDERS = 5, 4
 
 
 @lru_cache
-def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> TrainingSetting:
+def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> RowsChoice:
     config = SimulationConfig(
         parties=PARTIES,
         colluders=COLLUDERS,
@@ -33,11 +34,12 @@ def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> Training
         update=update,
         rounds=rounds,
     )
-    return choose_setting(config, rows=ROWS, num_features=FEATURES, norm_bound=1.0, parties=PARTIES)
+    figures = PublicFigures.even(rows=ROWS, features=FEATURES - 1, parties=PARTIES)
+    return choose_rows(figures, Wanted.of(config))
 
 
 def _audit(
-    setting: TrainingSetting,
+    setting: RowsChoice,
     *,
     runs: int = RUNS,
     coalition: int = COLLUDERS,

@@ -23,7 +23,7 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from sims import cli
 from sims.progress import reporting

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coordinator.replay import CHECKS, replay
-from parties.manifest import words
+from parties.agent.manifest import describe_plan
 from parties.policy import Policy
 from protocols import planner
 from protocols.errors import ParameterError, PolicyError
@@ -152,11 +152,11 @@ def test_options_that_do_not_fit(fields: dict[str, Any], words: str) -> None:
 
 def test_a_party_is_told_and_may_fear_more() -> None:
     plan = make_plan(rows=(4,) * 4, privacy=NOISE, cover=2)
-    told = words(plan, "hospital-1", 1.0)
+    told = describe_plan(plan, "hospital-1", 1.0)
     assert "any 2 of the others can stand in for them" in told
     assert "any 2 parties that collude can read everybody's rows" in told
     assert "1 x shares of your key share" in told and "1 x nothing: you receive" in told
-    assert "stand in" not in words(make_plan(rows=(4,) * 4), "hospital-1", 1.0)
+    assert "stand in" not in describe_plan(make_plan(rows=(4,) * 4), "hospital-1", 1.0)
     terms = {"allow_insecure": True, "max_epsilon": 1.0}
     Policy(**terms, min_colluders=1).check(plan)
     with pytest.raises(PolicyError, match="cover=2 gives 2 colluding parties every key"):

@@ -20,8 +20,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils import estimator_checks
 
 from ciphercohort import FederatedLogisticRegression
-from parties.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from protocols.errors import CohortError, DataError, ParameterError, PrivacyError, SchemaError
 from sims import estimators
 

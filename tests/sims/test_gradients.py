@@ -12,9 +12,12 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from protocols.aggregate.parameters import choose
 from protocols.errors import CohortError, ParameterError, ProtocolError
+from protocols.privacy.calibrate import sums
+from protocols.privacy.calibrate.calibration import Calibration
+from sims import simulation
 from sims.config import UPDATES, SimulationConfig
-from sims.recipe_gradients import GradientRecipe
 from sims.result import RunResult
 from sims.simulation import simulate
 from sims.verify import verify_run
@@ -140,30 +143,21 @@ def test_refusals(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_party_refuses_too_little_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    choose = GradientRecipe.choose.__func__  # type: ignore[attr-defined]
+    calibrated = simulation.calibrated
 
-    def halved(cls: Any, config: Any, data: Any) -> Any:
-        recipe = choose(cls, config, data)
-        scales = tuple(scale / 2 for scale in recipe.setting.noise_scales)
-        return replace(recipe, setting=replace(recipe.setting, noise_scales=scales))
+    def halved(*asked: Any) -> Any:
+        plan: Any = calibrated(*asked).template
+        scales = tuple(scale / 2 for scale in plan.noise_scales)
+        return Calibration(template=replace(plan, noise_scales=scales), certificate=None)
 
-    monkeypatch.setattr(GradientRecipe, "choose", classmethod(halved))
-    monkeypatch.setattr(GradientRecipe, "certificate", None)
+    monkeypatch.setattr(simulation, "calibrated", halved)
     with pytest.raises(ProtocolError, match="privacy_noise"):
         run()
 
 
 def test_values_beyond_the_range_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Overflow is a clear error, never a wrong sum."""
-    choose = GradientRecipe.choose.__func__  # type: ignore[attr-defined]
-
-    def narrow(cls: Any, config: Any, data: Any) -> Any:
-        from protocols.aggregate.parameters import choose as choose_cipher
-
-        recipe = choose(cls, config, data)
-        cipher = choose_cipher(parties=3, largest_sum=1e-6, precision=1e-12)
-        return replace(recipe, setting=replace(recipe.setting, cipher=cipher))
-
-    monkeypatch.setattr(GradientRecipe, "choose", classmethod(narrow))
+    narrow = choose(parties=3, largest_sum=1e-6, precision=1e-12)
+    monkeypatch.setattr(sums, "_cipher", lambda *_: narrow)
     with pytest.raises(CohortError, match="below .* its largest contribution"):
         run(epsilon=None)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from protocols.privacy.calibrate.figures import PublicFigures
 from sims.cli import app
 from sims.config import SimulationConfig
-from sims.planning import Shape, forecast
+from sims.planning import forecast
 
 SIZES = [(30000, 23), (1000, 9), (12000, 50), (50000, 100)]
 PROMISE = "--parties 10 --colluders 3 --epsilon 1 --delta 1e-5 --update barrier --no-timing"
@@ -53,7 +54,7 @@ def test_every_condition_holds_at_real_sizes(rows: int, features: int) -> None:
 
 def test_the_plan_is_what_a_run_takes() -> None:
     config = SimulationConfig(parties=3, epsilon=2.0, colluders=1, profile="fast-insecure")
-    shape = Shape.even(rows=455, features=30, parties=3)
+    shape = PublicFigures.even(rows=455, features=30, parties=3)
     found = forecast(config, shape, timing=False)
     assert found.plan.privacy is not None
     assert found.plan.layout.rows_by_party == (152, 152, 151)
@@ -78,7 +79,7 @@ def test_without_privacy_there_is_no_epsilon() -> None:
 
 def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("protocols.ckks.timing.busy", lambda: False)
+    monkeypatch.setattr("protocols.ckks.cost.busy", lambda: False)
     result = cohort("--rows 500 --features 4 --profile fast-insecure --ring-dim 1024 --json")
     body = json.loads(result.stdout)
     assert body["seconds_per_iteration"] > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from sims.predict import ReleasedModel, load_model, score_table
 from sims.result import RunResult

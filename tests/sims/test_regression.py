@@ -19,7 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ciphercohort import FederatedLogisticRegression, FederatedRegression
-from parties.schema import Schema, infer_schema
+from parties.data.infer import infer_schema
+from parties.data.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from sims import estimators
 from sims.result import RunResult
@@ -63,10 +64,10 @@ def test_arrays_of_one_and_of_several_targets() -> None:
     data = load_linnerud()
     one = fast(iterations=3).fit(data.data, data.target[:, 0])
     assert one.predict(data.data).shape == (20,) and one.coef_.shape == (3,)
-    assert isinstance(one.intercept_, float) and one.schema_.label_names == ("y",)
+    assert isinstance(one.intercept_, float) and one.schema_.label.names == ("y",)
     many = fast(iterations=3).fit(data.data, data.target)
     assert many.predict(data.data).shape == (20, 3) and many.coef_.shape == (3, 3)
-    assert many.schema_.label_names == ("y1", "y2", "y3")
+    assert many.schema_.label.names == ("y1", "y2", "y3")
     # All outputs share their ciphertexts, and do not see one another.
     narrow = many.schema_.label.columns[0]
     np.testing.assert_allclose(narrow.low, one.schema_.label.columns[0].low)

@@ -19,15 +19,17 @@ from sklearn.linear_model import LinearRegression
 
 from ciphercohort import FederatedRegression
 from parties.budget import recompute
-from parties.schema import Schema
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard, encode_targets
+from parties.data.schema import Schema
 from protocols.errors import PolicyError
 from protocols.models.registry import model_named
 from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.regression import largest_lffr_rate
 from sims.config import SimulationConfig
+from sims.figures import figures_of
 from sims.predict import ReleasedModel, load_model
 from sims.prepare import prepare
-from sims.recipe_lffr import certified
 from sims.verify import verify_run
 from tests.helpers import Floats
 from tests.sims.model_runs import PRIVATE, RUNS, Run, Tables, cohort, make_frame
@@ -144,7 +146,7 @@ def test_linear_is_near_scikit_learns_least_squares(runs: Runs, tables: Tables) 
     fit = LinearRegression().fit(train[x], train[y])
     # True values count as clamped to the public range.
     targets = Schema.load(tables.schema).label
-    true = targets.to_data_units(targets.encode(test)[0])
+    true = targets.to_data_units(encode_targets(test, targets)[0])
     own = ((fit.predict(test[x]) - true) ** 2).mean(axis=0)
     np.testing.assert_allclose(run.summary["optimum"]["mse"], own, rtol=1e-9)
     np.testing.assert_allclose(run.summary["mse"], own, rtol=0.3)
@@ -261,7 +263,9 @@ def test_the_rate_is_the_largest_that_stays_in_the_interval() -> None:
         config = SimulationConfig(
             data=make_frame(120), model="lffr", targets=("cost", "days"), epsilon=epsilon, seed=1
         )
-        found = certified(config, prepare(config, np.random.default_rng(1))).setting
+        data = prepare(config, np.random.default_rng(1))
+        figures = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
+        found = largest_lffr_rate(figures, Wanted.of(config)).setting
         largest = 1 / (0.155 * found.norm_bound**2)
         rates.append(found.eta)
         assert found.reached() <= found.radius and found.eta <= largest

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.schema import Schema
+from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from protocols.plans import plan_from_dict
 from sims.documents import to_json

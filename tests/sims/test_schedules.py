@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from coordinator.settings import Settings
+from parties.agent.manifest import describe_plan
 from parties.budget import recompute
-from parties.manifest import words
+from parties.data.schema import Schema
 from parties.objectives import open_contributor
-from parties.schema import Schema
 from protocols.cards import CARD_KIND
 from protocols.gradients import GradientPlan
 from protocols.privacy.randomness import SeededRandomness
@@ -101,7 +101,7 @@ def test_coins_are_the_owners_own() -> None:
 
 
 def _shard(pair: Pair, plan: GradientPlan) -> Any:
-    from parties.shard import ClampCounts, Shard
+    from parties.data.shard import ClampCounts, Shard
     from sims.audit_sums import unit_schema
 
     count = plan.members[0].rows
@@ -119,7 +119,7 @@ def test_an_owner_reads_the_certificates_epsilons(update: str, mechanism: str) -
         protocol="secure-aggregation", update=update, mechanism=mechanism, schedule=schedule
     )
     plan = plan_of(case)
-    text = words(plan, "p0", 1.0)
+    text = describe_plan(plan, "p0", 1.0)
     for k, epsilon in enumerate(recompute(plan, 1.0).certificate.epsilon_by_coalition):
         assert f"if {k} other parties collude: epsilon={epsilon:.4g}\n" in text + "\n"
     assert "if 1 other parties collude: epsilon=1\n" in text + "\n"

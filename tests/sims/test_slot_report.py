@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from protocols.privacy.calibrate.calibration import calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.plan_words import encryption_lines
-from sims.planning import Shape, forecast, placeholder_plan
-from sims.setting import choose_setting
+from sims.planning import forecast
 from sims.simulation import simulate
 from sims.slot_report import slot_lines, slot_problems, unproven_warnings
-from tests.sims import test_recipe_gram
+from tests.sims import test_calibration
 
 
 def plan_of(rows: int = 456, features: int = 30, **changes: Any) -> RowsPlan:
     """As `cohort simulate` plans it on data of this shape."""
-    config = SimulationConfig(**changes)
-    shape = Shape.even(rows=rows, features=features, parties=3)
-    setting = choose_setting(
-        config, rows=rows, num_features=shape.num_features, norm_bound=1.0, parties=3
-    )
-    return placeholder_plan(config, shape, setting)
+    figures = PublicFigures.even(rows=rows, features=features, parties=3)
+    return cast(RowsPlan, calibrate(figures, Wanted(**changes)).template)
 
 
 @pytest.mark.parametrize("epsilon", [None, 1.0, 2.0])
@@ -51,11 +48,9 @@ def test_accelerated_defaults_are_proven_with_privacy_alone(update: str) -> None
 @pytest.mark.parametrize("epsilon", [None, 1.0])
 def test_defaults_of_regressions(model: str, epsilon: float | None) -> None:
     """Gram models always; LFFR with noise, and without it where a ridge bounds the descent."""
-    from sims.recipe import open_recipe
-
     for ridge in (None, 2.0):
-        found = test_recipe_gram.prepared(model=model, epsilon=epsilon, ridge=ridge)
-        plan: Any = open_recipe(*found).make_plan("session", test_recipe_gram.MEMBERS)
+        found = test_calibration.calibration(model=model, epsilon=epsilon, ridge=ridge)
+        plan: Any = found.template
         is_proven = model != "lffr" or epsilon is not None or ridge is not None
         assert (plan.slot_bound is not None) == is_proven, ridge
 
@@ -75,7 +70,7 @@ def test_a_simulation_goes_on_with_a_warning() -> None:
 
 
 def test_a_forecast_says_it() -> None:
-    shape = Shape.even(rows=300, features=5, parties=2)
+    shape = PublicFigures.even(rows=300, features=5, parties=2)
     body = forecast(SimulationConfig(parties=2, update="gd"), shape, timing=False).to_dict()
     assert body["slot_bound"] > 0
     assert any(line.startswith("slots of refreshes: at most") for line in encryption_lines(body))

@@ -14,8 +14,7 @@ from opacus.accountants import PRVAccountant  # noqa: E402
 
 from parties.torch_step import TorchContributor, TorchModel, to_vector  # noqa: E402
 from protocols.errors import ParameterError, ProtocolError  # noqa: E402
-from protocols.updates.gradient_descent import GradientDescent  # noqa: E402
-from protocols.updates.heavy_ball import HeavyBall  # noqa: E402
+from protocols.updates.momentum import GradientDescent, HeavyBall  # noqa: E402
 from sims import baselines  # noqa: E402
 from sims.baselines_torch import dp_sgd_opacus  # noqa: E402
 from sims.torch_training import FederatedModule  # noqa: E402

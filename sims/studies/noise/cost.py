@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from protocols.errors import ParameterError
+from protocols.privacy.calibrate.figures import PublicFigures
 from sims.config import SimulationConfig
-from sims.planning import Shape, forecast
+from sims.planning import forecast
 from sims.report_html import page, picture, section, table, tag
 from sims.studies.noise.figures import Line, Plot, save
 from sims.studies.noise.slopes import least_squares
@@ -62,7 +63,7 @@ def cost_rows(grid: CostGrid, *, timing: bool) -> Iterator[dict[str, Any]]:
         head = {"rows": rows, "features": features, "parties": grid.parties, "rounds": grid.rounds}
         found: dict[str, Any] = {**dict.fromkeys(COLUMNS, ""), **head, "ring_dim": ring or ""}
         try:
-            shape = Shape.even(rows=rows, features=features, parties=grid.parties)
+            shape = PublicFigures.even(rows=rows, features=features, parties=grid.parties)
             body = forecast(config, shape, timing=timing).to_dict()
         except ParameterError as error:
             yield {**found, "refusal": str(error)}

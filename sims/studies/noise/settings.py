@@ -14,10 +14,11 @@ from scipy.special import expit
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.objectives import RowObjective
-from protocols.updates.rule import UpdateRule
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
+from protocols.privacy.calibrate.sums import SumsChoice, choose_sums
+from protocols.updates.update import Update
 from sims.config import SimulationConfig
-from sims.gradient_setting import GradientSetting, choose_gradients
-from sims.setting import TrainingSetting, choose_setting
 
 Floats = NDArray[np.float64]
 COVERED = {
@@ -38,7 +39,7 @@ class Setting:
     the table.
     """
 
-    rule: UpdateRule
+    rule: Update
     link: Callable[[Floats], Floats]
     sigma: Floats
     row_weights: tuple[float, ...]
@@ -46,7 +47,7 @@ class Setting:
     radius: float | None
     iterate_bound: float | None
     facts: dict[str, Any]
-    chosen: TrainingSetting | GradientSetting
+    chosen: RowsChoice | SumsChoice
 
 
 def open_setting(
@@ -68,31 +69,20 @@ def open_setting(
         )
     # Without the data, which do not enter: the same choice is made once.
     bare = replace(config, data=None, label=None, schema=None, test=None, exclude=(), split="even")
+    figures = PublicFigures(
+        rows_by_party=rows_by_party, num_features=num_features, norm_bound=norm_bound
+    )
     if config.protocol == SECURE_AGGREGATION:
-        return _of_sums(_sums(bare, rows_by_party, num_features, norm_bound), rows_by_party)
-    rows, parties = sum(rows_by_party), len(rows_by_party)
-    return _of_shards(_shards(bare, rows, num_features, norm_bound, parties), rows_by_party)
+        return _of_sums(_chosen(choose_sums, figures, bare), rows_by_party)
+    return _of_shards(_chosen(choose_rows, figures, bare), rows_by_party)
 
 
 @lru_cache(maxsize=64)
-def _shards(
-    config: SimulationConfig, rows: int, num_features: int, norm_bound: float, parties: int
-) -> TrainingSetting:
-    return choose_setting(
-        config, rows=rows, num_features=num_features, norm_bound=norm_bound, parties=parties
-    )
+def _chosen(choose: Callable[..., Any], figures: PublicFigures, config: SimulationConfig) -> Any:
+    return choose(figures, Wanted.of(config))
 
 
-@lru_cache(maxsize=64)
-def _sums(
-    config: SimulationConfig, rows_by_party: tuple[int, ...], num_features: int, norm_bound: float
-) -> GradientSetting:
-    return choose_gradients(
-        config, rows_by_party=rows_by_party, num_features=num_features, norm_bound=norm_bound
-    )
-
-
-def _of_shards(chosen: TrainingSetting, rows_by_party: tuple[int, ...]) -> Setting:
+def _of_shards(chosen: RowsChoice, rows_by_party: tuple[int, ...]) -> Setting:
     sigma = chosen.privacy.sigma if chosen.privacy else 0.0
     figures = chosen.certificate.figures if chosen.certificate else {}
     rule = chosen.rule
@@ -109,7 +99,7 @@ def _of_shards(chosen: TrainingSetting, rows_by_party: tuple[int, ...]) -> Setti
     )
 
 
-def _of_sums(chosen: GradientSetting, rows_by_party: tuple[int, ...]) -> Setting:
+def _of_sums(chosen: SumsChoice, rows_by_party: tuple[int, ...]) -> Setting:
     objective, rule, rows = chosen.objective, chosen.rule, sum(rows_by_party)
     if not isinstance(objective, RowObjective):  # `COVERED` leaves dual rules out
         raise AssertionError("only objectives over rows have a twin here")
@@ -132,7 +122,7 @@ def _of_sums(chosen: GradientSetting, rows_by_party: tuple[int, ...]) -> Setting
     )
 
 
-def _rule_facts(rule: UpdateRule) -> dict[str, Any]:
+def _rule_facts(rule: Update) -> dict[str, Any]:
     named = {"learning_rate": "eta", "ridge": "ridge", "weight": "lambda", "theta": "theta"}
     found = {words: getattr(rule, name, None) for name, words in named.items()}
     return {"T": rule.rounds, **{name: v for name, v in found.items() if v is not None}}

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.schema import Schema
-from parties.shard import ClampCounts, Shard
+from parties.data.schema import Schema
+from parties.data.shard import ClampCounts, Shard
 from sims.config import SimulationConfig
 from sims.datasets import split_rows
 from sims.prepare import PreparedData, prepare

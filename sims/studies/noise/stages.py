@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from protocols.rows import RowsPlan
 from protocols.train import PlainGradient
-from protocols.updates.rule import distinct, gradient_factors
 from sims.party_process import PartySpec
 
 Floats = NDArray[np.float64]
@@ -42,9 +41,8 @@ def twin_states(plan: RowsPlan, specs: Collection[PartySpec]) -> list[list[Float
     rule, found = plan.rule, []
     zero: Floats = np.zeros(plan.num_features)
     state = rule.start(zero)
-    for t, factors in enumerate(gradient_factors(rule)):
-        state = rule.step(t, state, gradient)
-        vectors = distinct(state if t + 1 < plan.rounds else (rule.weights(state),))
-        with_factors = zip(vectors, factors, strict=True)
-        found.append([vector for vector, factor in with_factors if factor is not None])
+    for t in range(rule.rounds):
+        move = gradient(rule.point(state), rule.gradient_factor(t))
+        state = rule.step(move, state, t)
+        found.append(list(state[: rule.sums(t)]))
     return found

@@ -9,11 +9,11 @@ from protocols.ckks import residues as rns
 from protocols.gradients import GradientPlan
 from protocols.plan import RunPlan
 from protocols.planner import exchanges
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import RowsChoice, rows_plan
+from protocols.privacy.calibrate.sums import SumsChoice
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
-from sims.gradient_setting import GradientSetting
-from sims.planning import Shape, placeholder_plan
-from sims.setting import TrainingSetting
 
 # Values travel as float64; a coefficient of a masked secret as 16 bits.
 _VALUE, _MASKED = 8, 2
@@ -21,18 +21,18 @@ _VALUE, _MASKED = 8, 2
 
 def setting_traffic(
     config: SimulationConfig,
-    chosen: TrainingSetting | GradientSetting,
+    chosen: RowsChoice | SumsChoice,
     sizes: Sequence[int],
     num_features: int,
 ) -> dict[str, float]:
     """Bytes of the busiest party and of the coordinator; none for one client alone."""
     if len(sizes) < 2:
         return {}
-    if isinstance(chosen, GradientSetting):
+    if isinstance(chosen, SumsChoice):
         rounds = len(chosen.objective.queries(chosen.rule.rounds))
         return _sums(chosen.cipher, rounds, num_features, len(sizes))
-    shape = Shape(rows_by_party=tuple(sizes), num_features=num_features)
-    return _rows(placeholder_plan(config, shape, chosen))
+    figures = PublicFigures(rows_by_party=tuple(sizes), num_features=num_features)
+    return _rows(rows_plan(figures, Wanted.of(config), chosen))
 
 
 def plan_traffic(plan: RunPlan) -> dict[str, float]:
@@ -51,7 +51,7 @@ def _sums(cipher: AggregateParameters, rounds: int, length: int, parties: int) -
 
 def _rows(plan: RowsPlan) -> dict[str, float]:
     """Parties differ in how many data ciphertexts they have rows in, and in nothing else."""
-    first = sum(each.blob_bytes for each in exchanges(plan, plan.names[0]))
+    first = sum(each.request.size + each.reply.size for each in exchanges(plan, plan.names[0]))
     held = [len(plan.layout.ciphertexts_of(k)) for k in range(len(plan.names))]
     size = 2 * rns.packed_size((0,) * plan.ckks.num_towers, plan.ckks.ring_dim)
     by_party = [first + size * (count - held[0]) for count in held]

@@ -1,6 +1,6 @@
 """LOOKS AT SECRETS. One encrypted run of a cell, by the real roles' code, watched from inside.
 
-Coordinator (`coordinator.conduct`) and clients (`parties.duties`) run as in a deployment, without
+Coordinator (`protocols.protocol`) and clients (`parties.registry`) run as in a deployment, without
 signatures and transport; hooks note what they encrypt, refresh and open. Seconds are each role's
 own work on this machine, bytes are payloads (messages without their headers).
 """
@@ -16,22 +16,25 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.conduct import Watch, conduct
-from coordinator.costs import phase_of
-from parties.duties import Duties, open_duties
 from parties.objectives import open_contributor
+from parties.party_protocol import PartyProtocol
+from parties.registry import open_half
 from protocols import agree
 from protocols.errors import ParameterError, PrivacyError
 from protocols.messages import Body, Exchange
 from protocols.plan import Member, RunPlan
+from protocols.protocol import Watch
+from protocols.registry import phase_of, protocol_of
 from protocols.rows import RowsPlan
-from sims.recipe import Recipe, open_recipe
+from sims.config import SimulationConfig
+from sims.figures import calibrated
 from sims.simulation import party_specs
 from sims.studies.noise.grid import Cell
 from sims.studies.noise.measurement import Measurement
 from sims.studies.noise.source import Source, draw_groups, open_pool, prepared_of
 from sims.studies.noise.traffic import plan_traffic
 from sims.twin import score
+from sims.twins import twin_of
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 # (step, requests, replies): called when all clients have answered.
@@ -41,8 +44,7 @@ OnStep = Callable[[str, Mapping[str, Body], Mapping[str, Body]], None]
 class Clients:
     """All clients of a run in this process, and a clock on each."""
 
-    def __init__(self, recipe: Recipe, cell: Cell, data: Any, root: int) -> None:
-        config = recipe.config  # type: ignore[attr-defined]
+    def __init__(self, config: SimulationConfig, data: Any, root: int) -> None:
         self.specs = party_specs(config, data, root, "")
         keys = {
             name: Ed25519PrivateKey.from_private_bytes(spec.signing_key)
@@ -58,11 +60,12 @@ class Clients:
             )
             for name, spec in self.specs.items()
         )
-        self.plan: RunPlan = recipe.make_plan(uuid.uuid4().hex, members)
+        found = calibrated(config, data.schema, (member.rows for member in members))
+        self.plan: RunPlan = found.plan(uuid.uuid4().hex, members)
         self.seeds = {name: seed.hex() for name, seed in seeds.items()}
         self.seed = agree.joint_seed(self.plan, self.seeds)
-        self.duties: dict[str, Duties] = {
-            name: open_duties(
+        self.duties: dict[str, PartyProtocol] = {
+            name: open_half(
                 self.plan, name, spec.shard, spec.noise_source(), keys[name], open_contributor
             )
             for name, spec in self.specs.items()
@@ -73,7 +76,9 @@ class Clients:
     def drive(self, on_step: OnStep) -> Floats:
         """The whole protocol; the released weights."""
         watch = Watch()
-        exchange: Exchange[Floats] = conduct(self.plan, self.seed, self.seeds, watch)
+        exchange: Exchange[Floats] = protocol_of(self.plan).coordinate(
+            self.plan, self.seed, self.seeds, watch
+        )
         replies: Any = None
         phase = "keys"
         try:
@@ -93,9 +98,8 @@ class Clients:
             return weights
 
     def _answer(self, name: str, step: str, request: Body) -> Body:
-        kind, _, index = step.partition("/")
         started = time.perf_counter()
-        reply = self.duties[name].answer(kind, int(index or 0), request)
+        reply = self.duties[name].answer(step, request)
         self.seconds[name][phase_of(step)] += time.perf_counter() - started
         self.bytes[name] += request.num_bytes + reply.num_bytes
         return reply
@@ -129,17 +133,16 @@ def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
     data = prepared_of(pool, draw_groups(cell, pool, rng))
     root = int(rng.integers(2**62))
     try:
-        recipe = open_recipe(source.config(cell), data)
+        clients = Clients(source.config(cell), data, root)
     except (PrivacyError, ParameterError) as error:
         return Measurement(cell=cell, seed=seed, refusal=str(error))
-    clients = Clients(recipe, cell, data, root)
     try:
-        return _measure(cell, seed, recipe, clients, pool.test)
+        return _measure(cell, seed, clients, data, pool.test)
     finally:
         clients.erase()
 
 
-def _measure(cell: Cell, seed: int, recipe: Recipe, clients: Clients, test: Any) -> Measurement:
+def _measure(cell: Cell, seed: int, clients: Clients, data: Any, test: Any) -> Measurement:
     plan = clients.plan
     if isinstance(plan, RowsPlan):
         from sims.studies.noise.watched_rows import watch_rows
@@ -149,7 +152,7 @@ def _measure(cell: Cell, seed: int, recipe: Recipe, clients: Clients, test: Any)
         from sims.studies.noise.watched_sums import watch_sums
 
         weights, stages = watch_sums(clients, plan)
-    twin = recipe.twin(plan, clients.specs)
+    twin = twin_of(plan, data, clients.specs)
     error = float(np.sqrt(np.mean((weights - twin.weights) ** 2)))
     name = "release" if isinstance(plan, RowsPlan) else "sum_release"
     quality = score(weights, test.x, test.y)

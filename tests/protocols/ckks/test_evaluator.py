@@ -68,6 +68,7 @@ OPERATIONS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
     "mul zero": (1, lambda a, b: a * 0.0),
     "distributive": (1, lambda a, b: (a + b) * a - b * 0.5),
     "cube": (2, lambda a, b: a * a * b),
+    "a rule": (2, lambda a, b: (a - b * 0.5) * (1 - 0.1) - (a * a) * b),
 }
 
 
@@ -209,24 +210,3 @@ def test_sum_of_products(bench: Bench, count: int) -> None:
     assert result.level == 3
     assert result.ct.NumberCiphertextElements() == 2
     assert log2_error(bench.decrypt(result), sum(a * b for a, b in pairs)) < BOUND
-
-
-def test_side_columns_one_by_one(bench: Bench) -> None:
-    """Column t of the side ciphertext is round t's vector."""
-    columns = np.random.default_rng(12).uniform(-1, 1, (3, 5))
-    (packed,) = LAYOUT.pack_side(columns)
-    for t in range(3):
-        alone = grid(bench.decrypt(bench.evaluator.column(bench.encrypt(packed), t)))
-        assert log2_error(alone.sum(axis=1)[:5], columns[t]) < BOUND
-
-
-def test_a_rule_sees_no_difference(bench: Bench) -> None:
-    """An expression written once runs on arrays and on ciphertexts."""
-
-    def rule(w: Any, g: Any) -> Any:
-        return (w - g * 0.5) * (1 - 0.1) - (w * w) * g
-
-    a, b = values(13), values(14)
-    result = rule(bench.encrypt(a), bench.encrypt(b))
-    assert result.level == 2
-    assert log2_error(bench.decrypt(result), rule(a, b)) < BOUND

@@ -17,36 +17,37 @@ SLOTS = 64
 
 @st.composite
 def layouts(draw: Any) -> Layout:
-    """Any layout of up to 256 slots."""
+    """Any layout of up to 256 slots, of vectors or of a few outputs."""
     slots = draw(st.sampled_from([8, 64, 256]))
-    features = draw(st.integers(1, slots))
+    outputs = draw(st.none() | st.integers(1, 4))
+    depth = next_power_of_two(outputs or 1)
+    features = draw(st.integers(1, slots // depth))
     width = 1 << draw(st.integers(0, next_power_of_two(features).bit_length() - 1))
-    block, parts = slots // width, -(-features // width)
+    width *= depth
+    block, parts = slots // width, -(-features * depth // width)
     return Layout(
         num_slots=slots,
         num_features=features,
         rows_by_party=tuple(draw(st.lists(st.integers(1, 40), min_size=1, max_size=6))),
         rounds=draw(st.integers(1, min(60, MAX_SIDE_CIPHERTEXTS * block // parts))),
         features_per_ciphertext=width,
+        outputs=outputs,
     )
 
 
 def parts_of(layout: Layout, vectors: np.ndarray) -> np.ndarray:
-    """The last axis as parts x blocks, zero beyond the features."""
-    room = layout.num_parts * layout.num_blocks - layout.num_features
-    padded = np.pad(vectors, [(0, 0)] * (vectors.ndim - 1) + [(0, room)])
-    return padded.reshape(*vectors.shape[:-1], layout.num_parts, layout.num_blocks)
+    """Shape (…, *shape) as parts x blocks: block j c' + o for an output o, zero where none is."""
+    count, c = layout.outputs or 1, layout.depth
+    found = np.zeros((len(vectors), layout.num_parts * layout.num_blocks))
+    for o in range(count):
+        found[:, o : c * layout.num_features : c] = vectors.reshape(len(vectors), -1, count)[..., o]
+    return found.reshape(len(vectors), layout.num_parts, layout.num_blocks)
 
 
-def row_values(layout: Layout) -> np.ndarray:
-    """Row g of feature j holds the value 1 + g * d + j: all different, none zero."""
-    count = layout.num_rows * layout.num_features
-    return np.arange(1.0, 1 + count).reshape(layout.num_rows, layout.num_features)
-
-
-def pack_all(layout: Layout) -> list[dict[int, np.ndarray]]:
-    cuts = np.cumsum(layout.rows_by_party)[:-1]
-    return [layout.pack_rows(x, k) for k, x in enumerate(np.split(row_values(layout), cuts))]
+def numbered(layout: Layout, count: int) -> np.ndarray:
+    """Vectors whose values are all different, none zero."""
+    size = count * int(np.prod(layout.shape))
+    return np.arange(1.0, 1 + size).reshape(count, *layout.shape)
 
 
 def grid_of(layout: Layout, slots: np.ndarray) -> np.ndarray:
@@ -62,66 +63,41 @@ def left(slots: np.ndarray, index: int) -> np.ndarray:
 # -- rows ----------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(layouts())
-def test_every_value_stands_once(layout: Layout) -> None:
-    """The sum over parties holds each value of all rows exactly once, and zeros."""
-    sums = np.zeros((layout.num_data_ciphertexts, layout.num_slots))
-    for packed in pack_all(layout):
-        for index, slots in packed.items():
-            sums[index] += slots
-    assert sorted(sums[sums != 0]) == row_values(layout).ravel().tolist()
+def test_every_row_stands_where_the_layout_says_and_nowhere_else(layout: Layout) -> None:
+    """Row g: group g // B, column g % B of every block; pair p k + j in part p, block j.
 
-
-@given(layouts())
-def test_a_row_stands_where_the_layout_says(layout: Layout) -> None:
-    """Row g: group g // B, column g % B of every block; feature p k + j in part p, block j."""
+    No slot belongs to two parties, so that adding loses nothing; a party sends what it fills.
+    """
+    rows = numbered(layout, layout.num_rows)
     sums = np.zeros((layout.num_data_ciphertexts, layout.num_slots))
-    for packed in pack_all(layout):
+    taken = np.zeros(sums.shape, dtype=int)
+    for party, x in enumerate(np.split(rows, np.cumsum(layout.rows_by_party)[:-1])):
+        packed = layout.pack_rows(x, party)
+        assert list(packed) == list(layout.ciphertexts_of(party))
+        assert len(packed) % layout.num_parts == 0
         for index, slots in packed.items():
+            assert slots.any()
             sums[index] += slots
+            taken[index] += slots != 0
+    assert taken.max() == 1 and taken.any(axis=1).all()
+    assert sorted(sums[sums != 0]) == rows.ravel().tolist()
     grid = np.stack([grid_of(layout, slots) for slots in sums])
     groups = grid.reshape(-1, layout.num_parts, layout.num_blocks, layout.block_size)
-    for g, row in enumerate(parts_of(layout, row_values(layout))):
+    for g, row in enumerate(parts_of(layout, rows)):
         found = groups[g // layout.block_size, :, :, g % layout.block_size]
         assert (found == row).all()
-
-
-@given(layouts())
-def test_parties_are_disjoint(layout: Layout) -> None:
-    """No slot of a ciphertext belongs to two parties, so that adding loses nothing."""
-    taken = np.zeros((layout.num_data_ciphertexts, layout.num_slots), dtype=int)
-    for packed in pack_all(layout):
-        for index, slots in packed.items():
-            taken[index] += slots != 0
-    assert taken.max() == 1
-    assert taken.any(axis=1).all()
-
-
-@given(layouts())
-def test_a_party_sends_only_ciphertexts_that_it_fills(layout: Layout) -> None:
-    """ciphertexts_of agrees with pack_rows, and none is empty."""
-    for party, packed in enumerate(pack_all(layout)):
-        assert list(packed) == list(layout.ciphertexts_of(party))
-        assert all(slots.any() for slots in packed.values())
-        assert len(packed) % layout.num_parts == 0
-
-
-@pytest.mark.parametrize("shape", [(3, 2), (5, 2), (4, 1), (4, 3), (4,), (0, 2)])
-def test_rows_of_another_shape(shape: tuple[int, ...]) -> None:
-    """The plan's row count and feature count bind."""
-    layout = Layout(num_slots=SLOTS, num_features=2, rows_by_party=(4, 3), rounds=1)
-    with pytest.raises(ParameterError, match="the plan says"):
-        layout.pack_rows(np.ones(shape), 0)
 
 
 # -- side columns and heads ----------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_side_columns_come_to_the_front_one_by_one(layout: Layout) -> None:
     """c = t m + p rotations by 1 bring part p of vector t to column 0 of ciphertext c // B."""
-    values = np.arange(1.0, 1 + layout.rounds * layout.num_features)
-    vectors = values.reshape(layout.rounds, layout.num_features)
+    vectors = numbered(layout, layout.rounds)
     packed = layout.pack_side(vectors)
     assert len(packed) == layout.num_side_ciphertexts
     columns = parts_of(layout, vectors).reshape(-1, layout.num_blocks)
@@ -129,16 +105,18 @@ def test_side_columns_come_to_the_front_one_by_one(layout: Layout) -> None:
     for c, column in enumerate(columns):
         index, turns = divmod(c, layout.block_size)
         assert (grid_of(layout, left(packed[index], turns))[:, 0] == column).all()
-    assert sorted(np.concatenate(packed)[np.concatenate(packed) != 0]) == values.tolist()
+    whole = np.concatenate(packed)
+    assert sorted(whole[whole != 0]) == vectors.ravel().tolist()
 
 
-@given(layouts(), st.integers(0, 2**32))
-def test_heads_are_read_back(layout: Layout, seed: int) -> None:
+@settings(deadline=None)
+@given(layouts())
+def test_heads_are_read_back(layout: Layout) -> None:
     """read_heads inverts heads: Horner's rule on the masked parts; all else is zero."""
-    values = np.random.default_rng(seed).uniform(1, 2, layout.num_features)
+    (values,) = numbered(layout, 1)
     slots = layout.heads(values)
     assert (layout.read_heads(slots) == values).all()
-    assert np.count_nonzero(slots) == layout.num_features
+    assert np.count_nonzero(slots) == values.size == np.count_nonzero(layout.heads(1.0))
     total = np.zeros(layout.num_slots)
     for part in layout.masks(values):
         total = left(total, 1) + part
@@ -147,40 +125,34 @@ def test_heads_are_read_back(layout: Layout, seed: int) -> None:
 
 
 @settings(deadline=None)
-@given(layouts(), st.integers(0, 2**32))
-def test_replicated_fills_every_column(layout: Layout, seed: int) -> None:
-    """B equal columns, part by part; used blocks alone."""
-    values = np.random.default_rng(seed).integers(1, 9, layout.num_features).astype(float)
-    each = parts_of(layout, values[None])[0]
+@given(layouts())
+def test_replicated_fills_every_column(layout: Layout) -> None:
+    """B equal columns, part by part, used blocks alone; the indicator marks column 0."""
+    (values,) = numbered(layout, 1)
+    (each,) = parts_of(layout, values[None])
     for part in range(layout.num_parts):
         grid = grid_of(layout, layout.replicated(values, part))
         assert (grid == each[part][:, None]).all()
-
-
-@given(layouts())
-def test_the_indicator_marks_column_0(layout: Layout) -> None:
     grid = grid_of(layout, layout.indicator)
     assert (grid[:, 0] == 1).all() and not grid[:, 1:].any()
 
 
+@settings(deadline=None)
 @given(layouts(), st.integers(0, 2**32))
 def test_rotations_sum_features(layout: Layout, seed: int) -> None:
-    """The sum over blocks in every slot."""
+    """Over the blocks of each output, in every slot; log2 of them keys of megabytes, none more."""
     slots = np.random.default_rng(seed).integers(0, 9, layout.num_slots).astype(float)
-    wanted = grid_of(layout, slots).sum(axis=0)
+    shape = (-1, layout.depth, layout.block_size)
+    wanted = grid_of(layout, slots).reshape(shape).sum(axis=0)
     for index in layout.feature_rotations:
         slots = slots + left(slots, index)
-    assert (grid_of(layout, slots) == wanted).all()
-
-
-@given(layouts())
-def test_no_rotation_too_many(layout: Layout) -> None:
-    """Each key costs megabytes: log2 k of them."""
-    assert len(set(layout.rotations)) == layout.num_blocks.bit_length() - 1
+    assert (grid_of(layout, slots).reshape(shape) == wanted).all()
+    assert len(set(layout.rotations)) == (layout.num_blocks // layout.depth).bit_length() - 1
     assert set(layout.rotations) == set(layout.feature_rotations)
     assert all(0 < index < layout.num_slots for index in layout.rotations)
 
 
+@settings(deadline=None)
 @given(layouts())
 def test_heads_stay_away_from_the_rounding_bias(layout: Layout) -> None:
     """sum_k X^k is 2 / (1 - zeta) at a slot: below 4 at every head that has room to move."""
@@ -194,46 +166,54 @@ def test_heads_stay_away_from_the_rounding_bias(layout: Layout) -> None:
 
 # -- bounds --------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("features", [0, -1, SLOTS + 1])
-def test_features_out_of_range(features: int) -> None:
-    """At least one feature, at most one per slot."""
-    with pytest.raises(ParameterError, match=f"num_features={features}"):
-        Layout(num_slots=SLOTS, num_features=features, rows_by_party=(1,), rounds=1)
-
-
-@pytest.mark.parametrize("width", [-1, 0, 3, 16, 64])
-def test_features_per_ciphertext_out_of_range(width: int) -> None:
-    """A power of two, at most the one above the features."""
-    with pytest.raises(ParameterError, match=f"features_per_ciphertext={width} is not a power"):
-        Layout(
-            num_slots=SLOTS,
-            num_features=5,
-            rows_by_party=(1,),
-            rounds=1,
-            features_per_ciphertext=width,
-        )
+SMALL: dict[str, Any] = {
+    "num_slots": SLOTS, "num_features": 5, "rows_by_party": (1,), "rounds": 1,
+}  # fmt: skip
+REFUSALS: list[tuple[dict[str, Any], str]] = [
+    *(({"num_features": d}, f"num_features={d}.*need >= 1") for d in (0, -1)),
+    ({"num_features": SLOTS + 1}, "num_features=65 .* need 65 slots, a ciphertext has 64"),
+    ({"outputs": 0}, "outputs=0 need >= 1"),
+    ({"num_features": 17, "outputs": 3}, "outputs=3 need 68 slots, a ciphertext has 64"),
+    *(
+        ({"features_per_ciphertext": k}, f"features_per_ciphertext={k} is not a power")
+        for k in (-1, 0, 3, 16, 64)
+    ),
+    ({"outputs": 3, "features_per_ciphertext": 2}, "features_per_ciphertext=2 is not a power"),
+    *(({"rows_by_party": rows}, "at least one row") for rows in ((), (0,), (3, 0), (3, -1))),
+]
 
 
-@pytest.mark.parametrize("rows", [(), (0,), (3, 0), (3, -1)])
-def test_a_party_without_rows(rows: tuple[int, ...]) -> None:
-    """Everyone has at least one row."""
-    with pytest.raises(ParameterError, match="at least one row"):
-        Layout(num_slots=SLOTS, num_features=2, rows_by_party=rows, rounds=1)
+@pytest.mark.parametrize(("change", "match"), REFUSALS)
+def test_what_no_ciphertext_holds_is_refused(change: dict[str, Any], match: str) -> None:
+    with pytest.raises(ParameterError, match=match):
+        Layout(**(SMALL | change))
 
 
 @pytest.mark.parametrize("features", [1, 3, SLOTS])
 def test_more_iterations_than_the_noise_ciphertexts_hold(features: int) -> None:
     """The bound is MAX_SIDE_CIPHERTEXTS * B, sharp; 0 is refused as well."""
     limit = MAX_SIDE_CIPHERTEXTS * SLOTS // next_power_of_two(features)
-
-    def layout(rounds: int) -> Layout:
-        return Layout(num_slots=SLOTS, num_features=features, rows_by_party=(1,), rounds=rounds)
-
-    assert layout(limit).num_side_ciphertexts == MAX_SIDE_CIPHERTEXTS
+    fields = SMALL | {"num_features": features}
+    assert Layout(**(fields | {"rounds": limit})).num_side_ciphertexts == MAX_SIDE_CIPHERTEXTS
     for rounds in (limit + 1, 0):
         with pytest.raises(ParameterError, match=rf"iterations={rounds} is outside 1\.\.{limit}"):
-            layout(rounds)
+            Layout(**(fields | {"rounds": rounds}))
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (5, 2), (4, 1), (4, 3), (4,), (0, 2)])
+def test_values_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """The plan's counts bind; so do row sums, where the layout has columns for them."""
+    fields = SMALL | {"num_features": 2, "rows_by_party": (4, 3), "rounds": 3}
+    layout = Layout(**fields)
+    with pytest.raises(ParameterError, match="the plan says"):
+        layout.pack_rows(np.ones(shape), 0)
+    with pytest.raises(ParameterError, match="values have shape"):
+        layout.replicated(np.ones(3))
+    for flag, count in ((False, 4), (True, 3)):
+        with_sums = Layout(**fields, curvature=flag)
+        assert with_sums.side_columns == 3 + flag
+        with pytest.raises(ParameterError, match="side vectors have shape"):
+            with_sums.pack_side(np.zeros((count, 2)))
 
 
 def test_next_power_of_two() -> None:

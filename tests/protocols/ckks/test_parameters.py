@@ -90,10 +90,7 @@ def test_128_bits_end_at_the_table(ring_dim: int) -> None:
     assert fits[-1].log_qp <= bound
     more = replace(fits[-1], depth=fits[-1].depth + 1, security_bits=0)
     assert more.log_qp > bound
-
-
-def test_a_ring_below_the_table_is_not_secure() -> None:
-    """2^9 has no entry, hence no claim."""
+    # 2^9 has no entry, hence no claim.
     with pytest.raises(ParameterError, match="exceeds 0"):
         CkksParameters(ring_dim=512, depth=2)
 
@@ -142,14 +139,9 @@ def test_chosen_parameters_go_up_to_the_largest_ring() -> None:
         choose_parameters(58)
 
 
-def test_an_insecure_choice_says_so() -> None:
+def test_an_insecure_choice_says_so_and_stays() -> None:
     """security_bits is 0 whenever no secure set was asked for."""
     assert choose_parameters(5, secure=False).security_bits == 0
     assert choose_parameters(5, secure=False, ring_dim=512).ring_dim == 512
-
-
-def test_parameters_are_frozen_and_plain() -> None:
-    """to_dict is the constructor's inverse."""
-    assert CkksParameters(**TOY.to_dict()) == TOY
     with pytest.raises(FrozenInstanceError):
         TOY.depth = 3  # type: ignore[misc]

@@ -65,24 +65,20 @@ def test_unpack_of_any_bytes(data: bytes) -> None:
     assert (residues < np.array([[251], [65521]])).all()
 
 
-@pytest.mark.parametrize("change", [-1, 1, -N, N])
-def test_wrong_length(change: int) -> None:
-    """A byte or a row too few or too many."""
-    data = rns.pack(random_residues(1), PRIMES)
-    data = data[:change] if change < 0 else data + bytes(change)
-    with pytest.raises(MessageError, match="bytes of residues, expected"):
-        rns.unpack(data, PRIMES, N)
-
-
-@pytest.mark.parametrize("row", range(len(PRIMES)))
-def test_a_residue_must_lie_below_its_prime(row: int) -> None:
-    """The prime itself is refused, one less is not."""
-    residues = random_residues(2)
-    residues[row, 77] = PRIMES[row] - 1
-    rns.unpack(rns.pack(residues, PRIMES), PRIMES, N)
-    residues[row, 77] = PRIMES[row]
-    with pytest.raises(MessageError, match="not below its prime"):
-        rns.unpack(rns.pack(residues, PRIMES), PRIMES, N)
+def test_what_unpack_refuses() -> None:
+    """A byte or a row too few or too many; a prime itself, whereas one less is a residue."""
+    residues = random_residues(1)
+    data = rns.pack(residues, PRIMES)
+    for wrong in (data[:-1], data[:-N], data + bytes(1), data + bytes(N)):
+        with pytest.raises(MessageError, match="bytes of residues, expected"):
+            rns.unpack(wrong, PRIMES, N)
+    for row, prime in enumerate(PRIMES):
+        edge = residues.copy()
+        edge[row, 77] = prime - 1
+        rns.unpack(rns.pack(edge, PRIMES), PRIMES, N)
+        edge[row, 77] = prime
+        with pytest.raises(MessageError, match="not below its prime"):
+            rns.unpack(rns.pack(edge, PRIMES), PRIMES, N)
 
 
 # -- reading from and implanting into OpenFHE's objects ------------------------------------------
@@ -130,29 +126,35 @@ def test_an_object_from_other_residues_is_another_object(context: CkksContext, k
         assert (context.residues_of(ciphertext) == residues).all()
 
 
-@pytest.mark.parametrize("count", [1, 3, 7, 9])
-def test_wrong_tower_count(context: CkksContext, keys: Any, count: int) -> None:
-    """A frame takes exactly its own number of towers."""
+def test_what_a_frame_refuses(context: CkksContext, keys: Any) -> None:
+    """Another number of towers than its own; a residue that is not reduced."""
     blob = openfhe.Serialize(keys.publicKey, openfhe.BINARY)
-    with pytest.raises(MessageError, match="residues have shape"):
-        rns.implant(blob, np.zeros((count, N), np.uint64))
-
-
-def test_implanting_checks_each_residue(context: CkksContext, keys: Any) -> None:
-    """OpenFHE never sees a residue that is not reduced."""
-    blob = openfhe.Serialize(keys.publicKey, openfhe.BINARY)
+    for count in (1, 3, 7, 9):
+        with pytest.raises(MessageError, match="residues have shape"):
+            rns.implant(blob, np.zeros((count, N), np.uint64))
     residues, primes = rns.read(blob, N)
     residues[-1, -1] = primes[-1]
     with pytest.raises(MessageError, match="not below its prime"):
         rns.implant(blob, residues)
 
 
-@pytest.mark.parametrize("count", [0, 3])
-def test_a_ciphertext_has_one_or_two_polynomials(context: CkksContext, count: int) -> None:
-    """OpenFHE crashes on others."""
-    part = np.zeros((len(context.primes), N), np.uint64)
-    with pytest.raises(MessageError, match="expected 1 or 2"):
-        context.ciphertext([part] * count)
+TOWERS = PARAMS.num_towers
+
+
+@pytest.mark.parametrize(
+    ("towers", "match"),
+    [
+        ((), "expected 1 or 2"),
+        ((TOWERS,) * 3, "expected 1 or 2"),
+        ((TOWERS, TOWERS - 1), "towers in a ciphertext"),
+        ((0, 0), "towers in a ciphertext"),
+        ((TOWERS + 1,) * 2, "towers in a ciphertext"),
+    ],
+)
+def test_what_is_no_ciphertext(context: CkksContext, towers: tuple[int, ...], match: str) -> None:
+    """One or two polynomials at one level that exists: OpenFHE crashes on others."""
+    with pytest.raises(MessageError, match=match):
+        context.ciphertext([np.zeros((count, N), np.uint64) for count in towers])
 
 
 @settings(max_examples=20)
@@ -166,21 +168,6 @@ def test_towers_are_found_behind_any_prefix(noise: bytes, seed: int) -> None:
     assert rns.Tower(len(noise) + 17, prime) in towers
 
 
-def test_unequal_polynomials_are_refused(context: CkksContext) -> None:
-    """Two polynomials at different levels make no ciphertext."""
-    towers = len(context.primes)
-    parts = [np.zeros((towers, N), np.uint64), np.zeros((towers - 1, N), np.uint64)]
-    with pytest.raises(MessageError):
-        context.ciphertext(parts)
-
-
-@pytest.mark.parametrize("towers", [0, PARAMS.num_towers + 1])
-def test_impossible_levels_are_refused(context: CkksContext, towers: int) -> None:
-    """No towers, or more than the context has."""
-    with pytest.raises(MessageError):
-        context.ciphertext([np.zeros((towers, N), np.uint64)] * 2)
-
-
 # -- addition ------------------------------------------------------------------------------------
 
 
@@ -188,17 +175,14 @@ def test_impossible_levels_are_refused(context: CkksContext, towers: int) -> Non
 def test_add_is_addition_modulo_each_prime(left: int, right: int) -> None:
     """Against Python's integers."""
     a, b = random_residues(left, n=16), random_residues(right, n=16)
+    # 0 + 0, (q - 1) + (q - 1), 1 + (q - 1).
+    last = np.array(PRIMES, np.uint64) - np.uint64(1)
+    a[:, :3], b[:, :3] = (
+        np.stack([0 * last, last, 0 * last + np.uint64(1)], 1),
+        np.stack([0 * last, last, last], 1),
+    )
     wanted = (a.astype(object) + b.astype(object)) % np.array(PRIMES, object)[:, None]
     assert (rns.add(a, b, PRIMES) == wanted.astype(np.uint64)).all()
-
-
-def test_add_at_the_edges() -> None:
-    """0 + 0, (q - 1) + (q - 1), 1 + (q - 1)."""
-    q = np.array(PRIMES, np.uint64)[:, None]
-    one, zero = np.uint64(1), np.zeros((4, 1), np.uint64)
-    assert (rns.add(zero, zero, PRIMES) == 0).all()
-    assert (rns.add(q - one, q - one, PRIMES) == q - np.uint64(2)).all()
-    assert (rns.add(zero + one, q - one, PRIMES) == 0).all()
 
 
 def test_sums_of_ciphertexts_are_openfhes(context: CkksContext, keys: Any) -> None:
@@ -211,34 +195,19 @@ def test_sums_of_ciphertexts_are_openfhes(context: CkksContext, keys: Any) -> No
 # -- uniform elements ----------------------------------------------------------------------------
 
 
-def test_uniform_is_deterministic_and_frozen() -> None:
-    """The same for every party and release: a change would break running sessions."""
+def test_uniform_is_frozen_and_separated() -> None:
+    """The same for every party and release: a change would break running sessions.
+
+    Another seed or label has nothing in common: at most 3 of 1024 residues agree. Rows of one
+    prime differ, and an evaluation key of a deep circuit has more than 256 of them.
+    """
     first = rns.uniform(b"s" * 32, "label", PRIMES[2:], N)
     assert (first == rns.uniform(b"s" * 32, "label", PRIMES[2:], N)).all()
     assert first[:, 0].tolist() == [1042909862255009, 535590250655701767]
-
-
-@pytest.mark.parametrize(
-    ("seed", "label"),
-    [(b"t" * 32, "label"), (b"s" * 32, "labe"), (b"s" * 32, "label/0"), (b"s" * 32, "")],
-)
-def test_uniform_is_separated(seed: bytes, label: str) -> None:
-    """Another seed or label has nothing in common: at most 3 of 1024 residues agree."""
-    first = rns.uniform(b"s" * 32, "label", PRIMES[2:], N)
-    other = rns.uniform(seed, label, PRIMES[2:], N)
-    assert (first == other).sum() <= 3
-
-
-def test_rows_of_one_prime_differ() -> None:
-    """Digits of an evaluation key share primes, not elements."""
-    rows = rns.uniform(b"s" * 32, "label", PRIMES[3:] * 3, N)
-    assert len({row.tobytes() for row in rows}) == 3
-
-
-def test_many_rows() -> None:
-    """An evaluation key of a deep circuit has more than 256 rows."""
-    rows = rns.uniform(b"s" * 32, "label", PRIMES[:1] * 300, 4)
-    assert rows.shape == (300, 4)
+    for seed, label in ((b"t", "label"), (b"s", "labe"), (b"s", "label/0"), (b"s", "")):
+        assert (first == rns.uniform(seed * 32, label, PRIMES[2:], N)).sum() <= 3
+    rows = rns.uniform(b"s" * 32, "label", PRIMES[3:] * 300, 16)
+    assert len({row.tobytes() for row in rows}) == 300
 
 
 @pytest.mark.parametrize("prime", [*PRIMES[2:], 576460752303415297, 3])

@@ -16,8 +16,8 @@ from protocols.privacy import barrier_search
 from protocols.privacy.barrier_certificate import BarrierSetting, check
 from protocols.privacy.barrier_search import settle
 from protocols.privacy.budget import Budget
+from protocols.privacy.problem import Problem
 from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.utility import correlation
 
 ALONE = NoiseSplit(parties=1, colluders=0)
 
@@ -234,14 +234,19 @@ def test_iterates_stay_within_r_on_the_worst_data() -> None:
     """
     trials, norm_bound = 4000, math.sqrt(5)
     budget = Budget(epsilon=1.0, delta=0.6, split=NoiseSplit(parties=4, colluders=2))
-    drafts = barrier_search.drafts(
-        rows=400, features=5, budget=budget, rounds=(40,), degrees=(7,), etas=(0.5,)
+    problem = Problem(
+        method="barrier",
+        rows=400,
+        features=5,
+        norm_bound=norm_bound,
+        budget=budget,
+        rounds=40,
+        degree=7,
+        etas=(0.5,),
     )
-    merit = correlation(barrier_search.candidates(drafts), features=5)
-    best = drafts[int(np.argmax(merit))]
-    setting = barrier_search.setting(
-        best, rows=400, features=5, norm_bound=norm_bound, budget=budget
-    )
+    drafts = barrier_search.drafts(problem)
+    best = drafts[int(np.argmax(barrier_search.merits(drafts, 5)))]
+    setting = barrier_search.setting(best, problem)
     certificate = check(setting).require()
     p, barrier = setting.sigmoid.polynomial, setting.reciprocal.polynomial
     rng = np.random.default_rng(5)

@@ -14,8 +14,8 @@ from protocols.gram import GramSums, with_noise
 from protocols.privacy.accounting import library_epsilon
 from protocols.privacy.budget import Budget
 from protocols.privacy.gram_certificate import (
-    GramSetting,
-    gram_certificate,
+    GramRelease,
+    check,
     gram_sensitivity,
     noise_norm_bound,
 )
@@ -85,19 +85,19 @@ def test_noise_is_symmetric_and_of_the_stated_size() -> None:
     assert (on_grid.gram[0, 0], on_grid.cross[0, 0]) == (0.0, 0.25)
 
 
-def setting(**changes: object) -> GramSetting:
+def setting(**changes: object) -> GramRelease:
     split_of = NoiseSplit(parties=3, colluders=1)
     budget = Budget(epsilon=1.0, delta=1e-5, split=split_of, mechanism_share=0.9, other_delta=1e-8)
     fields = {
         "budget": budget, "norm_bound": 1.0, "target_bound": 2**0.5, "rows": 768, "features": 9,
-        "outputs": 2,
+        "outputs": 2, "ridge": 1.0,
     }  # fmt: skip
-    return GramSetting(**(fields | changes))  # type: ignore[arg-type]
+    return GramRelease(**(fields | changes))  # type: ignore[arg-type]
 
 
 def test_certificate() -> None:
     """sigma gives epsilon by an independent accountant; too little noise or ridge is refused."""
-    certificate = gram_certificate(setting(), ridge=1.0).require()
+    certificate = check(setting()).require()
     budget = certificate.setting.budget
     library = library_epsilon(certificate.events, delta=budget.delta_mechanism)
     assert library == pytest.approx(1.0, rel=0.01)
@@ -110,9 +110,9 @@ def test_certificate() -> None:
     assert spent.left == pytest.approx((0.9 + 0.1 * 0.999) * (1e-5 - 1e-8) + 1e-8, rel=1e-9)
     assert spent.left <= spent.right == 1e-5
     with pytest.raises(PrivacyError, match="condition ridge"):
-        gram_certificate(setting(), ridge=0.9 * certificate.noise_bound).require()
+        check(setting(ridge=0.9 * certificate.setting.noise_bound)).require()
     with pytest.raises(PrivacyError, match="condition noise"):
-        gram_certificate(setting(), ridge=1.0, sigma=0.99 * certificate.sigma).require()
+        check(setting(sigma=0.99 * certificate.setting.sigma)).require()
 
 
 def test_noise_norm_bound() -> None:
@@ -128,16 +128,17 @@ def test_noise_norm_bound() -> None:
 
 def test_private_run() -> None:
     """Seeded noise shares, encrypted and in the twin; training stays bounded at the least ridge."""
-    certificate = gram_certificate(setting(rows=4000, features=3), ridge=1.0)
+    certificate = check(setting(rows=4000, features=3))
     task = make_task(
-        3, 2, 3, rounds=20, rows=4000, levels=5, row_sums=False, ridge=certificate.noise_bound,
-        curvature_bound=certificate.curvature_bound,
+        3, 2, 3, rounds=20, rows=4000, levels=5, row_sums=False,
+        ridge=certificate.figures["noise_bound"],
+        curvature_bound=certificate.figures["curvature_bound"],
     )  # fmt: skip
     x, y = make_rows(task, seed=13)
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
     shares = [
         gaussian_shares(
-            certificate.sigma, certificate.setting.budget.split, 1, task.noise_size,
+            certificate.setting.sigma, certificate.setting.budget.split, 1, task.noise_size,
             SeededRandomness(1, name),
         ).ravel()
         for name in task.names

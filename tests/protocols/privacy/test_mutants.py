@@ -19,14 +19,14 @@ from protocols.errors import PrivacyError
 from protocols.privacy import barrier_certificate, ridge_certificate, search
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import GRID_MARGIN, Budget
-from protocols.privacy.certificate import Certificate, Method
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
+from protocols.privacy.certificate import Certificate
 from protocols.privacy.randomness import SeededRandomness
-from protocols.privacy.search import find_setting
+from protocols.privacy.search import Method, find_setting
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from sims.audit_privacy import audit_privacy
-from sims.config import SimulationConfig
-from sims.setting import TrainingSetting, choose_setting
 from tests.protocols.privacy.checks import std_accepted
 
 METHODS: tuple[Method, ...] = ("barrier", "ridge")
@@ -73,11 +73,9 @@ def _samples_accepted(share_std: Share) -> bool:
 
 
 @lru_cache
-def _small() -> TrainingSetting:
-    config = SimulationConfig(
-        parties=5, colluders=4, epsilon=1.0, delta=1e-2, update="gd", rounds=10
-    )
-    return choose_setting(config, rows=1000, num_features=4, norm_bound=1.0, parties=5)
+def _small() -> RowsChoice:
+    wanted = Wanted(colluders=4, epsilon=1.0, delta=1e-2, update="gd", rounds=10)
+    return choose_rows(PublicFigures.even(rows=1000, features=3, parties=5), wanted)
 
 
 def _audit_accepted(share_std: Share) -> bool:

@@ -17,6 +17,7 @@ from protocols.approximation import Polynomial, sigmoid_approximation
 from protocols.errors import ParameterError
 from protocols.privacy.ball import Ball, push_bound
 from protocols.privacy.budget import Budget
+from protocols.privacy.problem import Problem
 from protocols.privacy.ridge_certificate import RidgeSetting, check
 from protocols.privacy.ridge_search import drafts
 from protocols.privacy.ridge_search import setting as from_draft
@@ -39,11 +40,19 @@ def _setting(
 ) -> RidgeSetting:
     """The first draft of degree 7 whose ball has a radius of about 10."""
     budget = Budget(epsilon=epsilon, delta=delta, split=split, mechanism_share=0.5)
-    found = drafts(
-        rows=rows, features=features, budget=budget, rounds=(rounds,), degrees=(7,), etas=(eta,)
+    problem = Problem(
+        method="ridge",
+        rows=rows,
+        features=features,
+        norm_bound=norm_bound,
+        budget=budget,
+        rounds=rounds,
+        degree=7,
+        etas=(eta,),
     )
+    found = drafts(problem)
     draft = next(d for d in found if d.approximation.polynomial.radius > 10)
-    return from_draft(draft, rows=rows, features=features, norm_bound=norm_bound, budget=budget)
+    return from_draft(draft, problem)
 
 
 def test_a_good_setting_is_certified() -> None:

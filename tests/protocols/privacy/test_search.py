@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.privacy.certificate import Certificate, Condition, Method, Relation
-from protocols.privacy.search import find_setting
+from protocols.privacy.certificate import Certificate, Condition, Relation
+from protocols.privacy.search import Method, find_setting
 
 SIZES = [(30_000, 24), (1000, 10), (12_000, 51), (50_000, 101)]
 
@@ -218,7 +218,7 @@ def test_the_error_of_the_arithmetic_is_paid_for(method: Method) -> None:
         other_delta=1e-7,
     )
     assert certificate.satisfied
-    widened = certificate.figures["D2_widened"] - certificate.figures["D2"]
+    widened = certificate.figures["sensitivity"] - certificate.figures["D2"]
     assert widened == pytest.approx(2 * 0.01 * math.sqrt(24))
     assert certificate.setting.sigma > 1.03 * exact.setting.sigma
     assert certificate.figures["delta_total"] <= 1e-5

@@ -19,6 +19,7 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
+from protocols.privacy.search import Method, find_setting
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.walk import AcceleratedRule, Walk, responses
 from protocols.privacy.walk_certificate import (
@@ -26,12 +27,13 @@ from protocols.privacy.walk_certificate import (
     check,
     largest_residual,
 )
-from protocols.privacy.walk_search import Kind, find_walk
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.catalogue import QUADRATIC
+from protocols.updates.momentum import HeavyBall, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.strongly_convex import StronglyConvexNesterov
 
 Floats = NDArray[np.float64]
-KINDS: tuple[Kind, ...] = ("nag", "quadratic-nag")
+KINDS = ("nag", *QUADRATIC)
 QUERY: dict[str, Any] = {
     "rows": 5000,
     "features": 6,
@@ -46,8 +48,8 @@ QUERY: dict[str, Any] = {
 
 
 @lru_cache
-def certificate(kind: Kind) -> Certificate:
-    return find_walk(kind=kind, **QUERY)
+def certificate(kind: Method) -> Certificate:
+    return find_setting(method=kind, **QUERY)
 
 
 def violated(setting: WalkSetting) -> set[str]:
@@ -67,18 +69,19 @@ def outward(
     rng = np.random.default_rng(seed)
     norms: list[float] = []
 
-    def gradient(v: Floats, step: float) -> Floats:
+    def gradient(v: Floats) -> Floats:
         norm = float(np.linalg.norm(v))
         norms.append(norm)
         away = v / norm if norm > 0 else np.eye(walk.features)[0]
         push = walk.norm_bound * residual(walk.norm_bound * norm)
         chi = noise * rng.standard_normal(walk.features)
-        return np.asarray(step * walk.gain * (-push * away + chi))
+        return np.asarray(walk.gain * (-push * away + chi))
 
     start: Floats = np.zeros(walk.features)
     state = rule.start(start)
     for t in range(rule.rounds):
-        state = rule.step(t, state, gradient)
+        move = rule.gradient_factor(t) * gradient(rule.point(state))
+        state = rule.step(move, state, t)
     return max(norms)
 
 
@@ -98,7 +101,7 @@ def test_the_largest_residual_is_found() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_straight_walk_attains_the_bound(kind: Kind) -> None:
+def test_the_straight_walk_attains_the_bound(kind: Method) -> None:
     """Without noise nothing is given away: a walk straight out reaches U_t."""
     setting = certificate(kind).setting
     walk = replace(setting.walk, noise=0.0)
@@ -121,15 +124,24 @@ def test_responses_are_the_rules_own(rule: AcceleratedRule) -> None:
     table = responses(rule)
     for s in range(rule.rounds):
         seen: list[float] = []
-
-        def gradient(v: float, step: float, s: int = s, seen: list[float] = seen) -> float:
-            seen.append(v)
-            return step if len(seen) == s + 1 else 0.0
-
         state: Any = rule.start(0.0)
         for t in range(rule.rounds):
-            state = rule.step(t, state, gradient)
+            seen.append(rule.point(state))
+            state = rule.step(rule.gradient_factor(t) if t == s else 0.0, state, t)
         np.testing.assert_allclose(np.abs(seen), table[:, s], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        HeavyBall(rounds=3, learning_rate=0.3, momentum=0.5),
+        StronglyConvexNesterov(rounds=3, mu=0.1, smoothness=1.0, ridge=0.1),
+    ],
+)
+def test_other_rules_are_no_walks(rule: Any) -> None:
+    """Their responses are not the theorem's."""
+    with pytest.raises(ParameterError, match="look-aheads without a ridge"):
+        responses(rule)
 
 
 def noisy(parties: int) -> WalkSetting:
@@ -172,7 +184,7 @@ def test_walks_stay_below_and_the_mutant_with_one_partys_noise_does_not(
 
 def test_the_noisy_bound_stays_in_its_range() -> None:
     """Rows of zeros and rows at the bound, total noise: failures below delta_range, above 0."""
-    found = find_walk(kind="quadratic-nag", **{**QUERY, "delta": 0.4, "epsilon": 0.5})
+    found = find_setting(method="quadratic-nag", **{**QUERY, "delta": 0.4, "epsilon": 0.5})
     setting, c = found.setting, found.setting.curvature
     limit = found.figures["delta_range"]
     assert 0.01 < limit <= setting.allowance
@@ -212,7 +224,7 @@ def library_epsilon(setting: WalkSetting, delta: float) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_promise_is_kept_by_another_accountant(kind: Kind) -> None:
+def test_the_promise_is_kept_by_another_accountant(kind: Method) -> None:
     found = certificate(kind)
     assert found.satisfied
     spent = library_epsilon(found.setting, found.figures["delta_mechanism"])
@@ -238,7 +250,7 @@ def bought(found: Certificate, sensitivity: float) -> WalkSetting:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mutant_sensitivity_without_factor_2(kind: Kind) -> None:
+def test_mutant_sensitivity_without_factor_2(kind: Method) -> None:
     """Two rows either side of w move the gradient by more than (phi'max + e_f) B."""
     found = certificate(kind)
     s, true = found.setting, found.figures["D2"]
@@ -253,18 +265,18 @@ def test_mutant_sensitivity_without_factor_2(kind: Kind) -> None:
 
 def test_mutant_the_curvature_is_not_charged() -> None:
     found = certificate("quadratic-nag")
-    assert found.figures["D2_widened"] > found.figures["D2"]
+    assert found.figures["sensitivity"] > found.figures["D2"]
     free = bought(found, found.figures["D2"])
     assert {"privacy_noise", "privacy_cross_check"} <= violated(free)
     plain = certificate("nag")
-    assert plain.figures["D2_widened"] == plain.figures["D2"]
+    assert plain.figures["sensitivity"] == plain.figures["D2"]
     assert "range" not in {c.name for c in plain.conditions}
 
 
 def test_the_arithmetic_and_other_releases_are_paid_for() -> None:
     """e_ckks widens D2 by 2 e sqrt(d); spent_mu is one more Gaussian release."""
-    found = find_walk(
-        kind="quadratic-nag", **QUERY, encryption_error=0.01, other_delta=1e-9, spent_mu=0.1
+    found = find_setting(
+        method="quadratic-nag", **QUERY, encryption_error=0.01, other_delta=1e-9, spent_mu=0.1
     )
     s, mu = found.setting, 0.1
     gradient = found.figures["D2"] + 0.02 * math.sqrt(6)
@@ -296,4 +308,4 @@ def test_longer_steps_are_refused_by_name() -> None:
 def test_hopeless_cases_are_refused_with_what_binds() -> None:
     few = {**QUERY, "rows": 20, "epsilon": 0.01, "rounds": 2}
     with pytest.raises(PrivacyError, match="setting is certified for rows=20.*privacy_noise"):
-        find_walk(kind="quadratic-nag", **few)
+        find_setting(method="quadratic-nag", **few)

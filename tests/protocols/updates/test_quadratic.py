@@ -1,8 +1,7 @@
-"""Enhanced Nesterov, Adagrad and Adam in the clear, each against its textbook."""
+"""What enhanced Nesterov promises beyond the contract of `test_contract`, in the clear."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,10 +13,9 @@ from sklearn.datasets import load_breast_cancer
 
 from protocols.approximation import sigmoid_approximation
 from protocols.curvature import LIFT, Curvature, largest_row_sum, row_sums
-from protocols.errors import MessageError, ParameterError
+from protocols.errors import ParameterError
 from protocols.train import PlainGradient, train_plain
-from protocols.updates.adaptive import RATES, Adagrad, Adam, adaptive_from_dict
-from protocols.updates.nesterov import Nesterov
+from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 
 D, N = 6, 60
@@ -68,14 +66,6 @@ def test_the_papers_algorithm(rounds: int) -> None:
     np.testing.assert_allclose(
         train(rule, preconditioner=1 / CURVATURE.bound(x)), w, rtol=1e-11, atol=1e-13
     )
-
-
-@pytest.mark.parametrize("rate", [1.0, 1.5, 2.0])
-def test_the_identity_preconditioner_is_nesterov(rate: float) -> None:
-    """B = 1, a_0 = 1, a constant rate: FISTA's sequence and step."""
-    rule = quadratic(rounds=8, extra=rate - 1, decay=1.0, first_alpha=1.0)
-    plain = train(Nesterov(rounds=8, learning_rate=rate))
-    np.testing.assert_allclose(train(rule), plain, rtol=1e-13)
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [20, 40], [0, 7, 59]])
@@ -141,30 +131,20 @@ def test_no_error_is_amplified() -> None:
         gradient = PlainGradient(x, np.zeros(N), np.zeros((8, D)), lambda z: 0.0 * z)
         state = rule.start(np.zeros(D))
         for t in range(8):
-            state = rule.step(t, state, gradient)
+            move = gradient(rule.point(state), rule.gradient_factor(t))
+            state = rule.step(move, state, t)
+            if len(state) == 1:
+                state = state * 2  # v and W are one vector: tell their errors apart
             if t == when:
                 state = tuple(s + (k == position) for k, s in enumerate(state))
         return rule.weights(state)
 
-    assert 1 / (1 + rule.momentum(0)) == pytest.approx(99, rel=0.02)
+    assert 1 / (1 + rule.momenta[0]) == pytest.approx(99, rel=0.02)
     for when in range(7):
         # With a zero gradient w_T is linear in the error; 3.1 is FISTA's sum of velocities.
         assert np.abs(outcome(1, when)).max() <= 1.5
         assert np.abs(outcome(0, when)).max() <= 3.1
     assert np.abs(outcome(1, 0)).max() <= 0.02
-
-
-def test_noise_gain() -> None:
-    """Against the response to one unit of noise in each round."""
-    rule = quadratic(rounds=6, extra=0.0)
-    x, _, _ = data()
-    responses = []
-    for t in range(6):
-        noise = np.zeros((6, D))
-        noise[t] = 1
-        gradient = PlainGradient(x, np.zeros(N), noise, lambda z: 0.0 * z)
-        responses.append(abs(train_plain(rule, gradient, D)[0]))
-    assert rule.noise_gain() == pytest.approx(math.hypot(*responses))
 
 
 def test_an_error_of_the_bound_moves_the_weights_by_less_than_stated() -> None:
@@ -183,13 +163,13 @@ def test_an_error_of_the_bound_moves_the_weights_by_less_than_stated() -> None:
 def test_rates() -> None:
     """1 + 0.9^t; 1 + 10 / (n t), t from 1."""
     geometric, harmonic = quadratic(), quadratic(schedule="harmonic", extra=10 / 60)
-    assert [geometric.rate(t) for t in range(3)] == pytest.approx([2, 1.9, 1.81])
-    assert [harmonic.rate(t) for t in range(3)] == pytest.approx(
-        [1 + 10 / 60 / t for t in (1, 2, 3)]
+    assert geometric.rates[:3] == pytest.approx((2, 1.9, 1.81))
+    assert harmonic.rates[:3] == pytest.approx(tuple(1 + 10 / 60 / t for t in (1, 2, 3)))
+    pairs = zip(geometric.rates, geometric.momenta, strict=True)
+    assert geometric.largest_rate == pytest.approx(
+        max(n * (1 + max(0, m)) for n, m in pairs) / 0.01
     )
-    assert geometric.learning_rate == pytest.approx(
-        max(geometric.rate(t) * (1 + max(0, geometric.momentum(t))) for t in range(4)) / 0.01
-    )
+    assert geometric.least_rate == 1 / CURVATURE.high
 
 
 @pytest.mark.parametrize(
@@ -199,11 +179,6 @@ def test_rates() -> None:
         ({"extra": 2.1}, "rates above 3 diverge"),
         ({"extra": 1.2, "decay": 1.0}, r"constant rate 2.2 is outside \[1, 2\]"),
         ({"extra": -0.1}, "below 0"),
-        ({"extra": math.nan}, "extra=nan"),
-        ({"decay": 1.1}, "decay=1.1"),
-        ({"schedule": "cosine"}, "schedule='cosine'"),
-        ({"first_alpha": 0.0}, "first_alpha=0.0"),
-        ({"rounds": 0}, "rounds=0"),
     ],
 )
 def test_refusals(change: dict[str, Any], match: str) -> None:
@@ -226,90 +201,15 @@ def test_the_refused_rate_diverges() -> None:
         rule = quadratic(rounds=8, curvature=curvature, **changes)
         state = rule.start(np.zeros(4))
         for t in range(8):
-            raised = factor(t)
-            state = rule.step(t, state, lambda w, step, r=raised: gradient(w, step * r))
+            move = gradient(rule.point(state), rule.gradient_factor(t) * factor(t))
+            state = rule.step(move, state, t)
         return loss(x @ rule.weights(state), y)
 
     base = quadratic(rounds=8)
     best = loss(np.full(50, math.log(1.5)), y)
-    assert trained(lambda t: (1 + 10 / (1 + t)) / base.rate(t)) > math.log(2)
+    assert trained(lambda t: (1 + 10 / (1 + t)) / base.rates[t]) > math.log(2)
     assert trained(lambda t: 1.0) < best + 0.01
     assert trained(lambda t: 1.0, schedule="harmonic", extra=0.2) < best + 0.01
-
-
-def test_round_trip() -> None:
-    """Through JSON; unknown and missing fields are refused."""
-    rule = quadratic(schedule="harmonic", extra=0.5)
-    fields = json.loads(json.dumps(rule.to_dict()))
-    assert fields.pop("kind") == "quadratic-nag"
-    assert QuadraticNesterov.from_dict(fields) == rule
-    for wrong in ({**fields, "x": 1}, {k: v for k, v in fields.items() if k != "curvature"}):
-        with pytest.raises(MessageError):
-            QuadraticNesterov.from_dict(wrong)
-
-
-# -- Adagrad and Adam ----------------------------------------------------------------------------
-
-
-def adagrad(g: Callable[[int, np.ndarray], np.ndarray], eta: float, rounds: int) -> np.ndarray:
-    w, history = np.zeros(D), []
-    for t in range(rounds):
-        history.append(g(t, w))
-        w = w - eta * history[-1] / (1e-8 + np.sqrt(sum(h**2 for h in history)))
-    return w
-
-
-def adam(g: Callable[[int, np.ndarray], np.ndarray], eta: float, rounds: int) -> np.ndarray:
-    w, history = np.zeros(D), []
-    for t in range(1, rounds + 1):
-        history.append(g(t - 1, w))
-        ages = np.arange(t)[::-1, None]
-        first = (0.1 * 0.9**ages * history).sum(axis=0) / (1 - 0.9**t)
-        second = (0.001 * 0.999**ages * np.square(history)).sum(axis=0) / (1 - 0.999**t)
-        w = w - eta * first / (np.sqrt(second) + 1e-8)
-    return w
-
-
-@pytest.mark.parametrize("kind", RATES)
-def test_adaptive_rules_are_the_textbooks(kind: str) -> None:
-    """Means written out as sums over the history; noise included."""
-    x, y, chi = data()
-    curvature = CURVATURE if kind.startswith("quadratic") else None
-    diagonal = CURVATURE.preconditioner(x) if curvature else np.ones(D)
-
-    def gradient(t: int, w: np.ndarray) -> np.ndarray:
-        return diagonal * (x.T @ (LINK(x @ w) - y) / N + chi[t])
-
-    rule_class, textbook = (Adagrad, adagrad) if kind.endswith("adagrad") else (Adam, adam)
-    rule = rule_class(rounds=8, learning_rate=RATES[kind], curvature=curvature)
-    assert rule.kind == kind
-    wanted = textbook(gradient, RATES[kind], 8)
-    np.testing.assert_allclose(train(rule, preconditioner=diagonal), wanted, rtol=1e-9)
-    assert adaptive_from_dict(json.loads(json.dumps(rule.to_dict()))) == rule
-
-
-def test_adaptive_rules_refuse_encrypted_rows() -> None:
-    """They would divide by roots."""
-    rule = Adam(rounds=2, learning_rate=0.001)
-    for call in (rule.levels, rule.noise_gain, lambda: rule.in_units(8.0)):
-        with pytest.raises(ParameterError, match="'adam' would divide by roots"):
-            call()
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"kind": "adagrad", "rounds": 0, "learning_rate": 0.1},
-        {"kind": "adagrad", "rounds": 1, "learning_rate": 0.0},
-        {"kind": "adam", "rounds": 1, "learning_rate": 0.1, "beta1": 1.0},
-        {"kind": "quadratic-adam", "rounds": 1, "learning_rate": 0.1},
-        {"kind": "adam", "rounds": 1, "learning_rate": 0.1, "curvature": CURVATURE.to_dict()},
-        {"kind": "rmsprop", "rounds": 1, "learning_rate": 0.1},
-    ],
-)
-def test_adaptive_refusals(fields: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError):
-        adaptive_from_dict(fields)
 
 
 def test_the_paper_s_row_sums_are_those_of_the_hessian() -> None:

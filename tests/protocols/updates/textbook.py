@@ -1,87 +1,181 @@
-"""The methods as the paper prints them, and quadratics to run them on: the rules' oracles."""
+"""The methods as their sources print them, on arrays: the rules' outside truth.
+
+Each gives the weights after every iteration, for a function (t, w) -> noisy gradient. Nothing here
+calls a rule.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.updates.rule import UpdateRule
-
 Floats = NDArray[np.float64]
-Gradient = Callable[[Floats], Floats]
+Gradient = Callable[[int, Floats], Floats]
 
 
 def heavy_ball(
-    gradient: Gradient, start: Floats, rounds: int, alpha: float, beta: float
+    g: Gradient, w: Floats, *, rounds: int, learning_rate: float, momentum: float, ridge: float
 ) -> list[Floats]:
-    """arXiv:2008.01989, equation (5)."""
-    x, before, found = start, start, []
-    for _ in range(rounds):
-        x, before = x - alpha * gradient(x) + beta * (x - before), x
-        found.append(x)
+    """arXiv:2008.01989, equation (5); gradient descent for momentum 0."""
+    before, found = w, []
+    for t in range(rounds):
+        w, before = w - learning_rate * (g(t, w) + ridge * w) + momentum * (w - before), w
+        found.append(w)
     return found
 
 
-def nesterov(
-    gradient: Gradient, start: Floats, rates: Sequence[float], stages: Sequence[int], mu: float
+def gradient_descent(g: Gradient, w: Floats, **fields: Any) -> list[Floats]:
+    """w <- w - eta (grad + ridge w)."""
+    return heavy_ball(g, w, momentum=0.0, **fields)
+
+
+def fista(g: Gradient, w: Floats, *, rounds: int, learning_rate: float) -> list[Floats]:
+    """Beck and Teboulle 2009, (4.1) to (4.3)."""
+    y, a, found = w, 1.0, []
+    for t in range(rounds):
+        new, after = y - learning_rate * g(t, y), (1 + math.sqrt(1 + 4 * a * a)) / 2
+        y, a, w = new + (a - 1) / after * (new - w), after, new
+        found.append(w)
+    return found
+
+
+def enhanced_nesterov(
+    g: Gradient,
+    w: Floats,
+    *,
+    rounds: int,
+    schedule: str,
+    extra: float,
+    decay: float,
+    first_alpha: float,
 ) -> list[Floats]:
-    """Equation (6) with beta from alpha; x_prev = x where a new stage begins."""
-    x, before, found = start, start, []
+    """Chiang's Algorithm 1 with the inverted bound; g: B^-1 times the gradient."""
+    v, alpha0, found = w, first_alpha, []
+    alpha1 = 0.5 * (1 + math.sqrt(1 + 4 * alpha0**2))
+    for t in range(rounds):
+        eta = (1 - alpha0) / alpha1
+        gamma = extra / (t + 1) if schedule == "harmonic" else extra * decay**t
+        new = v - (1 + gamma) * g(t, v)
+        v, w = (1 - eta) * new + eta * w, new
+        alpha0, alpha1 = alpha1, 0.5 * (1 + math.sqrt(1 + 4 * alpha1**2))
+        found.append(w)
+    return found
+
+
+def staged_nesterov(
+    g: Gradient,
+    w: Floats,
+    rates: Sequence[float],
+    stages: Sequence[int],
+    *,
+    mu: float,
+    ridge: float,
+) -> list[Floats]:
+    """arXiv:2008.01989, (6) with beta from alpha; x_prev = x where a new stage begins."""
+    before, found = w, []
     for t, alpha in enumerate(rates):
-        beta = (1 - np.sqrt(alpha * mu)) / (1 + np.sqrt(alpha * mu))
+        beta = (1 - math.sqrt(alpha * mu)) / (1 + math.sqrt(alpha * mu))
         if t and stages[t] != stages[t - 1]:
-            before = x
-        z = (1 + beta) * x - beta * before
-        x, before = z - alpha * gradient(z), x
-        found.append(x)
+            before = w
+        z = (1 + beta) * w - beta * before
+        w, before = z - alpha * (g(t, z) + ridge * z), w
+        found.append(w)
     return found
 
 
-def run(rule: UpdateRule, gradient: Gradient, start: Floats) -> list[Floats]:
-    """`weights` after every iteration."""
-    state, found = rule.start(start), []
-    for t in range(rule.rounds):
-        state = rule.step(t, state, lambda w, step: step * gradient(w))
-        found.append(rule.weights(state))
+def strongly_convex(g: Gradient, w: Floats, **fields: Any) -> list[Floats]:
+    """One stage, alpha = c / L."""
+    rounds, alpha = fields["rounds"], fields["step_scale"] / fields["smoothness"]
+    rest = {name: fields[name] for name in ("mu", "ridge")}
+    return staged_nesterov(g, w, [alpha] * rounds, [1] * rounds, **rest)
+
+
+def masg(g: Gradient, w: Floats, **fields: Any) -> list[Floats]:
+    """(33): n_1 steps of c / L, then 2^k ceil(sqrt(kappa) ln 2^(p+2)) of c / (4^k L)."""
+    rounds, scale = fields["rounds"], fields["step_scale"] / fields["smoothness"]
+    length = math.ceil(
+        math.sqrt(fields["smoothness"] / fields["mu"]) * math.log(2 ** (fields["p"] + 2))
+    )
+    stages = [1] * fields["first_stage"]
+    while len(stages) < rounds:
+        stages += [stages[-1] + 1] * (2 ** (stages[-1] + 1) * length)
+    rates = [scale if k == 1 else scale / 4**k for k in stages[:rounds]]
+    rest = {name: fields[name] for name in ("mu", "ridge")}
+    return staged_nesterov(g, w, rates, stages[:rounds], **rest)
+
+
+def barrier(
+    g: Gradient,
+    w: Floats,
+    *,
+    rounds: int,
+    learning_rate: float,
+    theta: float,
+    weight: float,
+    reciprocal: Any,
+) -> list[Floats]:
+    """arXiv:2605.27782, Algorithm 3."""
+    found = []
+    for t in range(rounds):
+        x = (theta - w @ w - reciprocal["center"]) / reciprocal["radius"]
+        pull = sum(c * x**k for k, c in enumerate(reciprocal["coefficients"]))
+        w = w - learning_rate * (2 * weight * pull * w + g(t, w))
+        found.append(w)
     return found
 
 
-def response(rule: UpdateRule, curvature: float, at: int) -> float:
-    """Change of the released weight per unit error of iteration `at`'s weights, by running it.
-
-    The rule computes its weights up to a public factor, so the error is scaled by it.
-    """
-    factor = rule.scale(at) if hasattr(rule, "scale") else 1.0
-    state = rule.start(np.zeros(1))
-    for t in range(rule.rounds):
-        error = factor if t == at else 0.0
-        state = rule.step(t, state, lambda w, step, e=error: step * curvature * w - e)
-    return float(rule.weights(state)[0])
+def adagrad(g: Gradient, w: Floats, *, rounds: int, learning_rate: float) -> list[Floats]:
+    """The squares' sum written out over the history."""
+    history, found = [], []
+    for t in range(rounds):
+        history.append(g(t, w))
+        w = w - learning_rate * history[-1] / (1e-8 + np.sqrt(sum(h**2 for h in history)))
+        found.append(w)
+    return found
 
 
-@dataclass
-class Depth:
-    """A vector that only counts levels: a product with a public number costs one."""
+def adam(
+    g: Gradient, w: Floats, *, rounds: int, learning_rate: float, beta1: float, beta2: float
+) -> list[Floats]:
+    """The means written out over the history."""
+    history, found = [], []
+    for t in range(1, rounds + 1):
+        history.append(g(t - 1, w))
+        ages = np.arange(t)[::-1, None]
+        first = ((1 - beta1) * beta1**ages * history).sum(axis=0) / (1 - beta1**t)
+        second = ((1 - beta2) * beta2**ages * np.square(history)).sum(axis=0) / (1 - beta2**t)
+        w = w - learning_rate * first / (np.sqrt(second) + 1e-8)
+        found.append(w)
+    return found
 
-    used: int = 0
 
-    def __mul__(self, other: float) -> Depth:
-        return Depth(self.used + 1)
+def dual(g: Gradient, w: Floats, *, rounds: int, factor: float) -> list[Floats]:
+    """theta after adding up all steps, each at the v before it."""
+    found, v = [], w
+    for t in range(rounds):
+        v = v + g(t, v)
+        found.append(v * factor)
+    return found
 
-    def __add__(self, other: Depth) -> Depth:
-        return Depth(max(self.used, other.used))
 
-    __sub__ = __add__
-
-
-def levels_used(rule: UpdateRule) -> int:
-    """Most levels of any iteration's state, from fresh vectors and a gradient that costs none."""
-    deepest = 0
-    for t in range(rule.rounds):
-        state = tuple(Depth() for _ in rule.start(Depth()))
-        new = rule.step(t, state, lambda w, step: Depth(w.used))
-        deepest = max(deepest, *(v.used for v in new))
-    return deepest
+TEXTBOOKS: dict[str, Callable[..., list[Floats]]] = {
+    "gd": gradient_descent,
+    "hb": heavy_ball,
+    "nag": fista,
+    "quadratic-nag": enhanced_nesterov,
+    "quadratic-gd": lambda g, w, rounds, rate: gradient_descent(
+        g, w, rounds=rounds, learning_rate=rate, ridge=0.0
+    ),
+    "nag-sc": strongly_convex,
+    "masg": masg,
+    "barrier": barrier,
+    "adagrad": adagrad,
+    "quadratic-adagrad": adagrad,
+    "adam": adam,
+    "quadratic-adam": adam,
+    "scd": dual,
+}

@@ -14,7 +14,7 @@ from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from protocols.updates.multistage import MultiStage
+from protocols.updates.strongly_convex import MultiStage
 from sims.studies import accelerated
 from sims.studies.accelerated import METHODS, Cell, Study, Trace, run_cells, table_lines
 from sims.studies.synthetic import Problem, synthetic_problem

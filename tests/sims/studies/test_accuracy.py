@@ -14,12 +14,14 @@ import typer
 from sklearn.datasets import load_breast_cancer
 from typer.testing import CliRunner
 
-from parties.schema import Schema
+from parties.data.schema import Schema
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.rows import choose_rows
 from protocols.train import PlainGradient, train_plain
 from sims.config import SimulationConfig
+from sims.figures import figures_of
 from sims.many_twins import train_many
 from sims.prepare import prepare
-from sims.setting import choose_setting
 from sims.studies import accuracy
 from sims.studies.accuracy import Study, run_study
 
@@ -56,13 +58,8 @@ def test_the_same_seed_repeats() -> None:
 def test_without_noise_it_is_the_twin(update: str) -> None:
     """In blocks and for all seeds at once, or row by row for one: the same weights."""
     data = prepare(_config(update), np.random.default_rng(0))
-    chosen = choose_setting(
-        _config(update),
-        rows=len(data.rows),
-        num_features=data.rows.shape[1],
-        norm_bound=data.schema.norm_bound,
-        parties=3,
-    )
+    figures = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
+    chosen = choose_rows(figures, Wanted.of(_config(update)))
     link, features = chosen.link.polynomial, data.rows.shape[1]
     oracle = accuracy._Oracle(
         rows=data.rows, labels=data.labels, link=link, std=0.0, rng=np.random.default_rng(0)

@@ -11,8 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from parties.columns import CategoricalColumn, Label, NumericColumn
-from parties.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from protocols.errors import SchemaError
 from sims.studies import coordinate
 from sims.studies.coordinate import best_without_privacy, run_method

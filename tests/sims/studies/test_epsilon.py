@@ -12,24 +12,25 @@ import pytest
 from scipy import stats
 
 from parties.budget import recompute
+from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
-from parties.shard import ClampCounts, Shard
 from protocols import arithmetic, objectives
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.lffr import LffrPlan
 from protocols.objectives import DualObjective
 from protocols.privacy.accounting import GaussianEvent
+from protocols.privacy.calibrate import sums
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
-from sims import audit_regression, audit_sums, gradient_setting
+from sims import audit_regression, audit_sums
 from sims.config import REGRESSIONS, UPDATES
 from sims.documents import to_json
-from sims.recipe_gradients import certificate_of
 from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon
 from sims.studies import epsilon as study
-from sims.studies.epsilon import COLLUDERS, DELTA, EPSILON, Case, Found
+from sims.studies.epsilon import COLLUDERS, DELTA, EPSILON, Case, Found, certificate_of
 from sims.verify_certificate import certificate_problems
 from tests.sims.fake_run import SCHEMA
 
@@ -122,13 +123,13 @@ def test_noise_in_the_first_rounds_only_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_dropped_schedule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = gradient_setting._dual
+    whole = sums._dual
 
     def dropped(case: Any) -> Any:
-        return whole(replace(case, config=replace(case.config, schedule="cyclic")))
+        return whole(replace(case, wanted=replace(case.wanted, schedule="cyclic")))
 
     assert study.plan_of(POISSON).noise_scales[0] < 0.7 * study.plan_of(CYCLIC).noise_scales[0]
-    monkeypatch.setattr(gradient_setting, "_dual", dropped)
+    monkeypatch.setattr(sums, "_dual", dropped)
     with pytest.raises(PrivacyError, match="schedule='poisson' was asked for, not 'cyclic'"):
         examined(POISSON)
 
@@ -178,7 +179,13 @@ def test_public_coins_are_not_amplified() -> None:
 
 def flooded_case(model: str) -> tuple[Case, Any]:
     """At a promise so small that the flooded decryption is a thousandth of it."""
-    return Case(protocol="regression", update=model), study.regression_recipe(model, 0.01)
+    return Case(protocol="regression", update=model), study.regression(model, 0.01)
+
+
+def uncounted(patched: pytest.MonkeyPatch) -> None:
+    """Neither counted nor, as calibration would, refused."""
+    patched.setattr(arithmetic, "FLOODING_MU", 0.0)
+    patched.setattr(arithmetic, "check", lambda *_: None)
 
 
 @pytest.mark.parametrize("model", REGRESSIONS)
@@ -186,10 +193,9 @@ def test_a_decryption_that_is_not_counted_is_caught(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query: dict[str, Any] = {"runs": 2000, "rng": np.random.default_rng(1)}
-    case, recipe = flooded_case(model)
-    found = study.examine_regression(case, recipe, **query)
+    found = study.examine_regression(*flooded_case(model), **query)
     assert found.holds and found.accounted > 0.999 * found.claimed
-    monkeypatch.setattr(arithmetic, "FLOODING_MU", 0.0)
+    uncounted(monkeypatch)
     found = study.examine_regression(*flooded_case(model), **query)
     assert not found.holds and found.accounted > 1.001 * found.claimed
 
@@ -198,9 +204,9 @@ def test_a_decryption_that_is_not_counted_is_caught(
 def test_party_and_auditor_count_the_decryption(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = flooded_case(model)[1]
-    plan, schema = recipe.make_plan("epsilon", study.owners()), recipe.data.schema
-    stated = json.loads(to_json(recipe.certificate))
+    chosen = flooded_case(model)[1]
+    plan, schema = chosen.template, SCHEMA
+    stated = json.loads(to_json(chosen.certificate.to_dict()))
     cost = recompute(plan, schema.norm_bound)
     assert cost.epsilon == stated["epsilon"][COLLUDERS] <= 0.01 * (1 + 1e-9)
     assert cost.events[0] == GaussianEvent(noise_multiplier=1 / arithmetic.FLOODING_MU)
@@ -213,14 +219,14 @@ def test_party_and_auditor_count_the_decryption(
         recompute(replace(plan, ckks=short), schema.norm_bound)
     # A plan whose noise, and a certificate whose budget, leave the decryption out.
     with monkeypatch.context() as patched:
-        patched.setattr(arithmetic, "FLOODING_MU", 0.0)
+        uncounted(patched)
         cheaper = flooded_case(model)[1]
-        free = cheaper.make_plan("epsilon", study.owners())
+        free = cheaper.template
     assert free.privacy.sigma < plan.privacy.sigma * 0.9995
     with pytest.raises(PolicyError, match="noise"):
         recompute(free, schema.norm_bound)
     problems = "; ".join(
-        certificate_problems(json.loads(to_json(cheaper.certificate)), free, schema)
+        certificate_problems(json.loads(to_json(cheaper.certificate.to_dict())), free, schema)
     )
     assert "setting.budget.spent_mu" in problems
 
@@ -327,11 +333,9 @@ def test_options_that_would_be_dropped_are_refused(options: dict[str, Any], word
     }
     if options["update"] != "scd" and "batches" not in options:
         del fields["batches"]
-    config = SimulationConfig(**fields)
+    wanted = Wanted.of(SimulationConfig(**fields))
     with pytest.raises(ParameterError, match=words):
-        gradient_setting.choose_gradients(
-            config, rows_by_party=(50, 50, 50), num_features=3, norm_bound=1.0
-        )
+        sums.choose_sums(PublicFigures(rows_by_party=(50, 50, 50), num_features=3), wanted)
 
 
 def test_secret_batches_without_an_accounting_are_no_plan() -> None:
@@ -385,7 +389,7 @@ def test_attacks_on_regressions_have_power() -> None:
         2 * gaussian_ratio(EPSILON), runs=RUNS, delta=DELTA, error=error, rng=rng
     )
     assert found > EPSILON
-    plan = study.regression_recipe("lffr").make_plan("epsilon", study.owners())
+    plan = study.regression("lffr").template
     assert isinstance(plan, LffrPlan) and plan.privacy is not None
     weak = replace(plan, privacy=replace(plan.privacy, sigma=plan.privacy.sigma / 3))
     query: dict[str, Any] = {"runs": RUNS, "delta": DELTA, "additive": 0.0, "error": error}

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from parties.shard import encode_shard
+from parties.data.encode import encode_shard
 from protocols.errors import DataError, ParameterError
 from sims.config import SimulationConfig
 from sims.studies import quadratic

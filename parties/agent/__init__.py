@@ -1,0 +1,1 @@
+"""The party agent: its folder, sockets, store and consent."""

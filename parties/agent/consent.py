@@ -1,0 +1,130 @@
+"""The owner's yes to one plan: by command, or in advance by policy."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from parties.agent.manifest import describe_plan
+from parties.agent.store import SessionStore
+from protocols.errors import ParameterError, PolicyError
+from protocols.plan import RunPlan
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 3
+
+
+class Consent:
+    """Plans that wait for a decision, and when a plan is agreed to, beside the owner's policy.
+
+    ask: a person has to accept each plan; otherwise the policy decides alone. own_key: this
+    party's verification key; peers: gives the verification keys of the other parties by name, as
+    they are now. wait_seconds: how long a plan waits for its decision. norm_bound: of this owner's
+    rows, for the figures that the owner is shown.
+
+    Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
+    may add none. A plan with one is refused, whatever the policy says.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: SessionStore,
+        *,
+        ask: bool,
+        own_key: str,
+        norm_bound: float,
+        peers: Callable[[], Mapping[str, str]] = dict,
+        wait_seconds: float = 3600.0,
+    ) -> None:
+        self._name, self._store, self._ask = name, store, ask
+        self._own_key, self._norm_bound = own_key, norm_bound
+        self._peers, self._wait_seconds = peers, wait_seconds
+        self._changed = threading.Condition()
+        self._decided = store.decisions()
+        self._pending: dict[str, str] = {}
+
+    def check_members(self, plan: RunPlan) -> None:
+        """Refuse strangers.
+
+        Raises:
+            PolicyError: a member is not the party that the owner knows by this name, one owner is
+                two members, or the owner's list cannot be read.
+        """
+        try:
+            known = {**self._peers(), self._name: self._own_key}
+        except (ParameterError, OSError) as error:
+            raise PolicyError(f"this party's [peers] cannot be read: {error}") from None
+        for member in plan.members:
+            if known.get(member.name, member.verify_key) != member.verify_key:
+                raise PolicyError(
+                    f"party {member.name!r} of the plan has the key {member.verify_key}, but this "
+                    f"owner knows it by {known[member.name]}: ask its owner by telephone; if the "
+                    "new key is right, run cohort party peers add --replace FOLDER CARD"
+                )
+        strangers = [m for m in plan.members if m.name not in known]
+        if strangers:
+            shown = ", ".join(f"{m.name!r} (key {m.verify_key})" for m in strangers[:_SHOWN])
+            more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
+            raise PolicyError(
+                f"this owner does not know {shown}{more} of the plan: get the card of each, "
+                "compare its key with its owner by telephone, and run cohort party peers add "
+                "FOLDER CARD"
+            )
+        owners = Counter(m.verify_key for m in plan.members)
+        twins = [m.name for m in plan.members if owners[m.verify_key] > 1]
+        if twins:
+            raise PolicyError(f"{' and '.join(map(repr, twins))} of the plan have the same key")
+
+    def pending(self) -> dict[str, str]:
+        """Manifests in words, by plan digest."""
+        with self._changed:
+            return dict(self._pending)
+
+    def decide(self, plan: str, accept: bool) -> dict[str, Any]:
+        """Accept or refuse a waiting plan; `plan` may be the first 8 or more digits.
+
+        Raises:
+            ParameterError: no such plan waits.
+        """
+        with self._changed:
+            found = [name for name in self._pending if len(plan) >= 8 and name.startswith(plan)]
+            if len(found) != 1:
+                raise ParameterError(
+                    f"plan {plan!r} does not wait for consent; see cohort party consent"
+                )
+            self._store.decided(found[0], accept)
+            self._decided[found[0]] = accept
+            self._changed.notify_all()
+            return {"plan": found[0], "accepted": accept}
+
+    def require(self, plan: RunPlan) -> None:
+        """Return once the owner agrees.
+
+        Raises:
+            PolicyError: the owner refuses, does not answer in time, or does not know a member.
+        """
+        self.check_members(plan)
+        if not self._ask:
+            return
+        digest, deadline = plan.digest(), time.monotonic() + self._wait_seconds
+        if digest not in self._decided:
+            log.warning("%s: plan %s waits for consent", self._name, digest)
+        with self._changed:
+            self._pending[digest] = describe_plan(plan, self._name, self._norm_bound)
+            try:
+                while digest not in self._decided:
+                    if not self._changed.wait(deadline - time.monotonic()):
+                        raise PolicyError(
+                            f"the owner did not answer to plan {digest[:16]} within "
+                            f"{self._wait_seconds:g} s"
+                        )
+            finally:
+                self._pending.pop(digest, None)
+            if not self._decided[digest]:
+                raise PolicyError(f"the owner refuses plan {digest[:16]}")

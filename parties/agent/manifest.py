@@ -1,0 +1,82 @@
+"""A plan in words, for the person who consents to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parties.budget import recompute
+from protocols.errors import CohortError
+from protocols.plan import RunPlan
+from protocols.registry import protocol_of
+
+
+def describe_plan(plan: RunPlan, name: str, norm_bound: float) -> str:
+    """The manifest: members, release, privacy by coalition, decryptions, what leaves the house.
+
+    norm_bound: of this party's rows, by its own schema.
+
+    Security: the coordinator chose the plan's texts. What cannot be printed shows as ?, so that
+    none of them starts a line of its own or hides one on a terminal.
+    """
+    return "\n".join(
+        "".join(c if c.isprintable() else "?" for c in line)
+        for line in _lines(plan, name, norm_bound)
+    )
+
+
+def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
+    yield f"Plan {plan.digest()}"
+    yield f"Session {plan.session}; model: {plan.model}, {plan.num_features} coefficients"
+    yield "Who takes part:"
+    for member in plan.members:
+        you = " (you)" if member.name == name else ""
+        yield f"  {member.name}{you}: {member.rows:,} rows, key {member.verify_key[:16]}…"
+    security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
+    yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
+    yield from _cover(plan)
+    yield from _slots(plan, norm_bound)
+    yield f"What is released to everyone: {plan.released}"
+    yield from _privacy(plan, norm_bound)
+    steps = protocol_of(plan).steps
+    kinds = {step: len(list(step.names(plan))) for step in steps}
+    opened = sum(count for step, count in kinds.items() if step.opens)
+    yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
+    yield "What leaves your house:"
+    yield "  your number of rows, your name and your verification key, in the clear"
+    for step, count in kinds.items():
+        if count:
+            yield f"  {count} x {step.leaves} ({step.name})"
+
+
+def _cover(plan: RunPlan) -> Iterator[str]:
+    if plan.cover is not None:
+        yield (
+            f"If parties vanish: any {plan.cover} of the others can stand in for them, so any "
+            f"{plan.cover} parties that collude can read everybody's rows; without cover it takes "
+            f"all {len(plan.members)}"
+        )
+
+
+def _slots(plan: RunPlan, norm_bound: float) -> Iterator[str]:
+    bounds = plan.slot_bounds(norm_bound)
+    if bounds is not None:
+        own = bounds.sentence(len(plan.members))
+        stated = "none" if plan.slot_bound is None else f"{plan.slot_bound:.4g}"
+        yield f"Size of what masks hide: the plan states {stated}; by your own bounds {own}"
+
+
+def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
+    privacy = plan.privacy
+    if privacy is None:
+        yield "Privacy: NO NOISE: the coefficients may tell about single rows"
+        return
+    yield (
+        f"Privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g} (one row replaced), "
+        f"against the coordinator and {privacy.colluders} of the other parties"
+    )
+    try:
+        certificate = recompute(plan, norm_bound).certificate
+        for colluders, epsilon in enumerate(certificate.epsilon_by_coalition):
+            yield f"  if {colluders} other parties collude: epsilon={epsilon:.4g}"
+    except CohortError as error:
+        yield f"  this machine cannot confirm it: {error}"

@@ -1,0 +1,164 @@
+"""The agent's Unix sockets: check the peer's user, bound what is read, serve in threads.
+
+The relay has one socket and the owner another: requests of the protocol may wait for hours, for
+the owner's consent for one, and must not keep the owner from giving it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import socketserver
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from parties.agent import frames
+from parties.agent.agent import Agent
+from protocols.errors import CohortError, ParameterError, PolicyError
+from protocols.private_files import FOLDER_MODE
+
+log = logging.getLogger(__name__)
+
+# Requests that are served at once, on each socket; more wait to be accepted.
+CONNECTIONS = 8
+FRAME_SECONDS = 120.0
+_TICK_SECONDS = 0.5
+Answer = Callable[[bytes, bytes], bytes]
+
+
+class AgentServer:
+    """Serves an agent until `stop`.
+
+    path: of the relay's socket, mode 0600, or 0660 where a relay of another user (`relay_uid`, in
+    the socket's group) connects; the owner's socket beside it has mode 0600.
+
+    Raises:
+        ParameterError: another agent serves this socket, or the path is something else.
+    """
+
+    def __init__(self, agent: Agent, path: Path, relay_uid: int | None = None) -> None:
+        own = {os.getuid()}
+        relays = own if relay_uid is None else {*own, relay_uid}
+        self._agent, self._stopping = agent, threading.Event()
+        self._relay = _Door(path, relays, agent.size_cap, self._message)
+        try:
+            self._owner = _Door(frames.owner_path(path), own, frames.CONTROL_CAP, self._control)
+        except BaseException:
+            self._relay.server_close()
+            raise
+
+    def serve(self) -> None:
+        """Accept until `stop`; then remove the sockets and forget what is in memory."""
+        doors = (self._relay, self._owner)
+        for door in doors:
+            threading.Thread(target=door.serve_forever, args=(_TICK_SECONDS,), daemon=True).start()
+        try:
+            while not self._stopping.wait(_TICK_SECONDS):
+                self._agent.tick()
+        finally:
+            for door in doors:
+                door.shutdown()
+                door.server_close()
+            self._agent.close()
+
+    def stop(self) -> None:
+        """Leave `serve` within a second."""
+        self._stopping.set()
+
+    def _message(self, kind: bytes, payload: bytes) -> bytes:
+        if kind != frames.MESSAGE:
+            raise PolicyError(f"request {kind!r} is the owner's: it has a socket of its own")
+        return self._agent.handle(payload)
+
+    def _control(self, kind: bytes, payload: bytes) -> bytes:
+        if kind == frames.STATUS:
+            return json.dumps(self._agent.status()).encode()
+        if kind == frames.GIVE_UP:
+            return json.dumps({"ended": self._agent.give_up()}).encode()
+        asked = json.loads(payload)
+        if not isinstance(asked, dict):
+            raise ParameterError("an owner's request is a JSON object")
+        if kind == frames.STATEMENT:
+            made = self._agent.statement(str(asked.get("session") or "") or None)
+            return json.dumps({"statement": made.hex()}).encode()
+        if kind == frames.CONSENT:
+            plan, accept = str(asked.get("plan", "")), asked.get("accept") is True
+            return json.dumps(self._agent.consent.decide(plan, accept)).encode()
+        raise ParameterError(f"unknown request {kind!r}")
+
+
+class _Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """One socket: whose users may connect, what is read at most, and who answers."""
+
+    daemon_threads, request_queue_size = True, CONNECTIONS
+
+    def __init__(self, path: Path, users: set[int], size_cap: int, answer: Answer) -> None:
+        self._path, self._users = frames.check_path(path), users
+        self._size_cap, self._answer = size_cap, answer
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if os.path.lexists(path):
+            self._make_way()
+        before = os.umask(0o177 if len(users) == 1 else 0o117)
+        try:
+            super().__init__(str(path), socketserver.BaseRequestHandler)
+        finally:
+            os.umask(before)
+
+    def _make_way(self) -> None:
+        """Remove the socket of an agent that died, and nothing else."""
+        name = f"socket={str(self._path)!r}"
+        if not stat.S_ISSOCK(self._path.lstat().st_mode):
+            raise ParameterError(f"{name} is there and is no socket: choose another path")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            if probe.connect_ex(str(self._path)) == 0:
+                raise ParameterError(f"{name}: an agent is running there")
+        self._path.unlink()
+
+    def server_close(self) -> None:
+        """Remove the socket."""
+        super().server_close()
+        self._path.unlink(missing_ok=True)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept as long as a slot is free; otherwise others wait in the queue."""
+        if not self._slots.acquire(timeout=_TICK_SECONDS):
+            raise TimeoutError
+        try:
+            return super().get_request()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def shutdown_request(self, request: Any) -> None:
+        """The slot is free again."""
+        super().shutdown_request(request)
+        self._slots.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """One request, one reply."""
+        try:
+            kind, answer = self._reply(request)
+            request.settimeout(FRAME_SECONDS)
+            frames.send_frame(request, kind, answer)
+        except OSError as error:
+            log.info("a connection broke: %s", error)
+
+    def _reply(self, connection: socket.socket) -> tuple[bytes, bytes]:
+        try:
+            uid = frames.peer_uid(connection)
+            if uid not in self._users:
+                raise PolicyError(f"user {uid} may not use this socket")
+            kind, payload = frames.receive_frame(connection, FRAME_SECONDS, self._size_cap)
+            return frames.REPLY, self._answer(kind, payload)
+        except CohortError as error:
+            log.warning("refused on the socket: %s", error)
+            return frames.REFUSAL, str(error).encode()
+        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+            log.warning("refused on the socket: malformed (%s)", type(error).__name__)
+            return frames.REFUSAL, b"malformed request"

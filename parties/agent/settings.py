@@ -1,0 +1,265 @@
+"""A party's folder, party.toml in it, the peers that it lists, and the agent that they make.
+
+identity.sealed: the Ed25519 identity, sealed with the passphrase. node.key, node.pub: Flower's, of
+the relay. card.json: what the coordinator's administrator gets. state/: see `store`. ledger.jsonl:
+privacy spent on each data set.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.agent.agent import Agent, Limits
+from parties.agent.consent import Consent
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
+from parties.data.encode import encode_shard
+from parties.data.schema import Schema
+from parties.party import Party
+from parties.policy import Policy
+from protocols.cards import check_key, spoken
+from protocols.documents import Checked, load_toml
+from protocols.errors import ParameterError
+from protocols.messages import public_bytes
+from protocols.names import check_name
+from protocols.privacy.ledger import Ledger
+from protocols.privacy.randomness import RandomSource, SeededRandomness, SystemRandomness
+from protocols.private_files import write_private
+
+log = logging.getLogger(__name__)
+
+FILE, IDENTITY, SCHEMA, CA = "party.toml", "identity.sealed", "schema.json", "ca.crt"
+NODE_KEY, NODE_PUBLIC, CARD, STATE = "node.key", "node.pub", "card.json", "state"
+LEDGER = "ledger.jsonl"
+IDENTITY_LABEL = "identity"
+_PEERS = re.compile(r"\s*\[\s*peers\s*\]\s*(#.*)?")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class ConsentMode(Checked, frozen=True):
+    """mode: ask a person, or leave it to the policy; wait_seconds: for the person."""
+
+    mode: Literal["ask", "policy"] = "ask"
+    wait_seconds: float = 3600.0
+
+
+class Allowance(Checked, frozen=True):
+    """Privacy that all runs on one data set may spend together; None where nothing is said."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+class Settings(Checked, frozen=True):
+    """party.toml.
+
+    data: CSV or Parquet file with this party's rows. coordinator_key: the only key whose messages
+    are read. superlink: address that the SuperNode dials; clientappio: address that it binds.
+    socket: of the agent; relay_uid: user of the SuperNode, where it is another one. strict: refuse
+    values outside the schema. keep_key_share: keep it on disk, sealed, while a run lasts, so that
+    the agent may restart. insecure_noise_seed: NOT PRIVATE, for tests. budget: for all runs on
+    `dataset`, counted in LEDGER; keep_ledger: false counts nothing. peers: verification keys of the
+    other parties by name; a plan with any other member is refused. keyring: entry of the operating
+    system's keyring that has the passphrase; empty: it is asked for.
+
+    Raises:
+        ParameterError: a field is out of range, or one key has two names.
+    """
+
+    folder: Path
+    name: str
+    data: str
+    coordinator_key: str
+    superlink: str
+    socket: str
+    clientappio: str = "127.0.0.1:9094"
+    relay_uid: int | None = None
+    strict: bool = False
+    keep_key_share: bool = True
+    keep_ledger: bool = True
+    dataset: str = ""
+    insecure_noise_seed: int | None = None
+    keyring: str = ""
+    consent: ConsentMode = ConsentMode()
+    policy: Policy = Policy()
+    budget: Allowance = Allowance()
+    limits: Limits = Limits()
+    peers: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the fields, then the peers against one another."""
+        Checked.__post_init__(self)
+        for name, key in self.peers.items():
+            check_key(f"peers.{check_name(name)}", key)
+            twins = [other for other in self.peers if self.peers[other] == key]
+            if len(twins) > 1:
+                raise ParameterError(
+                    f"[peers] gives {' and '.join(map(repr, twins))} the same key: one owner would "
+                    "count as two; remove one of them"
+                )
+
+    @classmethod
+    def load(cls, folder: Path) -> Settings:
+        """Read the folder's file.
+
+        Raises:
+            ParameterError: it is missing, or a field is unknown or out of range.
+        """
+        found: Settings = load_toml(folder / FILE, cls, folder=folder.resolve())
+        return found
+
+    def know(self, name: str, key: str, *, replace: bool = False) -> None:
+        """Know a party from now on; the other lines of party.toml stay as they are.
+
+        replace: also where another key is known by this name.
+
+        Raises:
+            ParameterError: the name has another key, the key has another name, or the file is not
+                understood.
+        """
+        if self.peers.get(name, key) != key and not replace:
+            raise ParameterError(
+                f"party {name!r} is known with another key, {spoken(self.peers[name])}: ask its "
+                "owner by telephone which one is right, and give --replace if it is the new one"
+            )
+        self._write_peers({**self.peers, name: key})
+
+    def forget(self, name: str) -> None:
+        """Know a party no longer.
+
+        Raises:
+            ParameterError: it is not known, or the file is not understood.
+        """
+        if name not in self.peers:
+            raise ParameterError(f"party {name!r} is not among {', '.join(self.peers) or 'none'}")
+        self._write_peers({known: key for known, key in self.peers.items() if known != name})
+
+    def _write_peers(self, peers: Mapping[str, str]) -> None:
+        path = self.folder / FILE
+        wanted = msgspec.structs.replace(self, peers=dict(peers))
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if not any(_PEERS.fullmatch(line) for line in lines):
+            lines += ["", "[peers]"]
+        first = next(k for k, line in enumerate(lines) if _PEERS.fullmatch(line)) + 1
+        rest = (k for k in range(first, len(lines)) if lines[k].lstrip().startswith("["))
+        last = next(rest, len(lines))
+        comments = [line for line in lines[first:last] if re.match(r"\s*(#|$)", line)]
+        entries = [
+            f"{name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)} = "
+            f"{json.dumps(key)}"
+            for name, key in peers.items()
+        ]
+        lines[first:last] = [*entries, *comments]
+        text = "\n".join(lines) + "\n"
+        try:
+            fields = msgspec.toml.decode(text)
+            is_right = msgspec.convert({**fields, "folder": self.folder}, Settings) == wanted
+        except msgspec.DecodeError:
+            is_right = False
+        if not is_right:
+            raise ParameterError(
+                f"{path} is written in a way that this command does not understand: put these "
+                f"lines under [peers] by hand: {'; '.join(entries)}"
+            )
+        write_private(path, text.encode())
+
+    def open_vault(self, passphrase: str) -> tuple[Vault, Ed25519PrivateKey]:
+        """The vault and the identity in it. Raises PolicyError: the passphrase is wrong."""
+        sealed = (self.folder / IDENTITY).read_bytes()
+        vault = Vault.for_file(passphrase, sealed)
+        plain = vault.open(sealed, IDENTITY_LABEL)
+        return vault, Ed25519PrivateKey.from_private_bytes(plain)
+
+    def open_ledger(self) -> Ledger | None:
+        """What earlier runs have spent; None where the owner keeps no record.
+
+        Raises:
+            ParameterError: the budget is missing, out of range, or given without a ledger.
+        """
+        epsilon, delta = self.budget.epsilon, self.budget.delta
+        if not self.keep_ledger and (epsilon, delta) != (None, None):
+            raise ParameterError(
+                f"{self.folder / FILE}: keep_ledger = false, but [budget] is given: remove one"
+            )
+        if not self.keep_ledger:
+            log.warning("no ledger is kept (keep_ledger = false): nobody adds up what runs spend")
+            return None
+        if epsilon is None or delta is None:
+            raise ParameterError(
+                f"{self.folder / FILE}: [budget] must say what all runs on this data may spend: "
+                "add epsilon = 1.0 and delta = 1e-5 under it, or, to keep no ledger, "
+                "keep_ledger = false above the first table"
+            )
+        return Ledger(path=self.folder / LEDGER, epsilon=epsilon, delta=delta)
+
+    def randomness(self) -> RandomSource:
+        """The noise source of one session."""
+        if self.insecure_noise_seed is None:
+            return SystemRandomness()
+        log.warning("NOT PRIVATE: the noise is seeded (insecure_noise_seed)")
+        return SeededRandomness(self.insecure_noise_seed, self.name)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder in which other users can change what the owner consents to."""
+    if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ParameterError(
+            f"other users can write to {folder}, so they could consent for you: look through "
+            f"{FILE}, then run chmod 700 {folder}"
+        )
+
+
+def build_agent(settings: Settings, passphrase: str) -> Agent:
+    """The agent of a folder; the rows are read and encoded here, once.
+
+    Raises:
+        CohortError: a file is missing or wrong, the data do not fit the schema, or the passphrase
+            is wrong.
+    """
+    _check_folder(settings.folder)
+    vault, signing_key = settings.open_vault(passphrase)
+    schema = Schema.load(settings.folder / SCHEMA)
+    shard = encode_shard(settings.folder / settings.data, schema, settings.strict)
+    ledger = settings.open_ledger()
+    store = SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None)
+
+    def make_party() -> Party:
+        return Party(
+            name=settings.name,
+            shard=shard,
+            signing_key=signing_key,
+            coordinator_key=settings.coordinator_key,
+            policy=settings.policy,
+            randomness=settings.randomness(),
+            ledger=ledger,
+            dataset=settings.dataset,
+        )
+
+    return Agent(
+        name=settings.name,
+        make_party=make_party,
+        policy=settings.policy,
+        signing_key=signing_key,
+        coordinator_key=settings.coordinator_key,
+        store=store,
+        consent=Consent(
+            settings.name,
+            store,
+            ask=settings.consent.mode == "ask",
+            own_key=public_bytes(signing_key),
+            norm_bound=schema.norm_bound,
+            # Read anew for each plan: the owner may come to know a party while the agent runs.
+            peers=lambda: Settings.load(settings.folder).peers,
+            wait_seconds=settings.consent.wait_seconds,
+        ),
+        limits=settings.limits,
+    )

@@ -1,0 +1,1 @@
+"""A party's data: public schema, private table, encoded rows."""

@@ -1,0 +1,287 @@
+"""First guesses for a schema, from a table that is PUBLIC: ranges reveal extreme values.
+
+Rounding goes outward for ranges (two significant digits) and to one digit for typical value and
+spread, and finer where the column's width asks for it: 2010..2020 is not widened to 2000..2100.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from parties.data.encode import check_columns, scale_columns
+from parties.data.schema import (
+    CLAMP_SPREADS,
+    MAX_MAGNITUDE,
+    MIN_WIDTH,
+    CategoricalColumn,
+    Column,
+    FloatArray,
+    Label,
+    NumericColumn,
+    Scaling,
+    Schema,
+    Targets,
+)
+from parties.data.table import Table, cell_text, numeric_cells, read_table, text_cells
+from protocols.documents import looks_numeric, shown, suggest
+from protocols.errors import DataError, SchemaError
+
+# A linear fit needs rows as long as they are: clipping to a norm would bend it.
+REGRESSION_SCALING: dict[str, Any] = {"scaling": "range", "row_norm": None}
+"""Of an inferred schema with targets."""
+MAX_CATEGORIES = 100
+_POSITIVE_WORDS = {"1", "true", "t", "yes", "y", "positive", "pos", "+"}
+_NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal"}
+_TEXTS = {"string", "boolean", "categorical", "mixed", "mixed-integer"}
+
+
+def infer_schema(
+    frame: Table,
+    label: str | Sequence[str],
+    positive: object = None,
+    scaling: Scaling = "standard",
+    row_norm: Literal["auto"] | float | None = "auto",
+    *,
+    exclude: Sequence[str] = (),
+    include: Sequence[str] | None = None,
+) -> Schema:
+    """Describe a PUBLIC sample; the result is a first schema for a person to check.
+
+    frame: anything that ``read_table`` takes; arrays get the column names x1..xd.
+    label: name of the label column ("y" for a pair of arrays); or, in a list, those of numeric
+        targets.
+    positive: the label's positive value [default: the "1"-like one, or else the larger].
+    row_norm: c, None for no clipping, or "auto" for the median norm of the scaled rows.
+    exclude: columns to leave out.
+    include: the only columns to use [default: all]. A column named here may look like an ID or
+        have more than 100 categories.
+
+    Text, boolean and categorical columns become categorical, all others numeric. Ranges are rounded
+    outward to two significant digits, typical value, spread and row norm to one.
+
+    Raises:
+        SchemaError: unknown column names, a label without exactly two values, an unusable column.
+        DataError: the table cannot be read or has no rows, or a label is missing.
+
+    Warns:
+        UserWarning: a column looks like an ID; it is kept.
+    """
+    names = [label] if isinstance(label, str) else list(label)
+    table = read_table(frame, label=names[0])
+    columns = _kept(table, names, exclude, include)
+    outcome = (
+        infer_label(table[label], positive)
+        if isinstance(label, str)
+        else infer_targets(table, label)
+    )
+    schema = Schema(columns=tuple(columns), label=outcome, scaling=scaling)
+    if row_norm == "auto":
+        row_norm = typical_row_norm(table, schema.columns, schema.scaling)
+    return replace(schema, row_norm=row_norm)
+
+
+def _kept(
+    table: pd.DataFrame, labels: list[str], exclude: Sequence[str], include: Sequence[str] | None
+) -> list[Column]:
+    named = tuple(include or ())
+    for name in (*labels, *exclude, *named):
+        if name not in table.columns:
+            raise SchemaError(
+                f"column {shown(name)} is not in the table{suggest(str(name), table.columns)}: "
+                "check the name"
+            )
+    if labels[0] in exclude or labels[0] in named:
+        raise SchemaError(f"label {shown(labels[0])} is among the columns to exclude or include")
+    if len(table) == 0:
+        raise DataError("the sample has 0 rows: at least 1 is needed")
+    return [
+        infer_column(table[name], deliberate=include is not None)
+        for name in table.columns
+        if name not in (*labels, *exclude) and (include is None or name in named)
+    ]
+
+
+def infer_targets(frame: pd.DataFrame, names: Sequence[str]) -> Targets:
+    """Describe targets of a PUBLIC sample: ranges rounded outward to two digits.
+
+    Raises:
+        SchemaError: an unknown column, or one that is not numeric.
+    """
+    check_columns(frame, names)
+    columns = []
+    for name in names:
+        column = infer_column(frame[name], deliberate=True)
+        if not isinstance(column, NumericColumn):
+            raise SchemaError(
+                f"target {shown(name)} holds texts, not numbers: choose another column, "
+                "or correct its cells"
+            )
+        columns.append(column)
+    return Targets(columns=tuple(columns))
+
+
+def leading_place(value: float) -> int:
+    """Return the power of ten of the leading digit: 3 for 1234.5, -2 for 0.05."""
+    return Decimal(repr(abs(float(value)))).adjusted()
+
+
+def round_at(value: float, place: int, rounding: str = ROUND_HALF_EVEN) -> float:
+    """Round to a multiple of 10^place, exactly, by a rounding mode of ``decimal``.
+
+    >>> round_at(17.3, 1, "ROUND_CEILING"), round_at(0.1, -1, "ROUND_FLOOR")
+    (20.0, 0.1)
+    """
+    with localcontext() as context:
+        context.prec = 400  # digits: enough for any float64 within +-1e150
+        return float(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(place), rounding))
+
+
+def outward(value: float, width: float, rounding: str) -> float:
+    """Round an end of a range to two significant digits, or to two of its width if finer."""
+    places = [leading_place(number) - 1 for number in (value, width) if number]
+    return round_at(value, min(places), rounding)
+
+
+def infer_numeric(name: str, values: FloatArray) -> NumericColumn:
+    """Describe a numeric column by its finite values, float64, shape (rows,)."""
+    values = values[np.isfinite(values)]
+    if values.size == 0:
+        raise SchemaError(f"column {shown(name)} has no values at all: exclude it")
+    low, high = float(values.min()), float(values.max())
+    if max(-low, high) > MAX_MAGNITUDE / 10:
+        raise SchemaError(
+            f"column {shown(name)} has values beyond {MAX_MAGNITUDE / 10:g}: exclude or rescale it"
+        )
+    if high - low < MIN_WIDTH:  # a constant: any range around it will do
+        spread, mean = max(1.0, abs(low)), low
+        low, high = mean - spread, mean + spread
+    else:
+        spread, mean = max(float(values.std()), 2 * MIN_WIDTH), float(values.mean())
+    spread_place = leading_place(spread)
+    # One digit of the mean, or down to the spread's digit; never finer than a tenth of the spread.
+    place = max(min(leading_place(mean), spread_place), spread_place - 1)
+    typical = round_at(mean, place)
+    spread = round_at(spread, spread_place)
+    if ((values == low) | (values == high)).all():
+        # Two values: clamping would only falsify the coefficient, so keep both within 2 spreads.
+        needed = max(high - typical, typical - low) / CLAMP_SPREADS
+        spread = max(spread, round_at(needed, leading_place(needed), ROUND_CEILING))
+    ends = outward(low, high - low, ROUND_FLOOR), outward(high, high - low, ROUND_CEILING)
+    return NumericColumn(name=name, low=ends[0], high=ends[1], typical=typical, spread=spread)
+
+
+def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
+    """Describe one column; missing cells are passed over.
+
+    deliberate: the caller named this column, so neither the number of its categories nor its
+        likeness to an ID is held against it.
+
+    Raises:
+        SchemaError: dates, objects, nothing but missing cells, numbers mixed with text, or more
+            than 100 categories.
+    """
+    name = str(cells.name)
+    kind = pd.api.types.infer_dtype(cells, skipna=True)
+    if cells.isna().all():
+        raise SchemaError(f"column {shown(name)} has no values at all: exclude it")
+    if kind in _NUMBERS:
+        if not deliberate and is_id_like(cells):
+            warnings.warn(
+                f"column {shown(name)} looks like a row number or an ID and is kept: exclude it "
+                "unless it carries meaning",
+                UserWarning,
+                stacklevel=5,
+            )
+        return infer_numeric(name, numeric_cells(cells)[0])
+    if kind not in _TEXTS:
+        raise SchemaError(f"column {shown(name)} holds {kind} cells: convert or exclude it")
+    try:
+        categories = sorted({text for text in text_cells(cells)[1] if text})
+    except TypeError:
+        raise SchemaError(f"column {shown(name)} holds objects: convert or exclude it") from None
+    numeric = sum(looks_numeric(text) for text in categories)
+    if numeric > 20 and len(categories) / 2 < numeric < len(categories):
+        raise SchemaError(
+            f"column {shown(name)} mixes numbers with {len(categories) - numeric} different texts: "
+            "correct the texts, leave their cells empty, or exclude the column"
+        )
+    if len(categories) > MAX_CATEGORIES and not deliberate:
+        raise SchemaError(
+            f"column {shown(name)} has {len(categories)} different texts, more than "
+            f"{MAX_CATEGORIES}: exclude it, or list it among the columns to include"
+        )
+    return CategoricalColumn(name=name, categories=tuple(categories))
+
+
+def is_id_like(cells: pd.Series[Any]) -> bool:
+    """Say whether a column of at least 20 whole numbers counts the rows or grows with each row.
+
+    True as well for distinct whole numbers under a name such as "id", "patient_id" or "index".
+    """
+    values = numeric_cells(cells)[0]
+    if values.size < 20 or not np.isfinite(values).all() or (values % 1 != 0).any():
+        return False
+    ordered = np.sort(values)
+    if (np.diff(ordered) == 0).any():
+        return False
+    named = re.search(r"(^|[^a-z])(id|index|key|number|nr|no)$", str(cells.name).lower())
+    counts = ordered[-1] - ordered[0] == values.size - 1
+    return bool(counts or named or (np.diff(values) > 0).all())
+
+
+def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
+    """Describe the label; the default positive value is the "1"-like or else the larger one.
+
+    Raises:
+        SchemaError: not two values, or `positive` is neither. DataError: a label is missing.
+    """
+    name = str(cells.name)
+    try:
+        codes, texts = text_cells(cells)
+    except TypeError:
+        raise SchemaError(f"label {shown(name)} holds objects: choose another column") from None
+    if (codes < 0).any():
+        raise DataError(
+            f"label {shown(name)} is missing in {int((codes < 0).sum())} rows: drop these rows"
+        )
+    values = sorted(set(texts))
+    if len(values) != 2:
+        raise SchemaError(
+            f"label {shown(name)} has {len(values)} different values where 2 are needed: choose "
+            "another column, or derive a yes/no column from this one"
+        )
+    numeric = all(map(looks_numeric, values))
+    words = [text for text in values if text.casefold() in _POSITIVE_WORDS and not numeric]
+    likely = words if len(words) == 1 else [max(values, key=float if numeric else str.casefold)]
+    chosen = likely[0] if positive is None else cell_text(positive)
+    if chosen not in values:
+        raise SchemaError(
+            f"positive={shown(chosen)} is no value of label {shown(name)}: "
+            f"choose {shown(values[0])} or {shown(values[1])}"
+        )
+    negative = values[1] if chosen == values[0] else values[0]
+    return Label(name=name, positive=chosen, negative=negative)
+
+
+def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Scaling) -> float:
+    """Return the median norm of the complete rows, scaled and with bias, to one digit."""
+    complete = np.ones(len(frame), dtype=bool)
+    for column in columns:
+        cells = frame[column.name]
+        if isinstance(column, NumericColumn):
+            complete &= np.isfinite(numeric_cells(cells)[0])
+        else:
+            complete &= cells.notna().to_numpy(dtype=bool)
+    norm = float(np.sqrt(1 + len(columns)))
+    if complete.any():
+        x, _ = scale_columns(frame[complete], columns, scaling)
+        norm = float(np.sqrt(1 + np.median(np.einsum("ij,ij->i", x, x))))
+    return round_at(norm, leading_place(norm))

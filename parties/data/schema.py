@@ -1,0 +1,341 @@
+"""The public description of the columns that all parties agree on before any data is touched.
+
+Privacy: scaling uses numbers of the schema only, never of a private table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import ArrayLike, NDArray
+
+from protocols.documents import Checked, Text, parse_json, read, shown
+from protocols.errors import ParameterError, SchemaError
+
+FloatArray = NDArray[np.float64]
+MAX_MAGNITUDE = 1e150
+"""Bound on every number of a schema, so that squares and quotients of them stay finite."""
+MIN_WIDTH = 1 / MAX_MAGNITUDE
+Number = Annotated[float, Meta(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE)]
+Width = Annotated[float, Meta(ge=MIN_WIDTH, le=MAX_MAGNITUDE)]
+Scaling = Literal["range", "standard"]
+CLAMP_SPREADS = 2.0
+"""Where "standard" scaling clamps, in spreads on either side of the typical value."""
+_VERSION = 1
+
+
+class _Public(Checked, frozen=True):
+    """A part of the schema. Raises SchemaError: a field is out of range; the message names it."""
+
+    REFUSAL: ClassVar[type[SchemaError]] = SchemaError
+
+
+class NumericColumn(_Public, frozen=True, tag_field="kind", tag="numeric"):
+    """A column of numbers with a public range.
+
+    name: column name in the table.
+    low, high: range that values are expected in, low < high [the column's own unit].
+    typical, spread: public centre and scale of "standard" scaling, both or neither, spread > 0
+        [the column's own unit]. One significant digit is enough.
+    """
+
+    name: Text
+    low: Number
+    high: Number
+    typical: Number | None = None
+    spread: Width | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields one by one, then against each other."""
+        _Public.__post_init__(self)
+        owner = f"column {shown(self.name)}"
+        if self.high - self.low < MIN_WIDTH:
+            raise SchemaError(
+                f"low={self.low:g} of {owner} is not below high={self.high:g}: "
+                "give a range with low < high"
+            )
+        if (self.typical is None) != (self.spread is None):
+            alone = "typical" if self.spread is None else "spread"
+            raise SchemaError(f"{owner} has {alone} only: give typical and spread, or neither")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features that this column expands to: its own."""
+        return (self.name,)
+
+    def affine(self, scaling: Scaling) -> tuple[float, float]:
+        """Return (shift, scale) of the scaled value (x - shift) / scale, before clamping."""
+        if scaling == "standard" and self.typical is not None and self.spread is not None:
+            return self.typical, self.spread
+        return (self.low + self.high) / 2, (self.high - self.low) / 2
+
+    def bound(self, scaling: Scaling) -> float:
+        """Return the bound on |scaled value| after clamping: 1, or 2 for "standard"."""
+        return CLAMP_SPREADS if scaling == "standard" else 1.0
+
+
+class CategoricalColumn(_Public, frozen=True, tag_field="kind", tag="categorical"):
+    """A column with a public list of categories, one feature "name=category" in {0, 1} for each.
+
+    name: column name in the table.
+    categories: distinct, non-empty texts, at least one. A boolean cell reads as "True" or
+        "False", a whole number without a decimal point.
+    """
+
+    name: Text
+    categories: Annotated[tuple[Text, ...], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        """Check the fields; every category is listed once."""
+        _Public.__post_init__(self)
+        _once(self.categories, f"category {{}} of column {shown(self.name)} is listed {{}} times")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the one-hot features, in the order of the categories."""
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+    def affine(self, scaling: Scaling) -> tuple[float, float]:
+        """Nothing is scaled."""
+        return 0.0, 1.0
+
+    def bound(self, scaling: Scaling) -> float:
+        """Of every feature."""
+        return 1.0
+
+
+Column = NumericColumn | CategoricalColumn
+Columns = Annotated[tuple[Column, ...], Meta(min_length=1)]
+
+
+class Label(_Public, frozen=True):
+    """The column to predict: its name, and the texts of its positive (1) and negative (0) value."""
+
+    name: Text
+    positive: Text
+    negative: Text
+
+    def __post_init__(self) -> None:
+        """Check the three texts."""
+        _Public.__post_init__(self)
+        if self.positive == self.negative:
+            raise SchemaError(
+                f"positive={shown(self.positive)} of label {shown(self.name)} equals negative: "
+                "a label needs two different values"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its own, alone."""
+        return (self.name,)
+
+
+class Targets(_Public, frozen=True, rename={"columns": "targets"}):
+    """Numeric columns with public ranges: what a regression predicts, in the order of the outputs.
+
+    Each is scaled to [0, 1] by its range and clamped there: the range bounds the sensitivity, and
+    predictions are mapped back by it.
+    """
+
+    columns: Annotated[tuple[NumericColumn, ...], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        """Check the columns; every target is named once."""
+        _Public.__post_init__(self)
+        _once(self.names, "target {} is named {} times")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def name(self) -> str:
+        """All names, for titles."""
+        return ", ".join(self.names)
+
+    @property
+    def outputs(self) -> int:
+        """c."""
+        return len(self.columns)
+
+    @property
+    def low(self) -> FloatArray:
+        """Shape (c,) [data units]."""
+        return np.array([column.low for column in self.columns])
+
+    @property
+    def width(self) -> FloatArray:
+        """high - low, shape (c,) [data units]."""
+        return np.array([column.high - column.low for column in self.columns])
+
+    def to_data_units(self, scaled: FloatArray) -> FloatArray:
+        """Predictions on the scale of [0, 1], shape (rows, c), in the data's units."""
+        return self.low + scaled * self.width
+
+
+class _Document(_Public, frozen=True):
+    """A schema file; label: a `Label` or `Targets`."""
+
+    version: Literal[1]
+    scaling: Scaling
+    label: dict[str, Any]
+    columns: Columns
+    row_norm: Width | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schema:
+    """Columns, label and scaling of every party's table.
+
+    columns: numeric and categorical columns in feature order, at least one.
+    label: what to predict: a column of two values, or numeric targets.
+    scaling: of numeric columns. "range": [low, high] -> [-1, 1], clamped there. "standard":
+        (x - typical) / spread, clamped to [-2, 2]. Categories are one-hot in {0, 1}.
+    row_norm: c > 0: rows, bias included, are divided by c and clipped to Euclidean norm 1. None:
+        rows stay as scaled.
+
+    A bias column of ones comes last.
+
+    Raises:
+        SchemaError: a field is out of range, or names collide; the message names them.
+    """
+
+    columns: tuple[Column, ...]
+    label: Label | Targets
+    scaling: Scaling = "standard"
+    row_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields one by one, then against each other."""
+        kinds = {"columns": Columns, "scaling": Scaling, "row_norm": Width | None}
+        for name, kind in kinds.items():
+            value = read(getattr(self, name), kind, "the schema", SchemaError, name)
+            object.__setattr__(self, name, value)
+        if not isinstance(self.label, (Label, Targets)):
+            raise SchemaError(f"label is a {type(self.label).__name__}, not a Label or Targets")
+        names = [column.name for column in self.columns]
+        _once([*names, *self.label.names], "name {} is used by {} columns (the label counts)")
+        _once(self.feature_names, "feature {} arises {} times from column and category names")
+        for column in self.columns if self.scaling == "standard" else ():
+            if isinstance(column, NumericColumn) and column.spread is None:
+                raise SchemaError(
+                    f"column {shown(column.name)} has no typical value and spread, which "
+                    "scaling='standard' needs: add both, or choose scaling='range'"
+                )
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the expanded features, one-hot as "column=category", without the bias."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def num_features(self) -> int:
+        """Length of an encoded row, the bias included."""
+        return 1 + len(self.feature_names)
+
+    @property
+    def norm_bound(self) -> float:
+        """B_x, a bound on the Euclidean norm of every encoded row (it enters the sensitivity).
+
+        1 with ``row_norm``; otherwise the root of the summed squares of the features' bounds:
+        sqrt(num_features) for "range", more for "standard", whose values reach 2.
+        """
+        if self.row_norm is not None:
+            return 1.0
+        squares = (len(c.features) * c.bound(self.scaling) ** 2 for c in self.columns)
+        return math.sqrt(1 + sum(squares))
+
+    def affine(self) -> tuple[FloatArray, FloatArray]:
+        """Return (shift, scale), float64 arrays over ``feature_names`` [data units].
+
+        An unclamped, unclipped feature is encoded as (x - shift) / scale / (row_norm or 1).
+        """
+        pairs = [c.affine(self.scaling) for c in self.columns for _ in c.features]
+        shift, scale = np.array(pairs, dtype=np.float64).T
+        return shift, scale
+
+    def model_in_data_units(self, weights: ArrayLike) -> tuple[FloatArray, float]:
+        """Undo the scaling (not the clipping) of weights, shape (num_features,), the bias last.
+
+        Returns: coef over ``feature_names`` and intercept, such that coef @ (raw expanded features)
+        + intercept = weights @ (encoded row) for every row of which nothing was clamped or clipped.
+
+        Raises:
+            ParameterError: wrong shape, or a weight that is not finite.
+        """
+        w = np.asarray(weights, dtype=np.float64)
+        if w.shape != (self.num_features,) or not np.isfinite(w).all():
+            raise ParameterError(
+                f"weights of shape {w.shape} are not {self.num_features} finite numbers: "
+                "one per feature, and the bias last"
+            )
+        shift, scale = self.affine()
+        # w . ((x - shift) / scale, 1) / c = (s . x + w_bias - s . shift) / c  with  s = w / scale
+        c = 1.0 if self.row_norm is None else self.row_norm
+        slopes = w[:-1] / scale
+        return slopes / c, float((w[-1] - slopes @ shift) / c)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as plain JSON values."""
+        plain = {name: getattr(self, name) for name in ("scaling", "row_norm", "label", "columns")}
+        fields: dict[str, Any] = msgspec.to_builtins({"version": _VERSION, **plain})
+        return fields
+
+    @classmethod
+    def from_dict(cls, item: object) -> Schema:
+        """Read what ``to_dict`` wrote; anything else is a SchemaError."""
+        found: _Document = read(item, _Document, "the schema", SchemaError)
+        kind = Targets if "targets" in found.label else Label
+        return cls(
+            columns=found.columns,
+            label=read(found.label, kind, "the schema", SchemaError, "label"),
+            scaling=found.scaling,
+            row_norm=found.row_norm,
+        )
+
+    def to_json(self) -> str:
+        """Return the schema as JSON for a person to read and edit."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Schema:
+        """Read JSON (UTF-8 where bytes); a repeated key, for one, is a SchemaError."""
+        return cls.from_dict(parse_json(text, "the schema", SchemaError))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the canonical JSON (sorted keys, no spaces, ASCII), in hex."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema to a JSON file (UTF-8)."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema file; one that is missing or holds no schema is a SchemaError."""
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise SchemaError(
+                f"schema file {str(path)!r} cannot be read ({type(error).__name__}): check the path"
+            ) from None
+        return cls.from_json(content)
+
+
+def _once(names: Iterable[str], words: str) -> None:
+    """Refuse a repeated name; words: with a place for the name and one for the count."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise SchemaError(f"{words.format(shown(name), count)}: keep one, or rename the other")

@@ -1,0 +1,130 @@
+"""A party of the protocol `encrypted-rows`: key share, contribution, shares that cover."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.cover_share import CoverShare
+from parties.data.shard import Shard
+from parties.key_share import KeyShare
+from parties.party_protocol import PartyProtocol, Seal
+from protocols import commitments
+from protocols.circuit_plan import CircuitPlan
+from protocols.circuits import circuit_of
+from protocols.ckks.context import CkksContext
+from protocols.ckks.residues import Residues
+from protocols.commitments import Opening, Terms
+from protocols.contribute import Packed
+from protocols.errors import PolicyError
+from protocols.messages import Body
+from protocols.privacy.randomness import RandomSource
+
+
+class EncryptedRowsParty(PartyProtocol):
+    """Holds the key share from `commit-keys` to `decrypt`: a `protocols.secret_half.CircuitHalf`.
+
+    shard: encoded private rows; randomness: of the privacy noise; signing_key: this party's.
+    """
+
+    plan: CircuitPlan
+    context: CkksContext
+    keys: Opening
+    rows: Opening
+
+    def __init__(
+        self,
+        plan: CircuitPlan,
+        name: str,
+        shard: Shard,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+    ) -> None:
+        super().__init__(plan, name)
+        if not isinstance(shard, Shard):
+            raise PolicyError(f"protocol={plan.protocol!r} does not fit this party's rows")
+        circuit_of(plan).check_targets(shard.y)
+        self._shard, self._randomness, self._signing_key = shard, randomness, signing_key
+        self.seed = b""
+        self.secret: Any = None
+        self.held: Any = None
+        self.public_b: Residues = np.zeros((plan.ckks.num_towers, plan.ckks.ring_dim), np.uint64)
+
+    def answer(self, step: str, request: Body) -> Body:
+        """Reply to a step.
+
+        Raises:
+            PolicyError: no keys are made yet.
+        """
+        if self.secret is None and step != commitments.KEYS.commit:
+            raise PolicyError("no keys are made yet")
+        return super().answer(step, request)
+
+    def begin(self, seed: bytes) -> None:
+        """Make the key share; seed: the joint one."""
+        self.seed, self.context = seed, CkksContext(self.plan.ckks, self.plan.session)
+        self._hold(KeyShare(self.context, seed, len(self.plan.members)))
+
+    def packed(self) -> Packed:
+        """What this party encrypts, fresh noise included."""
+        plan, shard = self.plan, self._shard
+        noise = plan.draw_noise(self._randomness)
+        return circuit_of(plan).pack(self.name, shard.x, shard.y, noise)
+
+    def stand_in(self, request: Body) -> None:
+        """See `protocols.cover`."""
+        if self.held is None:
+            raise PolicyError("the plan has no cover: nobody can be covered for")
+        self.held.stand_in(request)
+
+    def erase(self) -> None:
+        """Erase the key share, and those of others."""
+        for secret in (self.secret, self.held):
+            if secret is not None:
+                secret.erase()
+
+    def state(self, seal: Seal) -> Body:
+        """Sealed secrets, what was published, and what is committed to; empty without a secret."""
+        share = self.secret.sealed(seal) if self.secret else Body()
+        if not share.blobs:
+            return Body()
+        parts = {
+            "key_share": share,
+            "keys": self.keys.state(),
+            "public_key": Body(blobs=(self.public_b.tobytes(),)),
+            "rows": self.rows.state(),
+        }
+        if self.held:
+            parts["cover"] = self.held.state(seal)
+        meta = {name: [len(part.blobs), dict(part.meta)] for name, part in parts.items()}
+        return Body(meta, tuple(blob for part in parts.values() for blob in part.blobs))
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Inverse of `state`."""
+        if not state.blobs:
+            return
+        blobs = iter(state.blobs)
+        parts = {
+            name: Body(meta, tuple(islice(blobs, count)))
+            for name, (count, meta) in state.meta.items()
+        }
+        self.seed = parts["key_share"].blobs[0]
+        self.context = CkksContext(self.plan.ckks, self.plan.session)
+        self._hold(KeyShare.unsealed(self.context, parts["key_share"], unseal))
+        self.keys.restore(parts["keys"])
+        self.rows.restore(parts["rows"])
+        total = np.frombuffer(parts["public_key"].blobs[0], np.uint64)
+        self.public_b = total.reshape(self.public_b.shape)
+        if self.held:
+            self.held.restore(parts["cover"], unseal)
+
+    def _hold(self, secret: KeyShare) -> None:
+        plan, name, seed, key = self.plan, self.name, self.seed, self._signing_key
+        self.secret = secret
+        self.keys = Opening(Terms.of(plan, commitments.KEYS, seed), name, key)
+        self.rows = Opening(Terms.of(plan, commitments.ROWS, seed), name, key)
+        if plan.cover is not None:
+            self.held = CoverShare(plan, name, seed, key, secret)

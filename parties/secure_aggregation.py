@@ -1,0 +1,97 @@
+"""A party of the protocol `secure-aggregation`: its secret, and one encrypted sum a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from parties.aggregate_share import AggregateShare
+from parties.objectives import Contributor
+from parties.party_protocol import PartyProtocol, Seal
+from protocols import agree, gradients
+from protocols.aggregate import setup
+from protocols.errors import PolicyError
+from protocols.gradients import GradientPlan
+from protocols.messages import Body
+from protocols.privacy.randomness import RandomSource, SystemRandomness
+
+
+class SecureAggregationParty(PartyProtocol):
+    """Holds the secret from `mask-keys` to the last round: a `protocols.aggregate.setup.SumsHalf`.
+
+    contributor: computes what this party adds to a sum; randomness: of the privacy noise. Secret
+    and encryption errors always come from the operating system.
+    """
+
+    plan: GradientPlan
+
+    def __init__(
+        self,
+        plan: GradientPlan,
+        name: str,
+        contributor: Contributor,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+    ) -> None:
+        super().__init__(plan, name)
+        self._contributor, self._signing_key = contributor, signing_key
+        self._randomness = randomness
+        self.secret: Any = None
+        self._drawn: dict[int, NDArray[np.float64]] = {}
+
+    def answer(self, step: str, request: Body) -> Body:
+        """Reply to a step.
+
+        Raises:
+            PolicyError: no keys are made yet.
+        """
+        if self.secret is None and step != setup.MASK_KEYS:
+            raise PolicyError("no keys are made yet")
+        return super().answer(step, request)
+
+    def begin(self, seeds: Mapping[str, str]) -> None:
+        """Make the secret; seeds: everybody's."""
+        plan = self.plan
+        self.secret = AggregateShare(
+            plan.cipher,
+            name=self.name,
+            roster={member.name: member.verify_key for member in plan.members},
+            session=plan.session,
+            seed=agree.joint_seed(plan, seeds),
+            signing_key=self._signing_key,
+            randomness=SystemRandomness(),
+        )
+
+    def noisy(self, t: int, request: Body) -> NDArray[np.float64]:
+        """What this party adds to the sum of round t, noise included, shape (length,)."""
+        plan = self.plan
+        point = gradients.read_point(plan, request, plan.length)
+        values = self._contributor.contribution(plan.queries[t], t, point)
+        # Once a round: fresh noise on a second request would count as a second release.
+        if t not in self._drawn:
+            self._drawn = {t: plan.draw_noise(t, self._randomness)}
+        noisy: NDArray[np.float64] = plan.on_grid(t, values) + self._drawn[t]
+        return noisy
+
+    def stand_in(self, request: Body) -> None:
+        """Nobody can."""
+        raise PolicyError("the plan has no cover: nobody can be covered for")
+
+    def erase(self) -> None:
+        """Erase the secret, and the noise."""
+        self._drawn = {}
+        if self.secret:
+            self.secret.erase()
+
+    def state(self, seal: Seal) -> Body:
+        """Empty until there is a secret; the secret itself is held in memory only."""
+        if self.secret is not None:
+            raise PolicyError("the secret of secure aggregation is held in memory only")
+        return Body()
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Nothing to restore before the secret is made."""

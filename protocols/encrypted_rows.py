@@ -1,0 +1,140 @@
+"""The protocol `encrypted-rows`: parties encrypt rows, or sums over them, once; the model opens.
+
+The coordinator evaluates gradients and updates on ciphertexts, has the parties refresh them when
+levels run out, and has the last one decrypted. It learns the model and nothing before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from protocols import contribute, cover, decrypt, keygen, refresh
+from protocols.circuit_plan import CircuitPlan
+from protocols.circuits import circuit_of
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector
+from protocols.messages import Exchange
+from protocols.names import ENCRYPTED_ROWS
+from protocols.protocol import Protocol, Step, Watch, Weights
+from protocols.standing import Standing
+
+_KEYS = "public key material, made from your key share"
+
+
+def _has_cover(plan: CircuitPlan) -> bool:
+    return plan.cover is not None
+
+
+STEPS = (
+    Step("commit-keys", keygen.commit, "keys", "a digest of public key material, signed"),
+    Step("keys", keygen.open_keys, "keys", _KEYS),
+    Step(
+        "public-shares",
+        keygen.add_shares,
+        "keys",
+        "nothing: you add up the joint public key from everyone's shares",
+        count=lambda plan: len(plan.member_chunks),
+    ),
+    Step("rotations", keygen.rotate, "keys", _KEYS, count=lambda p: len(p.rotation_chunks)),
+    Step("relinearise", keygen.relinearise, "keys", _KEYS),
+    Step(
+        "cover-keys",
+        cover.give_key,
+        "keys",
+        "a public key, for shares that others encrypt for you",
+        asked=_has_cover,
+    ),
+    Step(
+        "cover-deal",
+        cover.deal,
+        "keys",
+        "shares of your key share, each encrypted for one other party",
+        asked=_has_cover,
+    ),
+    Step(
+        "cover-hold",
+        cover.hold,
+        "keys",
+        "nothing: you receive the others' shares",
+        asked=_has_cover,
+    ),
+    Step(
+        "commit-rows",
+        contribute.commit,
+        "encrypt",
+        "a digest of your encrypted rows, signed",
+        shows_rows=True,
+    ),
+    Step(
+        "contribute",
+        contribute.open_rows,
+        "encrypt",
+        "your rows with noise, encrypted under the joint key",
+    ),
+    Step(
+        "confirm",
+        contribute.confirm,
+        "encrypt",
+        "nothing: you see that all parties were told the same",
+        repeats=True,
+    ),
+    Step(
+        "refresh",
+        refresh.share,
+        "refresh",
+        "a masked share of a ciphertext (no one learns a value that the mask hides)",
+        count=lambda plan: len(plan.refreshes),
+        repeats=True,
+    ),
+    Step(
+        "decrypt",
+        decrypt.share,
+        "decrypt",
+        "a noisy share of one decryption",
+        repeats=True,
+        opens=True,
+    ),
+)
+
+
+def coordinate(
+    plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[Weights]:
+    """The coordinator's half, from the agreement to the released weights.
+
+    Raises:
+        ProtocolError: a party failed or lied; `culprit` names it.
+    """
+    watch.on_phase("keys")
+    context, circuit = CkksContext(plan.ckks, plan.session), circuit_of(plan)
+    try:
+        public_b, endorsements = yield from keygen.ceremony(context, plan, seed, seeds)
+        yield from cover.share(plan, seed)
+
+        watch.on_phase("encrypt")
+        evaluator, standing = circuit.evaluator(context), Standing(plan, watch.on_missing)
+        opened = partial(contribute.opened, plan, seed, endorsements, standing)
+        encrypted = yield from circuit.collect(evaluator, opened)
+
+        watch.on_phase("train")
+        key: Any = keygen.public_key(context, seed, public_b)
+        numbers = count()
+
+        def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
+            step = next(numbers)
+            after = yield from refresh.refresh(evaluator, plan, seed, step, key, vectors, standing)
+            watch.on_refresh(vectors, after)
+            return after
+
+        heads = yield from circuit.train(evaluator, encrypted, fresh, watch.on_iteration)
+
+        watch.on_phase("decrypt")
+        return (yield from decrypt.release(evaluator, plan, heads, standing))
+    finally:
+        context.unload_evaluation_keys()
+
+
+PROTOCOL = Protocol(ENCRYPTED_ROWS, STEPS, coordinate, decrypt.release_error_std)

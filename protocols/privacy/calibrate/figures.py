@@ -1,0 +1,153 @@
+"""What calibration works on: public figures of the data, and what is wanted of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from protocols import arithmetic
+from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS
+from protocols.plan import Member, PrivacyPlan, RunPlan
+from protocols.privacy.budget import Budget
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.shares import NoiseSplit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublicFigures:
+    """All that calibration knows of the data; everybody may know it before a run.
+
+    rows_by_party: training rows; num_features: d, bias included; norm_bound: B, of every row;
+    entry_bound: of every value of a row, where rows are not clipped; outputs: c; schema: what a
+    plan states of the columns, placeholders of the usual length by default.
+    """
+
+    rows_by_party: tuple[int, ...]
+    num_features: int
+    norm_bound: float = 1.0
+    entry_bound: float = 1.0
+    outputs: int = 1
+    schema: Mapping[str, Any] | None = None
+
+    @classmethod
+    def even(
+        cls, *, rows: int, features: int, parties: int, norm_bound: float = 1.0
+    ) -> PublicFigures:
+        """Rows split as evenly as possible; features without the bias.
+
+        Raises:
+            ParameterError: a figure is out of range.
+        """
+        if rows < parties:
+            raise ParameterError(f"rows={rows} is below parties={parties}: everyone needs a row")
+        if features < 1:
+            raise ParameterError(f"features={features} must be at least 1 (bias not counted)")
+        if not 0 < norm_bound < math.inf:
+            raise ParameterError(f"norm_bound={norm_bound} must be positive and finite")
+        each, more = divmod(rows, parties)
+        return cls(
+            rows_by_party=tuple(each + (k < more) for k in range(parties)),
+            num_features=features + 1,
+            norm_bound=norm_bound,
+        )
+
+    @property
+    def rows(self) -> int:
+        """N, of all parties."""
+        return sum(self.rows_by_party)
+
+    @property
+    def parties(self) -> int:
+        """P."""
+        return len(self.rows_by_party)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What is asked of a run; each field as the option of `cohort simulate`; None: to be chosen.
+
+    epsilon: None for no privacy, not even a chosen one.
+    """
+
+    model: str = "logistic"
+    protocol: str = ENCRYPTED_ROWS
+    update: str = "barrier"
+    rounds: int | None = None
+    degree: int | None = None
+    learning_rate: float | None = None
+    radius: float | None = None
+    ridge: float | None = None
+    momentum: float | None = None
+    clip: float | None = None
+    weights: str = "rows"
+    loss: str = "logistic"
+    batches: int = 1
+    schedule: str = "cyclic"
+    mechanism: str = "gaussian"
+    epsilon: float | None = None
+    delta: float = 1e-5
+    colluders: int = 0
+    cover: int | None = None
+    profile: str = "secure"
+    ring_dim: int | None = None
+
+    @classmethod
+    def of(cls, options: Any) -> Wanted:
+        """From an object that has all fields, beside others."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
+    @property
+    def secure(self) -> bool:
+        """Whether a ring without security is out of the question."""
+        return self.profile == "secure"
+
+    def split(self, figures: PublicFigures) -> NoiseSplit:
+        """P and t."""
+        return NoiseSplit(parties=figures.parties, colluders=self.colluders)
+
+    def budget(self, figures: PublicFigures) -> Budget:
+        """Of a run under CKKS with privacy."""
+        split = self.split(figures)
+        return Budget(epsilon=self.epsilon, delta=self.delta, split=split, **arithmetic.beside())
+
+    def promise(
+        self, figures: PublicFigures, *, sigma: float, sensitivity: float
+    ) -> PrivacyPlan | None:
+        """What a plan says of its noise; None without privacy."""
+        if self.epsilon is None:
+            return None
+        return PrivacyPlan(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            colluders=self.colluders,
+            sigma=sigma,
+            share_std=self.split(figures).share_std(sigma),
+            sensitivity=sensitivity,
+        )
+
+    def common(self, figures: PublicFigures, privacy: PrivacyPlan | None) -> dict[str, Any]:
+        """Fields of every plan; session, names and keys are placeholders of the usual length."""
+        members = tuple(
+            Member(name=f"hospital-{k + 1}", rows=rows, verify_key="0" * 64, commitment="0" * 64)
+            for k, rows in enumerate(figures.rows_by_party)
+        )
+        columns = [f"column_{k:03d}" for k in range(figures.num_features - 1)]
+        return {
+            "session": "0" * 32,
+            "members": members,
+            "schema": figures.schema or {"digest": "0" * 64, "features": columns},
+            "num_features": figures.num_features,
+            "privacy": privacy,
+            "profile": self.profile,
+        }
+
+
+class Draft(NamedTuple):
+    """A plan for placeholders; its certificate, where it has one already; notes for the reader."""
+
+    plan: RunPlan
+    certificate: Certificate | None
+    notes: tuple[str, ...] = ()

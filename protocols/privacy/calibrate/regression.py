@@ -1,0 +1,197 @@
+"""Regressions: on Gram sums a ridge that noise needs; LFFR's preconditioner or certified rate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from protocols import arithmetic
+from protocols.ckks.gram import GramLayout
+from protocols.ckks.lffr_circuit import LFFR_LEVELS
+from protocols.ckks.parameters import MAX_LOG_QP_128, CkksParameters, choose_parameters
+from protocols.curvature import Curvature, largest_row_sum
+from protocols.gram import row_sum_bound
+from protocols.gram_plan import GramPlan
+from protocols.gram_training import LEVELS
+from protocols.lffr import LffrPlan, fixed_hessian_of
+from protocols.models.gram_models import gram_model
+from protocols.models.lffr import CURVATURE, PAPER_LINK
+from protocols.plan import PrivacyPlan
+from protocols.privacy import gram_certificate, lffr_certificate
+from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.gram_certificate import GramRelease
+from protocols.privacy.lffr_certificate import LffrSetting, row_bound
+
+DEFAULT_ROUNDS = 30
+FLOOR = 1 / 16
+"""Of the Gram curvature; 1 / 64 would save a tenth of the iterations and double the noise."""
+PRIVATE_ROUNDS = 10
+"""Of LFFR: noise per round grows as fast as the steps shrink, so that more rounds gain nothing."""
+LARGEST_RING = max(MAX_LOG_QP_128)
+BISECTIONS = 40
+
+
+# -- Gram sums ------------------------------------------------------------------------------------
+
+
+def draft_gram(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """A ridge, a bound on the curvature, a ring, and with privacy a certificate.
+
+    Raises:
+        PrivacyError: a condition fails. ParameterError: no ring fits.
+    """
+    params = gram_ring(wanted, figures.num_features, figures.outputs)
+    certificate, ridge, curvature = None, wanted.ridge or 0.0, gram_curvature(figures)
+    privacy: PrivacyPlan | None = None
+    notes: tuple[str, ...] = ()
+    if wanted.epsilon is not None:
+        certificate = least_gram_noise(figures, wanted)
+        release: GramRelease = certificate.setting
+        curvature = certificate.figures["curvature_bound"]
+        privacy = wanted.promise(
+            figures, sigma=float(release.sigma or 0.0), sensitivity=certificate.sensitivity
+        )
+        if release.ridge != ridge:
+            notes = (
+                f"ridge={release.ridge:.4g} was chosen, the bound on the noise of the sums, so "
+                "that training cannot diverge; it shrinks the model: more rows, fewer columns or "
+                "a larger epsilon lower it",
+            )
+        ridge = release.ridge
+    plan = GramPlan(
+        **wanted.common(figures, privacy),
+        model=wanted.model,
+        ckks=params,
+        cover=wanted.cover,
+        outputs=figures.outputs,
+        iterations=wanted.rounds or DEFAULT_ROUNDS,
+        ridge=ridge,
+        curvature_bound=curvature,
+        floor=FLOOR,
+    )
+    return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
+
+
+def gram_curvature(figures: PublicFigures) -> float:
+    """Bound on the parties' row sums b."""
+    return row_sum_bound(figures.norm_bound, figures.num_features, figures.entry_bound)
+
+
+def gram_ring(wanted: Wanted, num_features: int, outputs: int) -> CkksParameters:
+    """Smallest ring that is secure and holds the matrix for all outputs.
+
+    Raises:
+        ParameterError: there is none, or the asked ring is too small.
+    """
+    params = choose_parameters(LEVELS, secure=wanted.secure, ring_dim=wanted.ring_dim)
+    shape = {"num_features": num_features, "outputs": outputs}
+    # In the largest ring; refuses what no ring holds.
+    period = GramLayout(num_slots=LARGEST_RING // 2, **shape).period
+    if wanted.ring_dim is None and period > params.num_slots:
+        params = choose_parameters(LEVELS, secure=wanted.secure, ring_dim=2 * period)
+    GramLayout(num_slots=params.num_slots, **shape)
+    return params
+
+
+def least_gram_noise(figures: PublicFigures, wanted: Wanted) -> Certificate:
+    """The least noise for the promise, and the ridge that it needs at least.
+
+    Raises:
+        PrivacyError: a condition fails.
+    """
+    release = GramRelease(
+        budget=wanted.budget(figures),
+        norm_bound=figures.norm_bound,
+        target_bound=gram_model(wanted.model).bound(figures.outputs),
+        rows=figures.rows,
+        features=figures.num_features,
+        outputs=figures.outputs,
+        ridge=math.inf,
+    ).resolved()
+    # A grid as coarse as that of the noise itself needs may be coarser by one step.
+    needed = next(c.right for c in gram_certificate.check(release).conditions if c.name == "noise")
+    release = replace(release, sigma=max(needed, release.sigma or 0.0))
+    ridge = max(wanted.ridge or 0.0, release.noise_bound)
+    return gram_certificate.check(replace(release, ridge=ridge)).require()
+
+
+# -- LFFR -----------------------------------------------------------------------------------------
+
+
+def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """A ring, and either an encrypted preconditioner or a certified rate.
+
+    Raises:
+        PrivacyError: a condition fails. ParameterError: no ring fits.
+    """
+    certificate, privacy, rate = None, None, 1.0
+    notes: tuple[str, ...] = ()
+    curvature: Curvature | None = None
+    params = choose_parameters(LFFR_LEVELS, secure=wanted.secure, ring_dim=wanted.ring_dim)
+    if wanted.epsilon is None:
+        curvature = lffr_curvature(figures, wanted.ridge or 0.0)
+    else:
+        certificate = largest_lffr_rate(figures, wanted)
+        rate = certificate.setting.eta
+        privacy = wanted.promise(
+            figures, sigma=certificate.setting.sigma, sensitivity=certificate.sensitivity
+        )
+        notes = (
+            f"learning_rate={rate:.4g} was chosen, the largest with which no score can leave "
+            f"[-{PAPER_LINK.radius:g}, {PAPER_LINK.radius:g}]: more rows, fewer columns or a "
+            "larger epsilon raise it",
+        )
+    plan = LffrPlan(
+        **wanted.common(figures, privacy),
+        ckks=params,
+        cover=wanted.cover,
+        outputs=figures.outputs,
+        iterations=lffr_rounds(wanted),
+        link=PAPER_LINK,
+        curvature=curvature,
+        learning_rate=rate,
+        ridge=wanted.ridge or 0.0,
+    )
+    return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
+
+
+def lffr_rounds(wanted: Wanted) -> int:
+    """Iterations T."""
+    return wanted.rounds or (DEFAULT_ROUNDS if wanted.epsilon is None else PRIVATE_ROUNDS)
+
+
+def lffr_curvature(figures: PublicFigures, ridge: float) -> Curvature:
+    """Range of the diagonal bound."""
+    columns = [figures.entry_bound] * figures.num_features
+    largest = largest_row_sum(figures.num_features, norm=figures.norm_bound, columns=columns)
+    return fixed_hessian_of(largest, ridge=ridge)
+
+
+def largest_lffr_rate(figures: PublicFigures, wanted: Wanted) -> Certificate:
+    """The least noise for the promise, and the largest rate that keeps every score in range.
+
+    Raises:
+        PrivacyError: a condition fails whatever the rate.
+    """
+    bound = row_bound(PAPER_LINK, figures.norm_bound, figures.outputs)
+    size = figures.num_features * figures.outputs
+    steepest = 1 / (CURVATURE * figures.norm_bound**2)
+    setting = LffrSetting(
+        rows=figures.rows,
+        features=figures.num_features,
+        outputs=figures.outputs,
+        norm_bound=figures.norm_bound,
+        encryption_error=arithmetic.allowed_error(bound, size),
+        link=PAPER_LINK,
+        eta=min(steepest, 1 / (2 * wanted.ridge)) if wanted.ridge else steepest,
+        rounds=lffr_rounds(wanted),
+        ridge=wanted.ridge or 0.0,
+        budget=wanted.budget(figures),
+    ).resolved()
+    low, high = 0.0, setting.eta
+    for _ in range(BISECTIONS if setting.reached() > setting.radius else 0):
+        middle = (low + high) / 2
+        fits = replace(setting, eta=middle).reached() <= setting.radius
+        low, high = (middle, high) if fits else (low, middle)
+    return lffr_certificate.check(replace(setting, eta=low or high)).require()

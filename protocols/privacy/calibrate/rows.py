@@ -1,0 +1,154 @@
+"""Encrypted rows: a certified rule, its sigmoid, and the ring and layout that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols import arithmetic
+from protocols.approximation import Approximation, sigmoid_approximation
+from protocols.ckks.circuit import iteration_levels
+from protocols.ckks.parameters import choose_parameters
+from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
+from protocols.errors import ParameterError
+from protocols.plan import PrivacyPlan
+from protocols.planner import cheapest_layout
+from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.search import find_setting
+from protocols.rows import RowsPlan
+from protocols.updates.barrier import Barrier
+from protocols.updates.catalogue import QUADRATIC, REGISTRY
+from protocols.updates.momentum import GradientDescent
+from protocols.updates.update import Update
+
+DEFAULT_DEGREE = 7
+DEFAULT_RADIUS = 8.0
+CURVATURE_OFFSET = 0.01
+"""Offset of the curvature over the largest entry of a row's part."""
+DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10, **dict.fromkeys(QUADRATIC, 4)}
+NOTES = {
+    "gd": "gradient descent with a certified ridge term, which bounds every iterate",
+    "nag": "few accelerated steps, so short that their certified length bounds every iterate",
+}
+NOTES |= dict.fromkeys(QUADRATIC, NOTES["nag"])
+_RULES: Mapping[str, Callable[[Any], Update]] = {
+    "barrier": lambda s: Barrier(
+        rounds=s.rounds,
+        learning_rate=s.eta,
+        theta=s.theta,
+        weight=s.lam,
+        reciprocal=s.reciprocal.polynomial,
+    ),
+    "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.eta, ridge=s.lam),
+    **dict.fromkeys(("nag", *QUADRATIC), lambda s: s.rule),
+}
+"""From a certificate's setting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsChoice:
+    """A choice about the iteration.
+
+    rule: with its rounds; link: sigmoid polynomial with its certified error; privacy: None without;
+    certificate: None where no theorem is claimed; notes: sentences for the reader.
+    """
+
+    rule: Update
+    link: Approximation
+    privacy: PrivacyPlan | None = None
+    certificate: Certificate | None = None
+    notes: tuple[str, ...] = ()
+
+
+def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
+    """Everything about the iteration.
+
+    Raises:
+        PrivacyError: no certified setting exists. ParameterError: options that do not fit.
+    """
+    update, noisy = wanted.update, wanted.epsilon is not None
+    if update != "barrier" and not noisy:
+        return _uncertified(figures, wanted)
+    for name in ("learning_rate", "radius"):
+        if getattr(wanted, name) is not None:
+            what = update if update == "barrier" else f"{update} with privacy"
+            raise ParameterError(
+                f"{name}={getattr(wanted, name)} cannot be given for {what}: its certificate "
+                "fixes it; leave it out, or use --update gd --no-privacy"
+            )
+    counted = arithmetic.allowances(figures.norm_bound, figures.num_features) if noisy else {}
+    certificate = find_setting(
+        method="ridge" if update == "gd" else update,
+        rows=figures.rows,
+        features=figures.num_features,
+        norm_bound=figures.norm_bound,
+        epsilon=wanted.epsilon,
+        delta=wanted.delta,
+        parties=figures.parties,
+        colluders=wanted.colluders,
+        rounds=wanted.rounds or (None if noisy else DEFAULT_ROUNDS[update]),
+        degree=wanted.degree or (None if noisy else DEFAULT_DEGREE),
+        **counted,
+    )
+    setting = certificate.setting
+    moved = certificate.sensitivity if noisy else 0.0
+    return RowsChoice(
+        rule=_RULES[update](setting),
+        link=setting.sigmoid,
+        privacy=wanted.promise(figures, sigma=float(setting.sigma), sensitivity=float(moved)),
+        certificate=certificate,
+        notes=(NOTES[update],) if update in NOTES else (),
+    )
+
+
+def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
+    """gd and nag without noise: step 1 / beta, beta = max p' B^2 (smoothness of the loss)."""
+    radius = wanted.radius or DEFAULT_RADIUS
+    link = sigmoid_approximation(wanted.degree or DEFAULT_DEGREE, radius)
+    rate = wanted.learning_rate or 1 / (link.max_slope * figures.norm_bound**2)
+    rounds = wanted.rounds or DEFAULT_ROUNDS[wanted.update]
+    made: Any = REGISTRY[wanted.update]
+    if wanted.update in QUADRATIC:
+        rule = made(rounds=rounds, curvature=curvature_of(figures))
+    else:
+        rule = made(rounds=rounds, learning_rate=rate)
+    note = (
+        f"interval [-{radius:g}, {radius:g}] of the sigmoid polynomial is a public choice, "
+        "not a bound: see the largest logit"
+    )
+    return RowsChoice(rule=rule, link=link, notes=(note,))
+
+
+def curvature_of(figures: PublicFigures) -> Curvature:
+    """Of a preconditioner without noise."""
+    largest = largest_row_sum(figures.num_features, norm=figures.norm_bound)
+    return Curvature.for_rows(largest, offset=CURVATURE_OFFSET * LOGISTIC * largest)
+
+
+def draft_rows(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """A certified iteration, in the cheapest layout on the smallest ring.
+
+    Raises:
+        PrivacyError, ParameterError: see `choose_rows`; or no secure ring fits.
+    """
+    chosen = choose_rows(figures, wanted)
+    return Draft(rows_plan(figures, wanted, chosen), chosen.certificate, chosen.notes)
+
+
+def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice) -> RowsPlan:
+    """The plan of a choice.
+
+    Raises:
+        ParameterError: no secure ring fits, or the asked ring is insecure.
+    """
+    levels = iteration_levels(chosen.link.polynomial, chosen.rule)
+    plan = RowsPlan(
+        **wanted.common(figures, chosen.privacy),
+        link=chosen.link.polynomial,
+        update=chosen.rule.to_dict(),
+        ckks=choose_parameters(levels, secure=wanted.secure, ring_dim=wanted.ring_dim),
+        cover=wanted.cover,
+    )
+    return cheapest_layout(plan).with_slot_bound(figures.norm_bound)

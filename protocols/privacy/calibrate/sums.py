@@ -1,0 +1,362 @@
+"""Secure aggregation: rule, objective, noise of every query, and the cipher that carries the sums.
+
+Rows are clipped in plaintext, so every first-order rule is private here; nothing has to bound the
+iterates. The noise of a rule's iterations is divided as the rule says (`noise_shares`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from protocols.aggregate.parameters import AggregateParameters, choose
+from protocols.aggregate.security import NOISE_STD, TAIL
+from protocols.curvature import LOGISTIC
+from protocols.errors import ParameterError
+from protocols.gradients import GradientPlan
+from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjective
+from protocols.plan import PrivacyPlan
+from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import choose_rows, curvature_of
+from protocols.privacy.gdp import mu_for_epsilon
+from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
+from protocols.privacy.poisson import poisson_noise_multiplier
+from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
+from protocols.updates.adaptive import Adaptive
+from protocols.updates.catalogue import ADAPTIVE, QUADRATIC, REGISTRY
+from protocols.updates.dual_ascent import DualAscent
+from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
+from protocols.updates.strongly_convex import (
+    MultiStage,
+    StronglyConvexNesterov,
+    recommended_first_stage,
+)
+from protocols.updates.update import Update
+
+DEFAULT_ROUNDS = 50
+DEFAULT_MOMENTUM = 0.9
+DEFAULT_RIDGE = 0.01
+CURVATURE_SHARE = 0.1
+"""Part of the budget that the curvature of quadratic rules gets."""
+PRECISION = 2.0**-30
+"""Without noise: largest error of a sum over the largest value."""
+INITIAL_ERROR = 2 * math.log(2)
+"""E_0 of the error bound for T: twice the loss at zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumsChoice:
+    """A choice; fields as in `GradientPlan`."""
+
+    rule: Update
+    objective: Objective
+    cipher: AggregateParameters
+    privacy: PrivacyPlan | None
+    mechanism: str
+    noise_scales: tuple[float, ...]
+    weights: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Figures that follow from what is public and what is wanted."""
+
+    figures: PublicFigures
+    wanted: Wanted
+
+    @property
+    def clip(self) -> float:
+        """Bound on a row's gradient, in the norm of the noise."""
+        # The largest p-norm of a row of L2 norm 1 is d^(1/p - 1/2).
+        stretch: float = float(self.figures.num_features) ** (1 / self.noise.norm - 0.5)
+        natural = self.figures.norm_bound * stretch
+        return min(self.wanted.clip or natural, natural)
+
+    @property
+    def ridge(self) -> float:
+        return DEFAULT_RIDGE if self.wanted.ridge is None else self.wanted.ridge
+
+    @property
+    def smoothness(self) -> float:
+        """L of the mean loss."""
+        return LOGISTIC * self.figures.norm_bound**2 + self.ridge
+
+    @property
+    def rounds(self) -> int:
+        return self.wanted.rounds or DEFAULT_ROUNDS
+
+    @property
+    def noise(self) -> Noise:
+        return noise_of(self.wanted.mechanism)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the parties; empty for n_p / N."""
+        parties = self.figures.parties
+        return (1 / parties,) * parties if self.wanted.weights == "equal" else ()
+
+    @property
+    def row_weight(self) -> float:
+        """Largest weight of a row."""
+        if not self.weights:
+            return 1 / self.figures.rows
+        return max(w / n for w, n in zip(self.weights, self.figures.rows_by_party, strict=True))
+
+    @property
+    def budget(self) -> float:
+        """epsilon of Laplace noise, or rho = mu^2 / 2 of Gaussian noise; inf without a promise."""
+        wanted = self.wanted
+        if wanted.epsilon is None:
+            return math.inf
+        if wanted.mechanism == "laplace":
+            return wanted.epsilon
+        mu = mu_for_epsilon(epsilon=wanted.epsilon, delta=MECHANISM_SHARE * wanted.delta)
+        return mu**2 / 2
+
+
+def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
+    """Rule, objective, noise and cipher.
+
+    Raises:
+        ParameterError: options that do not fit. PrivacyError: see `choose_rows`.
+    """
+    _check_options(wanted)
+    case = _Case(figures, wanted)
+    rule = _RULES[wanted.update](case)
+    objective = _dual(case) if wanted.update == "scd" else _row_objective(case, rule)
+    scales = _noise_scales(case, rule, objective)
+    return SumsChoice(
+        rule=rule,
+        objective=objective,
+        cipher=_cipher(case, objective, scales),
+        privacy=wanted.promise(
+            figures,
+            sigma=min(scales, default=0.0),
+            sensitivity=2 * objective.norm_bound(objective.queries(1)[-1]),
+        ),
+        mechanism=wanted.mechanism,
+        noise_scales=scales,
+        weights=case.weights,
+    )
+
+
+def draft_sums(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """The plan of a choice; its certificate is its mechanism's.
+
+    Raises:
+        ParameterError, PrivacyError: see `choose_sums`.
+    """
+    chosen = choose_sums(figures, wanted)
+    plan = GradientPlan(
+        **wanted.common(figures, chosen.privacy),
+        cipher=chosen.cipher,
+        objective=chosen.objective.to_dict(),
+        update=chosen.rule.to_dict(),
+        length=figures.num_features,
+        weights=chosen.weights,
+        mechanism=chosen.mechanism,
+        noise_scales=chosen.noise_scales,
+    )
+    return Draft(plan, None)
+
+
+def _check_options(wanted: Wanted) -> None:
+    """Refuse what would be dropped without a word, and what has no proof."""
+    if wanted.update == "clipped-gd" and wanted.clip is None:
+        raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
+    if wanted.update == "scd":
+        secret = wanted.schedule == "poisson" and wanted.batches > 1
+        if secret and wanted.epsilon is not None and wanted.mechanism != "gaussian":
+            raise ParameterError(
+                f"mechanism={wanted.mechanism!r} with schedule='poisson': secret batches are "
+                "accounted for with Gaussian noise only; take --mechanism gaussian or --schedule "
+                "cyclic"
+            )
+        if wanted.weights != "rows":
+            raise ParameterError(
+                f"weights={wanted.weights!r}: update 'scd' adds steps up, it does not weigh parties"
+            )
+        return
+    for field in fields(Wanted):
+        value = getattr(wanted, field.name)
+        if field.name in ("loss", "batches", "schedule") and value != field.default:
+            raise ParameterError(
+                f"{field.name}={value} is an option of --update scd: leave it out for "
+                f"{wanted.update}"
+            )
+
+
+# -- rules ----------------------------------------------------------------------------------------
+
+
+def _steps(case: _Case) -> dict[str, Any]:
+    """Rounds, and the rate 1 / L."""
+    rate = case.wanted.learning_rate or 1 / case.smoothness
+    return {"rounds": case.rounds, "learning_rate": rate}
+
+
+def _gd(case: _Case) -> Update:
+    return GradientDescent(**_steps(case), ridge=case.wanted.ridge or 0.0)
+
+
+def _heavy_ball(case: _Case) -> Update:
+    beta = DEFAULT_MOMENTUM if case.wanted.momentum is None else case.wanted.momentum
+    return HeavyBall(**_steps(case), momentum=beta, ridge=case.wanted.ridge or 0.0)
+
+
+def _nesterov(case: _Case) -> Update:
+    return _strongly_convex(case) if case.wanted.ridge else Nesterov(**_steps(case))
+
+
+def _strongly_convex(case: _Case, *, stages: bool = False, divided: bool = False) -> Update:
+    """NAG or, in stages, MASG; divided: noise as the error bound says, and its T' <= T.
+
+    T' is taken where T is not given otherwise than by noise.
+    """
+    common: dict[str, Any] = {
+        "rounds": case.rounds,
+        "mu": case.ridge,
+        "smoothness": case.smoothness,
+        "ridge": case.ridge,
+        "division": case.wanted.mechanism if divided else "uniform",
+    }
+    if stages:
+        first = recommended_first_stage(case.ridge, case.smoothness)
+        rule: StronglyConvexNesterov = MultiStage(**common, first_stage=first)
+    else:
+        rule = StronglyConvexNesterov(**common)
+    if not divided or case.wanted.epsilon is None:
+        return rule
+    return rule.shortened(
+        sensitivity=2 * case.clip * case.row_weight,
+        budget=case.budget,
+        dim=case.figures.num_features,
+        initial_error=INITIAL_ERROR,
+    )
+
+
+def _registered(case: _Case) -> Update:
+    rule: Any = REGISTRY[case.wanted.update]
+    chosen: dict[str, Any] = {}
+    if issubclass(rule, Adaptive):
+        chosen["learning_rate"] = case.wanted.learning_rate or rule.paper_rate
+    if rule.kind.startswith("quadratic-"):
+        chosen["curvature"] = curvature_of(case.figures)
+    made: Update = rule(rounds=case.rounds, **chosen)
+    return made
+
+
+def _dual_ascent(case: _Case) -> Update:
+    factor = 1 / (case.ridge * case.figures.rows * case.figures.norm_bound)
+    return DualAscent(rounds=case.rounds, factor=factor)
+
+
+_RULES: Mapping[str, Callable[[_Case], Update]] = {
+    "barrier": lambda case: choose_rows(case.figures, case.wanted).rule,
+    "gd": _gd,
+    "clipped-gd": _gd,
+    "hb": _heavy_ball,
+    "nag": _nesterov,
+    "masg": partial(_strongly_convex, stages=True),
+    "nag-opt": partial(_strongly_convex, divided=True),
+    "masg-opt": partial(_strongly_convex, stages=True, divided=True),
+    **dict.fromkeys((*QUADRATIC, *ADAPTIVE), _registered),
+    "scd": _dual_ascent,
+}
+
+
+# -- objectives -----------------------------------------------------------------------------------
+
+
+def _row_objective(case: _Case, rule: Update) -> RowObjective:
+    bound = 0.0
+    if rule.curvature:
+        bound = LOGISTIC * case.figures.norm_bound**2 * math.sqrt(case.figures.num_features)
+    return RowObjective(kind="logistic", clip=case.clip, curvature_clip=bound)
+
+
+def _dual(case: _Case) -> DualObjective:
+    wanted = case.wanted
+    return DualObjective(
+        loss=wanted.loss,
+        ridge=case.ridge,
+        batches=wanted.batches,
+        clip=wanted.clip or 1.0,
+        schedule=wanted.schedule,
+        row_scale=case.figures.norm_bound,
+    )
+
+
+# -- noise ----------------------------------------------------------------------------------------
+
+
+def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[float, ...]:
+    """Smallest noise of every query that keeps the promise."""
+    wanted = case.wanted
+    if wanted.epsilon is None:
+        return ()
+    queries = objective.queries(rule.rounds)
+    dual = objective if isinstance(objective, DualObjective) else None
+    weight, rate = (1.0, dual.rate) if dual else (case.row_weight, 1.0)
+    sensitivities = tuple(2 * objective.norm_bound(query) * weight for query in queries)
+    multipliers = _multipliers(case, rule, objective, wanted.epsilon)
+    setting = SumSetting(
+        mechanism=wanted.mechanism,
+        sensitivities=sensitivities,
+        scales=sensitivities,
+        length=case.figures.num_features,
+        split=wanted.split(case.figures),
+        epsilon=wanted.epsilon,
+        delta=wanted.delta,
+        rate=rate,
+    )
+    # The grid's part of the sensitivity grows with the noise: a fixed point, reached at once.
+    for _ in range(3):
+        scales = tuple(c * z for c, z in zip(setting.widened, multipliers, strict=True))
+        setting = replace(setting, scales=scales)
+    return setting.scales
+
+
+def _multipliers(case: _Case, rule: Update, objective: Objective, epsilon: float) -> list[float]:
+    """Noise over sensitivity of every query, all of the budget used."""
+    queries = objective.queries(rule.rounds)
+    shares = list(rule.noise_shares())
+    if queries[0] == CURVATURE:
+        shares = [CURVATURE_SHARE, *((1 - CURVATURE_SHARE) * share for share in shares)]
+    if isinstance(objective, DualObjective):
+        if objective.rate < 1:
+            # Of sigma over what ONE record adds, half of the sensitivity.
+            z = poisson_noise_multiplier(
+                epsilon=epsilon,
+                delta=MECHANISM_SHARE * case.wanted.delta,
+                rate=objective.rate,
+                rounds=rule.rounds,
+            )
+            return [z / 2] * len(queries)
+        draws = math.ceil(rule.rounds / objective.public_batches)
+        shares = [1 / draws] * len(queries)
+    # sum (C / s)^p over the queries that show a row is epsilon, or mu^2 = 2 rho.
+    norm, budget = case.noise.norm, case.budget
+    return [(norm * budget * share) ** (-1 / norm) for share in shares]
+
+
+def _cipher(case: _Case, objective: Objective, scales: tuple[float, ...]) -> AggregateParameters:
+    """Range for the largest contribution and the tail of its noise; the noise grid exactly."""
+    figures = case.figures
+    most = max(figures.rows_by_party)
+    count = max(case.weights) if case.weights else most / figures.rows
+    if isinstance(objective, DualObjective):
+        count = float(most)
+    largest = max(objective.norm_bound(query) for query in set(objective.queries(1))) * count
+    noise = NOISE_TAIL * max(scales, default=0.0)
+    precision = PRECISION * largest
+    if scales:
+        split = case.wanted.split(figures)
+        unit = min(case.noise.grid(scale, split).unit for scale in scales)
+        units = math.ceil(TAIL * NOISE_STD * math.sqrt(figures.parties)) + figures.parties / 2
+        precision = unit * units
+    largest_sum = figures.parties * (largest + noise)
+    return choose(parties=figures.parties, largest_sum=largest_sum, precision=precision)

@@ -1,0 +1,42 @@
+"""What a search for a certified setting is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.privacy.budget import Budget
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """Fields as in `search.find_setting`; rounds, degree: None tries several.
+
+    etas: learning rates to try, for rows of norm 1; None: the method's, and 1 / beta without noise.
+    """
+
+    method: str
+    rows: int
+    features: int
+    norm_bound: float
+    budget: Budget
+    encryption_error: float = 0.0
+    rounds: int | None = None
+    degree: int | None = None
+    etas: Sequence[float] | None = None
+
+    def tried_rounds(self, several: Sequence[int] = (25, 50, 100, 200, 400)) -> Sequence[int]:
+        """Values of T."""
+        return several if self.rounds is None else (self.rounds,)
+
+    @property
+    def degrees(self) -> Sequence[int]:
+        """Of the sigmoid's polynomial."""
+        return (3, 5, 7) if self.degree is None else (self.degree,)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Fields of every setting."""
+        names = ("rows", "features", "norm_bound", "budget", "encryption_error")
+        return {name: getattr(self, name) for name in names}

@@ -1,0 +1,65 @@
+"""The protocol `secure-aggregation`: one small ciphertext per party and round; only the sum opens.
+
+Every opened sum is differentially private, so the coordinator applies the update rule in the clear.
+What a party contributes is in `objectives`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from protocols import gradients
+from protocols.aggregate import setup
+from protocols.aggregate.cipher import CoordinatorCipher, session_digest
+from protocols.gradients import GradientPlan
+from protocols.messages import Exchange
+from protocols.names import SECURE_AGGREGATION
+from protocols.protocol import Protocol, Step, Watch, Weights
+
+STEPS = (
+    Step("mask-keys", setup.give_key, "keys", "a public key, for masks that cancel in the sum"),
+    Step(
+        "opening-key",
+        setup.give_opening,
+        "keys",
+        "your masked part of the key that opens sums, never a single part",
+    ),
+    Step(
+        "round",
+        gradients.contribute,
+        "train",
+        "what your rows add to a sum, with your noise, encrypted",
+        count=lambda plan: len(plan.queries),
+        shows_rows=True,
+        opens=True,
+    ),
+)
+
+
+def coordinate(
+    plan: GradientPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[Weights]:
+    """The coordinator's half, from the agreement to the released weights, shape (length,).
+
+    Raises:
+        ProtocolError: a party failed or lied; `culprit` names it.
+    """
+    watch.on_phase("keys")
+    digest = session_digest(plan.cipher, plan.session, seed)
+    roster = {member.name: member.verify_key for member in plan.members}
+    key = yield from setup.opening_key(plan.cipher, digest, roster, seeds)
+    cipher = CoordinatorCipher(plan.cipher, plan.session, seed, key)
+
+    watch.on_phase("train")
+    start = watch.start if watch.start is not None else np.zeros(plan.length)
+
+    def on_iteration(t: int, weights: Weights) -> None:
+        watch.on_iteration(t)
+        watch.on_weights(t, weights)
+
+    return (yield from gradients.train(plan, cipher, start, on_iteration))
+
+
+PROTOCOL = Protocol(SECURE_AGGREGATION, STEPS, coordinate)

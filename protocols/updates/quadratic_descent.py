@@ -1,0 +1,47 @@
+"""Gradient descent on the quadratic gradient: w <- w - N B^-1 (grad(w) + noise).
+
+Source: Chiang, "Privacy-Preserving Logistic Regression Training with a Faster Gradient Variant",
+section III, a Newton step with the Hessian's diagonal bound B in its place (`protocols.curvature`).
+B lies above the Hessian, so that N in (0, 2) never climbs; N = 1 is what the bound suggests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from protocols.curvature import Curvature
+from protocols.errors import ParameterError
+from protocols.updates.quadratic import Quadratic
+from protocols.updates.update import Update
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuadraticDescent(Quadratic):
+    """Full-batch descent on the quadratic gradient, without momentum.
+
+    rounds: iterations; curvature: B; rate: N in [1, 2).
+    """
+
+    kind: ClassVar[str] = "quadratic-gd"
+    words: ClassVar[str] = "gradient descent, preconditioned by a diagonal bound of the curvature"
+    rounds: int
+    curvature: Curvature = field()
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Update.__post_init__(self)
+        if not 1 <= self.rate < 2:
+            raise ParameterError(f"rate={self.rate} is outside [1, 2)")
+
+    @classmethod
+    def candidates(cls, rounds: int, curvature: Curvature) -> Iterator[QuadraticDescent]:
+        """The bound's own step: the search scales the curvature."""
+        yield cls(rounds=rounds, curvature=curvature)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """N."""
+        return (self.rate,) * self.rounds

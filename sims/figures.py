@@ -1,0 +1,49 @@
+"""Public figures of a schema, and what a run with them is calibrated to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from parties.data.schema import Schema, Targets
+from protocols.errors import SchemaError
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from sims.config import SimulationConfig
+
+ENTRY_BOUND = {"range": 1.0, "standard": 2.0}
+"""Bound on an entry of an encoded row, the bias included, where rows are not clipped."""
+
+
+def figures_of(schema: Schema, rows_by_party: Iterable[int]) -> PublicFigures:
+    """All that calibration may know of data with this schema."""
+    stated = {"digest": schema.digest(), "features": list(schema.feature_names)}
+    targets = isinstance(schema.label, Targets)
+    if targets:
+        stated["targets"] = list(schema.label.names)
+    return PublicFigures(
+        rows_by_party=tuple(rows_by_party),
+        num_features=schema.num_features,
+        norm_bound=schema.norm_bound,
+        entry_bound=1.0 if schema.row_norm is not None else ENTRY_BOUND[schema.scaling],
+        outputs=len(schema.label.names) if targets else 1,
+        schema=stated,
+    )
+
+
+def calibrated(
+    config: SimulationConfig, schema: Schema, rows_by_party: Iterable[int]
+) -> Calibration:
+    """What a simulation and a deployment run.
+
+    Raises:
+        PrivacyError: no certified setting exists. ParameterError: options that do not fit.
+        SchemaError: the schema is for another kind of model.
+    """
+    label = schema.label
+    if isinstance(label, Targets) != config.is_regression:
+        what = "numeric targets" if isinstance(label, Targets) else "a label of two values"
+        raise SchemaError(
+            f"model={config.model!r} does not go with the schema, which has {what} "
+            f"({label.name}): choose another model, or another schema"
+        )
+    return calibrate(figures_of(schema, rows_by_party), Wanted.of(config))

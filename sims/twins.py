@@ -1,0 +1,116 @@
+"""The twin of a plan: the same run in plaintext, on all rows, with the same noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parties.objectives import open_contributor
+from protocols.gradients import GradientPlan
+from protocols.gram_plan import GramPlan
+from protocols.lffr import LffrPlan
+from protocols.models.registry import model_named
+from protocols.plan import RunPlan
+from protocols.rows import RowsPlan
+from sims.lffr_twin import run_lffr_twin
+from sims.party_process import PartySpec
+from sims.prepare import PreparedData
+from sims.regression_twin import run_gram_twin
+from sims.result import Course, Figures
+from sims.sums_twin import run_in_plain
+from sims.twin import run_twin
+
+Floats = NDArray[np.float64]
+Specs = Mapping[str, PartySpec]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """The same run in plaintext.
+
+    weights: shape (d,), or (d, c) for c outputs; iterations: its course, in the metrics of the
+    model's result; warnings: sentences for the reader.
+    """
+
+    weights: Floats
+    iterations: tuple[Figures, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def twin_of(plan: RunPlan, data: PreparedData, specs: Specs) -> Twin:
+    """The plan in float64, with the parties' own noise."""
+    return _TWINS[type(plan)](plan, data, specs)
+
+
+def _course(plan: RunPlan, data: PreparedData) -> Course:
+    train, test = (data.rows, data.labels), (data.test.x, data.test.y)
+    return Course(model_named(plan.model), train, test)
+
+
+def _summed_noise(plan: RowsPlan | LffrPlan, specs: Specs) -> Floats:
+    total: Floats = np.sum([plan.draw_noise(s.noise_source()) for s in specs.values()], axis=0)
+    return total
+
+
+def _warned(what: str, largest: float, radius: float, cure: str) -> tuple[str, ...]:
+    if largest <= radius:
+        return ()
+    return (
+        f"the largest {what} of the twin, {largest:.3g}, left the sigmoid polynomial's interval "
+        f"[-{radius:g}, {radius:g}]: {cure}",
+    )
+
+
+def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
+    test, noise = data.test, _summed_noise(plan, specs)
+    weights, iterations = run_twin(plan, data.rows, data.labels, noise, test.x, test.y)
+    cure = "widen it (--interval), take fewer iterations or a smaller learning rate"
+    warnings = _warned("logit", iterations[-1].largest_logit, plan.link.radius, cure)
+    return Twin(weights=weights, iterations=iterations, warnings=warnings)
+
+
+def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
+    parts = (
+        plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()))
+        for s in specs.values()
+    )
+    course = _course(plan, data)
+    weights = run_gram_twin(plan.task, reduce(add, parts), course.record)
+    return Twin(weights=weights, iterations=tuple(course.metrics))
+
+
+def _lffr(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
+    course, scores = _course(plan, data), [0.0]
+
+    def record(t: int, weights: Floats, largest: float) -> None:
+        course.record(t, weights)
+        scores.append(largest)
+
+    weights = run_lffr_twin(plan, data.rows, data.labels, _summed_noise(plan, specs), record)
+    warnings = _warned("score", scores[-1], plan.link.radius, "take fewer iterations or a ridge")
+    return Twin(weights=weights, iterations=tuple(course.metrics), warnings=warnings)
+
+
+def _sums(plan: GradientPlan, data: PreparedData, specs: Specs) -> Twin:
+    sources = {name: spec.noise_source() for name, spec in specs.items()}
+    owners = {
+        name: open_contributor(plan, name, spec.shard, sources[name])
+        for name, spec in specs.items()
+    }
+    course = _course(plan, data)
+    weights = run_in_plain(plan, owners, sources, np.zeros(plan.length), course.record)
+    return Twin(weights=weights, iterations=tuple(course.metrics))
+
+
+_TWINS: Mapping[type[RunPlan], Callable[[Any, PreparedData, Specs], Twin]] = {
+    RowsPlan: _rows,
+    GramPlan: _gram,
+    LffrPlan: _lffr,
+    GradientPlan: _sums,
+}

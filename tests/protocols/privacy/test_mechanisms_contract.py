@@ -1,0 +1,166 @@
+"""Every registered mechanism: chooser, party and auditor say the same, and refuse the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parties.budget import recompute
+from protocols.errors import ParameterError, PolicyError
+from protocols.plan import RunPlan
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.certificate import Stated
+from protocols.privacy.mechanism import KINDS, Mechanism
+from sims.documents import to_json
+from sims.studies import epsilon as study
+from sims.verify_certificate import certificate_problems
+
+NORM = 1.0
+Chosen = tuple[Any, dict[str, Any]]
+
+
+def on_rows(update: str, rounds: int, epsilon: float = 2.0, rows: int = 3000) -> Calibration:
+    wanted = Wanted(
+        update=update,
+        rounds=rounds,
+        degree=7,
+        colluders=1,
+        epsilon=epsilon,
+        profile="fast-insecure",
+    )
+    return calibrate(PublicFigures.even(rows=rows, features=5, parties=3), wanted)
+
+
+def of_sums() -> Calibration:
+    plan = study.plan_of(study.Case(protocol="gradients", update="gd"))
+    return Calibration(template=plan, certificate=study.certificate_of(plan))
+
+
+CASES: dict[str, Callable[[], Calibration]] = {
+    "rows/barrier": lambda: on_rows("barrier", 10),
+    "rows/gd": lambda: on_rows("gd", 10),
+    "rows/nag": lambda: on_rows("nag", 2),
+    "rows/quadratic-nag": lambda: on_rows("quadratic-nag", 2, 8.0, 20_000),
+    "rows/quadratic-gd": lambda: on_rows("quadratic-gd", 2, 8.0, 20_000),
+    "gram": lambda: study.regression("linear"),
+    "lffr": lambda: study.regression("lffr"),
+    "gradients": of_sums,
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@lru_cache
+def chosen(kind: str) -> Chosen:
+    found = CASES[kind]()
+    assert found.certificate is not None
+    return found.template, found.certificate.to_dict()
+
+
+def promising(plan: Any, **changes: float) -> Any:
+    return replace(plan, privacy=replace(plan.privacy, **changes))
+
+
+def quieter(plan: Any, factor: float) -> Any:
+    """Less noise, and stated so throughout."""
+    promise = plan.privacy
+    if hasattr(plan, "noise_scales"):
+        plan = replace(plan, noise_scales=tuple(factor * each for each in plan.noise_scales))
+    return promising(plan, sigma=factor * promise.sigma, share_std=factor * promise.share_std)
+
+
+def audited(kind: str, plan: RunPlan) -> str:
+    """What an auditor says of the chooser's certificate beside a plan."""
+    certificate = json.loads(to_json(chosen(kind)[1]))
+    schema: Any = SimpleNamespace(norm_bound=NORM)
+    return "; ".join(certificate_problems(certificate, plan, schema))
+
+
+@every_kind
+def test_chooser_party_and_auditor_agree(kind: str) -> None:
+    plan, certificate = chosen(kind)
+    assert plan.accounted_as == kind
+    mechanism = Mechanism.from_plan(plan, NORM).require()
+    assert recompute(plan, NORM) == mechanism
+    assert audited(kind, plan) == ""
+    own = mechanism.certificate.to_dict()
+    assert own["method"] == certificate["method"]
+    # A search notes how good it takes its choice to be, beside the figures of the theorem.
+    stated = {name: certificate["figures"][name] for name in own["figures"]}
+    assert own["figures"] == pytest.approx(stated, rel=1e-12)
+    assert own["epsilon"] == pytest.approx(certificate["epsilon"], rel=1e-12)
+    assert mechanism.epsilon == mechanism.certificate.epsilon_by_coalition[plan.privacy.colluders]
+    assert 0.99 * plan.privacy.epsilon < mechanism.epsilon <= plan.privacy.epsilon * (1 + 1e-9)
+    assert mechanism.noise == plan.privacy.sigma and mechanism.sensitivity > 0
+    assert mechanism.events and mechanism.conditions
+    assert 0 < mechanism.additive_delta < plan.privacy.delta
+
+
+@every_kind
+def test_half_the_noise_is_refused(kind: str) -> None:
+    weak = quieter(chosen(kind)[0], 0.5)
+    with pytest.raises(PolicyError, match=r"epsilon=\d of the plan is below .*: raise sigma"):
+        recompute(weak, NORM)
+    assert "plan.json, field privacy: epsilon=" in audited(kind, weak)
+
+
+@every_kind
+@pytest.mark.parametrize(("factor", "relation"), [(2.0, "above"), (0.5, "below")])
+def test_another_sensitivity_is_refused(kind: str, factor: float, relation: str) -> None:
+    plan = chosen(kind)[0]
+    other = promising(plan, sensitivity=factor * plan.privacy.sensitivity)
+    with pytest.raises(PolicyError, match=rf"sensitivity=\S+ of the plan is {relation}"):
+        recompute(other, NORM)
+    assert "sensitivity=" in audited(kind, other)
+
+
+@every_kind
+@pytest.mark.parametrize(("factor", "relation"), [(2.0, "above|below"), (0.5, "above|below")])
+def test_another_share_is_refused(kind: str, factor: float, relation: str) -> None:
+    plan = chosen(kind)[0]
+    other = promising(plan, share_std=factor * plan.privacy.share_std)
+    with pytest.raises(PolicyError, match=f"of the plan is {relation}"):
+        recompute(other, NORM)
+    assert "of the plan is" in audited(kind, other)
+
+
+@every_kind
+def test_longer_rows_are_refused_or_clipped(kind: str) -> None:
+    plan = chosen(kind)[0]
+    if kind == "gradients":
+        assert recompute(plan, 2 * NORM) == recompute(plan, NORM)
+        return
+    with pytest.raises(PolicyError):
+        recompute(plan, 2 * NORM)
+
+
+@every_kind
+@pytest.mark.parametrize("field", ["epsilon", "delta", "sigma", "share_std", "sensitivity"])
+def test_a_figure_that_is_no_number_is_refused(kind: str, field: str) -> None:
+    plan = chosen(kind)[0]
+    with pytest.raises(ParameterError, match=f"{field}=nan"):
+        promising(plan, **{field: math.nan})
+    with pytest.raises(PolicyError, match="norm_bound=nan"):
+        recompute(plan, math.nan)
+
+
+@pytest.mark.parametrize(("stated", "own"), [(math.nan, 1.0), (1.0, math.nan)])
+def test_nothing_is_as_stated_without_numbers(stated: float, own: float) -> None:
+    assert Stated("sensitivity", stated, own, "").problem
+    assert Stated("epsilon", stated, own, "", exact=False).problem
+
+
+@every_kind
+def test_another_kind_is_refused_by_name(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = chosen(kind)[0]
+    monkeypatch.setattr(type(plan), "accounted_as", property(lambda _: "elsewhere"))
+    with pytest.raises(PolicyError, match="'elsewhere' has no mechanism"):
+        recompute(plan, NORM)
+    assert "'elsewhere' has no mechanism" in audited(kind, plan)

@@ -1,0 +1,105 @@
+"""Of the methods of arXiv:2008.01989: rates, stages, shares of the budget, the best length."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.errors import ParameterError
+from protocols.privacy.schedule import optimal_bound
+from protocols.updates.momentum import HeavyBall
+from protocols.updates.strongly_convex import (
+    MultiStage,
+    StronglyConvexNesterov,
+    recommended_first_stage,
+)
+from tests.protocols.updates.cases import course
+
+RNG = np.random.default_rng(6)
+CENTRE, START = RNG.standard_normal((2, 3))
+RULE = StronglyConvexNesterov(rounds=40, mu=0.05, smoothness=2.0)
+STAGED = MultiStage(rounds=160, mu=1.0, smoothness=20.0, first_stage=13)
+BUDGET = {"sensitivity": 1e-4, "budget": 1.0, "dim": 20, "initial_error": 10.0}
+
+
+def gradient(t: int, w: Any) -> Any:
+    return np.array([0.05, 0.3, 2.0]) * (w - CENTRE)
+
+
+def test_the_heavy_ball_steps_along_the_weighted_mean_of_gradients() -> None:
+    """Equations (14) and (15)."""
+    alpha, beta, w, mean, expected = 0.5, 0.8, START, np.zeros(3), []
+    for t in range(30):
+        mean = beta * mean + (1 - beta) * gradient(t, w)
+        w = w - alpha / (1 - beta) * mean
+        expected.append(w)
+    rule = HeavyBall(rounds=30, learning_rate=alpha, momentum=beta)
+    assert np.allclose(course(rule, gradient, START), expected, rtol=0, atol=1e-12)
+
+
+def test_the_ridge_is_the_rule_s_or_the_oracle_s() -> None:
+    own = course(replace(RULE, ridge=0.04), lambda t, w: gradient(t, w) - 0.04 * w, START)[-1]
+    assert np.allclose(own, course(RULE, gradient, START)[-1], rtol=0, atol=1e-12)
+
+
+def test_converges_at_the_predicted_rate_and_not_faster() -> None:
+    """Double root at mu: x_T = z^T (1 + T (1 - z)) x_0 along it."""
+    found = course(replace(RULE, rounds=120), lambda t, w: 0.05 * w, np.ones(1))[-1]
+    z = 1 - math.sqrt(0.5 * 0.05)
+    assert math.isclose(float(found[0]), z**120 * (1 + 120 * (1 - z)), rel_tol=1e-5)
+
+
+def test_uniform_and_divided_budgets() -> None:
+    """a_t grows by 1 / (1 - sqrt(mu alpha)) per iteration: shares by its third or second root."""
+    assert RULE.noise_shares() == (1 / 40,) * 40
+    growth = 1 / (1 - math.sqrt(0.5 * 0.05))
+    for division, root in (("laplace", 3), ("gaussian", 2)):
+        shares = np.array(replace(RULE, division=division).noise_shares())
+        assert math.isclose(shares.sum(), 1.0, rel_tol=1e-12)
+        assert np.allclose(shares[1:] / shares[:-1], growth ** (1 / root), rtol=1e-12)
+
+
+@pytest.mark.parametrize("division", ["laplace", "gaussian"])
+def test_shortened_takes_the_smallest_bound(division: str) -> None:
+    rule = replace(RULE, rounds=300, division=division)
+    best = rule.shortened(**BUDGET)
+    bounds = [
+        optimal_bound(replace(rule, rounds=t).log_error_weights(), mechanism=division, **BUDGET)
+        for t in range(1, 301)
+    ]
+    assert 1 < best.rounds < 300
+    assert best == replace(rule, rounds=int(np.argmin(bounds)) + 1)
+    with pytest.raises(ParameterError, match="mechanism='uniform'"):
+        RULE.shortened(**BUDGET)
+
+
+def test_shortened_stays_multistage() -> None:
+    rule = replace(STAGED, division="laplace")
+    best = rule.shortened(**{**BUDGET, "sensitivity": 1e-2})
+    assert isinstance(best, MultiStage) and 1 < best.rounds < 160
+    assert best == replace(rule, rounds=best.rounds)
+
+
+def test_lengths_and_steps_are_the_paper_s() -> None:
+    """kappa = 20: ceil(sqrt(20) ln 8) = 10, so stages of 13, 40, 80, … iterations."""
+    assert list(STAGED.stages) == [1] * 13 + [2] * 40 + [3] * 80 + [4] * 27
+    steps = {1: 1, 2: 1 / 16, 3: 1 / 64, 4: 1 / 256}
+    assert list(STAGED.rates) == [steps[k] / 20 for k in STAGED.stages]
+    assert [t for t, m in enumerate(STAGED.momenta) if m == 0.0] == [12, 52, 132, 159]
+    assert replace(STAGED, p=2.0).length(2) == 4 * math.ceil(math.sqrt(20) * math.log(16)) == 52
+    assert recommended_first_stage(1.0, 20.0) == 14
+    assert recommended_first_stage(1.0, 1.01) == 1
+
+
+@pytest.mark.parametrize(
+    ("rounds", "first", "last"), [(53, 65.291, 43.187), (293, 343.447, 205.276)]
+)
+def test_published_schedule(rounds: int, first: float, last: float) -> None:
+    """b_t n eps / S_1 = 1 / share at t = 1 and T, for mu = 1, L = 20, p = 1, n_1 = 13."""
+    shares = replace(STAGED, rounds=rounds, division="laplace").noise_shares()
+    assert abs(1 / shares[0] - first) < 5e-4
+    assert abs(1 / shares[-1] - last) < 5e-4

@@ -1,0 +1,196 @@
+"""What a regression's run is made of: bounds, ring, ridge and noise from public figures alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.budget import recompute
+from parties.data.encode import encode_shard
+from parties.data.schema import Label, NumericColumn, Schema, Targets
+from protocols import arithmetic
+from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
+from protocols.gram import GramSums
+from protocols.gram_plan import GramPlan
+from protocols.plan import Member
+from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.calibration import Calibration
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.regression import gram_curvature, gram_ring
+from protocols.privacy.randomness import SeededRandomness
+from sims.config import SimulationConfig
+from sims.deployed import DeployedModel
+from sims.documents import model_document
+from sims.figures import calibrated, figures_of
+from sims.prepare import PreparedData, prepare
+from tests.sims.model_runs import make_frame
+
+NORM = 5**0.5  # of rows on [-1, 1], of two columns, two wards and the bias
+MEMBERS = tuple(
+    Member(name=f"party-{k + 1}", rows=80, verify_key="ab" * 32, commitment="cd" * 32)
+    for k in range(3)
+)
+
+
+def config(**changes: Any) -> SimulationConfig:
+    fields: dict[str, Any] = {
+        "data": make_frame(), "model": "linear", "targets": ("cost", "days"), "seed": 1,
+        "profile": "fast-insecure",
+    }  # fmt: skip
+    return SimulationConfig(**(fields | changes))
+
+
+def prepared(**changes: Any) -> tuple[SimulationConfig, PreparedData]:
+    wanted = config(**changes)
+    return wanted, prepare(wanted, np.random.default_rng(1))
+
+
+def calibration(**changes: Any) -> Calibration:
+    wanted, data = prepared(**changes)
+    return calibrated(wanted, data.schema, (shard.rows for shard in data.shards.values()))
+
+
+def planned(**changes: Any) -> GramPlan:
+    plan = calibration(**changes).template
+    assert isinstance(plan, GramPlan)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("scaling", "row_norm", "entry"), [("range", None, 1), ("standard", None, 2), ("range", 1.5, 1)]
+)
+def test_the_curvature_bound_holds_for_every_row(scaling: Any, row_norm: Any, entry: int) -> None:
+    """2 |x_k| sum_j |x_j| over rows at the schema's corners, beside random ones."""
+    columns = tuple(
+        NumericColumn(name=f"c{k}", low=-1.0, high=3.0, typical=1.0, spread=0.5) for k in range(4)
+    )
+    targets = Targets(columns=(NumericColumn(name="y", low=0.0, high=1.0),))
+    schema = Schema(columns=columns, label=targets, scaling=scaling, row_norm=row_norm)
+    rng = np.random.default_rng(2)
+    cells = np.vstack([rng.uniform(-3, 5, (500, 4)), rng.choice([-9.0, 9.0, 1.0], (500, 4))])
+    x = encode_shard(pd.DataFrame(cells, columns=[c.name for c in columns]).assign(y=0.5), schema).x
+    assert np.abs(x).max() <= entry + 1e-12
+    largest = (2 * np.abs(x) * np.abs(x).sum(axis=1, keepdims=True)).max()
+    assert (
+        0.8 * gram_curvature(figures_of(schema, ()))
+        < largest
+        <= gram_curvature(figures_of(schema, ())) * (1 + 1e-12)
+    )
+
+
+def test_the_plan_without_privacy() -> None:
+    found = calibration(ridge=0.01, rounds=7)
+    plan = found.plan("session", MEMBERS)
+    assert isinstance(plan, GramPlan) and plan.members == MEMBERS and plan.session == "session"
+    assert plan_from_dict(plan.to_dict()) == plan
+    assert (plan.outputs, plan.rounds, plan.ridge, plan.privacy) == (2, 7, 0.01, None)
+    assert plan.schema["targets"] == ["cost", "days"] and plan.task.row_sums
+    assert found.certificate is None and planned().rounds == 30
+
+
+def test_the_ring_has_room_for_the_matrix() -> None:
+    secure, toy = Wanted(), Wanted(profile="fast-insecure")
+    assert gram_ring(secure, 9, 2).ring_dim == 32768
+    assert gram_ring(secure, 100, 2).ring_dim == 65536
+    assert gram_ring(toy, 33, 2).num_slots == 64**2 * 2
+    with pytest.raises(ParameterError, match="a ciphertext has 1024"):
+        gram_ring(replace(toy, ring_dim=2048), 33, 2)
+    with pytest.raises(ParameterError, match="take a larger ring or fewer columns"):
+        gram_ring(secure, 600, 1)
+
+
+@pytest.mark.parametrize("model", ["linear", "improved-lffr"])
+def test_every_party_certifies_the_plan_again(model: str) -> None:
+    found = calibration(model=model, epsilon=2.0, colluders=1)
+    plan, certificate, bound = found.template, found.certificate, NORM
+    assert isinstance(plan, GramPlan) and plan.privacy is not None and not plan.task.row_sums
+    assert certificate is not None and certificate.satisfied
+    cost = recompute(plan, bound)
+    assert cost.epsilon == pytest.approx(2.0, rel=1e-6) and cost.epsilon <= 2.0 * (1 + 1e-9)
+    assert 0.1 * 0.999 * 1e-5 < cost.additive_delta < 1e-5
+    # The release, and the flooded decryption.
+    flooding, _ = cost.events
+    assert flooding.noise_multiplier == 1 / arithmetic.FLOODING_MU
+    assert certificate.epsilon_by_coalition[0] < certificate.epsilon_by_coalition[1]
+    assert plan.ridge == certificate.figures["noise_bound"] and "ridge=" in found.notes[0]
+    with pytest.raises(PolicyError):  # rows longer than the plan's author believes
+        recompute(plan, 1.1 * bound)
+
+
+@pytest.mark.parametrize(
+    ("field", "factor", "message"),
+    [
+        ("sigma", 0.98, "condition noise"),
+        ("share_std", 0.9, "share_std"),
+        ("sensitivity", 0.9, "sensitivity"),
+    ],
+)
+def test_a_plan_with_too_little_noise_is_refused(field: str, factor: float, message: str) -> None:
+    body = planned(epsilon=1.0).to_dict()
+    body["privacy"][field] *= factor
+    with pytest.raises(PolicyError, match=message):
+        recompute(plan_from_dict(body), NORM)
+
+
+def test_a_ridge_or_curvature_below_the_noise_is_refused() -> None:
+    body = planned(epsilon=1.0).to_dict()
+    for field, message in (("ridge", "ridge >= tau"), ("curvature_bound", "curvature_bound")):
+        with pytest.raises(PolicyError, match=message):
+            changed = plan_from_dict({**body, field: 0.9 * body[field]})
+            recompute(changed, NORM)
+
+
+def test_noise_is_the_sums_alone() -> None:
+    """Twin and parties add the same noise; its spread on a diagonal entry is the plan's."""
+    plan, data = planned(epsilon=1.0), prepared()[1]
+    assert plan.privacy is not None
+    x, y = data.rows, data.labels
+    exact = GramSums.of(x, plan.fitted.encode(y)).gram / plan.num_rows
+    drawn = [
+        (plan.contribution(x, y, plan.draw_noise(SeededRandomness(seed, "a"))).gram / plan.num_rows)
+        for seed in range(200)
+    ]
+    diagonal = np.array([np.diag(g - exact) for g in drawn])
+    # 200 x 5 normals: the estimate is within 7 % at four standard errors.
+    assert diagonal.std() == pytest.approx(plan.privacy.share_std, rel=0.09)
+
+
+def test_a_hopeless_promise_is_refused_or_costs_a_ridge() -> None:
+    assert planned(epsilon=0.01).ridge > 10 * planned(epsilon=1.0).ridge
+    with pytest.raises((PrivacyError, ParameterError)):
+        planned(epsilon=1.0, delta=1e-300)
+    assert planned(epsilon=1.0, ridge=1e3).ridge == 1e3 and math.isfinite(planned().ridge)
+
+
+def test_schema_and_model_go_together() -> None:
+    wanted, data = prepared()
+    labelled = Schema(
+        columns=data.schema.columns,
+        label=Label(name="y", positive="1", negative="0"),
+        scaling="range",
+    )
+    with pytest.raises(SchemaError, match="a label of two values"):
+        calibrated(wanted, labelled, (80, 80, 80))
+    logistic = SimulationConfig(data=make_frame(), label="ward", profile="fast-insecure")
+    with pytest.raises(SchemaError, match="numeric targets"):
+        calibrated(logistic, data.schema, (80, 80, 80))
+
+
+def test_a_deployment_needs_public_figures_only() -> None:
+    """Nobody has the data there: a schema and the number of rows decide, and a model is written."""
+    schema = prepared()[1].schema
+    found = calibrated(SimulationConfig(model="linear", epsilon=1.0), schema, (400,) * 3)
+    members = tuple(replace(member, rows=400) for member in MEMBERS)
+    plan = found.plan("session", members)
+    weights = np.arange(2.0 * schema.num_features).reshape(-1, 2)
+    model: Any = DeployedModel(
+        plan=plan, schema=schema, weights=weights, transcript_head="", noise="system"
+    )
+    document = model_document(model)
+    assert document["kind"] == "regression" and document["privacy"]["epsilon"] == 1.0
+    assert np.shape(document["coef"]) == (2, schema.num_features - 1)
