@@ -130,8 +130,8 @@ class TrainingOptions:
     update: str = of_logistic(
         "barrier",
         "Update rule. Both protocols: barrier, gd, nag, quadratic-nag, quadratic-gd. "
-        "secure-aggregation alone: clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
-        "quadratic-adam.",
+        "secure-aggregation alone: clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, "
+        "quadratic-adagrad, quadratic-adam.",
     )
     rounds: int | None = option(
         None, "How many iterations. Default: chosen.", name="iterations", least=1
