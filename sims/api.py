@@ -22,8 +22,11 @@ from sims.config import (
     option_name,
     options_of,
 )
+from sims.options import PlanOptions, SimulateOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from sims.planning import Forecast
     from sims.result import RunResult
     from sims.simulation import OnEvent
@@ -32,18 +35,12 @@ SIMULATE = options_of(
     DataOptions, TrainingOptions, PrivacyOptions, EncryptionOptions, OutputOptions
 )
 """Options of `simulate`."""
-PLAN = options_of(
-    *(DataOptions, TrainingOptions, PrivacyOptions, EncryptionOptions),
-    without=(
-        *("model", "targets", "protocol", "ridge", "momentum", "clip", "weights", "loss"),
-        *("batches", "schedule", "mechanism", "processes", "ledger"),
-    ),
-)
+PLAN = tuple(each for each in SIMULATE if option_name(each) in PlanOptions.__annotations__)
 """Options of `plan`."""
 _FORMER = {"interval": "radius"}
 
 
-def simulate(on_event: OnEvent | None = None, **options: Any) -> RunResult:
+def simulate(on_event: OnEvent | None = None, **options: Unpack[SimulateOptions]) -> RunResult:
     """Train on encrypted rows of several parties, all simulated on this machine.
 
     options: of `cohort simulate --help`, by name; data: a path, a pandas frame, or arrays (X, y).
@@ -68,7 +65,7 @@ def plan(
     features: int | None = None,
     norm_bound: float | None = None,
     timing: bool = True,
-    **options: Any,
+    **options: Unpack[PlanOptions],
 ) -> Forecast:
     """What a run would promise and cost; nothing is encrypted.
 

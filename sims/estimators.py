@@ -25,6 +25,7 @@ from parties.data.schema import Schema
 from parties.data.table import cell_text, read_table
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
+from protocols.words import count
 from sims import owners as shards
 from sims.config import SimulationConfig
 from sims.datasets import require_spread
@@ -32,7 +33,6 @@ from sims.documents import coefficients
 from sims.owners import Columns, Rows, load_schema
 from sims.result import RunResult, label_of, targets_of
 from sims.simulation import Event, noise_root, run
-from sims.words import count
 
 Array = NDArray[np.float64]
 

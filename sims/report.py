@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from protocols.words import Fact, count, duration, number, size
 from sims import plots
 from sims.documents import coefficients
-from sims.plan_facts import Fact, gathered, plan_facts
 from sims.report_html import bar, fragment, noted, render, tag
 from sims.result import RunResult, label_of, targets_of
-from sims.words import count, duration, number, size
 
 MOST_PICTURES, MOST_COEFFICIENTS = 6, 20
 PHASES = {
@@ -58,7 +57,7 @@ def render_report(result: RunResult) -> str:
         pictures=list(_pictures(result)),
         coefficients=_coefficients(result),
         costs=_costs(result),
-        plan_facts=list(plan_facts(plan)),
+        plan_facts=list(plan.facts()),
         privacy={
             "statement": NO_NOISE if not plan.privacy else SEEDED if result.seeded else PROMISE,
             "facts": list(privacy_facts(result)),
@@ -88,7 +87,7 @@ def headline(result: RunResult) -> str:
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a {result.model.title} for "
         f"{result.outcome} on {count(plan.num_rows, 'row')}, of which only encrypted "
-        f"{gathered(plan)} left their owners; {count(plan.rounds, 'iteration')} took "
+        f"{plan.gathered} left their owners; {count(plan.rounds, 'iteration')} took "
         f"{duration(sum(result.costs.iteration_seconds))}. On "
         f"{count(len(result.test_y), 'test row')}: "
         f"{result.model.words(result.scores, result.outputs)}."

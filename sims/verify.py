@@ -14,7 +14,6 @@ from typing import Any
 
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
-from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
@@ -105,7 +104,7 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
         lambda: messages.sequence_problems(transcript, plan),
         f"every step once, {len(plan.members)} parties each: {_counted(plan)}",
     )
-    if isinstance(plan, CircuitPlan):
+    if plan.masked:
         yield _check(
             "slot bound",
             lambda: slot_problems(plan, Schema.from_dict(model["schema"])),

@@ -8,12 +8,14 @@ gamma < 1 keeps the logit finite on [0, 1], and lets predictions leave it by (1 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scipy.special import expit, logit
 
 from protocols.errors import ParameterError
 from protocols.models.model import Array, TargetModel
+from protocols.words import Fact, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,14 @@ class ImprovedLffr(TargetModel):
     def __post_init__(self) -> None:
         if not 0 < self.gamma < 1:
             raise ParameterError(f"gamma={self.gamma} is outside (0, 1)")
+
+    def facts(self) -> Iterator[Fact]:
+        """gamma."""
+        yield (
+            "γ (gamma)",
+            number(self.gamma),
+            "targets take up this part of the sigmoid's range before their logits are fitted",
+        )
 
     def encode(self, targets: Array) -> Array:
         """What is fitted, from targets in [0, 1], shape (rows, c)."""

@@ -8,12 +8,15 @@ scikit-learn: measures are formulas on arrays, the tests compare them with sciki
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+
+from protocols.words import Fact
 
 Array = NDArray[np.float64]
 
@@ -81,6 +84,10 @@ class Model(ABC):
         self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]
     ) -> dict[str, Any]:
         """Figures of an iteration; train, test: encoded (x, y)."""
+
+    def facts(self) -> Iterator[Fact]:
+        """Its constants, for a reader."""
+        return iter(())
 
     def words(self, figures: dict[str, Any], outputs: tuple[str, ...] = ()) -> str:
         """Figures in a line, those that exist; outputs: names of the targets."""

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sims import report_html, words
-from sims.plan_facts import plan_facts
+from protocols import words
+from sims import report_html
 from sims.report import clamp_words, render_report
 from sims.report_html import Html, fragment, section, table, tag
 from sims.twin import score
@@ -88,7 +88,7 @@ def test_the_figures_that_matter_are_there() -> None:
     assert f"{result.max_abs_diff_to_twin:.2g}" in text
     for found in (result.plan.digest(), result.transcript_head, result.plan.session, "No privacy"):
         assert found in text
-    for fact in plan_facts(result.plan):
+    for fact in result.plan.facts():
         assert fact[1] in text and fact[2] in text
     assert "hospital-3" in text and "3 in age" in text
 
