@@ -15,8 +15,8 @@ from protocols.platform import guard
 guard()
 
 _HOMES = {
-    "FederatedLogisticRegression": "sims.estimator",
-    "FederatedRegression": "sims.regression",
+    "FederatedLogisticRegression": "sims.estimators",
+    "FederatedRegression": "sims.estimators",
     "load_model": "sims.predict",
     "plan": "sims.api",
     "simulate": "sims.api",

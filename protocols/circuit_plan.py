@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan
 from protocols.privacy.randomness import RandomSource
 from protocols.slot_bounds import LARGEST_SLOT, SlotBounds
+from protocols.words import ATTACK, Fact, count
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
 # One for each ciphertext of a refresh, None for one that is only refreshed.
@@ -36,6 +38,7 @@ class CircuitPlan(RunPlan):
         ParameterError: fields that do not go together (depth too small …).
     """
 
+    masked: ClassVar[bool] = True
     # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
     max_rounds: ClassVar[int] = 10**4
 
@@ -158,6 +161,61 @@ class CircuitPlan(RunPlan):
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's privacy noise; zeros without privacy."""
         ...
+
+    def figures(self) -> dict[str, Any]:
+        """Of the encryption."""
+        names = ("ring_dim", "depth", "scale_bits", "log_qp")
+        return {name: getattr(self.ckks, name) for name in names}
+
+    def facts(self) -> Iterator[Fact]:
+        """Threshold CKKS, then the training's own."""
+        ckks = self.ckks
+        broken = "INSECURE: no security at all; whoever sees a ciphertext may read it"
+        yield "Security", f"{ckks.security_bits} bits", ATTACK if ckks.security_bits else broken
+        yield (
+            "Ring dimension n",
+            f"{ckks.ring_dim:,}",
+            f"a ciphertext packs n/2 = {ckks.num_slots:,} numbers; larger is safer and slower",
+        )
+        yield (
+            "Depth",
+            f"{ckks.depth} levels",
+            "multiplications in a row before an encrypted number has to be refreshed",
+        )
+        digits = math.floor(ckks.scale_bits * math.log10(2))
+        yield (
+            "Scale",
+            f"2^{ckks.scale_bits}",
+            f"numbers are stored as multiples of 2^-{ckks.scale_bits}, some {digits} decimal "
+            "places",
+        )
+        bound = f"security at this ring allows {ckks.max_log_qp} bits at most"
+        bound = bound if ckks.max_log_qp else "no secure bound is tabled for a ring this small"
+        yield "log₂ QP", f"{ckks.log_qp} bits", f"size of the largest modulus; {bound}"
+        covered = "" if self.cover is None else f"; any {self.cover} could stand in for the others"
+        yield (
+            "Keys withstand",
+            count(self.key_colluders, "colluding party"),
+            f"more of them, with the coordinator, could read everybody's rows{covered}",
+        )
+        yield from self.training_facts()
+        yield (
+            "Features",
+            f"{self.num_features} per row",
+            "columns after expanding categories, and a constant one for the intercept",
+        )
+
+    @abstractmethod
+    def training_facts(self) -> Iterator[Fact]:
+        """The iteration."""
+        ...
+
+    def fit_messages(self: Plan, most: int) -> Plan:
+        """As many rotation keys in a message as it holds: each step costs seconds."""
+        ckks = self.ckks
+        # One half of a key: digits x (towers and special towers, at most twice as many) x n words.
+        size = ckks.num_digits * 2 * ckks.num_towers * ckks.ring_dim * 8
+        return replace(self, keys_per_message=max(1, most // size))
 
 
 def _check_cover(cover: int, parties: int, privacy: PrivacyPlan | None) -> None:

@@ -10,7 +10,7 @@ contributes is in `objectives`. Error of an aggregate: `AggregateParameters.erro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -33,6 +33,7 @@ from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.update import Update
+from protocols.words import ATTACK, Fact, number, size
 
 Vector = NDArray[np.float64]
 ROUNDING = 1e-10
@@ -54,6 +55,7 @@ class GradientPlan(RunPlan):
 
     kind: ClassVar[str] = "gradients"
     protocol: ClassVar[str] = SECURE_AGGREGATION
+    gathered: ClassVar[str] = "sums"
 
     cipher: AggregateParameters
     objective: Mapping[str, Any]
@@ -198,6 +200,40 @@ class GradientPlan(RunPlan):
         bits = self.grid(t).granularity_bits
         rounded: Vector = np.ldexp(np.rint(np.ldexp(values, bits)), -bits)
         return rounded
+
+    def figures(self) -> dict[str, Any]:
+        """Rule and encryption."""
+        return {
+            "update": self.update["kind"],
+            "ring_dim": self.cipher.ring_dim,
+            "scale_bits": self.cipher.scale_bits,
+            "log_q": round(math.log2(self.cipher.modulus), 2),
+        }
+
+    def facts(self) -> Iterator[Fact]:
+        """Secure aggregation and the rule."""
+        cipher, clip = self.cipher, self.objective.get("clip")
+        yield "Security", f"{self.security_bits} bits", ATTACK
+        yield "Ring dimension n", f"{cipher.ring_dim:,}", "values that one ring element carries"
+        yield (
+            "log₂ Q",
+            f"{math.log2(cipher.modulus):.1f} bits",
+            "size of the modulus: range of a sum, its precision and the encryption noise",
+        )
+        yield (
+            "Error of a sum",
+            number(cipher.error_bound),
+            "bound on what encryption changes, per coordinate of an opened sum",
+        )
+        yield (
+            "Message",
+            size(cipher.num_bytes(self.length)),
+            "what one party sends in a round, beside its frame",
+        )
+        if isinstance(clip, (int, float)):
+            yield "Clip", number(clip), "bound on the norm of every row's part of a sum"
+        yield "Values per round", f"{self.length:,}", "length of the vector that is summed"
+        yield from self.rule.facts()
 
 
 def _check_range(plan: GradientPlan) -> None:

@@ -9,8 +9,9 @@ decrypt             the final model, once                                     `d
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from protocols.privacy.gram_certificate import GramRelease
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
+from protocols.words import Fact, count, target_facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +42,7 @@ class GramPlan(CircuitPlan):
     """
 
     kind: ClassVar[str] = "gram"
+    gathered: ClassVar[str] = "sums"
 
     outputs: int
     iterations: int
@@ -160,3 +163,24 @@ class GramPlan(CircuitPlan):
             ridge=self.ridge,
             sigma=privacy.sigma,
         )
+
+    def figures(self) -> dict[str, Any]:
+        """The iteration, then the encryption."""
+        own = {"update": "fixed-hessian", "outputs": self.outputs, "ridge": self.ridge}
+        return {**own, **CircuitPlan.figures(self)}
+
+    def training_facts(self) -> Iterator[Fact]:
+        """The iteration and what it fits."""
+        rate = (
+            "each coefficient at the rate that a bound on its curvature, computed under "
+            "encryption, allows"
+            if self.privacy is None
+            else "all coefficients at the rate that a public bound on the curvature allows"
+        )
+        yield (
+            "Update",
+            f"fixed Hessian, {count(self.rounds, 'iteration')}",
+            f"gradient descent on encrypted sums, whose cost does not depend on the rows; {rate}",
+        )
+        yield from target_facts(self.ridge, self.outputs)
+        yield from self.fitted.facts()

@@ -17,8 +17,9 @@ Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, in t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
+from protocols.words import Fact, count, link_facts, number, target_facts
 
 Array = NDArray[np.float64]
 
@@ -63,6 +65,7 @@ class LffrPlan(CircuitPlan):
     """
 
     kind: ClassVar[str] = "lffr"
+    gathered: ClassVar[str] = "copies"
 
     outputs: int
     iterations: int
@@ -264,3 +267,24 @@ class LffrPlan(CircuitPlan):
             return self.num_rows * noise / self.units.side_scale
         share = self.curvature.share(rows, self.num_rows)
         return np.broadcast_to(share[None, :, None], (1, self.num_features, self.outputs))
+
+    def figures(self) -> dict[str, Any]:
+        """The iteration, then the encryption."""
+        return {
+            "update": "fixed-hessian" if self.curvature else "gd",
+            "degree": self.link.degree,
+            "outputs": self.outputs,
+            "ridge": self.ridge,
+            **CircuitPlan.figures(self),
+        }
+
+    def training_facts(self) -> Iterator[Fact]:
+        """The iteration and what it fits."""
+        kind, rate = "gd", f"learning rate {number(self.learning_rate)}"
+        if self.curvature:
+            kind = "fixed Hessian"
+            rate = "each coefficient at the rate that a bound on its curvature allows"
+        iterations = f"{kind}, {count(self.rounds, 'iteration')}"
+        yield "Update", iterations, f"gradient descent on encrypted rows; {rate}"
+        yield from target_facts(self.ridge, self.outputs)
+        yield from link_facts(self.link)

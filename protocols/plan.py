@@ -10,9 +10,9 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -21,7 +21,9 @@ from protocols.names import ENCRYPTED_ROWS
 from protocols.privacy.shares import NoiseSplit
 from protocols.serialise import to_plain
 from protocols.slot_bounds import SlotBounds
+from protocols.words import Fact
 
+Plan = TypeVar("Plan", bound="RunPlan")
 PLAN_VERSION = 6
 # What a deployed party asks for, and a coordinator offers, unless told otherwise.
 DEFAULT_COLLUDERS = 1
@@ -84,7 +86,8 @@ class RunPlan(ABC):
     kind: what is computed, "rows", "gram", "lffr" or "gradients"; protocol: how, by its public
     name; session: unique name; members: in the order of their row ranges; schema: public column
     schema as JSON; num_features: d with the bias; privacy: None for a run without privacy;
-    profile: "secure" or "fast-insecure"; model: what is fitted.
+    profile: "secure" or "fast-insecure"; model: what is fitted; gathered: what leaves an
+    owner, encrypted; masked: whether masks hide values that refreshes carry, see `slot_bounds`.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -92,6 +95,8 @@ class RunPlan(ABC):
 
     kind: ClassVar[str]
     protocol: ClassVar[str] = ENCRYPTED_ROWS
+    gathered: ClassVar[str]
+    masked: ClassVar[bool] = False
     max_rounds: ClassVar[int] = 10**6
 
     session: str
@@ -178,6 +183,21 @@ class RunPlan(ABC):
     def released(self) -> str:
         """What everyone learns, in words."""
         ...
+
+    @abstractmethod
+    def figures(self) -> dict[str, Any]:
+        """Of training and encryption, for summaries; all have update and ring_dim."""
+        ...
+
+    @abstractmethod
+    def facts(self) -> Iterator[Fact]:
+        """Encryption and iteration for a reader, one sentence each."""
+        ...
+
+    def fit_messages(self: Plan, most: int) -> Plan:
+        """The plan whose messages are at most so large, where that can be chosen [bytes]."""
+        _ = most
+        return self
 
     def check_rows(self, norm_bound: float) -> None:
         """Refuse a plan that rows of norm at most `norm_bound` may not fit.

@@ -11,7 +11,7 @@ Between `confirm` and `decrypt` the coordinator evaluates gradient and update: `
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.update import Update
+from protocols.words import Fact, link_facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +47,7 @@ class RowsPlan(CircuitPlan):
     """
 
     kind: ClassVar[str] = "rows"
+    gathered: ClassVar[str] = "copies"
 
     link: Polynomial
     update: Mapping[str, Any]
@@ -184,6 +186,16 @@ class RowsPlan(CircuitPlan):
         if len(noise) == self.rounds:
             return np.zeros(self.num_features), noise
         return noise[0], noise[1:]
+
+    def figures(self) -> dict[str, Any]:
+        """Rule and polynomial, then the encryption."""
+        own = {"update": self.update["kind"], "degree": self.link.degree}
+        return {**own, **CircuitPlan.figures(self)}
+
+    def training_facts(self) -> Iterator[Fact]:
+        """Rule and polynomial."""
+        yield from self.rule.facts()
+        yield from link_facts(self.link)
 
 
 def _largest_factor(rule: Update) -> float:

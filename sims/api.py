@@ -5,97 +5,58 @@ The commands read their options and call what is here. Libraries load when a fun
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
+from protocols.documents import suggest
 from protocols.errors import ParameterError
+from sims.config import (
+    DEFAULT_DELTA,
+    DEFAULT_EPSILON,
+    DEFAULT_PARTIES,
+    DataOptions,
+    EncryptionOptions,
+    OutputOptions,
+    PrivacyOptions,
+    SimulationConfig,
+    TrainingOptions,
+    option_name,
+    options_of,
+)
+from sims.options import PlanOptions, SimulateOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sims.config import SimulationConfig
     from sims.planning import Forecast
-    from sims.result import AnyRun
+    from sims.result import RunResult
     from sims.simulation import OnEvent
 
-DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_PARTIES = 1.0, 1e-5, 3
-FilePath = str | os.PathLike[str]
-# Option -> field of SimulationConfig, where the two differ.
-_FIELDS = {"iterations": "rounds", "interval": "radius", "target": "targets"}
-_FILES = ("schema", "test", "out", "ledger")
-_LISTS = ("target", "exclude")
+SIMULATE = options_of(
+    DataOptions, TrainingOptions, PrivacyOptions, EncryptionOptions, OutputOptions
+)
+"""Options of `simulate`."""
+PLAN = tuple(each for each in SIMULATE if option_name(each) in PlanOptions.__annotations__)
+"""Options of `plan`."""
+_FORMER = {"interval": "radius"}
 
 
-class PlanOptions(TypedDict, total=False):
-    """Options of `cohort plan` by name; None is as good as left out.
-
-    data: path of a CSV or Parquet file, a pandas frame, or arrays (X, y). Otherwise see
-    `cohort plan --help`.
-    """
-
-    data: Any
-    label: str | None
-    positive: str | None
-    schema: FilePath | None
-    test: FilePath | None
-    holdout: float | None
-    exclude: str | Sequence[str] | None
-    strict: bool
-    parties: int | None
-    split: str
-    update: str
-    iterations: int | None
-    degree: int | None
-    learning_rate: float | None
-    interval: float | None
-    seed: int | None
-    epsilon: float | None
-    delta: float | None
-    colluders: int | None
-    no_privacy: bool
-    cover: int | None
-    profile: str
-    ring_dim: int | None
-
-
-class SimulateOptions(PlanOptions, total=False):
-    """Options of `cohort simulate` by name; see `cohort simulate --help`."""
-
-    model: str
-    target: str | Sequence[str] | None
-    protocol: str
-    ridge: float | None
-    momentum: float | None
-    clip: float | None
-    weights: str
-    loss: str
-    batches: int
-    schedule: str
-    mechanism: str
-    processes: bool
-    ledger: FilePath | None
-    out: FilePath | None
-    keep_messages: bool
-
-
-def simulate(on_event: OnEvent | None = None, **options: Unpack[SimulateOptions]) -> AnyRun:
+def simulate(on_event: OnEvent | None = None, **options: Unpack[SimulateOptions]) -> RunResult:
     """Train on encrypted rows of several parties, all simulated on this machine.
 
+    options: of `cohort simulate --help`, by name; data: a path, a pandas frame, or arrays (X, y).
     Without `data` it uses a data set that scikit-learn ships; epsilon = 1 unless another promise
     or `no_privacy=True` is given. on_event: is told of phases and progress.
 
-    Returns: a `sims.result.RunResult`, or of a regression a
-    `sims.regression_result.RegressionResult`: weights, scores, the plaintext twin, plan, costs.
+    Returns: weights, scores, the plaintext twin, plan, costs.
 
     Raises:
         CohortError: an option or the data are refused before any key is made; the message names
             field, value and cure. Or the protocol was aborted.
     """
+    config = configured(**options)
     from sims.simulation import simulate as run
 
-    return run(configured(**options), on_event)
+    return run(config, on_event)
 
 
 def plan(
@@ -110,7 +71,7 @@ def plan(
 
     rows, features, norm_bound: shape of the data in place of `data`: training rows of all parties,
     columns without the bias, public bound on every row's norm [1]. timing: predict seconds, which
-    measures this machine once.
+    measures this machine once. options: of `cohort plan --help`, by name.
 
     Returns: setting, plan, epsilon by coalition, seconds, bytes and memory.
 
@@ -118,37 +79,38 @@ def plan(
         PrivacyError: no certified setting exists; the message names the condition that binds.
         CohortError: an option or the data are refused.
     """
+    config = configured("plan", **options)
     from sims.planning import forecast, shape_asked
 
-    _check_names(options, PlanOptions, "plan")
-    config, shape = shape_asked(configured(**options), rows, features, norm_bound)
-    return forecast(config, shape, timing=timing)
+    return forecast(*shape_asked(config, rows, features, norm_bound), timing=timing)
 
 
-def configured(**options: Unpack[SimulateOptions]) -> SimulationConfig:
-    """The configuration that the options ask for.
+def configured(function: str = "simulate", /, **options: Any) -> SimulationConfig:
+    """The configuration that the options ask for; None is as good as left out.
 
     Raises:
         ParameterError: options that do not exist, contradict one another or are out of range.
     """
-    from sims.config import SimulationConfig
-
-    _check_names(options, SimulateOptions, "simulate")
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    known = {option_name(f): f.name for f in (PLAN if function == "plan" else SIMULATE)}
+    known |= {"no_privacy": "no_privacy", **_FORMER}
+    for name in options:
+        if name not in known:
+            raise ParameterError(
+                f"{name} is no option of {function}, which takes "
+                f"{', '.join(sorted(known))}{suggest(name, known)}"
+            )
+    given = {known[name]: value for name, value in options.items() if value is not None}
     if "data" not in given:
-        for name in ("label", "target"):
-            if name in given:
-                raise ParameterError(f"{name}={given[name]!r} is given without data: add --data")
+        for name, field in (("label", "label"), ("target", "targets")):
+            if field in given:
+                raise ParameterError(f"{name}={given[field]!r} is given without data: add --data")
     if "test" in given and "holdout" in given:
         raise ParameterError("test and holdout are both given: choose one of them")
     promise = {name: given.pop(name, None) for name in ("epsilon", "delta", "colluders")}
     given |= privacy_fields(given.pop("no_privacy", False), **promise)
-    given["parties"] = party_count(given.get("parties"), given.get("split", "even"))
-    for name in given.keys() & _FILES:
-        given[name] = Path(given[name])
-    for name in given.keys() & _LISTS:
-        given[name] = names_in(given[name])
-    return SimulationConfig(**{_FIELDS.get(name, name): value for name, value in given.items()})
+    by_column = str(given.get("split", "")).startswith("by:")
+    given.setdefault("parties", None if by_column else DEFAULT_PARTIES)
+    return SimulationConfig(**given)
 
 
 def privacy_fields(
@@ -168,28 +130,3 @@ def privacy_fields(
     if no_privacy:
         return {}
     return {"epsilon": DEFAULT_EPSILON, "delta": DEFAULT_DELTA, **given}
-
-
-def party_count(parties: int | None, split: str) -> int | None:
-    """Number of parties; None where the split decides."""
-    if parties is None and not split.startswith("by:"):
-        return DEFAULT_PARTIES
-    return parties
-
-
-def names_in(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Column names; of a text those that commas separate."""
-    if names is None:
-        return ()
-    if isinstance(names, str):
-        return tuple(name.strip() for name in names.split(","))
-    return tuple(names)
-
-
-def _check_names(options: Mapping[str, Any], known: Any, function: str) -> None:
-    for name in options:
-        if name not in known.__optional_keys__:
-            raise ParameterError(
-                f"{name} is no option of {function}, which takes "
-                f"{', '.join(sorted(known.__optional_keys__))}"
-            )

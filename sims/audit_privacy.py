@@ -261,7 +261,7 @@ class _World:
 
     def play(self, runs: int, own: bool, rng: np.random.Generator) -> _Played:
         """Run one of the two tables many times."""
-        parts = [self._chunk(size, own, rng) for size in _chunks(runs)]
+        parts = [self._chunk(size, own, rng) for size in chunks(runs)]
         return _Played(
             scores=np.concatenate([part.scores for part in parts]),
             escaped=sum(part.escaped for part in parts),
@@ -294,9 +294,19 @@ class _World:
         return _Played(scores=scores, escaped=int(escaped.sum()), largest_move=math.sqrt(largest))
 
 
-def _chunks(runs: int) -> Iterator[int]:
-    for start in range(0, runs, _CHUNK):
-        yield min(_CHUNK, runs - start)
+def chunks(runs: int, size: int = _CHUNK) -> Iterator[int]:
+    """Sizes that add up to the runs, so that memory stays small."""
+    for start in range(0, runs, size):
+        yield min(size, runs - start)
+
+
+def epsilon_found(
+    present: Floats, absent: Floats, *, delta: float, additive: float = 0.0, error: float
+) -> float:
+    """The larger lower bound on epsilon at delta + additive; see `lower_bounds`."""
+    both = delta + additive
+    direct, mu = lower_bounds(present, absent, delta=both, additive=additive, error=error)
+    return max(direct, epsilon_for_mu(mu=mu, delta=delta) if mu > 0 else 0.0)
 
 
 def lower_bounds(

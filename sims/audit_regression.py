@@ -14,7 +14,6 @@ as in `audit_privacy`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -23,8 +22,7 @@ from numpy.typing import NDArray
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.models.lffr import slope_of_loss
-from protocols.privacy.gdp import epsilon_for_mu
-from sims.audit_privacy import lower_bounds
+from sims.audit_privacy import chunks, epsilon_found
 
 Floats = NDArray[np.float64]
 _CHUNK = 100_000
@@ -63,8 +61,7 @@ def attack_gram(
 ) -> float:
     """A lower bound on epsilon at delta; ratio: see `gram_ratio`; error: of each binomial bound."""
     own, other = (rng.standard_normal(runs // 2) + sign * ratio / 2 for sign in (1, -1))
-    direct, mu = lower_bounds(own, other, delta=delta, additive=0.0, error=error)
-    return max(direct, epsilon_for_mu(mu=mu, delta=delta) if mu > 0 else 0.0)
+    return epsilon_found(own, other, delta=delta, error=error)
 
 
 def attack_lffr(
@@ -80,11 +77,10 @@ def attack_lffr(
     """A lower bound on epsilon at delta + additive, of a plan with one output."""
     half = runs // 2
     parts = [
-        np.concatenate([_walk(plan, norm_bound, size, own, rng) for size in _chunks(half)])
+        np.concatenate([_walk(plan, norm_bound, size, own, rng) for size in chunks(half, _CHUNK)])
         for own in (True, False)
     ]
-    direct, mu = lower_bounds(*parts, delta=delta + additive, additive=additive, error=error)
-    return max(direct, epsilon_for_mu(mu=mu, delta=delta) if mu > 0 else 0.0)
+    return epsilon_found(*parts, delta=delta, additive=additive, error=error)
 
 
 def _walk(plan: LffrPlan, bound: float, runs: int, own: bool, rng: np.random.Generator) -> Floats:
@@ -108,8 +104,3 @@ def _walk(plan: LffrPlan, bound: float, runs: int, own: bool, rng: np.random.Gen
         step = seen + others * rng.standard_normal(runs) + 2 * plan.ridge * weights
         weights = weights - plan.learning_rate * step
     return scores
-
-
-def _chunks(runs: int) -> Iterator[int]:
-    for start in range(0, runs, _CHUNK):
-        yield min(_CHUNK, runs - start)

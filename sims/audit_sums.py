@@ -36,7 +36,7 @@ from protocols.objectives import DualObjective
 from protocols.privacy.gdp import epsilon_for_mu
 from protocols.privacy.randomness import RandomSource, SeededRandomness, Words
 from sims import second_accountant as second
-from sims.audit_privacy import lower_bounds
+from sims.audit_privacy import chunks, lower_bounds
 
 Floats = NDArray[np.float64]
 _CHUNK = 100_000
@@ -202,11 +202,7 @@ def _scores(
     plan: GradientPlan, pair: Pair, runs: int, present: bool, rng: np.random.Generator
 ) -> Floats:
     """Log-likelihood ratios of `runs` runs with the one row or the other."""
-    parts = [
-        _chunk(plan, pair, min(_CHUNK, runs - start), present, rng)
-        for start in range(0, runs, _CHUNK)
-    ]
-    return np.concatenate(parts)
+    return np.concatenate([_chunk(plan, pair, n, present, rng) for n in chunks(runs, _CHUNK)])
 
 
 def _chunk(

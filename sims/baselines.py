@@ -13,9 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import dp_accounting
 import numpy as np
-from dp_accounting.pld import pld_privacy_accountant
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
@@ -24,7 +22,6 @@ from protocols.privacy.poisson import poisson_noise_multiplier
 
 Array = NDArray[np.float64]
 SmoothLoss = Literal["ridge", "logistic"]
-Neighbours = Literal["replace-one", "add-or-remove"]
 _SOLVED = 1e-9  # gradient norm at which an optimum counts as found
 
 
@@ -72,29 +69,13 @@ class GradientPlan:
                 f"lam={self.lam}, clip={self.clip}, rate={self.rate}: need >= 0, > 0, > 0"
             )
 
-    def noise_std(
-        self, *, epsilon: float, delta: float, neighbours: Neighbours = "replace-one"
-    ) -> float:
-        """Noise std on a round's SUM of clipped gradients.
+    def noise_std(self, *, epsilon: float, delta: float) -> float:
+        """Noise std on a round's SUM of clipped gradients, replace-one.
 
-        replace-one: `protocols.privacy.poisson`; 2 C sqrt(T) / mu for the full batch.
-        add-or-remove: dp-accounting's PLD of the same rounds with sensitivity C.
+        `protocols.privacy.poisson`; 2 C sqrt(T) / mu for the full batch.
         """
-        sampling = 1.0 / self.batches
-        if neighbours == "replace-one":
-            return self.clip * poisson_noise_multiplier(
-                epsilon=epsilon, delta=delta, rate=sampling, rounds=self.rounds
-            )
-        return self.clip * float(
-            dp_accounting.calibrate_dp_mechanism(
-                lambda: pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3),
-                lambda z: dp_accounting.SelfComposedDpEvent(
-                    dp_accounting.PoissonSampledDpEvent(sampling, dp_accounting.GaussianDpEvent(z)),
-                    self.rounds,
-                ),
-                epsilon,
-                delta,
-            )
+        return self.clip * poisson_noise_multiplier(
+            epsilon=epsilon, delta=delta, rate=1.0 / self.batches, rounds=self.rounds
         )
 
 

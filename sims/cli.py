@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from protocols.names import ENCRYPTED_ROWS
 from sims import cli_options as options
-from sims.api import configured
+from sims.api import SIMULATE, configured
 from sims.cli_audit import audit_app
 from sims.cli_coordinator import coordinator_app
 from sims.cli_party import party_app
@@ -23,7 +22,7 @@ from sims.cli_plan import plan
 from sims.cli_run import announce, run, show
 from sims.cli_schema import schema_app
 from sims.cli_study import study_app
-from sims.console import FAILED, refusals, say, stdout
+from sims.console import refusals, say, tell
 
 EXAMPLES = """Examples:
 
@@ -68,47 +67,12 @@ def cohort(
 
 
 @app.command(epilog=EXAMPLES)
+@options.takes(*SIMULATE)
 def simulate(
-    data: options.Data = None,
-    model: options.Model = "logistic",
-    target: options.Target = None,
-    label: options.Label = None,
-    positive: options.Positive = None,
-    schema: options.SchemaFile = None,
-    test: options.TestFile = None,
-    holdout: options.Holdout = None,
-    exclude: options.Exclude = None,
-    strict: options.Strict = False,
-    parties: options.Parties = None,
-    split: options.Split = "even",
-    processes: options.Processes = False,
-    protocol: options.Protocol = ENCRYPTED_ROWS,
-    update: options.Update = "barrier",
-    iterations: options.Iterations = None,
-    degree: options.Degree = None,
-    learning_rate: options.LearningRate = None,
-    interval: options.Interval = None,
-    ridge: options.Ridge = None,
-    momentum: options.Momentum = None,
-    clip: options.Clip = None,
-    weights: options.Weights = "rows",
-    loss: options.Loss = "logistic",
-    batches: options.Batches = 1,
-    schedule: options.Schedule = "cyclic",
-    mechanism: options.Mechanism = "gaussian",
-    seed: options.Seed = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    colluders: options.Colluders = None,
     no_privacy: options.NoPrivacy = False,
-    ledger: options.LedgerFolder = None,
-    cover: options.Cover = None,
-    profile: options.Profile = "secure",
-    ring_dim: options.RingDim = None,
-    out: options.Out = None,
-    keep_messages: options.KeepMessages = False,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
+    **given: Any,
 ) -> None:
     """Train on encrypted rows of several parties, all simulated on this machine.
 
@@ -116,47 +80,8 @@ def simulate(
     optimum. Without --data it uses a data set that scikit-learn ships.
     """
     with refusals(debug) as console:
-        config = configured(
-            data=data,
-            model=model,
-            target=target,
-            label=label,
-            positive=positive,
-            schema=schema,
-            test=test,
-            holdout=holdout,
-            exclude=exclude,
-            parties=parties,
-            split=split,
-            protocol=protocol,
-            update=update,
-            ridge=ridge,
-            momentum=momentum,
-            clip=clip,
-            weights=weights,
-            loss=loss,
-            batches=batches,
-            schedule=schedule,
-            mechanism=mechanism,
-            iterations=iterations,
-            degree=degree,
-            learning_rate=learning_rate,
-            interval=interval,
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            no_privacy=no_privacy,
-            ledger=ledger,
-            seed=seed,
-            cover=cover,
-            profile=profile,
-            ring_dim=ring_dim,
-            processes=processes,
-            strict=strict,
-            out=out,
-            keep_messages=keep_messages,
-        )
-        announce(console, config, chosen=epsilon is not None)
+        config = configured(no_privacy=no_privacy, **given)
+        announce(console, config, chosen=given["epsilon"] is not None)
         show(console, config, run(console, config), as_json)
 
 
@@ -191,7 +116,7 @@ def predict(
             say(console, f"not scored: {error}", "yellow")
             return
         if scores:
-            say(console, f"{scores.words()}, {len(table):,} rows")
+            say(console, f"{known.words(scores)}, {len(table):,} rows")
 
 
 @app.command(epilog="Example:  cohort verify runs/demo")
@@ -205,20 +130,9 @@ def verify(
 ) -> None:
     """Check a finished run: hash chain, plan, model, and every figure that can be recomputed."""
     with refusals(debug):
-        from sims.console import checks_table
-        from sims.documents import to_json
         from sims.verify import verify_run
 
-        checks = verify_run(folder, data)
-        passed = all(check.passed for check in checks)
-        if as_json:
-            found = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
-            sys.stdout.write(to_json({"passed": passed, "checks": found}, indent=None))
-        else:
-            verdict = "every check passed" if passed else "CHECKS FAILED"
-            stdout().print(checks_table(checks, f"{folder}: {verdict}"))
-        if not passed:
-            raise typer.Exit(FAILED)
+        tell(verify_run(folder, data), str(folder), "every check passed", as_json)
 
 
 @app.command()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sims import cli_options as options
-from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
-from sims.console import FAILED, refusals, say, stdout
+from sims.config import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
+from sims.console import FAILED, refusals, say, stdout, tell
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -123,8 +123,6 @@ def transcript(
     """
     with refusals(debug) as console:
         from coordinator.replay import replay
-        from sims.console import checks_table
-        from sims.documents import to_json
         from sims.progress import reporting
         from sims.verify import Check
 
@@ -133,8 +131,7 @@ def transcript(
             def on_step(step: str, done: int, total: int) -> None:
                 if done == 0:
                     reporter.begin("run the steps again")
-                reporter.done, reporter.total = done, total
-                reporter.step()
+                reporter.step(done, total)
 
             replayed = replay(folder, on_step, [path.read_bytes() for path in statement or ()])
         checks = [Check(check.name, check.passed, check.detail) for check in replayed.checks]
@@ -142,15 +139,7 @@ def transcript(
             problems = list(_folder_problems(folder, replayed))
             words = "; ".join(problems) or "plan.json and model.json are what was agreed and sent"
             checks.append(Check("run folder", not problems, words))
-        passed = all(check.passed for check in checks)
-        if as_json:
-            found = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
-            sys.stdout.write(to_json({"passed": passed, "checks": found}, indent=None))
-        else:
-            verdict = "the coordinator did as agreed" if passed else "CHECKS FAILED"
-            stdout().print(checks_table(checks, f"{folder}: {verdict}"))
-        if not passed:
-            raise typer.Exit(FAILED)
+        tell(checks, str(folder), "the coordinator did as agreed", as_json)
 
 
 def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:

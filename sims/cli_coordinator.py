@@ -9,10 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
-from protocols.names import ENCRYPTED_ROWS
 from protocols.plan import DEFAULT_COLLUDERS
 from sims import cli_options as options
-from sims.console import FAILED, refusals, say
+from sims.api import privacy_fields
+from sims.config import (
+    EncryptionOptions,
+    PrivacyOptions,
+    SimulationConfig,
+    TrainingOptions,
+    option_name,
+    options_of,
+)
+from sims.console import FAILED, refusals, say, stdout
 
 coordinator_app = typer.Typer(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
@@ -20,9 +28,17 @@ coordinator_app = typer.Typer(
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
 
 
+PLANNED = options_of(
+    *(TrainingOptions, PrivacyOptions, EncryptionOptions),
+    without=("weights", "loss", "seed", "colluders", "ledger"),
+)
+"""Options that settle the plan."""
+
+
 @coordinator_app.command(
     epilog="Example:  cohort coordinator init centre --schema schema.json --public centre.org:9092"
 )
+@options.takes(*PLANNED)
 def init(
     folder: Folder,
     schema: Annotated[Path, typer.Option(help="Public column schema (cohort schema init).")],
@@ -32,59 +48,29 @@ def init(
     fleet: Annotated[str, typer.Option(help="HOST:PORT bound for them.")] = "127.0.0.1:9092",
     control: Annotated[str, typer.Option(help="Bound for this command.")] = "127.0.0.1:9093",
     serverappio: Annotated[str, typer.Option(help="Bound for own processes.")] = "127.0.0.1:9091",
-    model: options.Model = "logistic",
-    protocol: options.Protocol = ENCRYPTED_ROWS,
-    update: options.Update = "barrier",
-    ridge: options.Ridge = None,
-    momentum: options.Momentum = None,
-    clip: options.Clip = None,
-    batches: options.Batches = 1,
-    schedule: options.Schedule = "cyclic",
-    mechanism: options.Mechanism = "gaussian",
-    iterations: options.Iterations = None,
-    degree: options.Degree = None,
-    learning_rate: options.LearningRate = None,
-    interval: options.Interval = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
     colluders: Annotated[
         int | None,
         typer.Option(help=f"Parties that may pool with you. Default: {DEFAULT_COLLUDERS}."),
     ] = None,
     no_privacy: options.NoPrivacy = False,
-    cover: options.Cover = None,
-    profile: options.Profile = "secure",
-    ring_dim: options.RingDim = None,
     step_seconds: Annotated[float, typer.Option(help="Longest wait for one step.")] = 3600.0,
     session_seconds: Annotated[float, typer.Option(help="Longest run.")] = 86400.0,
     debug: options.Debug = False,
+    **given: Any,
 ) -> None:
     """Make identity, certificates and configuration; FOLDER/invitation.json goes to the parties."""
     with refusals(debug) as console:
         from coordinator.setup import init_coordinator
         from parties.data.schema import Schema
-        from sims.api import privacy_fields
 
-        training: dict[str, Any] = {
-            "model": model,
-            "protocol": protocol,
-            "update": update,
-            "ridge": ridge,
-            "momentum": momentum,
-            "clip": clip,
-            "batches": batches,
-            "schedule": schedule,
-            "mechanism": mechanism,
-            "rounds": iterations,
-            "degree": degree,
-            "learning_rate": learning_rate,
-            "radius": interval,
-            **privacy_fields(no_privacy, epsilon, delta, colluders),
-            **({"colluders": DEFAULT_COLLUDERS} if colluders is None and not no_privacy else {}),
-            "cover": cover,
-            "profile": profile,
-            "ring_dim": ring_dim,
-        }
+        promise = {name: given[name] for name in ("epsilon", "delta")}
+        training = {each.name: given[option_name(each)] for each in PLANNED}
+        training = {name: value for name, value in training.items() if value is not None}
+        training |= privacy_fields(no_privacy, colluders=colluders, **promise)
+        if colluders is None and not no_privacy:
+            training["colluders"] = DEFAULT_COLLUDERS
+        # Refused here, and not by the first run; the owners are not known yet.
+        SimulationConfig(**training, parties=None, split="by:owner")
         path = init_coordinator(
             folder,
             Schema.load(schema).to_dict(),
@@ -94,7 +80,7 @@ def init(
                 "serverappio": serverappio,
                 "public": public or fleet,
             },
-            {name: value for name, value in training.items() if value is not None},
+            training,
             {"step_seconds": step_seconds, "session_seconds": session_seconds},
         )
         key = json.loads(path.read_text(encoding="utf-8"))["coordinator_key"]
@@ -182,7 +168,7 @@ def status(
     with refusals(debug) as console:
         from coordinator.settings import SESSIONS, Settings
         from coordinator.status import sessions
-        from sims.status_words import status_tables
+        from sims.status_page import status_tables
 
         path = Settings.load(folder).folder / SESSIONS
         if web is not None:
@@ -194,7 +180,5 @@ def status(
         elif as_json:
             typer.echo(json.dumps(sessions(path)))
         else:
-            from sims.console import stdout
-
             for table in status_tables(sessions(path)):
                 stdout().print(table)

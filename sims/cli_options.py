@@ -1,158 +1,115 @@
-"""The options of `cohort simulate`, in words, by group."""
+"""Options of the commands, made from the groups of `sims.config`."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import Field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_origin
 
 import typer
 
-from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
+from sims.config import (
+    DataOptions,
+    EncryptionOptions,
+    OutputOptions,
+    PrivacyOptions,
+    SimulationConfig,
+    TrainingOptions,
+    kinds,
+    option_name,
+    options_of,
+)
 
-DATA, OWNERS, TRAINING = "Data", "Data owners", "Training"
-PRIVACY, ENCRYPTION, OUTPUT = "Privacy", "Encryption", "Output"
-SUMS = "Training with --protocol secure-aggregation"
+Command = TypeVar("Command", bound=Callable[..., None])
+GROUPS: dict[type, str] = {
+    DataOptions: "Data",
+    TrainingOptions: "Training",
+    PrivacyOptions: "Privacy",
+    EncryptionOptions: "Encryption",
+    OutputOptions: "Output",
+}
+OUTPUT = GROUPS[OutputOptions]
+_FIELDS = {each.name: each for each in options_of(SimulationConfig)}
+# Names that a field had before.
+_FORMER = {"radius": ("--radius", "--interval")}
 
 
-def _option(panel: str, words: str, *names: str) -> Any:
-    return typer.Option(*names, help=words, rich_help_panel=panel)
+def named(name: str) -> Any:
+    """The option of a field, with its words."""
+    each = _FIELDS[name]
+    group = next(group for group in GROUPS if each in options_of(group))
+    words = each.metadata["words"]
+    if each.metadata["is_asked"] and each.default is not None:
+        words = f"{words} Default: {each.default:g}."
+    names: tuple[str, ...] = _FORMER.get(name, ())
+    if isinstance(each.default, bool):
+        names = (f"--{option_name(each).replace('_', '-')}",)
+    return typer.Option(*names, help=words, rich_help_panel=each.metadata["panel"] or GROUPS[group])
 
 
-Data = Annotated[
-    Path | None, _option(DATA, "CSV or Parquet file. Default: scikit-learn's breast cancer data.")
-]
-Model = Annotated[
-    str,
-    _option(
-        TRAINING,
-        "logistic (a label of two values), or of numeric targets, several at once: linear, or "
-        "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
-        "or lffr (a sigmoid of the target's range, on encrypted rows).",
-    ),
-]
-Target = Annotated[
-    str | None,
-    _option(DATA, "Numeric columns that a regression predicts, separated by commas: Y1,Y2."),
-]
-Label = Annotated[str | None, _option(DATA, "Column to predict, of two values.")]
-Positive = Annotated[
-    str | None, _option(DATA, "The label's positive value. Default: 1, yes, or the larger one.")
-]
-SchemaFile = Annotated[
-    Path | None, _option(DATA, "Public column schema (cohort schema init). Default: inferred.")
-]
-TestFile = Annotated[Path | None, _option(DATA, "File with the rows to test on.")]
-Holdout = Annotated[float | None, _option(DATA, "Share of rows to test on. Default: 0.2.")]
-Exclude = Annotated[list[str] | None, _option(DATA, "Column to leave out; may be repeated.")]
-Strict = Annotated[
-    bool, _option(DATA, "Refuse values outside the schema; do not clamp.", "--strict")
-]
-
-Parties = Annotated[
-    int | None, _option(OWNERS, f"How many. Default: {DEFAULT_PARTIES}, or one per value of by:.")
-]
-Split = Annotated[
-    str, _option(OWNERS, "Who gets which rows: even, by:COLUMN or dirichlet:ALPHA (skewed).")
-]
-Processes = Annotated[bool, _option(OWNERS, "Each in a process of its own.", "--processes")]
-
-Protocol = Annotated[
-    str,
-    _option(
-        TRAINING,
-        "encrypted-rows: every row encrypted once, owners offline between refreshes; "
-        "secure-aggregation: one small encrypted sum a round, owners online, every iterate "
-        "public.",
-    ),
-]
-Update = Annotated[
-    str,
-    _option(
-        TRAINING,
-        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag, quadratic-gd. "
-        "secure-aggregation alone: "
-        "clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, "
-        "quadratic-adam.",
-    ),
-]
-Ridge = Annotated[
-    float | None,
-    _option(
-        TRAINING,
-        "Ridge coefficient, of regressions and of --protocol secure-aggregation. Default: 0, or "
-        "what privacy needs at least.",
-    ),
-]
-Momentum = Annotated[float | None, _option(SUMS, "Of hb. Default: 0.9.")]
-Clip = Annotated[
-    float | None, _option(SUMS, "Bound on a row's gradient; of scd: on its step. Default: natural.")
-]
-Weights = Annotated[str, _option(SUMS, "What a party counts: rows (as its rows) or equal.")]
-Loss = Annotated[str, _option(SUMS, "Of scd: logistic, ridge or svm.")]
-Batches = Annotated[int, _option(SUMS, "Of scd: a round draws one row in so many.")]
-Schedule = Annotated[
-    str, _option(SUMS, "Of scd's batches: cyclic (public) or poisson (secret; gaussian).")
-]
-Mechanism = Annotated[str, _option(SUMS, "Privacy noise: gaussian or laplace (pure epsilon).")]
-Iterations = Annotated[int | None, _option(TRAINING, "How many. Default: chosen.")]
-Degree = Annotated[
-    int | None, _option(TRAINING, "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.")
-]
-LearningRate = Annotated[
-    float | None, _option(TRAINING, "Of gd and nag without privacy. Default: chosen.")
-]
-Interval = Annotated[
-    float | None,
-    _option(TRAINING, "Half width of the sigmoid polynomial's interval. Default: chosen."),
-]
-Seed = Annotated[int | None, _option(TRAINING, "Repeatable split and noise: NOT PRIVATE.")]
-
-Epsilon = Annotated[
-    float | None,
-    _option(PRIVACY, f"The promise; smaller is stricter. Default: {DEFAULT_EPSILON:g}."),
-]
-Delta = Annotated[
-    float | None, _option(PRIVACY, f"Its failure probability. Default: {DEFAULT_DELTA:g}.")
-]
-Colluders = Annotated[
-    int | None,
-    _option(PRIVACY, "Parties that may pool all they see with the coordinator. Default: 0."),
-]
-LedgerFolder = Annotated[
-    Path | None,
-    _option(PRIVACY, "Folder with a ledger per party, which refuses an overdraft.", "--ledger"),
-]
+Data = Annotated[Path | None, named("data")]
+Label = Annotated[str | None, named("label")]
+Positive = Annotated[str | None, named("positive")]
+SchemaFile = Annotated[Path | None, named("schema")]
+TestFile = Annotated[Path | None, named("test")]
+Exclude = Annotated[list[str] | None, named("exclude")]
+Parties = Annotated[int | None, named("parties")]
+Protocol = Annotated[str, named("protocol")]
+Update = Annotated[str, named("update")]
+Iterations = Annotated[int | None, named("rounds")]
+Epsilon = Annotated[float | None, named("epsilon")]
+Delta = Annotated[float | None, named("delta")]
+Colluders = Annotated[int | None, named("colluders")]
+Profile = Annotated[str, named("profile")]
+RingDim = Annotated[int | None, named("ring_dim")]
 NoPrivacy = Annotated[
-    bool, _option(PRIVACY, "Add no noise; rows still stay encrypted.", "--no-privacy")
-]
-
-Cover = Annotated[
-    int | None,
-    _option(
-        ENCRYPTION,
-        "Parties that can stand in for others who vanish during training; so many that collude "
-        "have every key. Default: nobody can, and all must stay.",
-    ),
-]
-Profile = Annotated[
-    str, _option(ENCRYPTION, "secure (128 bits), or fast-insecure: a toy ring for tests.")
-]
-RingDim = Annotated[
-    int | None, _option(ENCRYPTION, "Ring dimension, a power of two. Default: smallest secure.")
-]
-
-Out = Annotated[
-    Path | None,
-    _option(OUTPUT, "Run folder: model, report, transcript. An earlier run is moved aside."),
-]
-KeepMessages = Annotated[
     bool,
-    _option(
-        OUTPUT,
-        "Keep every message, for cohort audit transcript. At 128 bits about 130 MB per party, "
-        "and 4 MB more per iteration.",
-        "--keep-messages",
+    typer.Option(
+        "--no-privacy", help="Add no noise; rows still stay encrypted.", rich_help_panel="Privacy"
     ),
 ]
-AsJson = Annotated[bool, _option(OUTPUT, "Print one JSON object on stdout.", "--json")]
-Debug = Annotated[bool, _option(OUTPUT, "Show tracebacks and warnings of libraries.", "--debug")]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object on stdout.", rich_help_panel=OUTPUT),
+]
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug", help="Show tracebacks and warnings of libraries.", rich_help_panel=OUTPUT
+    ),
+]
+
+
+def takes(*chosen: Field[Any]) -> Callable[[Command], Command]:
+    """Give a command `f(…, **given)` the options of these fields beside its own."""
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        made = [p for p in own if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+        made += [_parameter(each) for each in chosen]
+        made += [p for p in own if p.default is not p.empty]
+        keyword = [p.replace(kind=p.KEYWORD_ONLY) for p in made]
+        command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in keyword}
+        return command
+
+    return decorate
+
+
+def _parameter(each: Field[Any]) -> inspect.Parameter:
+    kind, default = kinds()[each.name], each.default
+    if kind is Any:
+        kind = Path | None
+    elif get_origin(kind) is tuple:
+        # A text with commas, or an option that may be repeated.
+        kind, default = (list[str] if each.name == "exclude" else str) | None, None
+    elif each.metadata["is_asked"]:
+        kind, default = kind | None, None
+    return inspect.Parameter(
+        option_name(each),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, named(each.name)],
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from protocols.errors import ParameterError
 from sims import cli_options as options
-from sims.api import configured
+from sims.api import PLAN, configured
 from sims.console import INSECURE, refusals, say, stdout
 from sims.plan_words import cost_lines, cost_table, encryption_lines, privacy_lines, update_line
 
@@ -56,37 +56,17 @@ Explain = Annotated[
 ]
 
 
+@options.takes(*PLAN)
 def plan(
     rows: Rows = None,
     features: Features = None,
     norm_bound: NormBound = None,
-    data: options.Data = None,
-    label: options.Label = None,
-    positive: options.Positive = None,
-    schema: options.SchemaFile = None,
-    test: options.TestFile = None,
-    holdout: options.Holdout = None,
-    exclude: options.Exclude = None,
-    strict: options.Strict = False,
-    parties: options.Parties = None,
-    split: options.Split = "even",
-    update: options.Update = "barrier",
-    iterations: options.Iterations = None,
-    degree: options.Degree = None,
-    learning_rate: options.LearningRate = None,
-    interval: options.Interval = None,
-    seed: options.Seed = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    colluders: options.Colluders = None,
     no_privacy: options.NoPrivacy = False,
-    cover: options.Cover = None,
-    profile: options.Profile = "secure",
-    ring_dim: options.RingDim = None,
     no_timing: NoTiming = False,
     explain: Explain = False,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
+    **given: Any,
 ) -> None:
     """Show what a run would promise and cost: every condition, epsilon, ring, seconds, bytes.
 
@@ -96,33 +76,9 @@ def plan(
         from sims.documents import to_json
         from sims.planning import forecast, shape_asked
 
-        config = configured(
-            data=data,
-            label=label,
-            positive=positive,
-            schema=schema,
-            test=test,
-            holdout=holdout,
-            exclude=exclude,
-            parties=parties,
-            split=split,
-            update=update,
-            iterations=iterations,
-            degree=degree,
-            learning_rate=learning_rate,
-            interval=interval,
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            no_privacy=no_privacy,
-            seed=seed,
-            cover=cover,
-            profile=profile,
-            ring_dim=ring_dim,
-            strict=strict,
-        )
+        config = configured("plan", no_privacy=no_privacy, **given)
         config, shape = shape_asked(config, rows, features, norm_bound)
-        if profile != "secure":
+        if config.profile != "secure":
             say(console, INSECURE, "bold red")
         if explain and no_timing:
             raise ParameterError("explain and no_timing are both given: a search needs times")

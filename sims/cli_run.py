@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sims.config import SimulationConfig
-    from sims.result import AnyRun
+    from sims.result import RunResult
 
 
 def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
@@ -46,7 +46,7 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
         say(console, NOT_PRIVATE, "bold red")
 
 
-def run(console: Console, config: SimulationConfig) -> AnyRun:
+def run(console: Console, config: SimulationConfig) -> RunResult:
     """Run with progress; after Ctrl-C say where it stopped, and exit.
 
     Raises:
@@ -78,7 +78,7 @@ def _is_recorded(out: Path | None) -> bool:
         return False
 
 
-def show(console: Console, config: SimulationConfig, result: AnyRun, as_json: bool) -> None:
+def show(console: Console, config: SimulationConfig, result: RunResult, as_json: bool) -> None:
     """Print the scores as a table or as JSON, warnings on stderr."""
     from sims.documents import to_json
     from sims.ledgers import spent_lines

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
-from sims.api import names_in
 from sims.cli_options import Debug
+from sims.config import names_in
 from sims.console import refusals, say, stdout
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS
 from sims import cli_options as options
-from sims.api import DEFAULT_DELTA
+from sims.config import DEFAULT_DELTA
 from sims.console import refusals, say, stdout
 
 if TYPE_CHECKING:

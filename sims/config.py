@@ -1,14 +1,23 @@
-"""What a simulation is asked to do."""
+"""What a simulation is asked to do: every option once, with its words, bounds and default.
+
+The command line, the Python functions and `coordinator.toml` are made from these groups, and all
+of them are refused here, before any data are read or a key is made.
+"""
 
 from __future__ import annotations
 
+import math
+import numbers
+import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field, fields
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
-from protocols.approximation import SIGMOID_DEGREES
+from protocols.documents import shown, suggest
 from protocols.errors import ParameterError
+from protocols.models.registry import MODELS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
 from protocols.updates.catalogue import QUADRATIC
 
@@ -21,165 +30,288 @@ UPDATES = {
     ),
 }
 """Update rules by protocol."""
-CHOICES = {
-    "weights": ("rows", "equal"),
-    "loss": ("logistic", "ridge", "svm"),
-    "schedule": ("cyclic", "poisson"),
-    "mechanism": ("gaussian", "laplace"),
-}
-REGRESSIONS = ("linear", "improved-lffr", "lffr")
+REGRESSIONS = tuple(name for name in MODELS if name != "logistic")
 """Models of numeric targets, several at once."""
-LOGISTIC_ONLY = ("label", "positive", "protocol", "update", "degree", "learning_rate", "radius")
-AGGREGATION_ONLY = (
-    *("ridge", "momentum", "clip", "weights", "loss", "batches", "schedule", "mechanism"),
+DEGREES = (3, 5, 7, 9, 11, 13, 15)
+DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_PARTIES = 1.0, 1e-5, 3
+
+
+def option(
+    default: Any,
+    words: str,
+    *,
+    name: str = "",
+    panel: str = "",
+    choices: tuple[Any, ...] = (),
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    cure: str = "",
+    of: str = "",
+    is_asked: bool = False,
+) -> Any:
+    """A field of the configuration.
+
+    words: its help. name: on the command line, if another. panel: of the help, if not the group's.
+    choices; above <, least <=, below >: what values may be. cure: what to do otherwise. of: the
+    model or the protocol that it belongs to. is_asked: the command tells "not given" from default.
+    """
+    found = {k: v for k, v in locals().items() if k != "default"}
+    return field(default=default, metadata=found)
+
+
+of_logistic = partial(option, of="logistic")
+of_sums = partial(
+    option, of=SECURE_AGGREGATION, panel="Training with --protocol secure-aggregation"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationConfig:
-    """One `cohort simulate`.
+class DataOptions:
+    """Rows, what is predicted of them, and who owns them.
 
     data: CSV or Parquet file, pandas frame or (X, y) arrays; None: a data set that scikit-learn
-    ships. model: "logistic", or a regression: see REGRESSIONS. label: label column of a logistic
-    model; positive: its positive value. targets: numeric columns that a regression predicts.
-    schema: schema file; None: inferred from the data, which a deployment may not do. test: file
-    with test rows, or None to
-    hold out the share `holdout`. parties: number of parties (None only with split "by:COLUMN").
-    split: "even", "by:COLUMN" or "dirichlet:ALPHA". protocol: "encrypted-rows", once, or
-    "secure-aggregation" of an encrypted sum a round. update: see UPDATES. rounds: iterations; None:
-    chosen. degree: of the sigmoid polynomial; None: chosen (7 without privacy). epsilon, delta,
-    colluders: the privacy promise; epsilon None: no privacy noise. learning_rate, radius: of gd
-    and nag; None: chosen. ridge: of regressions and of secure aggregation; None: chosen. Of
-    secure aggregation alone: momentum; clip: bound on a
-    row's gradient (of scd: on its step), None: the natural one; weights: of the parties, "rows"
-    or "equal"; loss, batches, schedule: of scd; mechanism: "gaussian" or "laplace" noise. seed:
-    of splits and noise: a seeded run is NOT PRIVATE. profile: "secure" (128 bits) or "fast-
-    insecure" (toy ring). processes: each party in its own spawned process. strict: refuse
-    values outside the schema. out: run folder, or
-    None. keep_messages: keep every message there, for an audit. cover: so many parties can stand
-    in for others that vanish, None: nobody can. ledger: folder with one ledger per party, None:
-    none is kept.
+    ships. split: "even", "by:COLUMN" or "dirichlet:ALPHA".
+    """
+
+    data: Any = option(None, "CSV or Parquet file. Default: scikit-learn's breast cancer data.")
+    targets: tuple[str, ...] = option(
+        (), "Numeric columns that a regression predicts, separated by commas: Y1,Y2.", name="target"
+    )
+    label: str | None = of_logistic(None, "Column to predict, of two values.")
+    positive: str | None = of_logistic(
+        None, "The label's positive value. Default: 1, yes, or the larger one."
+    )
+    schema: Path | None = option(
+        None, "Public column schema (cohort schema init). Default: inferred."
+    )
+    test: Path | None = option(None, "File with the rows to test on.")
+    holdout: float = option(
+        0.2, "Share of rows to test on.", above=0, below=1, cure="; 0.2 is usual", is_asked=True
+    )
+    exclude: tuple[str, ...] = option((), "Column to leave out; may be repeated.")
+    strict: bool = option(False, "Refuse values outside the schema; do not clamp.")
+    parties: int | None = option(
+        DEFAULT_PARTIES,
+        "How many data owners; by:COLUMN has one per value.",
+        panel="Data owners",
+        least=2,
+        cure=": joint training needs at least two data owners",
+        is_asked=True,
+    )
+    split: str = option(
+        "even",
+        "Who gets which rows: even, by:COLUMN or dirichlet:ALPHA (skewed).",
+        panel="Data owners",
+    )
+    processes: bool = option(False, "Each in a process of its own.", panel="Data owners")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Model, protocol and update rule; where a default is None, it is chosen.
+
+    clip: None: the natural bound. seed: of splits and noise: a seeded run is NOT PRIVATE.
+    """
+
+    model: str = option(
+        "logistic",
+        "logistic (a label of two values), or of numeric targets, several at once: linear, or "
+        "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
+        "or lffr (a sigmoid of the target's range, on encrypted rows).",
+        choices=tuple(MODELS),
+    )
+    protocol: str = of_logistic(
+        ENCRYPTED_ROWS,
+        "encrypted-rows: every row encrypted once, owners offline between refreshes; "
+        "secure-aggregation: one small encrypted sum a round, owners online, every iterate public.",
+        choices=tuple(UPDATES),
+    )
+    update: str = of_logistic(
+        "barrier",
+        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag, quadratic-gd. "
+        "secure-aggregation alone: clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, "
+        "quadratic-adagrad, quadratic-adam.",
+    )
+    rounds: int | None = option(
+        None, "How many iterations. Default: chosen.", name="iterations", least=1
+    )
+    degree: int | None = of_logistic(
+        None, "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.", choices=DEGREES
+    )
+    learning_rate: float | None = of_logistic(
+        None, "Of gd and nag without privacy. Default: chosen.", above=0
+    )
+    radius: float | None = of_logistic(
+        None, "Half width of the sigmoid polynomial's interval. Default: chosen.", above=0
+    )
+    ridge: float | None = option(
+        None,
+        "Ridge coefficient, of regressions and of --protocol secure-aggregation. Default: 0, or "
+        "what privacy needs at least.",
+        least=0,
+        of=SECURE_AGGREGATION,
+    )
+    momentum: float | None = of_sums(None, "Of hb. Default: 0.9.", least=0, below=1)
+    clip: float | None = of_sums(
+        None, "Bound on a row's gradient; of scd: on its step. Default: natural.", above=0
+    )
+    weights: str = of_sums(
+        "rows", "What a party counts: rows (as its rows) or equal.", choices=("rows", "equal")
+    )
+    loss: str = of_sums(
+        "logistic", "Of scd: logistic, ridge or svm.", choices=("logistic", "ridge", "svm")
+    )
+    batches: int = of_sums(1, "Of scd: a round draws one row in so many.", least=1)
+    schedule: str = of_sums(
+        "cyclic",
+        "Of scd's batches: cyclic (public) or poisson (secret; gaussian).",
+        choices=("cyclic", "poisson"),
+    )
+    mechanism: str = of_sums(
+        "gaussian",
+        "Privacy noise: gaussian or laplace (pure epsilon).",
+        choices=("gaussian", "laplace"),
+    )
+    seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyOptions:
+    """The promise; epsilon None: no privacy noise. ledger: None: none is kept."""
+
+    epsilon: float | None = option(
+        None,
+        f"The promise; smaller is stricter. Default: {DEFAULT_EPSILON:g}.",
+        above=0,
+        is_asked=True,
+    )
+    delta: float = option(
+        DEFAULT_DELTA,
+        "Its failure probability.",
+        above=0,
+        below=1,
+        cure="; 1e-5 is usual",
+        is_asked=True,
+    )
+    colluders: int = option(
+        0, "Parties that may pool all they see with the coordinator.", least=0, is_asked=True
+    )
+    ledger: Path | None = option(
+        None, "Folder with a ledger per party, which refuses an overdraft."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncryptionOptions:
+    """Keys and ring. cover: None: nobody can stand in, and all must stay."""
+
+    cover: int | None = option(
+        None,
+        "Parties that can stand in for others who vanish during training; so many that collude "
+        "have every key. Default: nobody can, and all must stay.",
+        of=ENCRYPTED_ROWS,
+        cure=": with secure-aggregation, start again without the party that vanished",
+    )
+    profile: str = option(
+        "secure", "secure (128 bits), or fast-insecure: a toy ring for tests.", choices=PROFILES
+    )
+    ring_dim: int | None = option(None, "Ring dimension, a power of two. Default: smallest secure.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """What is kept of a run; out: None: nothing."""
+
+    out: Path | None = option(
+        None, "Run folder: model, report, transcript. An earlier run is moved aside."
+    )
+    keep_messages: bool = option(
+        False,
+        "Keep every message, for cohort audit transcript. At 128 bits about 130 MB per party, and "
+        "4 MB more per iteration.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationConfig(
+    DataOptions, TrainingOptions, PrivacyOptions, EncryptionOptions, OutputOptions
+):
+    """One `cohort simulate`: see the groups.
 
     Raises:
         ParameterError: a field is out of range; the message names field, value, bound and cure.
     """
 
-    data: Any = None
-    model: str = "logistic"
-    targets: tuple[str, ...] = ()
-    label: str | None = None
-    positive: str | None = None
-    schema: Path | None = None
-    test: Path | None = None
-    holdout: float = 0.2
-    exclude: tuple[str, ...] = ()
-    parties: int | None = 3
-    split: str = "even"
-    protocol: str = ENCRYPTED_ROWS
-    update: str = "barrier"
-    rounds: int | None = None
-    degree: int | None = None
-    learning_rate: float | None = None
-    radius: float | None = None
-    ridge: float | None = None
-    momentum: float | None = None
-    clip: float | None = None
-    weights: str = "rows"
-    loss: str = "logistic"
-    batches: int = 1
-    schedule: str = "cyclic"
-    mechanism: str = "gaussian"
-    epsilon: float | None = None
-    delta: float = 1e-5
-    colluders: int = 0
-    ledger: Path | None = None
-    seed: int | None = None
-    cover: int | None = None
-    profile: str = "secure"
-    ring_dim: int | None = None
-    processes: bool = False
-    strict: bool = False
-    out: Path | None = None
-    keep_messages: bool = False
-
     def __post_init__(self) -> None:
-        if self.parties is None and not self.split.startswith("by:"):
-            raise ParameterError(f"split={self.split!r} needs parties, the number of data owners")
-        if self.parties is not None and self.parties < 2:
-            raise ParameterError(
-                f"parties={self.parties} is below 2: joint training needs at least two data owners"
-            )
         object.__setattr__(self, "protocol", protocol_name(self.protocol))
-        self._check_model()
-        self._check_protocol()
-        if self.degree is not None and self.degree not in SIGMOID_DEGREES:
-            raise ParameterError(
-                f"degree={self.degree} is not one of {', '.join(map(str, SIGMOID_DEGREES))}"
-            )
-        if self.rounds is not None and self.rounds < 1:
-            raise ParameterError(f"iterations={self.rounds} must be at least 1")
-        if self.profile not in PROFILES:
-            raise ParameterError(f"profile={self.profile!r} is not one of {', '.join(PROFILES)}")
-        if self.epsilon is not None and not self.epsilon > 0:
-            raise ParameterError(f"epsilon={self.epsilon} must be positive")
-        if not 0 < self.delta < 1:
-            raise ParameterError(f"delta={self.delta} is outside (0, 1); 1e-5 is usual")
-        if self.colluders < 0:
-            raise ParameterError(f"colluders={self.colluders} must not be negative")
-        if self.parties is not None and self.colluders >= self.parties:
-            raise ParameterError(
-                f"colluders={self.colluders} must be below parties={self.parties}: someone has "
-                "to be honest"
-            )
-        for name in ("learning_rate", "radius", "clip"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ParameterError(f"{name}={value} must be positive")
-        if self.test is None and not 0 < self.holdout < 1:
-            raise ParameterError(f"holdout={self.holdout} is outside (0, 1); 0.2 is usual")
+        for name in ("targets", "exclude"):
+            object.__setattr__(self, name, names_in(getattr(self, name)))
+        for each in options_of(SimulationConfig):
+            object.__setattr__(self, each.name, _checked(each, getattr(self, each.name)))
+        self._check_owners()
+        self._check_belonging()
+        self._check_outcome()
         if self.keep_messages and self.out is None:
             raise ParameterError("keep_messages needs a run folder: add --out FOLDER")
-        self._check_outcome()
-        self._check_ledger()
-        self._check_cover()
-
-    def _check_cover(self) -> None:
-        """The plan checks the rest, once the parties are known."""
-        if self.cover is None:
-            return
-        if self.protocol != ENCRYPTED_ROWS:
-            raise ParameterError(
-                f"cover={self.cover} is an option of --protocol encrypted-rows: with "
-                "secure-aggregation, start again without the party that vanished"
-            )
-        if self.cover < 2 or (self.parties is not None and self.cover >= self.parties):
-            raise ParameterError(
-                f"cover={self.cover} is outside 2 … parties - 1: so many parties stand in for "
-                "those that vanish"
-            )
-        if self.epsilon is not None and self.cover - 1 < self.colluders:
-            raise ParameterError(
-                f"cover={self.cover} gives {self.cover} colluding parties every key, which is not "
-                f"above colluders={self.colluders}: take --cover {self.colluders + 1} or more"
-            )
-
-    def _check_ledger(self) -> None:
         if self.ledger is not None and self.epsilon is None:
             raise ParameterError("ledger needs a privacy promise: leave out --no-privacy")
 
     @property
     def is_regression(self) -> bool:
         """Whether numeric targets are predicted."""
-        return self.model in REGRESSIONS
+        return model_named(self.model).numeric
+
+    def _check_owners(self) -> None:
+        """Parties, and those that collude or stand in; the plan checks the rest."""
+        parties, cover, colluders = self.parties, self.cover, self.colluders
+        if parties is None and not self.split.startswith("by:"):
+            raise ParameterError(f"split={self.split!r} needs parties, the number of data owners")
+        if parties is not None and colluders >= parties:
+            raise ParameterError(
+                f"colluders={colluders} must be below parties={parties}: someone has to be honest"
+            )
+        if cover is None or self.protocol != ENCRYPTED_ROWS:
+            return
+        if cover < 2 or (parties is not None and cover >= parties):
+            raise ParameterError(
+                f"cover={cover} is outside 2 … parties - 1: so many parties stand in for those "
+                "that vanish"
+            )
+        if self.epsilon is not None and cover - 1 < colluders:
+            raise ParameterError(
+                f"cover={cover} gives {cover} colluding parties every key, which is not above "
+                f"colluders={colluders}: take --cover {colluders + 1} or more"
+            )
+
+    def _check_belonging(self) -> None:
+        """Refuse what the model or the protocol would drop without a word."""
+        for each in options_of(SimulationConfig):
+            value, of = getattr(self, each.name), each.metadata["of"]
+            told = f"{option_name(each)}={value} is an option of"
+            if not of or value == each.default:
+                continue
+            if of in MODELS and self.is_regression:
+                raise ParameterError(f"{told} --model {of}: leave it out for {self.model}")
+            is_ridge = each.name == "ridge" and self.is_regression
+            if of in UPDATES and of != self.protocol and not is_ridge:
+                raise ParameterError(f"{told} --protocol {of}{each.metadata['cure']}")
+        offered = UPDATES[self.protocol]
+        if self.update not in offered:
+            others = [name for name, updates in UPDATES.items() if self.update in updates]
+            cure = f"; it runs with --protocol {others[0]}" if others else ""
+            raise ParameterError(
+                f"update={self.update!r} is not one of {', '.join(offered)}, the updates of "
+                f"protocol {self.protocol}{cure or suggest(self.update, offered)}"
+            )
 
     def _check_outcome(self) -> None:
         """What is predicted: a label of two values, or numeric targets."""
-        object.__setattr__(self, "targets", tuple(self.targets))
         if not self.is_regression:
             if self.targets:
                 raise ParameterError(
-                    f"target={','.join(self.targets)} is numeric, which model logistic does not "
-                    f"predict: add --model {REGRESSIONS[0]}, or name a yes/no column by --label"
+                    f"target={','.join(self.targets)} is numeric, which model {self.model} does "
+                    f"not predict: add --model {REGRESSIONS[0]}, or name a yes/no column by --label"
                 )
             if self.data is not None and self.label is None:
                 raise ParameterError(
@@ -203,49 +335,61 @@ class SimulationConfig:
                 "or by:COLUMN"
             )
 
-    def _check_model(self) -> None:
-        if self.model == "logistic":
-            return
-        if self.model not in REGRESSIONS:
-            raise ParameterError(
-                f"model={self.model!r} is not one of {', '.join(('logistic', *REGRESSIONS))}"
-            )
-        for name in LOGISTIC_ONLY:
-            value = getattr(self, name)
-            if value != type(self).__dataclass_fields__[name].default:
-                raise ParameterError(
-                    f"{name}={value} is an option of --model logistic: leave it out for "
-                    f"{self.model}"
-                )
 
-    def _check_protocol(self) -> None:
-        if self.protocol not in UPDATES:
-            raise ParameterError(f"protocol={self.protocol!r} is not one of {', '.join(UPDATES)}")
-        offered = UPDATES[self.protocol]
-        if self.update not in offered:
-            others = [name for name, updates in UPDATES.items() if self.update in updates]
-            cure = f"; it runs with --protocol {others[0]}" if others else ""
-            raise ParameterError(
-                f"update={self.update!r} is not one of {', '.join(offered)}, the updates of "
-                f"protocol {self.protocol}{cure}"
-            )
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ParameterError(
-                    f"{name}={getattr(self, name)!r} is not one of {', '.join(choices)}"
-                )
-        if self.protocol == ENCRYPTED_ROWS:
-            for name in AGGREGATION_ONLY:
-                if name == "ridge" and self.is_regression:
-                    continue
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                    raise ParameterError(
-                        f"{name}={getattr(self, name)} is an option of --protocol "
-                        "secure-aggregation"
-                    )
-        if self.momentum is not None and not 0 <= self.momentum < 1:
-            raise ParameterError(f"momentum={self.momentum} is outside [0, 1)")
-        if self.ridge is not None and not self.ridge >= 0:
-            raise ParameterError(f"ridge={self.ridge} is below 0")
-        if self.batches < 1:
-            raise ParameterError(f"batches={self.batches} is below 1")
+def options_of(*groups: type, without: tuple[str, ...] = ()) -> tuple[Field[Any], ...]:
+    """The fields of some groups."""
+    return tuple(f for group in groups for f in fields(group) if f.name not in without)
+
+
+def option_name(each: Field[Any]) -> str:
+    """What a person calls a field."""
+    return str(each.metadata["name"] or each.name)
+
+
+@lru_cache(maxsize=1)
+def kinds() -> dict[str, Any]:
+    """Type of each field of the configuration."""
+    return get_type_hints(SimulationConfig)
+
+
+def names_in(names: Any) -> tuple[str, ...]:
+    """Column names; of a text those that commas separate."""
+    if isinstance(names, str):
+        return tuple(name.strip() for name in names.split(","))
+    return tuple(names or ())
+
+
+def _checked(each: Field[Any], value: Any) -> Any:
+    """The value of a field, of its kind and within its bounds."""
+    kind, limits = kinds()[each.name], each.metadata
+    if value is None and each.name != "data" and type(None) not in get_args(kind):
+        raise ParameterError(f"{option_name(each)}=None: leave it out for {each.default}")
+    if value is None or kind is Any or get_origin(kind) is tuple:
+        return value
+    told, wanted = f"{option_name(each)}={shown(value)}", {kind, *get_args(kind)}
+    if wanted & {int, float}:
+        is_whole = int in wanted
+        is_fine = isinstance(value, numbers.Integral if is_whole else numbers.Real)
+        if isinstance(value, bool) or not is_fine or not math.isfinite(float(value)):
+            what = "whole number" if is_whole else "finite number"
+            raise ParameterError(f"{told} is not a {what}: give one")
+        above, least, below = limits["above"], limits["least"], limits["below"]
+        is_low = not value > above if above is not None else least is not None and value < least
+        if below is not None and (is_low or not value < below):
+            bracket = "[" if above is None else "("
+            raise ParameterError(f"{told} is outside {bracket}0, {below:g}){limits['cure']}")
+        if is_low and above is not None:
+            raise ParameterError(f"{told} must be positive{limits['cure']}")
+        if is_low:
+            raise ParameterError(f"{told} is below {least:g}{limits['cure']}")
+    elif Path in wanted:
+        if not isinstance(value, (str, os.PathLike)):
+            raise ParameterError(f"{told} is not a path or None")
+        value = Path(value)
+    elif wanted & {str, bool} and not isinstance(value, bool if bool in wanted else str):
+        raise ParameterError(f"{told} is a {type(value).__name__}: give {limits['words']}")
+    choices = limits["choices"]
+    if choices and value not in choices:
+        known = [str(choice) for choice in choices]
+        raise ParameterError(f"{told} is not one of {', '.join(known)}{suggest(str(value), known)}")
+    return value

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,8 +19,7 @@ from rich.text import Text
 from protocols.errors import CohortError
 
 if TYPE_CHECKING:
-    from sims.regression_result import RegressionResult
-    from sims.result import AnyRun, Scores
+    from sims.result import RunResult
     from sims.verify import Check
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
@@ -103,61 +104,31 @@ class _Handler(logging.Handler):
             say(self._console, f"note: {record.getMessage()}", "yellow")
 
 
-def percent(share: float) -> str:
-    """0.8833 as "88.33 %"."""
-    return f"{100 * share:.2f} %"
-
-
-def closing_table(result: AnyRun) -> Table:
-    """The decrypted model beside its twin and the non-private optimum."""
-    from sims.regression_result import RegressionResult
+def closing_table(result: RunResult) -> Table:
+    """The decrypted model beside its twin and the plain optimum, by target."""
+    from sims.report import score_cells
 
     title = Text(f"Scores on {len(result.test_y):,} test rows")
-    if result.insecure:
-        title.append(f"\n{INSECURE}", style="bold red")
-    if "NOT PRIVATE" in result.noise:
-        title.append(f"\n{NOT_PRIVATE}", style="bold red")
+    for marked, words in ((result.insecure, INSECURE), (result.seeded, NOT_PRIVATE)):
+        if marked:
+            title.append(f"\n{words}", style="bold red")
     table = Table(title=title, title_style="")
-    if isinstance(result, RegressionResult):
-        return _error_table(table, result)
-    return _accuracy_table(table, result)
-
-
-def _error_table(table: Table, result: RegressionResult) -> Table:
-    """One row per output."""
-    table.add_column("Target")
-    for name in ("Mean squared error", "of the twin", "of least squares", "R²"):
-        table.add_column(name, justify="right")
-    models = (result.scores, result.twin, result.optimum)
-    for k, name in enumerate(result.targets.names):
-        errors = (f"{scores.mse[k]:.5g}" for scores in models)
-        table.add_row(Text(name), *errors, f"{result.scores.r2[k]:.4f}")
-    means = (f"{scores.mean_relative_mse:.5g}" for scores in models)
-    table.add_row("mean, relative to range²", *means, "", style="bold")
+    table.add_column("Target and model" if result.outputs else "Model")
+    for measure in result.model.measures:
+        if not measure.overall:
+            table.add_column(measure.title, justify="right")
+    for position, (name, _, cells) in enumerate(score_cells(result)):
+        table.add_row(Text(name), *cells, style="" if position % 3 else "bold")
     return table
 
 
-def _accuracy_table(table: Table, result: AnyRun) -> Table:
-    """One row per model."""
-    table.add_column("Model")
-    table.add_column("Accuracy", justify="right")
-    table.add_column("Area under ROC", justify="right")
-    rows: tuple[tuple[str, Scores], ...] = (
-        ("jointly decrypted model", result.scores),
-        ("plaintext twin, same noise", result.twin),
-        ("non-private optimum", result.optimum),
-    )
-    for position, (name, scores) in enumerate(rows):
-        style = "bold" if position == 0 else ""
-        table.add_row(name, percent(scores.accuracy), f"{scores.auc:.4f}", style=style)
-    return table
-
-
-def closing_lines(result: AnyRun) -> Iterator[str]:
+def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
     from sims.plan_figures import encryption_words
+    from sims.report import overall_lines
     from sims.slot_report import slot_lines
 
+    yield from overall_lines(result)
     summary, privacy = result.summary(), result.plan.privacy
     yield f"largest weight difference to the twin: {result.max_abs_diff_to_twin:.2g}"
     yield (
@@ -175,8 +146,26 @@ def closing_lines(result: AnyRun) -> Iterator[str]:
     yield from slot_lines(result.plan, result.schema.norm_bound)
 
 
-def checks_table(checks: list[Check], title: str) -> Table:
-    """Verdicts of `cohort verify`."""
+def tell(checks: list[Check], title: str, fine: str, as_json: bool) -> None:
+    """Verdicts as a table or as JSON; a failed check is an exit code.
+
+    Raises:
+        Exit: a check failed.
+    """
+    from sims.documents import to_json
+
+    passed = all(check.passed for check in checks)
+    if as_json:
+        found = [asdict(check) for check in checks]
+        sys.stdout.write(to_json({"passed": passed, "checks": found}, indent=None))
+    else:
+        verdict = fine if passed else "CHECKS FAILED"
+        stdout().print(_checks_table(checks, f"{title}: {verdict}"))
+    if not passed:
+        raise typer.Exit(FAILED)
+
+
+def _checks_table(checks: list[Check], title: str) -> Table:
     table = Table(title=Text(title), title_style="bold")
     for name in ("", "Check", "What was found"):
         table.add_column(name, overflow="fold")

@@ -6,7 +6,6 @@ within a simulation, but messages still name columns and counts only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -82,8 +81,8 @@ def split_rows(
     if kind == "even":
         groups = np.array_split(rng.permutation(len(frame)), count)
     else:
-        groups = _dirichlet_groups(_codes(frame, label), count, alpha, rng)
-    return _take(frame, groups), [f"party-{k + 1}" for k in range(count)]
+        groups = _dirichlet_groups(_values(frame, label)[0], count, alpha, rng)
+    return [_take(frame, rows) for rows in groups], [f"party-{k + 1}" for k in range(count)]
 
 
 def _alpha(text: str) -> float:
@@ -138,12 +137,8 @@ def _values(frame: pd.DataFrame, name: str) -> tuple[RowNumbers, list[str]]:
     return np.array([position[text] for text in texts], dtype=np.intp)[codes], values
 
 
-def _codes(frame: pd.DataFrame, name: str) -> RowNumbers:
-    return _values(frame, name)[0]
-
-
-def _take(frame: pd.DataFrame, groups: list[RowNumbers]) -> list[pd.DataFrame]:
-    return [frame.iloc[rows].reset_index(drop=True) for rows in groups]
+def _take(frame: pd.DataFrame, rows: RowNumbers) -> pd.DataFrame:
+    return frame.iloc[rows].reset_index(drop=True)
 
 
 def _split_by(
@@ -163,7 +158,8 @@ def _split_by(
         )
     order = rng.permutation(len(frame))
     groups = [order[codes[order] == k] for k in range(len(values))]
-    return _take(frame.drop(columns=column), groups), values
+    frame = frame.drop(columns=column)
+    return [_take(frame, rows) for rows in groups], values
 
 
 def _dirichlet_groups(
@@ -186,62 +182,42 @@ def _dirichlet_groups(
 
 
 def holdout(
-    frame: pd.DataFrame, fraction: float, rng: np.random.Generator, label: str
+    frame: pd.DataFrame, fraction: float, rng: np.random.Generator, label: str | None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Split a table into a training and a test part with the same share of each class.
+    """Split a table into a training and a test part; label: with the same share of each class.
 
-    fraction: share of the test part, in (0, 1).
-    rng: source of the shuffle.
+    fraction: share of the test part, in (0, 1). label: None: whatever its rows hold.
 
-    Returns: (training, test), both with both classes, rows in random order, fresh index.
+    Returns: (training, test), with a row of each class at least, in random order, fresh index.
 
     Raises:
         ParameterError: ``fraction`` is not in (0, 1).
         SchemaError: the label is not in the table.
-        DataError: no rows, a missing label, not exactly two classes, or a class with a single row.
-    """
-    if not (math.isfinite(fraction) and 0 < fraction < 1):
-        raise ParameterError(f"holdout={fraction} is not within (0, 1): give a share such as 0.2")
-    require_both_classes(frame, label, "the table")
-    codes = _codes(frame, label)
-    train: list[RowNumbers] = []
-    test: list[RowNumbers] = []
-    for value in (0, 1):
-        rows = rng.permutation(np.flatnonzero(codes == value))
-        if rows.size < 2:
-            raise DataError(
-                f"one class of label {shown(label)} has a single row: training and test part need "
-                "one each, so add rows or give a test file"
-            )
-        held = min(max(round(fraction * rows.size), 1), rows.size - 1)
-        test.append(rows[:held])
-        train.append(rows[held:])
-    groups = [rng.permutation(np.concatenate(part)) for part in (train, test)]
-    training, testing = _take(frame, groups)
-    return training, testing
-
-
-def holdout_rows(
-    frame: pd.DataFrame, fraction: float, rng: np.random.Generator
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Split a table into a training and a test part, whatever its rows hold.
-
-    Returns: (training, test), at least 1 row each, rows in random order, fresh index.
-
-    Raises:
-        ParameterError: ``fraction`` is not in (0, 1).
-        DataError: fewer than 2 rows.
+        DataError: too few rows, a missing label, not exactly two classes, or one with a single row.
     """
     if not 0 < fraction < 1:
         raise ParameterError(f"holdout={fraction} is not within (0, 1): give a share such as 0.2")
-    if len(frame) < 2:
-        raise DataError(
-            f"the table has {len(frame)} rows: training and test part need 1 each, so add rows or "
-            "give a test file"
-        )
-    held = min(max(round(fraction * len(frame)), 1), len(frame) - 1)
-    order = rng.permutation(len(frame))
-    training, testing = _take(frame, [order[held:], order[:held]])
+    if label is None:
+        groups: list[RowNumbers] = [np.arange(len(frame))]
+        what = f"the table has {len(frame)} rows"
+    else:
+        require_both_classes(frame, label, "the table")
+        codes = _values(frame, label)[0]
+        groups = [np.flatnonzero(codes == value) for value in (0, 1)]
+        what = f"one class of label {shown(label)} has a single row"
+    train, test = [], []
+    for rows in groups:
+        if rows.size < 2:
+            raise DataError(
+                f"{what}: training and test part need one each, so add rows or give a test file"
+            )
+        order = rng.permutation(rows)
+        held = min(max(round(fraction * rows.size), 1), rows.size - 1)
+        test.append(order[:held])
+        train.append(order[held:])
+    if label is None:
+        return _take(frame, train[0]), _take(frame, test[0])
+    training, testing = (_take(frame, rng.permutation(np.concatenate(p))) for p in (train, test))
     return training, testing
 
 

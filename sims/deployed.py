@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from coordinator.deployment import OUTCOME
 from coordinator.settings import SCHEMA, Settings
 from parties.data.schema import Schema
-from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ParameterError
 from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
@@ -47,18 +46,7 @@ def plan_template(settings: Settings) -> RunPlan:
         Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
         for card in cards.values()
     )
-    plan = found.plan("template", members)
-    if isinstance(plan, CircuitPlan):
-        return replace(plan, keys_per_message=_keys_per_message(plan))
-    return plan
-
-
-def _keys_per_message(plan: CircuitPlan) -> int:
-    """So many rotation keys that a message stays below MESSAGE_BYTES: each step costs seconds."""
-    ckks = plan.ckks
-    # One half of a key: digits x (towers and special towers, at most twice as many) x n words.
-    size = ckks.num_digits * 2 * ckks.num_towers * ckks.ring_dim * 8
-    return max(1, MESSAGE_BYTES // size)
+    return found.plan("template", members).fit_messages(MESSAGE_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from sims.model_fields import model_fields
-from sims.result import AnyRun, Array, Quality
+from parties.data.schema import Schema
+from protocols.models.registry import model_named
+from sims.result import Array, RunResult, label_of, targets_of
 
 INSECURE = "toy ring without security; for tests only"
+LABEL_KIND, TARGET_KIND = "logistic-regression", "regression"
 
 
-def model_document(result: AnyRun) -> dict[str, Any]:
+def model_document(result: RunResult) -> dict[str, Any]:
     """What model.json holds: all that prediction needs, readable by scikit-learn users.
 
     features, coef, intercept: log-odds of `positive`, in the data's own units; of a regression one
     row and one number per target, see `link`; weights: the same model on scaled rows, bias last;
     schema: how rows are scaled.
     """
-    summary = result.summary()
     return {
         "version": 1,
         **({"INSECURE": INSECURE} if result.insecure else {}),
@@ -34,27 +35,75 @@ def model_document(result: AnyRun) -> dict[str, Any]:
         "plan": result.plan.digest(),
         "transcript": result.transcript_head,
         "security_bits": result.plan.security_bits,
-        "privacy": summary["privacy"],
+        "privacy": result.summary()["privacy"],
         "noise": result.noise,
     }
 
 
-def metrics_lines(result: AnyRun) -> Iterator[dict[str, Any]]:
+def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
+    """kind, names, coefficients in the data's own units.
+
+    weights: scaled units, shape (d,), of a regression (d, c); model: its name in the plan.
+
+    Raises:
+        ParameterError: the weights do not fit the schema. SchemaError: nor does the model.
+    """
+    coef, intercept = coefficients(schema, weights, model)
+    features, fitted = list(schema.feature_names), model_named(model)
+    if not fitted.numeric:
+        label = label_of(schema)
+        return {
+            "kind": LABEL_KIND,
+            "label": label.name,
+            "positive": label.positive,
+            "negative": label.negative,
+            "features": features,
+            "coef": coef[0].tolist(),
+            "intercept": float(intercept[0]),
+        }
+    return {
+        "kind": TARGET_KIND,
+        "model": model,
+        "targets": list(schema.label.names),
+        "features": features,
+        "coef": coef.tolist(),
+        "intercept": intercept.tolist(),
+        "link": {"meaning": fitted.link, **asdict(fitted)},  # type: ignore[call-overload]
+    }
+
+
+def coefficients(schema: Schema, weights: Array, model: str) -> tuple[Array, Array]:
+    """Of every output over `feature_names`, shape (c, d - 1), and its intercept, shape (c,).
+
+    For raw feature values; of a linear model in the targets' units, else for the score.
+
+    Raises:
+        ParameterError: the weights do not fit the schema.
+    """
+    columns = np.asarray(weights, dtype=np.float64).T
+    pairs = [schema.model_in_data_units(column) for column in np.atleast_2d(columns)]
+    coef = np.array([slopes for slopes, _ in pairs]).reshape(len(pairs), -1)
+    intercept = np.array([constant for _, constant in pairs])
+    if not model_named(model).linear:
+        return coef, intercept
+    targets = targets_of(schema.label)
+    return coef * targets.width[:, None], targets.to_data_units(intercept)
+
+
+def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
     """What metrics.jsonl holds, by the key `kind`.
 
-    iteration: {iteration, loss, accuracy, auc, weight_norm, largest_logit} of the plaintext twin
-        (see IterationMetrics; of a regression RegressionMetrics) and `seconds`, the encrypted
+    iteration: of the plaintext twin, see `sims.result.Course`, and `seconds`, the encrypted
         iteration's wall clock.
     costs: {seconds, bytes_per_party} by phase, `traffic` by phase and party [bytes],
         iteration_seconds, total_seconds, peak_memory_mb.
-    final: {decrypted, twin, optimum}: {accuracy, auc, weights} of each model (of a regression its
-        errors in place of the first two), weights in scaled units, bias last;
-        max_abs_diff_to_twin; test_rows; rows and clamped by party; noise;
+    final: {decrypted, twin, optimum}: scores and `weights` of each model, weights in scaled units,
+        bias last; max_abs_diff_to_twin; test_rows; rows and clamped by party; noise;
         transcript: head of the hash chain.
     """
     costs = result.costs
     for metrics, seconds in zip(result.iterations, costs.iteration_seconds, strict=True):
-        yield {"kind": "iteration", **asdict(metrics), "seconds": seconds}
+        yield {"kind": "iteration", **metrics, "seconds": seconds}
     yield {
         "kind": "costs",
         "seconds": costs.seconds,
@@ -66,9 +115,9 @@ def metrics_lines(result: AnyRun) -> Iterator[dict[str, Any]]:
     }
     yield {
         "kind": "final",
-        "decrypted": _scored(result.scores, result.weights),
-        "twin": _scored(result.twin, result.twin_weights),
-        "optimum": _scored(result.optimum, result.optimum_weights),
+        "decrypted": {**result.scores, "weights": result.weights.tolist()},
+        "twin": {**result.twin, "weights": result.twin_weights.tolist()},
+        "optimum": {**result.optimum, "weights": result.optimum_weights.tolist()},
         "max_abs_diff_to_twin": result.max_abs_diff_to_twin,
         "test_rows": len(result.test_y),
         "rows": result.rows_by_party,
@@ -76,10 +125,6 @@ def metrics_lines(result: AnyRun) -> Iterator[dict[str, Any]]:
         "noise": result.noise,
         "transcript": result.transcript_head,
     }
-
-
-def _scored(scores: Quality, weights: Array) -> dict[str, Any]:
-    return {**scores.to_dict(), "weights": weights.tolist()}
 
 
 def to_json(value: Any, indent: int | None = 2) -> str:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from coordinator.coordinator import AskParties, Outcome
 from parties.data.shard import Shard
+from parties.flower_app import Handler
 from parties.party import Party
 from parties.policy import Policy
 from protocols.errors import LostError, MessageError
+from protocols.messages import public_bytes
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness
+from sims.local import run_session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +39,11 @@ class PartySpec:
     ledger: Ledger | None = None
     dataset: str = ""
 
+    @property
+    def verify_key(self) -> str:
+        """Of its signatures."""
+        return public_bytes(Ed25519PrivateKey.from_private_bytes(self.signing_key))
+
     def noise_source(self) -> SeededRandomness:
         """The party's noise stream; a second call starts it again, for the twin."""
         return SeededRandomness(self.noise_seed, self.name)
@@ -50,6 +60,30 @@ class PartySpec:
             ledger=self.ledger,
             dataset=self.dataset,
         )
+
+
+def run_parties(
+    session: str,
+    specs: Mapping[str, PartySpec],
+    run: Callable[[AskParties], Outcome],
+    processes: bool,
+) -> tuple[Outcome, float]:
+    """One session with parties of these specs, closed whatever happens.
+
+    Returns: the outcome, and the largest memory of a party's process [MB], 0 in one process.
+    """
+    members: dict[str, Party | PartyProcess] = {}
+    outcomes: list[Outcome] = []
+    try:
+        for name, spec in specs.items():
+            members[name] = PartyProcess(spec) if processes else spec.build()
+        handlers: dict[str, Handler] = dict(members)
+        run_session(session, lambda ask: outcomes.append(run(ask)), handlers)
+    finally:
+        for member in members.values():
+            member.close()
+    memory = [m.peak_memory_mb for m in members.values() if isinstance(m, PartyProcess)]
+    return outcomes[0], max(memory, default=0.0)
 
 
 class PartyProcess:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from sklearn.metrics import roc_curve
 
-from sims.result import Array, IterationMetrics, Scores
+from protocols.models.registry import model_named
+from sims.result import Array, RunResult
 
 BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#007A5A"
 SIZE = (3.9, 3.1)  # inches
@@ -35,96 +37,116 @@ STYLE = {
     "legend.fontsize": 9.5,
     "lines.linewidth": 2.0,
 }
+MOST_POINTS = 600
+DIAMOND: dict[str, Any] = {"color": VERMILLION, "marker": "D", "markersize": 9, "linestyle": "none"}
 
 
-def loss_figure(iterations: Sequence[IterationMetrics]) -> str:
+def loss_figure(result: RunResult) -> str:
     """Mean logistic loss of the twin on the training rows, from ln 2 at weights 0 [nats]."""
     with mpl.rc_context(STYLE):
-        figure, axes = axes_for("iteration", "mean loss on training rows [nats]")
-        steps = [0, *(m.iteration for m in iterations)]
-        losses = [math.log(2), *(m.loss for m in iterations)]
+        axes = _axes("iteration", "mean loss on training rows [nats]")
+        steps = [0, *(m.iteration for m in result.iterations)]
+        losses = [math.log(2), *(m.loss for m in result.iterations)]
         axes.plot(steps, losses, color=BLUE, marker="o", markersize=4, label="plaintext twin")
-        whole_steps(axes)
-        axes.legend(loc="upper right")
-        return to_svg(figure)
+        return _svg(axes, "upper right", steps=True)
 
 
-def accuracy_figure(
-    iterations: Sequence[IterationMetrics], decrypted: Scores, optimum: Scores
-) -> str:
-    """Accuracy on the test rows [%]: the twin's course, the decrypted model as a point."""
+def course_figure(result: RunResult) -> str:
+    """The model's measure on the test rows: the twin's course, the decrypted model as a point."""
+    key, words = result.model.drawn
+    scale = next(m.scale for m in result.model.measures if m.key == key)
     with mpl.rc_context(STYLE):
-        figure, axes = axes_for("iteration", "accuracy on test rows [%]")
-        steps = [m.iteration for m in iterations]
-        shares = [100 * m.accuracy for m in iterations]
-        best = 100 * optimum.accuracy
-        axes.axhline(best, color=GREEN, linestyle="--", label="non-private optimum")
-        axes.plot(steps, shares, color=BLUE, marker="o", markersize=4, label="plaintext twin")
-        axes.plot(
-            steps[-1:],
-            [100 * decrypted.accuracy],
-            color=VERMILLION,
-            marker="D",
-            markersize=9,
-            linestyle="none",
-            label="decrypted model",
-        )
-        whole_steps(axes)
+        axes = _axes("iteration", words)
+        steps = [m.iteration for m in result.iterations]
+        best = model_named(result.model.reference).optimum[0]
+        axes.axhline(scale * result.optimum[key], color=GREEN, linestyle="--", label=best)
+        values = [scale * m[key] for m in result.iterations]
+        axes.plot(steps, values, color=BLUE, marker="o", markersize=4, label="plaintext twin")
+        point = [scale * result.scores[key]]
+        axes.plot(steps[-1:], point, label="decrypted model", **DIAMOND)
+        if result.model.numeric:
+            # The first steps are far worse than the last: a linear axis would hide the end.
+            axes.set_yscale("log")
+            return _svg(axes, "upper right", steps=True)
         low, high = axes.get_ylim()
         # Room for the legend; a span of a few points at least, so that noise looks like noise.
         axes.set_ylim(max(0.0, low - max(0.45 * (high - low), 3.0)), min(101.0, high + 1.0))
-        axes.legend(loc="lower right")
-        return to_svg(figure)
+        return _svg(axes, "lower right", steps=True)
 
 
-def roc_figure(logits: dict[str, Array], labels: Array) -> str | None:
-    """Hit rate against false alarm rate on the test rows [%]; None with one class only.
-
-    logits: of the models "decrypted", "twin" and "optimum", shape (rows,); labels: in {0, 1}.
-    """
+def roc_figure(result: RunResult) -> str | None:
+    """Hit rate against false alarm rate on the test rows [%]; None with one class only."""
+    labels = result.test_y
     if not 0 < labels.sum() < len(labels):
         return None
-    looks = {
-        "optimum": (GREEN, "--", "non-private optimum"),
-        "twin": (BLUE, "-", "plaintext twin"),
-        "decrypted": (VERMILLION, ":", "decrypted model"),
-    }
+    looks = (
+        (result.optimum_weights, GREEN, "--", "non-private optimum", 1.8),
+        (result.twin_weights, BLUE, "-", "plaintext twin", 1.8),
+        (result.weights, VERMILLION, ":", "decrypted model", 2.8),
+    )
     with mpl.rc_context(STYLE):
-        figure, axes = axes_for("negative rows called positive [%]", "positive rows found [%]")
+        axes = _axes("negative rows called positive [%]", "positive rows found [%]")
         axes.plot([0, 100], [0, 100], color="#99a", linewidth=1, label="guessing")
-        for name, (color, style, label) in looks.items():
-            x, y = roc_curve(logits[name], labels)
-            width = 2.8 if name == "decrypted" else 1.8
+        for weights, color, style, label, width in looks:
+            x, y, _ = roc_curve(labels, result.test_x @ weights, drop_intermediate=False)
             axes.plot(100 * x, 100 * y, color=color, linestyle=style, linewidth=width, label=label)
         axes.set_aspect("equal")
         axes.set_xlim(-1, 101)
         axes.set_ylim(-1, 101)
-        axes.legend(loc="lower right")
-        return to_svg(figure)
+        return _svg(axes, "lower right")
 
 
-def roc_curve(logits: Array, labels: Array) -> tuple[Array, Array]:
-    """False and true positive rate for every threshold, ties taken together, from (0, 0)."""
-    order = np.argsort(-logits, kind="stable")
-    last_of_tie = np.append(np.diff(logits[order]) != 0, True)
-    hits = np.cumsum(labels[order])[last_of_tie]
-    alarms = np.cumsum(1 - labels[order])[last_of_tie]
-    rates = [np.append(0.0, counts / counts[-1]) for counts in (alarms, hits)]
-    return rates[0], rates[1]
+def outputs_figure(result: RunResult) -> str:
+    """Relative MSE of each output, numbered from 1, of all three models."""
+    looks = ((VERMILLION, ""), (BLUE, "//"), (GREEN, ".."))
+    places = np.arange(1, len(result.outputs) + 1)
+    with mpl.rc_context(STYLE):
+        axes = _axes("target", result.model.drawn[1])
+        for k, ((name, _, scores), (color, hatch)) in enumerate(
+            zip(result.models, looks, strict=True)
+        ):
+            axes.bar(
+                places + 0.27 * (k - 1),
+                scores.relative_mse,
+                width=0.25,
+                color=color,
+                hatch=hatch,
+                edgecolor="white",
+                label=name.removeprefix("jointly "),
+            )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_ylim(0, 1.45 * axes.get_ylim()[1])
+        return _svg(axes, "upper right")
 
 
-def axes_for(x: str, y: str) -> tuple[Figure, Axes]:
-    """An empty figure; x, y: words beside the axes."""
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes: Axes = figure.add_subplot()
+def predicted_figure(true: Array, predicted: Array) -> str:
+    """One point per test row, evenly thinned, and the line where both are the same [data units]."""
+    kept = np.linspace(0, len(true) - 1, min(len(true), MOST_POINTS)).astype(int)
+    with mpl.rc_context(STYLE):
+        axes = _axes("true value", "predicted value")
+        ends = [min(true.min(), predicted.min()), max(true.max(), predicted.max())]
+        axes.plot(ends, ends, color="#99a", linewidth=1)
+        points: dict[str, Any] = {"marker": "o", "markersize": 3, "linestyle": "none", "alpha": 0.6}
+        axes.plot(true[kept], predicted[kept], color=VERMILLION, **points)
+        return _svg(axes)
+
+
+def _axes(x: str, y: str) -> Axes:
+    """Of an empty figure; x, y: words beside the axes."""
+    axes: Axes = Figure(figsize=SIZE, layout="constrained").add_subplot()
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    return figure, axes
+    return axes
 
 
-def whole_steps(axes: Axes) -> None:
-    """Whole numbers on the horizontal axis."""
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+def _svg(axes: Axes, legend: str = "", steps: bool = False) -> str:
+    """The figure, without the date; legend: its place; steps: whole numbers below."""
+    if steps:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    if legend:
+        axes.legend(loc=legend)
+    figure: Any = axes.figure
+    return to_svg(figure)
 
 
 def to_svg(figure: Figure) -> str:

@@ -19,7 +19,6 @@ from sims.config import SimulationConfig
 from sims.datasets import (
     builtin_dataset,
     holdout,
-    holdout_rows,
     require_both_classes,
     require_spread,
     split_rows,
@@ -114,9 +113,7 @@ def _train_and_test(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     if config.test is not None:
         return frame, read_table(config.test, label=label)
-    if config.is_regression:
-        return holdout_rows(frame, config.holdout, rng)
-    return holdout(frame, config.holdout, rng, label)
+    return holdout(frame, config.holdout, rng, None if config.is_regression else label)
 
 
 def _schema(

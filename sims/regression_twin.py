@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, Ridge
 
 from protocols.gram import GramSums, GramTask
-from protocols.models.regression_models import RegressionModel
 
 Array = NDArray[np.float64]
 
@@ -44,13 +43,3 @@ def ridge_solution(rows: Array, targets: Array, ridge: float) -> Array:
     if ridge:
         fit = Ridge(alpha=len(rows) * ridge, fit_intercept=False, solver="cholesky")
     return np.asarray(fit.fit(rows, targets).coef_).reshape(targets.shape[1], -1).T
-
-
-def predict(model: RegressionModel, weights: Array, rows: Array) -> Array:
-    """Targets on the scale of [0, 1], shape (rows, c)."""
-    return model.decode(rows @ weights)
-
-
-def mean_squared_errors(predicted: Array, true: Array) -> Array:
-    """By output, shape (c,); of targets on [0, 1] this is MSE / range^2."""
-    return np.asarray(np.mean((predicted - true) ** 2, axis=0))

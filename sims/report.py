@@ -2,197 +2,271 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 
-from sims import report_model, report_regression
-from sims import report_words as words
-from sims.regression_result import RegressionResult
-from sims.report_facts import crypto_facts, model_facts
-from sims.report_html import Html, bar, facts, fragment, page, section, table, tag
-from sims.result import AnyRun, RunResult
-from sims.words import duration, size
+from protocols.words import Fact, count, duration, number, size
+from sims import plots
+from sims.documents import coefficients
+from sims.report_html import bar, fragment, noted, render, tag
+from sims.result import RunResult, label_of, targets_of
+
+MOST_PICTURES, MOST_COEFFICIENTS = 6, 20
+PHASES = {
+    "agree": "agree on the plan and on a joint seed",
+    "keys": "make the joint keys; no one holds the secret key",
+    "encrypt": "each party encrypts its rows, or sums of them, once",
+    "train": "the coordinator iterates on ciphertexts",
+    "refresh": "parties jointly renew the encrypted weights",
+    "decrypt": "parties jointly decrypt the final model",
+}
+NO_NOISE = (
+    "No privacy noise: the rows stayed encrypted, but the released model is as exact as plain "
+    "training would make it, and nothing bounds what it says about a single row."
+)
+SEEDED = (
+    "The noise came from a seed, so whoever knows the seed can subtract it: the figures below say "
+    "what the same run without a seed would promise."
+)
+PROMISE = (
+    "Differential privacy at record level, replace-one: the released model would be almost as "
+    "likely if any one row were exchanged for another. In this simulation one process drew all "
+    "noise, so that the twin could repeat it; in a deployment each party draws its own."
+)
 
 
-def render_report(result: AnyRun) -> str:
+def render_report(result: RunResult) -> str:
     """The whole document. Every text from data, plan or parties is escaped."""
+    plan = result.plan
+    marks = {"INSECURE": result.insecure, "NOT PRIVATE": result.seeded}
     title = f"Joint model for {result.schema.label.name}"
-    marks = (["INSECURE"] if result.insecure else []) + (["NOT PRIVATE"] if _seeded(result) else [])
-    body = [
-        *_banners(result),
-        *_model(title, result),
-        _costs(result),
-        section(
-            "How it was computed",
-            facts([*crypto_facts(result.plan), *model_facts(result.plan)]),
-        ),
-        _privacy(result),
-        _parties(result),
-        *_warnings(result),
-        _provenance(result),
-    ]
-    return page(" · ".join([*marks, title]), body)
+    return render(
+        "report.html",
+        title=" · ".join([*(mark for mark, is_so in marks.items() if is_so), title]),
+        body=(),
+        result=result,
+        headline=headline(result),
+        quality=_quality(result),
+        pictures=list(_pictures(result)),
+        coefficients=_coefficients(result),
+        costs=_costs(result),
+        plan_facts=list(plan.facts()),
+        privacy={
+            "statement": NO_NOISE if not plan.privacy else SEEDED if result.seeded else PROMISE,
+            "facts": list(privacy_facts(result)),
+            "conditions": list(_conditions(result.certificate or {})),
+        },
+        parties=[
+            (name, f"{amount:,}", clamp_words(dict(result.clamped.get(name, {}))))
+            for name, amount in result.rows_by_party.items()
+        ],
+        digests={
+            "Session": plan.session,
+            "Plan digest (SHA-256)": plan.digest(),
+            "Schema digest (SHA-256)": result.schema.digest(),
+            "Transcript head (SHA-256 chain)": result.transcript_head,
+        },
+        facts_of_run={
+            "Noise": result.noise,
+            "Written": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
+            "Software": _software(),
+        },
+    )
 
 
-def _model(title: str, result: AnyRun) -> Iterator[Html]:
-    """What depends on the kind of model."""
-    if isinstance(result, RegressionResult):
-        yield tag("header", tag("h1", title), tag("p", report_regression.headline(result)))
-        yield report_regression.quality(result)
-        yield report_regression.course(result)
-        yield report_regression.model_coefficients(result)
-    elif isinstance(result, RunResult):
-        yield tag("header", tag("h1", title), tag("p", words.headline(result)))
-        yield report_model.quality(result)
-        yield report_model.course(result)
-        yield report_model.coefficients(result)
+def headline(result: RunResult) -> str:
+    """What happened, in one paragraph."""
+    plan = result.plan
+    return (
+        f"{count(len(plan.members), 'party').capitalize()} trained a {result.model.title} for "
+        f"{result.outcome} on {count(plan.num_rows, 'row')}, of which only encrypted "
+        f"{plan.gathered} left their owners; {count(plan.rounds, 'iteration')} took "
+        f"{duration(sum(result.costs.iteration_seconds))}. On "
+        f"{count(len(result.test_y), 'test row')}: "
+        f"{result.model.words(result.scores, result.outputs)}."
+    )
 
 
-def _seeded(result: AnyRun) -> bool:
-    return "NOT PRIVATE" in result.noise
+def score_cells(result: RunResult) -> Iterator[tuple[str, str, list[str]]]:
+    """(target and model, meaning, figures) of every target and of all three models."""
+    shown = [m for m in result.model.measures if not m.overall]
+    if not result.model.numeric:
+        for name, meaning, scores in result.models:
+            yield name, meaning, [m.shown(scores[m.key]) for m in shown]
+    for k, output in enumerate(result.outputs):
+        for name, meaning, scores in result.models:
+            yield f"{output}: {name}", meaning, [m.shown(scores[m.key][k]) for m in shown]
 
 
-def _banners(result: AnyRun) -> Iterator[Html]:
-    if result.insecure:
-        yield tag(
-            "div",
-            "INSECURE: a toy ring without any security was used (profile fast-insecure). "
-            "For tests only; never with real data.",
-            cls="banner",
-            role="alert",
+def overall_lines(result: RunResult) -> Iterator[str]:
+    """Measures of all targets together, in sentences."""
+    for m in result.model.measures:
+        if m.overall:
+            each = (f"{m.shown(s[m.key])} {name}" for name, _, s in result.models)
+            yield f"{m.title}: {', '.join(each)}."
+
+
+def _quality(result: RunResult) -> dict[str, Any]:
+    titles = [m.title for m in result.model.measures if not m.overall]
+    first = "Target and model" if result.model.numeric else "Model"
+    rows = [(noted(name, meaning), *cells) for name, meaning, cells in score_cells(result)]
+    return {"head": [first, *titles], "rows": rows, "overall": list(overall_lines(result))}
+
+
+def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
+    """(SVG, for those who cannot see it, caption); no SVG: the caption says why."""
+    last, numeric = result.iterations[-1], result.model.numeric
+    if not numeric:
+        yield (
+            plots.loss_figure(result),
+            f"Loss of the twin by iteration, ending at {last.loss:.4f}",
+            "Loss by iteration. Only the twin can draw it: it takes all training rows in clear.",
         )
-    if _seeded(result):
-        yield tag(
-            "div",
-            "NOT PRIVATE: the noise came from a seed and can be subtracted by whoever knows it.",
-            cls="banner",
-            role="alert",
+    key, _ = result.model.drawn
+    measure = next(m for m in result.model.measures if m.key == key)
+    yield (
+        plots.course_figure(result),
+        f"{measure.title} by iteration, ending at {measure.shown(last[key])}",
+        f"{measure.title} by iteration. The decrypted model is the one point at the end.",
+    )
+    if not numeric:
+        roc = plots.roc_figure(result)
+        yield (
+            roc,
+            f"ROC curve; area under the decrypted model's {result.scores.auc:.4f}",
+            "ROC curve on the test rows: each point is one threshold for calling a row positive. "
+            "The closer to the upper left, the better."
+            if roc
+            else "No ROC curve: the test rows are of one class only.",
+        )
+        return
+    numbered = "; ".join(f"{k + 1}: {name}" for k, name in enumerate(result.outputs))
+    yield (
+        plots.outputs_figure(result),
+        "Error by target of the decrypted model, its twin and least squares",
+        f"Error by target ({numbered}).",
+    )
+    targets = targets_of(result.schema.label)
+    decoded = result.model.decode(result.test_x @ result.weights)
+    predicted, true = targets.to_data_units(decoded), targets.to_data_units(result.test_y)
+    for k, name in enumerate(result.outputs[:MOST_PICTURES]):
+        yield (
+            plots.predicted_figure(true[:, k], predicted[:, k]),
+            f"Predicted against true values of {name}; R² {result.scores.r2[k]:.3f}",
+            f"{name}: predicted against true, test rows. On the line, both are the same.",
         )
 
 
-def _costs(result: AnyRun) -> Html:
+def _coefficients(result: RunResult) -> dict[str, Any]:
+    """The features with the largest effect on any output, in the data's own units."""
+    coef, intercept = coefficients(result.schema, result.weights, result.plan.model)
+    names, numeric = result.schema.feature_names, result.model.numeric
+    # Of a step of the scaled column, shape (d - 1, outputs).
+    effects = result.weights[:-1].reshape(len(names), -1)
+    largest = np.abs(effects).max(axis=1)
+    order = np.argsort(-largest, kind="stable")[:MOST_COEFFICIENTS]
+    few = f"the {len(order)} with the largest effect of {len(names)}; all are in model.json"
+    rows: list[tuple[object, ...]] = []
+    for k in order:
+        cells = [number(value) for value in coef[:, k]]
+        if numeric:
+            rows.append((names[k], *cells))
+            continue
+        effect = float(effects[k, 0])
+        drawn = bar(abs(effect) / (float(largest.max()) or 1.0), effect < 0)
+        rows.append((fragment(names[k], drawn), *cells, number(effect)))
+    rows.append(("Intercept", *map(number, intercept), *([] if numeric else [""])))
+    head = ["Feature", *result.outputs]
+    if not numeric:
+        towards = label_of(result.schema).positive
+        head = [
+            f"Feature, and its effect as a bar (blue: towards {towards}, orange: away)",
+            "Coefficient [log-odds per unit of the column]",
+            "Effect [log-odds per step]",
+        ]
+    return {"head": head, "rows": rows, "shown": few if len(order) < len(names) else "all of them"}
+
+
+def _costs(result: RunResult) -> dict[str, Any]:
     seconds, traffic = result.costs.seconds, result.costs.bytes_per_party
     slowest, heaviest = max(seconds.values()) or 1.0, max(traffic.values()) or 1
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
-            fragment(phase, tag("small", words.PHASES.get(phase, ""))),
+            noted(phase, PHASES.get(phase, "")),
             fragment(duration(seconds[phase]), bar(seconds[phase] / slowest)),
             fragment(size(traffic.get(phase, 0)), bar(traffic.get(phase, 0) / heaviest)),
         )
         for phase in seconds
     ]
-    rows.append(
-        (
-            tag("b", "all phases"),
-            tag("b", duration(sum(seconds.values()))),
-            tag("b", size(_busiest(result.costs.traffic))),
-        )
-    )
-    median = float(np.median(result.costs.iteration_seconds))
-    return section(
-        "What it cost",
-        tag(
-            "p",
-            f"One iteration took {duration(median)} (median, refresh included); the whole "
-            f"run {duration(result.total_seconds)} and at most "
-            f"{result.peak_memory_mb:,.0f} MB of memory.",
-        ),
-        table(
-            ("Phase", "Time [wall clock]", "Traffic of the busiest party [both ways]"),
-            rows,
-            cls="numbers bars",
-        ),
-    )
-
-
-def _busiest(traffic: Mapping[str, Mapping[str, int]]) -> int:
-    """Most bytes of one party over all phases."""
     totals: Counter[str] = Counter()
-    for by_party in traffic.values():
+    for by_party in result.costs.traffic.values():
         totals.update(by_party)
-    return max(totals.values(), default=0)
+    busiest = size(max(totals.values(), default=0))
+    everything = ("all phases", duration(sum(seconds.values())), busiest)
+    rows.append(tuple(tag("b", text) for text in everything))
+    median = float(np.median(result.costs.iteration_seconds))
+    return {"rows": rows, "median": duration(median), "total": duration(result.total_seconds)}
 
 
-def _privacy(result: AnyRun) -> Html:
-    parts: list[Html] = [tag("p", words.privacy_statement(result))]
-    parts.append(facts(words.privacy_facts(result.plan)))
-    certificate = result.certificate
-    if certificate:
-        parts.append(_conditions(certificate, promised=result.plan.privacy is not None))
-    return section("Privacy", *parts)
-
-
-def _conditions(certificate: dict[str, Any], promised: bool) -> Html:
-    rows = [
-        (
-            fragment(condition["name"], tag("small", condition["meaning"])),
-            fragment(
-                tag(
-                    "span",
-                    f"{condition['left']:.5g} {condition['relation']} {condition['right']:.5g}",
-                    cls="nowrap",
-                ),
-                tag("small", "holds", cls="yes")
-                if condition["satisfied"]
-                else tag("small", "FAILS", cls="no"),
-            ),
-        )
-        for condition in certificate["conditions"]
-    ]
-    what = "the promise above" if promised else "the bound on every iterate (no noise was added)"
-    assumptions = [tag("li", text) for text in certificate.get("assumptions", ())]
-    return fragment(
-        tag("p", f"Conditions of the theorem behind {what}; figures in certificate.json:"),
-        table(("Condition", "Inequality and verdict"), rows),
-        *([tag("p", "Taken for granted:"), tag("ul", *assumptions)] if assumptions else []),
+def privacy_facts(result: RunResult) -> Iterator[Fact]:
+    """The privacy promise; nothing without one."""
+    privacy = result.plan.privacy
+    if privacy is None:
+        return
+    parties, sums = len(result.plan.members), result.plan.protocol == "gram"
+    yield (
+        "ε (epsilon)",
+        number(privacy.epsilon),
+        "exchanging one row changes the odds of any conclusion from the model by a factor of "
+        f"{number(math.exp(privacy.epsilon))} at most",
     )
-
-
-def _parties(result: AnyRun) -> Html:
-    rows = [
-        (name, f"{amount:,}", words.clamp_words(dict(result.clamped.get(name, {}))))
-        for name, amount in result.rows_by_party.items()
-    ]
-    return section(
-        "Who took part",
-        table(("Party", "Rows", "Values brought within the public schema"), rows, cls="parties"),
-        tag(
-            "p",
-            "Rows per party are public. What was clamped is not: it is shown because this is a "
-            "simulation.",
-            cls="soft",
-        ),
+    yield "δ (delta)", f"{privacy.delta:g}", "except with about this probability"
+    yield (
+        "Colluders",
+        str(privacy.colluders),
+        "the promise holds even if the coordinator and this many parties pool all they see",
     )
-
-
-def _warnings(result: AnyRun) -> Iterator[Html]:
-    if result.warnings:
-        yield section("Warnings", *(tag("p", text, cls="note") for text in result.warnings))
-
-
-def _provenance(result: AnyRun) -> Html:
-    plan = result.plan
-    digests = {
-        "Session": plan.session,
-        "Plan digest (SHA-256)": plan.digest(),
-        "Schema digest (SHA-256)": result.schema.digest(),
-        "Transcript head (SHA-256 chain)": result.transcript_head,
-    }
-    rows = [(name, tag("code", value)) for name, value in digests.items()]
-    rows.append(("Noise", tag("span", result.noise)))
-    rows.append(("Written", tag("span", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC")))
-    rows.append(("Software", tag("span", _software())))
-    return section(
-        "Provenance",
-        table(("", ""), rows, cls="plain"),
-        tag("p", "Check this folder with ", tag("code", "cohort verify RUNDIR"), "."),
+    noisy = "mean gradient, per coordinate and iteration"
+    noisy = "mean of x xᵀ and x yᵀ over all rows, once" if sums else noisy
+    yield (
+        "σ (sigma)",
+        number(privacy.sigma),
+        f"standard deviation of the noise on the {noisy}, that the honest parties alone guarantee",
     )
+    yield (
+        "Noise of one party",
+        number(privacy.share_std),
+        f"its standard deviation; {parties} parties together add "
+        f"{number(privacy.share_std * math.sqrt(parties))}",
+    )
+    moved = "sums of x xᵀ and x yᵀ" if sums else "summed gradient"
+    yield "Sensitivity", number(privacy.sensitivity), f"how far one row can move the {moved}"
+
+
+def _conditions(certificate: dict[str, Any]) -> Iterator[tuple[object, object]]:
+    for each in certificate.get("conditions", ()):
+        sides = f"{each['left']:.5g} {each['relation']} {each['right']:.5g}"
+        verdict = ("holds", "yes") if each["satisfied"] else ("FAILS", "no")
+        inequality = tag("span", sides, cls="nowrap")
+        yield noted(each["name"], each["meaning"]), noted(inequality, *verdict)
+
+
+def clamp_words(entry: dict[str, Any]) -> str:
+    """One party's clamped values, in words."""
+    words: list[str] = []
+    for key, value in entry.items():
+        if isinstance(value, (list, tuple)):
+            words += map(str, value)
+        elif value:
+            words.append(f"{key}: {value}")
+    return "; ".join(words) or "none"
 
 
 def _software() -> str:

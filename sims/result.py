@@ -1,79 +1,98 @@
-"""What a simulation returns, and its one-object JSON summary."""
+"""What a simulation returns, whatever the model, and its one-object JSON summary."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs
-from parties.data.schema import Label, Schema
+from parties.data.schema import Label, Schema, Targets
+from protocols.errors import SchemaError
+from protocols.models.model import Model
+from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from sims.plan_figures import plan_figures
 
 Array = NDArray[np.float64]
 
 
-class Quality(Protocol):
-    """Scores of one model on the test rows."""
+class Figures(dict[str, Any]):
+    """Figures by name, also as attributes: `scores.accuracy`; see `Model.metrics`."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Figure by name."""
-        ...
-
-    def words(self) -> str:
-        """In a line."""
-        ...
-
-
-Q = TypeVar("Q", bound=Quality)
-M = TypeVar("M")
+    def __getattr__(self, name: str) -> Any:
+        """A figure."""
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no figure {name!r}") from None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scores:
-    """Quality of one model on the test rows: accuracy in [0, 1], area under the ROC curve."""
+def label_of(schema: Schema) -> Label:
+    """The label of two values.
 
-    accuracy: float
-    auc: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Figure by name."""
-        return asdict(self)
-
-    def words(self) -> str:
-        """In a line."""
-        return f"accuracy {100 * self.accuracy:.2f} %, area under ROC {self.auc:.4f}"
+    Raises:
+        SchemaError: the schema has targets.
+    """
+    if not isinstance(schema.label, Label):
+        raise SchemaError(f"the schema has targets ({schema.label.name}) where a label is due")
+    return schema.label
 
 
-@dataclass(frozen=True, kw_only=True)
-class IterationMetrics:
-    """The twin after iteration t (the encrypted run shows nothing before its end).
+def targets_of(label: object) -> Targets:
+    """The numeric targets.
 
-    loss: mean logistic loss on the training rows; accuracy, auc: on the test rows;
-    weight_norm: |w|; largest_logit: max |<w, x>| seen so far on training rows.
+    Raises:
+        SchemaError: the schema has a label.
+    """
+    if not isinstance(label, Targets):
+        raise SchemaError("the schema has a label of two values where targets are due")
+    return label
+
+
+def scored(model: Model, weights: Array, x: Array, y: Array, schema: Schema) -> Figures:
+    """Metrics of a model on encoded rows, errors in the units of the schema's targets."""
+    width = targets_of(schema.label).width if model.numeric else 1.0
+    return Figures(model.metrics(weights, x, y, width))
+
+
+class Course:
+    """Figures of the twin after every iteration (the encrypted run shows nothing before its end).
+
+    model: whose; train, test: encoded (x, y). Of a label {iteration, loss, accuracy, auc,
+    weight_norm, largest_logit}: loss: mean on the training rows; largest_logit: max |<w, x>| seen
+    so far on them. Of targets {iteration, training_mse, relative_mse, mean_relative_mse,
+    weight_norm}; see `TargetModel.metrics`.
     """
 
-    iteration: int
-    loss: float
-    accuracy: float
-    auc: float
-    weight_norm: float
-    largest_logit: float
+    def __init__(self, model: Model, train: tuple[Array, Array], test: tuple[Array, Array]) -> None:
+        self._model, self._train, self._test, self._largest = model, train, test, 0.0
+        self.metrics: list[Figures] = []
+
+    def record(self, t: int, weights: Array, largest: float | None = None) -> None:
+        """After iteration t, counted from 0; largest: logit so far, None: at these weights."""
+        found = Figures(iteration=t + 1, **self._model.course(weights, self._train, self._test))
+        found["weight_norm"] = float(np.linalg.norm(weights))
+        if not self._model.numeric:
+            if largest is None:
+                largest = float(np.abs(self._train[0] @ weights).max(initial=0.0))
+            self._largest = max(self._largest, largest)
+            found["largest_logit"] = self._largest
+        self.metrics.append(found)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationResult(Generic[Q, M]):
+class RunResult:
     """A finished simulation, whatever the model.
 
-    weights: jointly decrypted, scaled units, bias last; twin_weights: of the plaintext twin with
-    the same noise and polynomial; optimum_weights: what plain training on the same rows gives;
-    scores, twin, optimum: on the test rows; iterations: the twin's course; test_x, test_y:
-    encoded test rows (for plots); clamped: rows and values clamped, by party; warnings: sentences
-    for the reader; noise: "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others
-    stood in for.
+    weights: jointly decrypted, scaled units, bias last, shape (d,), of targets (d, c);
+    twin_weights: of the plaintext twin with the same noise and polynomial; optimum_weights: what
+    plain training on the same rows gives, see `Model.reference`; scores, twin, optimum: on the
+    test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test rows (for
+    plots); clamped: rows and values clamped, by party; warnings: sentences for the reader; noise:
+    "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood in for.
     """
 
     plan: RunPlan
@@ -81,10 +100,10 @@ class SimulationResult(Generic[Q, M]):
     weights: Array
     twin_weights: Array
     optimum_weights: Array
-    scores: Q
-    twin: Q
-    optimum: Q
-    iterations: tuple[M, ...]
+    scores: Figures
+    twin: Figures
+    optimum: Figures
+    iterations: tuple[Figures, ...]
     costs: Costs
     rows_by_party: dict[str, int]
     test_x: Array = field(repr=False)
@@ -99,6 +118,39 @@ class SimulationResult(Generic[Q, M]):
     missing: tuple[str, ...] = ()
 
     @property
+    def model(self) -> Model:
+        """Of the plan."""
+        return model_named(self.plan.model)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the targets; none of a label."""
+        return self.schema.label.names if self.model.numeric else ()
+
+    @property
+    def outcome(self) -> str:
+        """What is predicted, in words."""
+        if self.model.numeric:
+            return self.schema.label.name
+        label = label_of(self.schema)
+        return f"“{label.name} = {label.positive}”"
+
+    @property
+    def models(self) -> tuple[tuple[str, str, Figures], ...]:
+        """(name, meaning, scores) of the three models that a run compares."""
+        name, meaning = model_named(self.model.reference).optimum
+        return (
+            ("jointly decrypted model", "trained on ciphertexts", self.scores),
+            (
+                "plaintext twin",
+                "the same iterations, polynomial and noise, without encryption; only a simulation "
+                "can compute it",
+                self.twin,
+            ),
+            (name, meaning, self.optimum),
+        )
+
+    @property
     def max_abs_diff_to_twin(self) -> float:
         """Largest difference of a weight to the twin's, scaled units."""
         return float(np.abs(self.weights - self.twin_weights).max())
@@ -108,13 +160,18 @@ class SimulationResult(Generic[Q, M]):
         """Whether a toy ring was used."""
         return self.plan.security_bits < 128
 
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise can be subtracted by whoever knows the seed."""
+        return "NOT PRIVATE" in self.noise
+
     def summary(self) -> dict[str, Any]:
         """One JSON object: scores, figures and costs."""
         body: dict[str, Any] = {
             **plan_figures(self.plan),
-            **self.scores.to_dict(),
-            "twin": self.twin.to_dict(),
-            "optimum": self.optimum.to_dict(),
+            **self.scores,
+            "twin": dict(self.twin),
+            "optimum": dict(self.optimum),
             "max_abs_diff_to_twin": self.max_abs_diff_to_twin,
             "seconds_per_iteration": float(np.median(self.costs.iteration_seconds)),
             "seconds": {k: round(v, 4) for k, v in self.costs.seconds.items()},
@@ -128,20 +185,3 @@ class SimulationResult(Generic[Q, M]):
         if self.insecure:
             body["INSECURE"] = "toy ring without security; for tests only"
         return body
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunResult(SimulationResult[Scores, IterationMetrics]):
-    """Of a logistic model; the optimum is that of non-private maximum likelihood."""
-
-    @property
-    def label(self) -> Label:
-        """What is predicted."""
-        label = self.schema.label
-        if not isinstance(label, Label):
-            raise TypeError(f"a {type(label).__name__} where a label is due")
-        return label
-
-
-AnyRun = SimulationResult[Any, Any]
-"""A finished simulation of any model."""

@@ -29,7 +29,7 @@ from typing import Any
 from protocols.errors import ParameterError
 from sims.documents import metrics_lines, model_document, to_json
 from sims.report import render_report
-from sims.result import AnyRun
+from sims.result import RunResult
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class RunFolder:
         self._status.update(state="aborted", reason=reason)
         self._save()
 
-    def write(self, result: AnyRun) -> None:
+    def write(self, result: RunResult) -> None:
         """Write everything about a finished run."""
         self.note("report", result.plan.rounds)
         plan = {**result.plan.to_dict(), "digest": result.plan.digest()}

@@ -9,41 +9,28 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator.coordinator import AskParties, Coordinator, Observer, Outcome
+from coordinator.coordinator import Coordinator, Observer, Outcome
 from coordinator.log import recorded
-from parties.data.schema import Targets
-from parties.flower_app import Handler
-from parties.party import Party
 from parties.policy import Policy
 from protocols.messages import new_signing_key, public_bytes
-from protocols.models.regression_models import regression_model
-from protocols.plan import RunPlan
+from protocols.models.model import Model
+from protocols.models.registry import model_named
 from protocols.privacy.calibrate.calibration import Calibration
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
 from sims.figures import calibrated
 from sims.ledgers import dataset_of, open_ledger
-from sims.local import run_session
-from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
+from sims.party_process import PartySpec, peak_memory_mb, run_parties
 from sims.prepare import PreparedData, prepare
-from sims.regression_result import (
-    RegressionResult,
-    score_least_squares,
-    score_regression,
-    targets_of,
-)
-from sims.regression_twin import ridge_solution
-from sims.result import AnyRun, Array, RunResult
+from sims.result import Array, Figures, RunResult, scored
 from sims.run_folder import RunFolder
 from sims.slot_report import unproven_warnings
-from sims.twin import fit_optimum, score
+from sims.twin import OPTIMA
 from sims.twins import twin_of
 
 
@@ -60,10 +47,8 @@ class Event:
 OnEvent = Callable[[Event], None]
 
 
-def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> AnyRun:
+def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> RunResult:
     """Train as `config` says, and compare with the twin and with the non-private optimum.
-
-    Returns: a RunResult; of a regression, a RegressionResult.
 
     Raises:
         CohortError: bad input (before any key is made), or an aborted protocol.
@@ -79,7 +64,7 @@ def noise_root(config: SimulationConfig) -> int:
     return secrets.randbits(256) if config.seed is None else config.seed
 
 
-def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> AnyRun:
+def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> RunResult:
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
     # Every refusal that depends on public figures only comes before the first key.
@@ -90,7 +75,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         specs = party_specs(config, data, root, public_bytes(signing_key))
         transcript = Transcript(folder.transcript_path if folder else None)
         kept = folder.messages_path if folder and config.keep_messages else None
-        verify_keys = {name: _verify_key(spec) for name, spec in specs.items()}
+        verify_keys = {name: spec.verify_key for name, spec in specs.items()}
         keep = partial(
             recorded,
             folder=kept,
@@ -116,7 +101,9 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             ),
         )
         try:
-            outcome, party_memory = _run(config, session, coordinator, specs, keep)
+            outcome, party_memory = run_parties(
+                session, specs, lambda ask: coordinator.run(keep(ask)), config.processes
+            )
         finally:
             transcript.close()
         both(Event("phase", "twin"))
@@ -164,32 +151,6 @@ def party_specs(
     return specs
 
 
-def _verify_key(spec: PartySpec) -> str:
-    return public_bytes(Ed25519PrivateKey.from_private_bytes(spec.signing_key))
-
-
-def _run(
-    config: SimulationConfig,
-    session: str,
-    coordinator: Coordinator,
-    specs: Mapping[str, PartySpec],
-    keep: Callable[[AskParties], AskParties],
-) -> tuple[Outcome, float]:
-    """Outcome and the largest memory of a party's process [MB], 0 in one process."""
-    members: dict[str, Party | PartyProcess] = {}
-    outcomes: list[Outcome] = []
-    try:
-        for name, spec in specs.items():
-            members[name] = PartyProcess(spec) if config.processes else spec.build()
-        handlers: dict[str, Handler] = dict(members)
-        run_session(session, lambda ask: outcomes.append(coordinator.run(keep(ask))), handlers)
-    finally:
-        for member in members.values():
-            member.close()
-    memory = [m.peak_memory_mb for m in members.values() if isinstance(m, PartyProcess)]
-    return outcomes[0], max(memory, default=0.0)
-
-
 def compare(
     data: PreparedData,
     found: Calibration,
@@ -201,18 +162,30 @@ def compare(
     peak_memory: float,
     transcript_head: str,
     total_seconds: float,
-) -> AnyRun:
+) -> RunResult:
     """The decrypted model beside its twin and the non-private optimum."""
-    plan, twin = outcome.plan, twin_of(outcome.plan, data, specs)
-    judged = _logistic if not isinstance(data.schema.label, Targets) else _regression
-    return judged(
-        data,
-        plan,
-        outcome.weights,
-        twin.weights,
+    plan, twin, test = outcome.plan, twin_of(outcome.plan, data, specs), data.test
+    model = model_named(plan.model)
+    reference = model_named(model.reference)
+    optimum = OPTIMA[reference.name](data.rows, data.labels)
+
+    def judged(model: Model, weights: Array) -> Figures:
+        return scored(model, weights, test.x, test.y, data.schema)
+
+    return RunResult(
+        plan=plan,
+        schema=data.schema,
+        weights=outcome.weights,
+        twin_weights=twin.weights,
+        optimum_weights=optimum,
+        scores=judged(model, outcome.weights),
+        twin=judged(model, twin.weights),
+        optimum=judged(reference, optimum),
         iterations=twin.iterations,
         costs=coordinator.costs,
         rows_by_party={name: shard.rows for name, shard in data.shards.items()},
+        test_x=test.x,
+        test_y=test.y,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
         warnings=(
             *data.notes,
@@ -227,45 +200,6 @@ def compare(
         transcript_head=transcript_head,
         certificate=with_cover(found.certificate, plan),
         missing=outcome.missing,
-    )
-
-
-def _logistic(
-    data: PreparedData, plan: RunPlan, weights: Array, twin: Array, **common: Any
-) -> RunResult:
-    test, optimum = data.test, fit_optimum(data.rows, data.labels)
-    return RunResult(
-        plan=plan,
-        schema=data.schema,
-        weights=weights,
-        twin_weights=twin,
-        optimum_weights=optimum,
-        scores=score(weights, test.x, test.y),
-        twin=score(twin, test.x, test.y),
-        optimum=score(optimum, test.x, test.y),
-        test_x=test.x,
-        test_y=test.y,
-        **common,
-    )
-
-
-def _regression(
-    data: PreparedData, plan: RunPlan, weights: Array, twin: Array, **common: Any
-) -> RegressionResult:
-    test, targets = data.test, targets_of(data.schema.label)
-    model, optimum = regression_model(plan.model), ridge_solution(data.rows, data.labels, 0.0)
-    return RegressionResult(
-        plan=plan,
-        schema=data.schema,
-        weights=weights,
-        twin_weights=twin,
-        optimum_weights=optimum,
-        scores=score_regression(model, weights, test.x, test.y, targets),
-        twin=score_regression(model, twin, test.x, test.y, targets),
-        optimum=score_least_squares(optimum, test.x, test.y, targets),
-        test_x=test.x,
-        test_y=test.y,
-        **common,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from protocols.circuit_plan import CircuitPlan
 from sims.verify_figures import compare
 
 if TYPE_CHECKING:
@@ -14,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def slot_lines(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
-    """One line, for plans under CKKS; norm_bound: of every row."""
-    if not isinstance(plan, CircuitPlan):
-        return ()
-    return (f"slots of refreshes: {plan.slot_bounds(norm_bound).sentence(len(plan.members))}",)
+    """One line, where masks hide something; norm_bound: of every row."""
+    bounds = plan.slot_bounds(norm_bound)
+    return (f"slots of refreshes: {bounds.sentence(len(plan.members))}",) if bounds else ()
 
 
 def unproven_warnings(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
     """A warning, where nothing is proven: whoever runs a simulation stands for all its owners."""
-    if not isinstance(plan, CircuitPlan) or plan.slot_bounds(norm_bound).largest is not None:
+    bounds = plan.slot_bounds(norm_bound)
+    if bounds is None or bounds.largest is not None:
         return ()
     return (
         *slot_lines(plan, norm_bound),
@@ -31,7 +30,8 @@ def unproven_warnings(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
     )
 
 
-def slot_problems(plan: CircuitPlan, schema: Schema) -> Iterator[str]:
+def slot_problems(plan: RunPlan, schema: Schema) -> Iterator[str]:
     """The bound that the plan states, computed again."""
-    own = plan.slot_bounds(schema.norm_bound).largest
+    bounds = plan.slot_bounds(schema.norm_bound)
+    own = bounds.largest if bounds else None
     yield from compare("plan.json", "slot_bound", plan.slot_bound, own)

@@ -1,4 +1,4 @@
-"""A small read-only page with the state of a deployment's runs, on this machine's own address.
+"""A deployment's runs: tables for the terminal, and a small read-only page on this machine.
 
 Security: it answers GET / and GET /status.json on 127.0.0.1 to requests that name this machine
 (so that no web site reads it through a visitor's browser), and holds no data, key or weight.
@@ -6,76 +6,73 @@ Security: it answers GET / and GET /status.json on 127.0.0.1 to requests that na
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+from rich.text import Text
+
 from coordinator.costs import PHASES
 from coordinator.status import sessions
-from sims.status_words import megabytes, party_words
+from sims.report_html import render
 
 REFRESH_SECONDS = 2
 _HOSTS = ("127.0.0.1", "localhost")
-_STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
-p,td.w{overflow-wrap:anywhere}
-table{border-collapse:collapse;margin:1rem 0;width:100%}
-th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid #ddd}
-td.n{white-space:nowrap}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-progress{width:100%;height:1.2rem}.finished{color:#176b2c}.aborted{color:#a11212}
-"""
+_STYLES = {"finished": "green", "aborted": "bold red", "running": "yellow"}
+
+
+def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table]:
+    """All runs, then the latest one's parties and phases."""
+    yield _table(
+        "Runs",
+        ("Session", "State", "Phase", "Iteration", "Updated", "Reason"),
+        (
+            (
+                *(r["session"], Text(r["state"], style=_STYLES.get(r["state"], "")), r["phase"]),
+                *(f"{r['iteration']}/{r['rounds']}", r["updated"], r["reason"]),
+            )
+            for r in runs
+        ),
+    )
+    for run in runs[:1]:
+        rows = (
+            (party_words(run, name), f"{party['rows']:,}", megabytes(party["bytes"]))
+            for name, party in run["parties"].items()
+        )
+        yield _table(f"Parties of {run['session']}", ("Party", "Rows", "Traffic"), rows)
+        if "seconds" in run:
+            size, lasted = run["bytes_per_party"], run["seconds"]
+            phases = ((p, f"{lasted.get(p, 0):.1f}", megabytes(size.get(p, 0))) for p in PHASES)
+            yield _table("Phases", ("Phase", "Seconds", "Largest party's traffic"), phases)
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> Table:
+    table = Table(title=Text(title), title_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    return table
+
+
+def megabytes(count: int) -> str:
+    """12_345_678 as "12.3 MB"."""
+    return f"{count / 1e6:,.1f} MB"
+
+
+def party_words(run: dict[str, Any], name: str) -> str:
+    """A party's name, and whether others stand in for it."""
+    return f"{name} (missing: others stand in)" if name in run.get("missing", ()) else name
 
 
 def page(runs: list[dict[str, Any]]) -> str:
     """The page: the latest run in full, a line for each earlier one."""
-    body = "".join(_latest(runs[0])) if runs else "<p>There is no run yet.</p>"
-    earlier = "".join(
-        f'<tr><td class="w">{_text(run["session"])}</td><td>{_text(run["state"])}</td>'
-        f'<td class="w">{_text(run["updated"])}</td><td class="w">{_text(run["reason"])}</td></tr>'
-        for run in runs[1:]
-    )
-    table = f"<h2>Earlier runs</h2><table>{earlier}</table>" if earlier else ""
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
-        '<meta name="viewport" content="width=device-width"><title>ciphercohort</title>'
-        f"<style>{_STYLE}</style></head><body><h1>Training across machines</h1>{body}{table}"
-        "</body></html>"
-    )
-
-
-def _latest(run: dict[str, Any]) -> Iterator[str]:
-    state = _text(run["state"])
-    yield f'<p id="state">Session {_text(run["session"])}: <b class="{state}">{state}</b></p>'
-    if run["reason"]:
-        yield f'<p id="reason">{_text(run["reason"])}</p>'
-    done, total = int(run["iteration"]), max(1, int(run["rounds"]))
-    yield f'<progress value="{done}" max="{total}"></progress>'
-    when = _text(run["updated"])
-    yield f"<p>Phase {_text(run['phase'])}, iteration {done} of {total}; {when}</p>"
-    yield '<h2>Parties</h2><table><tr><th>Party</th><th class="n">Rows</th>'
-    yield '<th class="n">Traffic</th></tr>'
-    for name, party in run["parties"].items():
-        yield f'<tr><td class="w">{_text(party_words(run, name))}</td>'
-        yield f'<td class="n">{int(party["rows"]):,}</td>'
-        yield f'<td class="n">{megabytes(int(party["bytes"]))}</td></tr>'
-    yield "</table>"
-    if "seconds" in run:
-        yield '<h2>Phases</h2><table><tr><th>Phase</th><th class="n">Seconds</th>'
-        yield '<th class="n">Largest party\'s traffic</th></tr>'
-        for phase in PHASES:
-            yield f'<tr><td>{phase}</td><td class="n">{run["seconds"].get(phase, 0):.1f}</td>'
-            size = megabytes(int(run["bytes_per_party"].get(phase, 0)))
-            yield f'<td class="n">{size}</td></tr>'
-        yield "</table>"
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value))
+    words: dict[str, Any] = {"party_words": party_words, "megabytes": megabytes}
+    return render("status.html", runs=runs, refresh=REFRESH_SECONDS, phases=PHASES, **words)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,11 +96,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, code: int, kind: str, text: str) -> None:
         body = text.encode()
         self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        policy = "default-src 'none'; style-src 'unsafe-inline'"
-        self.send_header("Content-Security-Policy", policy)
+        for name, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),
+        ):
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

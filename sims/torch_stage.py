@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator.coordinator import Coordinator, Observer, Outcome
 from coordinator.costs import Costs
-from parties.flower_app import Handler
 from parties.party import Party
 from parties.torch_step import TorchModel
 from protocols.gradients import GradientPlan, Vector
@@ -19,8 +18,7 @@ from protocols.plan import Member
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness
 from protocols.transcript import Transcript
-from sims.local import run_session
-from sims.party_process import PartyProcess, PartySpec
+from sims.party_process import PartySpec, run_parties
 from sims.sums_twin import run_in_plain
 
 # (t, weights after it), t = 0, 1, … of the stage
@@ -73,30 +71,21 @@ def run_encrypted(
     coordinator = Coordinator(
         session=session,
         signing_key=signing_key,
-        party_keys={name: _verify_key(spec) for name, spec in specs.items()},
+        party_keys={name: spec.verify_key for name, spec in specs.items()},
         make_plan=lambda members: make_plan(session, members),
         transcript=Transcript(),
         observer=Observer(on_weights=on_weights),
         start=start,
     )
-    members: dict[str, Party | PartyProcess] = {}
-    outcomes: list[Outcome] = []
-    try:
-        for name, spec in specs.items():
-            ready = replace(spec, coordinator_key=public_bytes(signing_key))
-            members[name] = PartyProcess(ready) if processes else ready.build()
-        handlers: dict[str, Handler] = dict(members)
-        run_session(session, lambda ask: outcomes.append(coordinator.run(ask)), handlers)
-    finally:
-        for member in members.values():
-            member.close()
-    return outcomes[0], coordinator.costs
+    key = public_bytes(signing_key)
+    ready = {name: replace(spec, coordinator_key=key) for name, spec in specs.items()}
+    return run_parties(session, ready, coordinator.run, processes)[0], coordinator.costs
 
 
 def run_plain(make_plan: MakePlan, specs: Specs, start: Vector) -> Vector:
     """The parties' own contributions and noise, summed in float64; the weights at the end."""
     members = tuple(
-        Member(name=name, rows=spec.shard.rows, verify_key=_verify_key(spec), commitment="")
+        Member(name=name, rows=spec.shard.rows, verify_key=spec.verify_key, commitment="")
         for name, spec in specs.items()
     )
     plan = make_plan("twin", members)
@@ -107,7 +96,3 @@ def run_plain(make_plan: MakePlan, specs: Specs, start: Vector) -> Vector:
     }
 
     return run_in_plain(plan, owners, sources, start)
-
-
-def _verify_key(spec: PartySpec) -> str:
-    return public_bytes(Ed25519PrivateKey.from_private_bytes(spec.signing_key))

@@ -15,16 +15,16 @@ from parties.objectives import open_contributor
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
+from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.rows import RowsPlan
 from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
-from sims.regression_course import Course
 from sims.regression_twin import run_gram_twin
-from sims.result import IterationMetrics
+from sims.result import Course, Figures
 from sims.sums_twin import run_in_plain
-from sims.twin import logistic_loss, run_twin, score
+from sims.twin import run_twin
 
 Floats = NDArray[np.float64]
 Specs = Mapping[str, PartySpec]
@@ -39,13 +39,18 @@ class Twin:
     """
 
     weights: Floats
-    iterations: tuple[Any, ...]
+    iterations: tuple[Figures, ...]
     warnings: tuple[str, ...] = ()
 
 
 def twin_of(plan: RunPlan, data: PreparedData, specs: Specs) -> Twin:
     """The plan in float64, with the parties' own noise."""
     return _TWINS[type(plan)](plan, data, specs)
+
+
+def _course(plan: RunPlan, data: PreparedData) -> Course:
+    train, test = (data.rows, data.labels), (data.test.x, data.test.y)
+    return Course(model_named(plan.model), train, test)
 
 
 def _summed_noise(plan: RowsPlan | LffrPlan, specs: Specs) -> Floats:
@@ -75,13 +80,13 @@ def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
         plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()))
         for s in specs.values()
     )
-    course = Course(data, plan.fitted)
+    course = _course(plan, data)
     weights = run_gram_twin(plan.task, reduce(add, parts), course.record)
     return Twin(weights=weights, iterations=tuple(course.metrics))
 
 
 def _lffr(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
-    course, scores = Course(data, plan.fitted), [0.0]
+    course, scores = _course(plan, data), [0.0]
 
     def record(t: int, weights: Floats, largest: float) -> None:
         course.record(t, weights)
@@ -98,26 +103,9 @@ def _sums(plan: GradientPlan, data: PreparedData, specs: Specs) -> Twin:
         name: open_contributor(plan, name, spec.shard, sources[name])
         for name, spec in specs.items()
     }
-    x, y, test, largest = data.rows, data.labels, data.test, 0.0
-    metrics: list[IterationMetrics] = []
-
-    def record(t: int, weights: Floats) -> None:
-        nonlocal largest
-        quality = score(weights, test.x, test.y)
-        largest = max(largest, float(np.abs(x @ weights).max(initial=0.0)))
-        metrics.append(
-            IterationMetrics(
-                iteration=t + 1,
-                loss=logistic_loss(weights, x, y),
-                accuracy=quality.accuracy,
-                auc=quality.auc,
-                weight_norm=float(np.linalg.norm(weights)),
-                largest_logit=largest,
-            )
-        )
-
-    weights = run_in_plain(plan, owners, sources, np.zeros(plan.length), record)
-    return Twin(weights=weights, iterations=tuple(metrics))
+    course = _course(plan, data)
+    weights = run_in_plain(plan, owners, sources, np.zeros(plan.length), course.record)
+    return Twin(weights=weights, iterations=tuple(course.metrics))
 
 
 _TWINS: Mapping[type[RunPlan], Callable[[Any, PreparedData, Specs], Twin]] = {

@@ -14,14 +14,14 @@ from typing import Any
 
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
-from protocols.circuit_plan import CircuitPlan
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.registry import protocol_of
 from sims import verify_figures as figures
 from sims import verify_messages as messages
-from sims.predict import model_from_dict
+from sims.plan_figures import encryption_words
+from sims.predict import ReleasedModel
 from sims.run_folder import (
     CERTIFICATE,
     FILES,
@@ -98,13 +98,13 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
     except (CohortError, *MALFORMED) as error:
         yield Check("plan valid", False, f"{PLAN}: {_words(error)}; nothing else was checked")
         return
-    yield Check("plan valid", True, figures.plan_words(plan))
+    yield Check("plan valid", True, encryption_words(plan))
     yield _check(
         "message sequence",
         lambda: messages.sequence_problems(transcript, plan),
         f"every step once, {len(plan.members)} parties each: {_counted(plan)}",
     )
-    if isinstance(plan, CircuitPlan):
+    if plan.masked:
         yield _check(
             "slot bound",
             lambda: slot_problems(plan, Schema.from_dict(model["schema"])),
@@ -127,7 +127,7 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
     if data is not None:
         yield _check(
             "test scores",
-            lambda: figures.score_problems(files, model_from_dict(model), data),
+            lambda: figures.score_problems(files, ReleasedModel.from_dict(model), data),
             "scores of all three models",
         )
 

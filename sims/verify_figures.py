@@ -14,11 +14,10 @@ import numpy as np
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
 from protocols.errors import CohortError
-from protocols.models.linear import Linear
 from protocols.plan import RunPlan
-from sims.model_fields import model_fields
-from sims.plan_figures import encryption_words, plan_figures, privacy_figures
-from sims.predict import AnyModel, RegressionModel
+from sims.documents import model_fields
+from sims.plan_figures import plan_figures, privacy_figures
+from sims.predict import ReleasedModel
 from sims.verify_messages import bytes_per_party
 
 Files = Mapping[str, Any]
@@ -75,11 +74,6 @@ def plan_digest_problems(files: Files) -> Iterator[str]:
     digest = hashlib.sha256(text.encode()).hexdigest()
     yield from compare("plan.json", "digest", files["plan.json"].get("digest"), digest)
     yield from compare("model.json", "plan", files["model.json"].get("plan"), digest)
-
-
-def plan_words(plan: RunPlan) -> str:
-    """What re-validating the plan showed."""
-    return encryption_words(plan)
 
 
 def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
@@ -174,7 +168,7 @@ def _metrics_problems(
         yield from compare("metrics.jsonl", field, found, value)
 
 
-def score_problems(files: Files, model: AnyModel, data: Table) -> Iterator[str]:
+def score_problems(files: Files, model: ReleasedModel, data: Table) -> Iterator[str]:
     """Scores of the three models on the run's test rows.
 
     Raises:
@@ -190,8 +184,6 @@ def score_problems(files: Files, model: AnyModel, data: Table) -> Iterator[str]:
         return
     for name in ("decrypted", "twin", "optimum"):
         weights = np.array(final[name]["weights"])
-        other = replace(model, weights=weights)
-        if name == "optimum" and isinstance(other, RegressionModel):
-            other = replace(other, model=Linear.name)  # least squares, whatever was trained
-        expected = other.score(frame).to_dict()
+        kind = model.fitted.reference if name == "optimum" else model.model
+        expected = replace(model, model=kind, weights=weights).score(frame)
         yield from compare("metrics.jsonl", name, _scores(final[name]), expected)

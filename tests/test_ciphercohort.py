@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,10 @@ from typer.testing import CliRunner
 
 import ciphercohort
 from protocols.errors import CohortError, ParameterError
-from sims.api import PlanOptions, SimulateOptions, configured
+from sims.api import PLAN, SIMULATE, configured
 from sims.cli import app
+from sims.config import kinds, option_name
+from sims.options import PlanOptions, SimulateOptions
 from sims.result import RunResult
 from sims.studies.noise.grid import Cell, Grid
 from tests.scripts import ROOT
@@ -167,14 +170,30 @@ def test_every_option_of_a_command_is_one_of_its_function(command: str) -> None:
     screen = {"as_json", "debug", "explain", "no_timing", "assume_start"}
     shape = {"rows", "features", "norm_bound"}
     given = {each.name for each in get_command(app).commands[command].params}  # type: ignore[attr-defined]
-    options = SimulateOptions if command == "simulate" else PlanOptions
-    assert given - screen - {"help"} - shape == set(options.__optional_keys__)  # type: ignore[attr-defined]
+    options = {option_name(each) for each in (SIMULATE if command == "simulate" else PLAN)}
+    assert given - screen - {"help"} - shape == options | {"no_privacy"}
+
+
+@pytest.mark.parametrize(("typed", "fields"), [(PlanOptions, PLAN), (SimulateOptions, SIMULATE)])
+def test_every_option_has_the_type_of_its_field(typed: Any, fields: Any) -> None:
+    """Also PLAN is made from these names: a misspelt one would be no option of the command."""
+    hints = get_type_hints(typed)
+    assert set(hints) == {option_name(each) for each in fields} | {"no_privacy", "interval"}
+    for each in fields:
+        kind = kinds()[each.name]
+        plain = {kind, *get_args(kind)} & {bool, int, float, str}
+        plain |= {os.PathLike[str]} if kind == Path | None else set()
+        assert plain <= set(get_args(hints[option_name(each)])), each.name
 
 
 @pytest.mark.parametrize(
     ("function", "options", "words"),
     [
-        ("simulate", {"iteration": 3}, "iteration is no option of simulate, which takes"),
+        (
+            "simulate",
+            {"iteration": 3},
+            "iteration is no option of .* mean 'iterations'",
+        ),
         ("plan", {"protocol": "encrypted-rows"}, "protocol is no option of plan"),
         ("simulate", {"label": "y"}, "label='y' is given without data"),
         ("simulate", {"no_privacy": True, "epsilon": 1.0}, "no-privacy is given together with"),

@@ -8,33 +8,45 @@ gamma < 1 keeps the logit finite on [0, 1], and lets predictions leave it by (1 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from protocols.errors import ParameterError
-
-Array = NDArray[np.float64]
+from protocols.models.model import Array, TargetModel
+from protocols.words import Fact, number
 
 
 @dataclass(frozen=True, slots=True)
-class ImprovedLffr:
+class ImprovedLffr(TargetModel):
     """gamma: the part of (0, 1), around 1/2, that the range of the targets is mapped to.
 
     Raises:
         ParameterError: gamma is outside (0, 1).
     """
 
-    name: ClassVar[str] = "improved-lffr"
+    name = "improved-lffr"
+    title = "regression with a sigmoid link, fitted on logits (improved LFFR)"
+    link = (
+        "score z = intercept + coef . x; t = (1 / (1 + exp(-z)) - 1/2) / gamma + 1/2; value = low "
+        "+ t * (high - low), with low and high of the target in the schema"
+    )
+    curvature = 2.0
 
     gamma: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 < self.gamma < 1:
             raise ParameterError(f"gamma={self.gamma} is outside (0, 1)")
+
+    def facts(self) -> Iterator[Fact]:
+        """gamma."""
+        yield (
+            "γ (gamma)",
+            number(self.gamma),
+            "targets take up this part of the sigmoid's range before their logits are fitted",
+        )
 
     def encode(self, targets: Array) -> Array:
         """What is fitted, from targets in [0, 1], shape (rows, c)."""
@@ -45,6 +57,10 @@ class ImprovedLffr:
         """Targets from X W, shape (rows, c); values outside [0, 1] are possible and wanted."""
         decoded: Array = (expit(scores) - (1 - self.gamma) / 2) / self.gamma
         return decoded
+
+    def loss(self, scores: Array, y: Array) -> Array:
+        """(z - encode(y))^2."""
+        return (scores - self.encode(y)) ** 2
 
     def bound(self, outputs: int) -> float:
         """Bound on the Euclidean norm of a row's encoded targets."""

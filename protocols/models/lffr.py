@@ -16,16 +16,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from protocols.approximation import Polynomial, range_bound
 from protocols.errors import ParameterError
+from protocols.models.model import Array, TargetModel
 
-Array = NDArray[np.float64]
 # The paper's bound of the second derivative, for the sigmoid itself.
 CURVATURE = 0.155
 # The paper's sigmoid, in t = z / 5.
@@ -35,10 +33,16 @@ PAPER_LINK = Polynomial(
 
 
 @dataclass(frozen=True, slots=True)
-class Lffr:
+class Lffr(TargetModel):
     """Targets as they are: the sigmoid of x w stands for the target on [0, 1]."""
 
-    name: ClassVar[str] = "lffr"
+    name = "lffr"
+    title = "regression with a sigmoid link, fitted by squared error (LFFR)"
+    link = (
+        "score z = intercept + coef . x; value = low + (high - low) / (1 + exp(-z)), with low and "
+        "high of the target in the schema"
+    )
+    curvature = CURVATURE
 
     def encode(self, targets: Array) -> Array:
         """What is fitted, from targets in [0, 1], shape (rows, c)."""
@@ -48,6 +52,11 @@ class Lffr:
         """Targets from X W, shape (rows, c), in (0, 1)."""
         decoded: Array = expit(scores)
         return decoded
+
+    def loss(self, scores: Array, y: Array) -> Array:
+        """(p - y)^2."""
+        found: Array = (expit(scores) - y) ** 2
+        return found
 
     def bound(self, outputs: int) -> float:
         """Bound on the Euclidean norm of a row's encoded targets."""

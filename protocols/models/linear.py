@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from protocols.models.model import Array, TargetModel
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(TargetModel):
     """Targets as they are: x w stands for the target on [0, 1] itself."""
 
-    name: ClassVar[str] = "linear"
+    name = "linear"
+    title = "linear regression"
+    link = "value = intercept + coef . x, in the target's own units"
+    unit = "target’s unit per unit of the column"
+    linear = True
+    optimum = ("least squares", "linear, all rows in clear, no noise (scikit-learn)")
+    curvature = 2.0
 
     def encode(self, targets: Array) -> Array:
         """What is fitted, from targets in [0, 1], shape (rows, c)."""
@@ -25,6 +27,10 @@ class Linear:
     def decode(self, scores: Array) -> Array:
         """Targets from X W, shape (rows, c); values outside [0, 1] are possible."""
         return scores
+
+    def loss(self, scores: Array, y: Array) -> Array:
+        """(z - encode(y))^2."""
+        return (scores - self.encode(y)) ** 2
 
     def bound(self, outputs: int) -> float:
         """Bound on the Euclidean norm of a row's encoded targets."""

@@ -9,6 +9,8 @@ beside the gradient: 2 levels for a linear P, 3 for degrees 2 and 3, 4 for degre
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import mul
@@ -20,6 +22,7 @@ from protocols.approximation import Polynomial
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.errors import ParameterError
 from protocols.updates.update import Update, V, check_positive
+from protocols.words import Fact, number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +50,16 @@ class Barrier(Update):
         check_positive(self, "learning_rate", "theta", "weight")
         if len(self.reciprocal.coefficients) < 2:
             raise ParameterError("reciprocal must have degree at least 1")
+
+    def facts(self) -> Iterator[Fact]:
+        """The ball as well."""
+        yield from Update.facts(self)
+        yield (
+            "Ball radius",
+            number(math.sqrt(self.theta)),
+            f"the barrier (weight {number(self.weight)}) keeps the norm of the scaled weights "
+            "below it",
+        )
 
     def step(self, gradient: V, state: tuple[V, ...], t: int, unit: float = 1.0) -> tuple[V, ...]:
         """One iteration."""

@@ -16,12 +16,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from protocols.curvature import Curvature
 from protocols.errors import ParameterError
+from protocols.words import Fact, count, number
 
 # NDArray[np.float64] in the twin, EncryptedVector under encryption.
 V = TypeVar("V")
@@ -111,6 +113,12 @@ class Update(ABC):
     def inverse_gain(self) -> float:
         """Bound of w_T's error over that of b / high in the preconditioner, from all rounds."""
         return 0.0
+
+    def facts(self) -> Iterator[Fact]:
+        """For a reader."""
+        rate = getattr(self, "learning_rate", None)
+        words = self.words if rate is None else f"{self.words}; learning rate {number(rate)}"
+        yield "Update", f"{self.kind}, {count(self.rounds, 'iteration')}", words
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types with the field `kind`, for the run plan."""

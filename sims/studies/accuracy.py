@@ -26,7 +26,7 @@ from protocols.errors import PrivacyError
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import choose_rows
 from sims import cli_options as options
-from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON
+from sims.config import DEFAULT_DELTA, DEFAULT_EPSILON
 from sims.console import refusals, say, stdout
 from sims.documents import to_json
 from sims.studies.noise.grid import Cell

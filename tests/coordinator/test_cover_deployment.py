@@ -19,8 +19,7 @@ from protocols.errors import LostError
 from protocols.messages import public_bytes
 from protocols.plan import Member
 from protocols.rows import RowsPlan
-from sims.status_page import page
-from sims.status_words import status_tables
+from sims.status_page import page, status_tables
 from tests.coordinator import test_deployment
 from tests.helpers import log2_error, make_plan
 from tests.parties import agents

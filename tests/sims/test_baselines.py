@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -65,11 +64,7 @@ def test_without_noise_everything_reaches_the_optimum(loss: SmoothLoss) -> None:
         "newton": optimum(loss, LAM, x, y),
         "gd": dp_sgd(gradient_plan(loss), x, y, 0.0, rng),
         "dual": coordinate_baselines.train_dual(dual(loss), x, y, 0.0, rng),
-        "sequential": coordinate_baselines.train_sequential(dual(loss), x, y, 0.0, rng),
         "published": coordinate_baselines.train_published(dual(loss), x, y, 0.0, rng),
-        "primal": coordinate_baselines.train_primal(
-            loss, x, y, lam=LAM, moved=2, rounds=2000, clip=1e6, std=0.0, rng=rng
-        ),
     }
     for name, theta in found.items():
         np.testing.assert_allclose(theta, reference(loss, x, y), atol=1e-4, err_msg=name)
@@ -154,51 +149,6 @@ def test_output_neighbours_stay_within_the_bound(loss: SmoothLoss) -> None:
     assert 0.3 < worst <= 1.0
 
 
-def sequential_move(rng: np.random.Generator) -> float:
-    """One sequential batch of 6 on neighbours; |delta_v - delta_v'| / C."""
-    plan = dual("ridge", rows=6, batches=1, rounds=1, clip=0.1, lam=1e-3)
-    x = unit(rng.normal(size=(6, 3)))
-    y = np.full(6, 1e-3)
-    other_y = y.copy()
-    order_seed = int(rng.integers(1 << 30))
-    first = np.random.default_rng(order_seed).permutation(6)[0]
-    y[first], other_y[first] = 50.0, -50.0
-    out = [
-        coordinate_baselines.train_sequential(
-            plan, x, labels, 0.0, np.random.default_rng(order_seed)
-        )
-        for labels in (y, other_y)
-    ]
-    return float(np.linalg.norm(out[0] - out[1])) * plan.lam * plan.rows / plan.clip
-
-
-def test_sequential_rows_pull_each_other() -> None:
-    """Within 2 C sqrt(L (L + 1)); the others react: alone, the first row would give exactly 2 C."""
-    rng = np.random.default_rng(8)
-    moves = [sequential_move(rng) for _ in range(500)]
-    assert max(moves) <= coordinate_baselines.correlated_sensitivity(1.0, 6)
-    assert np.std(moves) > 0.2
-
-
-def test_primal_neighbours_stay_within_the_bound() -> None:
-    """theta and v together after one round from 0; 2 C, the dual's figure, would be broken."""
-    rng, moved = np.random.default_rng(9), 3
-    worst = 0.0
-    for _ in range(PAIRS):
-        x = unit(rng.normal(size=(3, 3)))
-        y = rng.normal(size=3) * 10
-        other_x, other_y = x.copy(), y.copy()
-        other_x[0], other_y[0] = unit(rng.normal(size=3)), -100 * y[0]
-        states = []
-        for a, b in ((x, y), (other_x, other_y)):
-            theta = coordinate_baselines.train_primal(
-                "ridge", a, b, lam=LAM, moved=moved, rounds=1, clip=0.01, std=0.0, rng=rng
-            )
-            states.append(np.concatenate([theta, a @ theta / math.sqrt(3)]))
-        worst = max(worst, float(np.linalg.norm(states[0] - states[1])) / 0.01)
-    assert 2.0 < worst <= coordinate_baselines.correlated_sensitivity(1.0, moved)
-
-
 # --- noise ----------------------------------------------------------------------------------
 
 
@@ -206,18 +156,12 @@ def test_full_batch_noise_is_the_closed_form() -> None:
     plan = gradient_plan("ridge", rounds=25, clip=0.3)
     mu = mu_for_epsilon(epsilon=1.0, delta=1e-5)
     assert plan.noise_std(epsilon=1.0, delta=1e-5) == pytest.approx(2 * 0.3 * 5 / mu, rel=1e-12)
-    omit = plan.noise_std(epsilon=1.0, delta=1e-5, neighbours="add-or-remove")
-    assert omit == pytest.approx(0.3 * 5 / mu, rel=5e-3)
 
 
-def test_sampling_needs_less_noise_and_omitting_less_still() -> None:
+def test_sampling_needs_less_noise() -> None:
     full, sampled = (gradient_plan("ridge", rounds=40, clip=1.0, batches=k) for k in (1, 10))
-    figures = [
-        full.noise_std(epsilon=1.0, delta=1e-5),
-        sampled.noise_std(epsilon=1.0, delta=1e-5),
-        sampled.noise_std(epsilon=1.0, delta=1e-5, neighbours="add-or-remove"),
-    ]
-    assert figures[0] > 5 * figures[1] > 5 * figures[2]
+    figures = [plan.noise_std(epsilon=1.0, delta=1e-5) for plan in (full, sampled)]
+    assert figures[0] > 5 * figures[1]
 
 
 def test_noise_enters_as_stated() -> None:
@@ -255,14 +199,3 @@ def test_refusals() -> None:
             replace(gradient_plan("ridge"), **change)
     with pytest.raises(ParameterError, match="lam=0"):
         optimum("ridge", 0.0, *problem("ridge"))
-    with pytest.raises(ParameterError, match="moved=5"):
-        coordinate_baselines.train_primal(
-            "ridge",
-            *problem("ridge"),
-            lam=LAM,
-            moved=5,
-            rounds=1,
-            clip=1.0,
-            std=0.0,
-            rng=np.random.default_rng(0),
-        )

@@ -28,22 +28,13 @@ from sims.deployed import DeployedModel
 from sims.documents import model_document
 from sims.figures import calibrated, figures_of
 from sims.prepare import PreparedData, prepare
+from tests.sims.model_runs import make_frame
 
 NORM = 5**0.5  # of rows on [-1, 1], of two columns, two wards and the bias
 MEMBERS = tuple(
     Member(name=f"party-{k + 1}", rows=80, verify_key="ab" * 32, commitment="cd" * 32)
     for k in range(3)
 )
-
-
-def make_frame(rows: int = 300, seed: int = 1) -> pd.DataFrame:
-    """Two targets that are linear in three columns, but for some noise."""
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(rng.uniform(-1, 1, (rows, 2)), columns=["a", "b"])
-    frame["ward"] = rng.choice(["A", "B"], rows)
-    frame["cost"] = 50 + 30 * frame["a"] - 10 * frame["b"] + rng.normal(0, 2, rows)
-    frame["days"] = 5 + 2 * frame["b"] + (frame["ward"] == "B") + rng.normal(0, 0.2, rows)
-    return frame
 
 
 def config(**changes: Any) -> SimulationConfig:

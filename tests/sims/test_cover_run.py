@@ -20,9 +20,8 @@ from sims.party_process import PartyProcess, PartySpec
 from sims.simulation import simulate
 from sims.verify import verify_run
 from tests.helpers import NOISE, make_plan, make_session
-from tests.sims.test_regression_run import cohort, tables
+from tests.sims.model_runs import Tables, cohort
 
-__all__ = ["tables"]
 TOY = {"profile": "fast-insecure", "parties": 4, "cover": 2, "seed": 3}
 
 
@@ -58,7 +57,7 @@ def dies(patch: pytest.MonkeyPatch, name: str, step: str) -> None:
 def test_every_protocol_goes_on(
     model: str,
     step: str,
-    tables: tuple[Path, Path, Path],
+    tables: Tables,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -68,8 +67,8 @@ def test_every_protocol_goes_on(
     """
     lost = "party-2"
     dies(monkeypatch, lost, step)
-    train, test, schema = tables
-    data: dict[str, Any] = {"data": train, "test": test, "schema": schema}
+    data: dict[str, Any] = vars(tables) | {"data": tables.train}
+    del data["train"]
     data |= {"model": model, "targets": ("cost", "days")}
     out = tmp_path / "run"
     result = simulate(

@@ -10,35 +10,29 @@ import pytest
 
 from parties.data.encode import encode_shard
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
-from sims.predict import Model, load_model, score_table
+from sims.predict import ReleasedModel, load_model, score_table
 from sims.result import RunResult
 from tests.helpers import raw_features
-from tests.sims.fake_run import NASTY, SCHEMA, finished_run, make_frame
+from tests.sims.fake_run import NASTY, SCHEMA, make_frame
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
-    path = tmp_path_factory.mktemp("runs") / "run"
-    return path, finished_run(path)
+def model(fake: tuple[Path, RunResult]) -> ReleasedModel:
+    return load_model(fake[0] / "model.json")
 
 
-@pytest.fixture(scope="module")
-def model(run: tuple[Path, RunResult]) -> Model:
-    return load_model(run[0] / "model.json")
-
-
-def test_the_file_gives_back_the_model(run: tuple[Path, RunResult], model: Model) -> None:
-    _, result = run
+def test_the_file_gives_back_the_model(fake: tuple[Path, RunResult], model: ReleasedModel) -> None:
+    _, result = fake
     assert model.weights.tolist() == result.weights.tolist() and model.schema == result.schema
     assert model.insecure and model.session == result.plan.session
 
 
-def test_scores_are_the_runs(run: tuple[Path, RunResult], model: Model) -> None:
-    assert score_table(model, make_frame(200, seed=2)) == run[1].scores
+def test_scores_are_the_runs(fake: tuple[Path, RunResult], model: ReleasedModel) -> None:
+    assert score_table(model, make_frame(200, seed=2)) == fake[1].scores
     assert score_table(model, make_frame(50).drop(columns="died")) is None
 
 
-def test_rows_are_clamped_as_in_training(model: Model) -> None:
+def test_rows_are_clamped_as_in_training(model: ReleasedModel) -> None:
     frame = make_frame(40)
     frame.loc[0, "age"], frame.loc[1, NASTY], frame.loc[2, "ward"] = 1e6, -1e6, "unknown"
     logits = encode_shard(frame, SCHEMA).x @ model.weights
@@ -48,7 +42,7 @@ def test_rows_are_clamped_as_in_training(model: Model) -> None:
     assert (table["prediction"] == np.where(logits > 0, "yes", "no")).all()
 
 
-def test_data_units_predict_the_same_where_nothing_is_clipped(model: Model) -> None:
+def test_data_units_predict_the_same_where_nothing_is_clipped(model: ReleasedModel) -> None:
     frame = make_frame(200)
     raw = raw_features(frame, SCHEMA)
     x = encode_shard(frame, SCHEMA).x
@@ -68,13 +62,13 @@ def test_data_units_predict_the_same_where_nothing_is_clipped(model: Model) -> N
         (DataError, lambda frame: frame.head(0)),
     ],
 )
-def test_bad_rows_are_named(error: type[CohortError], change: object, model: Model) -> None:
+def test_bad_rows_are_named(error: type[CohortError], change: object, model: ReleasedModel) -> None:
     assert callable(change)
     with pytest.raises(error):
         model.predict(change(make_frame(10)))
 
 
-def test_unknown_labels_cannot_be_scored(model: Model) -> None:
+def test_unknown_labels_cannot_be_scored(model: ReleasedModel) -> None:
     with pytest.raises(DataError, match="neither 'yes' nor 'no'"):
         score_table(model, make_frame(10).assign(died="perhaps"))
 
@@ -82,7 +76,7 @@ def test_unknown_labels_cannot_be_scored(model: Model) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("kind", "forest", "is not 'logistic-regression'"),
+        ("kind", "forest", "of the model is not 'logistic"),
         ("weights", [1.0], "weights of shape"),
         ("weights", ["a"], "not a list of numbers"),
         ("weights", None, "has no weights"),
@@ -90,9 +84,9 @@ def test_unknown_labels_cannot_be_scored(model: Model) -> None:
     ],
 )
 def test_bad_models_are_named(
-    run: tuple[Path, RunResult], tmp_path: Path, field: str, value: object, message: str
+    fake: tuple[Path, RunResult], tmp_path: Path, field: str, value: object, message: str
 ) -> None:
-    fields = json.loads((run[0] / "model.json").read_text())
+    fields = json.loads((fake[0] / "model.json").read_text())
     fields[field] = value
     if value is None:
         del fields[field]

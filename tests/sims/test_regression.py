@@ -22,9 +22,9 @@ from ciphercohort import FederatedLogisticRegression, FederatedRegression
 from parties.data.infer import infer_schema
 from parties.data.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
-from sims import federated
-from sims.regression_result import RegressionResult
-from tests.sims.test_calibration import make_frame
+from sims import estimators
+from sims.result import RunResult
+from tests.sims.model_runs import make_frame
 
 TARGETS = ["cost", "days"]
 
@@ -52,7 +52,7 @@ def test_shards_of_frames(fitted: FederatedRegression) -> None:
     frame = make_frame(200)
     assert fitted.coef_.shape == (2, 4) and fitted.intercept_.shape == (2,)
     assert fitted.schema_.feature_names == ("a", "b", "ward=A", "ward=B")
-    assert isinstance(fitted.result_, RegressionResult) and fitted.n_iter_ == 80
+    assert isinstance(fitted.result_, RunResult) and fitted.n_iter_ == 80
     numbers = frame[["a", "b"]].assign(B=frame["ward"] == "B")
     least = LinearRegression().fit(numbers, frame[TARGETS])
     np.testing.assert_allclose(fitted.coef_[:, :2], least.coef_[:, :2], atol=0.4)
@@ -89,7 +89,7 @@ def test_improved_lffr_and_privacy() -> None:
     model = fast(model="improved-lffr", epsilon=8.0, iterations=20, targets=TARGETS).fit(frame)
     assert model.result_.plan.privacy.epsilon == 8.0
     assert model.predict(frame).shape == (200, 2)
-    assert federated.NO_NOISE not in model.notes_ and federated.INFERRED in model.notes_
+    assert estimators.NO_NOISE not in model.notes_ and estimators.INFERRED in model.notes_
     assert any("ridge=" in note for note in model.notes_)
 
 
@@ -115,7 +115,7 @@ def test_a_schema_file_names_targets_and_columns(tmp_path: Path) -> None:
     schema.save(tmp_path / "schema.json")
     model = fast(schema=tmp_path / "schema.json").fit(frame)
     assert model.schema_ == schema == Schema.load(tmp_path / "schema.json")
-    assert federated.INFERRED not in model.notes_ and model.coef_.shape == (2, 2)
+    assert estimators.INFERRED not in model.notes_ and model.coef_.shape == (2, 2)
     arrays = frame[["a", "b"]].to_numpy(), frame[TARGETS].to_numpy()
     assert fast(schema=schema, iterations=1).fit(*arrays).coef_.shape == (2, 2)
 

@@ -10,12 +10,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sims import words
-from sims.plots import roc_curve
-from sims.report import render_report
-from sims.report_facts import crypto_facts
-from sims.report_html import Html, escape, table, tag
-from sims.report_words import clamp_words
+from protocols import words
+from sims import report_html
+from sims.report import clamp_words, render_report
+from sims.report_html import Html, fragment, section, table, tag
 from sims.twin import score
 from tests.sims.fake_run import CERTIFICATE, NASTY, make_result
 
@@ -73,8 +71,11 @@ def test_names_are_escaped(html: str) -> None:
     page = Page(html)
     assert NASTY in page.text and "<script" not in html
     assert "<b>north</b>" in page.text and "a warning with <i>markup</i>" in page.text
-    assert escape('"<&') == "&quot;&lt;&amp;" and escape(Html("<br>")) == "<br>"
-    assert tag("p", "<", title='"') == '<p title="&quot;">&lt;</p>'
+    assert fragment('"<&', Html("<br>")) == "&#34;&lt;&amp;<br>"
+    assert tag("p", "<", title='"') == '<p title="&#34;">&lt;</p>'
+    whole = report_html.page("<t", [section("<s", tag("p", "<"), "<c")])
+    assert "<title>&lt;t</title>" in whole
+    assert "<section><h2>&lt;s</h2><p>&lt;</p>&lt;c</section>" in whole
     assert "&lt;x" in table(("<x",), [("<x",)]) and "<x" not in table(("<x",), [("<x",)])
 
 
@@ -82,12 +83,12 @@ def test_the_figures_that_matter_are_there() -> None:
     result = make_result()
     text = Page(render_report(result)).text
     for scores in (result.scores, result.twin, result.optimum):
-        assert words.percent(scores.accuracy) in text and f"{scores.auc:.4f}" in text
+        assert f"{100 * scores.accuracy:.1f} %" in text and f"{scores.auc:.4f}" in text
     assert "shows nothing before its end" in text
     assert f"{result.max_abs_diff_to_twin:.2g}" in text
     for found in (result.plan.digest(), result.transcript_head, result.plan.session, "No privacy"):
         assert found in text
-    for fact in crypto_facts(result.plan):
+    for fact in result.plan.facts():
         assert fact[1] in text and fact[2] in text
     assert "hospital-3" in text and "3 in age" in text
 
@@ -124,15 +125,8 @@ def test_one_class_has_no_roc_curve() -> None:
     assert not re.search(r"\bnan\b", Page(text).text)
 
 
-def test_roc_curve_takes_ties_together() -> None:
-    logits, labels = np.array([2.0, 1.0, 1.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
-    x, y = roc_curve(logits, labels)
-    assert x.tolist() == [0.0, 0.0, 0.5, 1.0] and y.tolist() == [0.0, 0.5, 1.0, 1.0]
-    assert np.trapezoid(y, x) == score(np.array([1.0]), logits[:, None], labels).auc
-
-
 def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sims.report_model.MOST_COEFFICIENTS", 2)
+    monkeypatch.setattr("sims.report.MOST_COEFFICIENTS", 2)
     text = Page(render_report(make_result())).text
     assert "the 2 with the largest effect of 5" in text and "ward=A" not in text
 
@@ -140,8 +134,6 @@ def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (words.percent(0.8833), "88.3 %"),
-        (words.percent(float("nan")), "–"),
         (words.size(999), "999 bytes"),
         (words.size(12_345_678), "12.3 MB"),
         (words.size(5e12), "5e+03 GB"),

@@ -17,7 +17,7 @@ from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from protocols.plans import plan_from_dict
 from sims.documents import to_json
-from sims.result import Scores
+from sims.result import Figures
 from sims.run_folder import FILES, STATUS, RunFolder, file_digest, read_status
 from tests.sims.fake_run import CERTIFICATE, ROUNDS, finished_run, make_result
 
@@ -101,7 +101,7 @@ def test_a_secure_run_is_not_called_insecure(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_figures_that_do_not_exist_are_null(tmp_path: Path) -> None:
-    finished_run(tmp_path / "run", scores=Scores(accuracy=1.0, auc=float("nan")))
+    finished_run(tmp_path / "run", scores=Figures(accuracy=1.0, auc=float("nan")))
     text = (tmp_path / "run" / "summary.json").read_text()
     assert "NaN" not in text and json.loads(text)["auc"] is None
     assert json.loads(to_json({"a": np.float64("inf"), 1: (np.int64(3),)})) == {"a": None, "1": [3]}

@@ -15,6 +15,7 @@ from protocols.errors import DataError, ParameterError
 from protocols.plans import plan_from_dict
 from protocols.transcript import Transcript
 from sims.documents import to_json
+from sims.result import RunResult
 from sims.run_folder import FILES, STATUS, RunFolder, file_digest
 from sims.verify import Check, verify_run
 from tests.sims.fake_run import finished_run, make_frame
@@ -22,17 +23,10 @@ from tests.sims.fake_run import finished_run, make_frame
 Fields = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "run"
-    finished_run(path)
-    return path
-
-
 @pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
+def run(fake: tuple[Path, RunResult], tmp_path: Path) -> Path:
     """A copy to tamper with."""
-    return Path(shutil.copytree(finished, tmp_path / "run"))
+    return Path(shutil.copytree(fake[0], tmp_path / "run"))
 
 
 def failed(path: Path, **options: Any) -> dict[str, str]:
@@ -271,8 +265,8 @@ def test_privacy_needs_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "is missing, although the plan promises" in failed(tmp_path / "run")["certificate"]
 
 
-def test_plans_survive_the_file(finished: Path) -> None:
-    fields = json.loads((finished / "plan.json").read_text())
+def test_plans_survive_the_file(fake: tuple[Path, RunResult]) -> None:
+    fields = json.loads((fake[0] / "plan.json").read_text())
     digest = fields.pop("digest")
     assert plan_from_dict(fields).digest() == digest
     assert Check("a", True, "b") == Check("a", True, "b")

@@ -1,0 +1,32 @@
+"""Logistic regression of a label in {0, 1}."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from protocols.models.model import Array, LabelModel
+
+
+@dataclass(frozen=True, slots=True)
+class Logistic(LabelModel):
+    """The sigmoid of x w is the probability of the positive label."""
+
+    name = "logistic"
+    title = "logistic regression"
+    link = "log-odds of the positive label = intercept + coef . x"
+    reference = "logistic"
+    optimum = ("non-private optimum", "best fit to all rows, no noise, in clear")
+    curvature = 0.25
+
+    def decode(self, scores: Array) -> Array:
+        """Probabilities."""
+        found: Array = expit(scores)
+        return found
+
+    def loss(self, scores: Array, y: Array) -> Array:
+        """ln(1 + exp(z)) - y z."""
+        found: Array = np.logaddexp(0.0, scores) - y * scores
+        return found

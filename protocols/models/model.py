@@ -1,0 +1,212 @@
+"""What a model owns: from scores to predictions and back, its loss, its measures, its words.
+
+A model is one file with one class, and one line in `protocols.models.registry`. Who trains,
+reports, predicts or verifies asks it; nobody asks which model it is. Nothing here needs
+scikit-learn: measures are formulas on arrays, the tests compare them with scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from protocols.words import Fact
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measure:
+    """A figure of `Model.metrics` and its words.
+
+    title: above a column, with its unit; form: of scale * figure in a table; words: of
+    figure ** power in a sentence, empty: left out there; overall: one figure for all outputs, for
+    a sentence only.
+    """
+
+    key: str
+    title: str
+    form: str
+    scale: float = 1.0
+    words: str = ""
+    power: float = 1.0
+    overall: bool = False
+
+    def shown(self, value: float) -> str:
+        """In a table; a dash where there is no figure."""
+        return "–" if np.isnan(value) else self.form.format(self.scale * value).replace("-", "−")
+
+
+class Model(ABC):
+    """A generalised linear model with scores X W.
+
+    name: in plans and on the command line. title: in a sentence. link: from coefficients to a
+    prediction, in words. unit: of a coefficient. optimum: what plain training gives, and its
+    meaning. numeric: whether targets on [0, 1] are predicted, several at once, W of shape (d, c);
+    else a label in {0, 1}, W of shape (d,). linear: the score is the prediction. reference: the
+    model whose optimum a run is compared with. curvature: bound on the loss's second derivative in
+    the score. measures: of `metrics`. drawn: the one that is drawn by iteration, and its axis.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+    title: ClassVar[str]
+    link: ClassVar[str]
+    unit: ClassVar[str]
+    numeric: ClassVar[bool]
+    linear: ClassVar[bool] = False
+    reference: ClassVar[str]
+    optimum: ClassVar[tuple[str, str]]
+    curvature: ClassVar[float]
+    measures: ClassVar[tuple[Measure, ...]]
+    drawn: ClassVar[tuple[str, str]]
+
+    @abstractmethod
+    def decode(self, scores: Array) -> Array:
+        """Predictions: of targets on [0, 1], or the probability of a label."""
+
+    @abstractmethod
+    def loss(self, scores: Array, y: Array) -> Array:
+        """What training minimises the mean of, entry by entry."""
+
+    @abstractmethod
+    def metrics(self, weights: Array, x: Array, y: Array, width: Any = 1.0) -> dict[str, Any]:
+        """Figures by key, of an output each a list; width: of the targets' ranges, shape (c,)."""
+
+    @abstractmethod
+    def course(
+        self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]
+    ) -> dict[str, Any]:
+        """Figures of an iteration; train, test: encoded (x, y)."""
+
+    def facts(self) -> Iterator[Fact]:
+        """Its constants, for a reader."""
+        return iter(())
+
+    def words(self, figures: dict[str, Any], outputs: tuple[str, ...] = ()) -> str:
+        """Figures in a line, those that exist; outputs: names of the targets."""
+
+        def line(pick: Any) -> str:
+            found = [(m, pick(figures[m.key])) for m in self.measures if m.words]
+            return ", ".join(
+                m.words.format(m.scale * value**m.power) for m, value in found if value == value
+            )
+
+        if not self.numeric:
+            return line(lambda value: value)
+        return "; ".join(
+            f"{name}: {line(lambda values, k=k: values[k])}" for k, name in enumerate(outputs)
+        )
+
+
+class LabelModel(Model):
+    """Of a label in {0, 1}; positive above score 0."""
+
+    __slots__ = ()
+    numeric = False
+    drawn = ("accuracy", "accuracy on test rows [%]")
+    unit = "log-odds per unit of the column"
+    measures = (
+        Measure(
+            key="accuracy",
+            title="Accuracy [% of test rows]",
+            form="{:.1f} %",
+            scale=100.0,
+            words="accuracy {:.2f} %",
+        ),
+        Measure(
+            key="auc",
+            title="Area under ROC curve [0 to 1]",
+            form="{:.4f}",
+            words="area under ROC {:.4f}",
+        ),
+    )
+
+    def metrics(self, weights: Array, x: Array, y: Array, width: Any = 1.0) -> dict[str, Any]:
+        """Accuracy at score 0 and area under the ROC curve (ties count half).
+
+        The area is Mann and Whitney's statistic; NaN with one class only.
+        """
+        z, positive = x @ weights, y > 0.5
+        hits, others = int(positive.sum()), int((~positive).sum())
+        area = float("nan")
+        if hits and others:
+            above = float(rankdata(z)[positive].sum()) - hits * (hits + 1) / 2
+            area = above / (hits * others)
+        return {"accuracy": float(np.mean((z > 0) == positive)), "auc": area}
+
+    def course(
+        self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]
+    ) -> dict[str, Any]:
+        """Mean loss on the training rows, metrics on the test rows."""
+        loss = float(np.mean(self.loss(train[0] @ weights, train[1])))
+        return {"loss": loss, **self.metrics(weights, *test)}
+
+
+class TargetModel(Model):
+    """Of numeric targets, scaled to [0, 1] by public ranges."""
+
+    __slots__ = ()
+    numeric = True
+    drawn = ("mean_relative_mse", "squared error / range²")
+    unit = "score per unit of the column"
+    reference = "linear"
+    measures = (
+        Measure(
+            key="mse",
+            title="Mean squared error [target’s unit, squared]",
+            form="{:.4g}",
+            words="root mean squared error {:.4g}",
+            power=0.5,
+        ),
+        Measure(
+            key="relative_mse", title="relative to the range squared", form="{:.3f} %", scale=100.0
+        ),
+        Measure(key="r2", title="R² [1 is perfect, 0 the mean]", form="{:.4f}", words="R² {:.4f}"),
+        Measure(
+            key="mean_relative_mse",
+            title="Mean over the targets of the squared error relative to the range squared",
+            form="{:.4g}",
+            overall=True,
+        ),
+    )
+
+    @abstractmethod
+    def encode(self, targets: Array) -> Array:
+        """What is fitted, from targets on [0, 1], shape (rows, c)."""
+
+    @abstractmethod
+    def bound(self, outputs: int) -> float:
+        """Bound on the Euclidean norm of a row's encoded targets."""
+
+    def metrics(self, weights: Array, x: Array, y: Array, width: Any = 1.0) -> dict[str, Any]:
+        """Mean squared error [data units squared], over the range squared, its mean, and R².
+
+        R² = 1 - mse / variance, NaN where the targets are constant.
+        """
+        errors = np.mean((self.decode(x @ weights) - y) ** 2, axis=0)
+        spread = y.var(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r2 = np.where(spread > 0, 1 - errors / spread, np.nan)
+        return {
+            "mse": (errors * np.square(width)).tolist(),
+            "relative_mse": errors.tolist(),
+            "mean_relative_mse": float(np.mean(errors)),
+            "r2": r2.tolist(),
+        }
+
+    def course(
+        self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]
+    ) -> dict[str, Any]:
+        """Mean relative error on the training rows, errors on the test rows."""
+        trained, tested = self.metrics(weights, *train), self.metrics(weights, *test)
+        return {
+            "training_mse": trained["mean_relative_mse"],
+            **{key: tested[key] for key in ("relative_mse", "mean_relative_mse")},
+        }

@@ -1,0 +1,33 @@
+"""All models by name: one line each, loaded when asked for, so that names cost no library."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from protocols.errors import ParameterError
+
+if TYPE_CHECKING:
+    from protocols.models.model import Model
+
+MODELS = {
+    "logistic": "logistic.Logistic",
+    "linear": "linear.Linear",
+    "improved-lffr": "improved_lffr.ImprovedLffr",
+    "lffr": "lffr.Lffr",
+}
+
+
+@cache
+def model_named(name: str) -> Model:
+    """The model of this name, with its usual constants.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    if name not in MODELS:
+        raise ParameterError(f"model={name!r} is not one of {', '.join(MODELS)}")
+    home, _, kind = MODELS[name].partition(".")
+    found: Model = getattr(import_module(f"protocols.models.{home}"), kind)()
+    return found

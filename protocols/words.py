@@ -1,0 +1,64 @@
+"""Figures in words: sizes, durations, counts, and the facts that plans tell about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocols.approximation import Polynomial, error_bound
+
+Fact = tuple[str, str, str]
+"""Name, value, meaning."""
+ATTACK = "the best known attack takes about 2^128 operations (HomomorphicEncryption.org tables)"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes with a decimal unit."""
+    for unit in ("bytes", "kB", "MB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.0f} {unit}" if unit == "bytes" else f"{num_bytes:.3g} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.3g} GB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds >= 120:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+
+
+def number(value: float) -> str:
+    """Four significant digits, no trailing zeros."""
+    return f"{value:.4g}".replace("-", "−")
+
+
+def count(amount: int, noun: str) -> str:
+    """1 row, 2 rows, 3 parties."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{amount:,} {noun if amount == 1 else plural}"
+
+
+def link_facts(link: Polynomial) -> Iterator[Fact]:
+    """Of a polynomial stand-in for the sigmoid."""
+    yield (
+        "Polynomial degree",
+        str(link.degree),
+        "encrypted numbers can only be added and multiplied, so a polynomial replaces the sigmoid",
+    )
+    yield (
+        "Interval",
+        f"[{number(link.low)}, {number(link.high)}]",
+        "the range of scores (log-odds) on which that polynomial is meant to be used",
+    )
+    yield (
+        "Largest error",
+        number(error_bound(link, "sigmoid", link.low, link.high)),
+        "certified bound on its distance to the sigmoid on the interval, as a probability",
+    )
+
+
+def target_facts(ridge: float, outputs: int) -> Iterator[Fact]:
+    """Of a regression."""
+    yield "Ridge", number(ridge), "weight of the squared coefficients beside the mean error"
+    meaning = "predicted at once: all of them share every ciphertext"
+    yield "Targets", str(outputs), meaning

@@ -1,0 +1,507 @@
+"""Federated regression with scikit-learn's interface: `fit(shards)`, then `predict`.
+
+All owners are simulated in this process, by the same roles, messages and code as in a deployment.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from parties.data.encode import encode_features, encode_shard
+from parties.data.schema import Schema
+from parties.data.table import cell_text, read_table
+from protocols.errors import DataError, ParameterError, SchemaError
+from protocols.models.registry import model_named
+from protocols.words import count
+from sims import owners as shards
+from sims.config import SimulationConfig
+from sims.datasets import require_spread
+from sims.documents import coefficients
+from sims.owners import Columns, Rows, load_schema
+from sims.result import RunResult, label_of, targets_of
+from sims.simulation import Event, noise_root, run
+
+Array = NDArray[np.float64]
+
+NOT_HELD_OUT = "no rows were held out: every score in result_ is on the training rows"
+NO_NOISE = (
+    "epsilon=None: no privacy noise was added, so the model itself may reveal rows; encryption "
+    "protects them during the training only"
+)
+SEEDED = (
+    "NOT PRIVATE: random_state is set, and whoever knows it can repeat the split and subtract the "
+    "noise; leave it None for real rows"
+)
+INSECURE = "INSECURE: profile='fast-insecure' uses a toy ring without security, for tests only"
+INFERRED = (
+    "the column schema was inferred from the private data, which leaks about them; a deployment "
+    "needs a public schema (schema=)"
+)
+
+
+class FederatedEstimator(BaseEstimator, ABC):
+    """Fits on the rows of several owners, or splits all rows among simulated ones.
+
+    A subclass says which columns are predicted (`_choose_columns`), how owners' rows become tables
+    and a schema (`_tables`), what a run is asked to do beyond the common (`_options`), and what it
+    keeps of the result (`_keep`).
+    """
+
+    parties: int | None
+    split: str
+    iterations: int | None
+    epsilon: float | None
+    delta: float
+    colluders: int
+    schema: Schema | str | os.PathLike[str] | None
+    profile: str
+    random_state: Any
+    verbose: int
+    out: str | os.PathLike[str] | None
+
+    @abstractmethod
+    def _choose_columns(self, given: Schema | None) -> Columns: ...
+
+    @abstractmethod
+    def _tables(
+        self, owners: Mapping[str, Rows], given: Schema | None, notes: list[str]
+    ) -> tuple[dict[str, pd.DataFrame], Schema]: ...
+
+    @abstractmethod
+    def _options(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _keep(self, result: RunResult) -> None: ...
+
+    # -- fit --------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Train on the rows of several owners, each checked before any key is made.
+
+        X: one shard per owner, in a list, or in a dict by name. A shard is a pair (X, y), a
+            DataFrame with the columns `label` or `targets`, or the path of a CSV or Parquet file
+            with them. Or, to simulate, all rows: array or frame, shape (rows, columns), to be
+            split.
+        y: labels of all rows, shape (rows,), or targets, (rows,) or (rows, targets); None for
+            shards, and for a frame that holds them.
+
+        Returns: self.
+
+        Raises:
+            DataError: rows or labels cannot be used; the message names the shard.
+            SchemaError: no schema can be inferred, or the given one does not fit.
+            ParameterError: a parameter is out of range.
+            PrivacyError: no setting is certified for this epsilon and delta.
+            ValueError, TypeError: scikit-learn's own, for an X or y that is to be split.
+        """
+        given = load_schema(self.schema)
+        self._columns = columns = self._choose_columns(given)
+        if y is None and isinstance(X, pd.DataFrame) and columns.are_in(X):
+            y = columns.outcome(X)
+        config, owners = self._read(X, y)
+        shards.check_alike(owners)
+        first = next(iter(owners.values()))
+        validate_data(self, first.cells, skip_check_array=True)
+        notes = self._notes(given)
+        tables, schema = self._tables(owners, given, notes)
+
+        root = noise_root(config)
+        if y is not None:
+            pooled = pd.concat(tables.values(), ignore_index=True)
+            encode_shard(pooled, schema)  # complains about rows as given, before they are shuffled
+            rng = np.random.default_rng(root)
+            label = schema.label.names[0]
+            tables = shards.split_by_owner(X, pooled, config, columns, label, rng)
+        data = shards.encode(tables, schema, notes)
+        result = run(config, data, root, self._report)
+        self._keep(result)
+        self.n_iter_ = result.plan.rounds
+        self.schema_ = result.schema
+        self.notes_ = list(result.warnings)
+        self.result_ = result
+        return self
+
+    def _read(self, X: Any, y: Any) -> tuple[SimulationConfig, dict[str, Rows]]:
+        """Rows by owner, or one nameless owner of rows that are to be split."""
+        columns = self._columns
+        if y is not None:
+            config = self._config(None if columns.split else self.parties, self.split)
+            return config, {"": Rows.read(X, y, columns)}
+        given = shards.by_name(X, type(self).__name__)
+        config = self._config(len(given), "even")
+        return config, {name: shards.read_shard(name, s, columns) for name, s in given.items()}
+
+    # -- predict ----------------------------------------------------------------------------------
+
+    def _encoded(self, X: Any) -> Array:
+        """Rows as in training, shape (rows, num_features)."""
+        check_is_fitted(self)
+        cells = self._columns.cells(X)
+        validate_data(self, cells, reset=False, skip_check_array=True)
+        frame = read_table(cells)
+        frame.columns = pd.Index([column.name for column in self.schema_.columns], dtype=object)
+        return encode_features(frame, self.schema_)
+
+    def __getstate__(self) -> Any:
+        """Leave out `result_`, which holds training rows and the optimum without noise."""
+        return {k: v for k, v in super().__getstate__().items() if k != "result_"}
+
+    # -- parameters -------------------------------------------------------------------------------
+
+    def _config(self, parties: int | None, split: str) -> SimulationConfig:
+        return SimulationConfig(
+            parties=parties,
+            split=split,
+            rounds=self.iterations,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            colluders=self.colluders,
+            seed=_seed(self.random_state),
+            profile=self.profile,
+            out=self.out,  # type: ignore[arg-type]
+            **self._options(),
+        )
+
+    def _notes(self, given: Schema | None) -> list[str]:
+        applies = {
+            NO_NOISE: self.epsilon is None,
+            SEEDED: self.random_state is not None,
+            INSECURE: self.profile == "fast-insecure",
+            INFERRED: given is None,
+            NOT_HELD_OUT: True,
+        }
+        return [note for note, true in applies.items() if true]
+
+    def _report(self, event: Event) -> None:
+        if self.verbose and event.kind == "phase":
+            print(f"[{type(self).__name__}] {event.phase}", file=sys.stderr, flush=True)
+        elif self.verbose > 1:
+            progress = f"{event.phase} {event.done}/{event.total}"
+            print(f"[{type(self).__name__}] {progress}", file=sys.stderr, flush=True)
+
+
+def _seed(random_state: Any) -> int | None:
+    """None, or a seed of at least 0; a RandomState gives its next number."""
+    if random_state is None:
+        return None
+    if not isinstance(random_state, numbers.Integral):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    if random_state < 0:
+        raise ParameterError(f"random_state={random_state} is negative: give 0 or more, or None")
+    return int(random_state)
+
+
+class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
+    """Logistic regression that several data owners train on encrypted rows.
+
+    Every owner encrypts its rows and its share of the noise under a joint key (threshold CKKS);
+    the coordinator trains on ciphertexts; the owners decrypt the final model together.
+
+    Privacy: with `epsilon`, the model is (epsilon, delta)-differentially private against everyone
+    who sees it, and against the coordinator together with `colluders` owners; not so if
+    `random_state` is set, the schema is inferred or the profile is "fast-insecure". `notes_` says
+    what of this applies. `result_` is never private: it holds training rows and the optimum
+    without noise, for the person who simulates. Pickles and copies of the estimator leave it out.
+
+    parties: owners among whom `fit(X, y)` splits the rows, at least 2. split: how: "even",
+    "dirichlet:ALPHA", or "by:COLUMN" of a frame, one owner per value whatever `parties` says.
+    Neither counts for `fit(shards)`.
+    update: "barrier", "gd" (gradient descent; with epsilon, with a certified ridge term) or "nag"
+    (Nesterov, epsilon=None only). iterations, degree of the sigmoid polynomial: None: chosen.
+    learning_rate, interval (the polynomial is good on [-interval, interval]): of gd and nag with
+    epsilon=None; None: chosen.
+    epsilon: privacy loss, > 0; None: NO privacy noise. delta: in (0, 1). colluders: owners that
+    may conspire with the coordinator, below the number of owners.
+    label: label column of frames; None: the schema's. schema: Schema or path of a schema file;
+    None: inferred from the data, which a deployment may not do.
+    profile: "secure" (128 bits) or "fast-insecure" (toy ring, for tests).
+    random_state: None: the operating system's randomness; otherwise the split and the noise can be
+    repeated and the run is NOT PRIVATE. Keys and encryption are random in any case, so two runs
+    differ by the error of CKKS.
+    verbose: 0 silent, 1 phases, 2 iterations, on stderr. out: folder for plan, model, transcript
+    and report; None: none is written.
+
+    Attributes:
+        coef_: float64 array, shape (1, features), over `schema_.feature_names` (categories are
+            one-hot), log-odds of `classes_[1]` in the data's own units.
+        intercept_: float64 array, shape (1,).
+        classes_: the two labels as given, sorted.
+        n_features_in_: number of columns; feature_names_in_: their names, for frames.
+        n_iter_: iterations done.
+        schema_: the column schema in use.
+        notes_: list of sentences that whoever uses the model should know.
+        result_: RunResult: the plaintext twin, costs, plan, scores on the training rows.
+
+    Predictions scale, clamp and clip rows exactly as in training: a row within the schema's bounds
+    scores coef_ @ x + intercept_, any other is moved to the bounds first.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(7)
+    >>> def ward(rows):
+    ...     X = rng.normal(size=(rows, 2))
+    ...     return X, np.where(X[:, 0] > X[:, 1], "ill", "well")
+    >>> model = FederatedLogisticRegression(
+    ...     update="gd", iterations=3, degree=3, epsilon=None,  # epsilon=1.0 for real rows
+    ...     profile="fast-insecure",  # "secure" for real rows: 128 bits
+    ... )
+    >>> model = model.fit({"north": ward(30), "south": ward(50)})
+    >>> model.classes_.tolist(), model.coef_.shape
+    (['ill', 'well'], (1, 2))
+    >>> model.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
+    ['ill', 'well']
+    """
+
+    update: str
+    degree: int | None
+    learning_rate: float | None
+    interval: float | None
+    label: str | None
+
+    def __init__(
+        self,
+        *,
+        parties: int | None = 3,
+        split: str = "even",
+        update: str = "barrier",
+        iterations: int | None = None,
+        degree: int | None = None,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-5,
+        colluders: int = 0,
+        learning_rate: float | None = None,
+        interval: float | None = None,
+        label: str | None = None,
+        schema: Schema | str | os.PathLike[str] | None = None,
+        profile: str = "secure",
+        random_state: Any = None,
+        verbose: int = 0,
+        out: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds of `classes_[1]`, shape (rows,).
+
+        X: array or frame with the columns of the training, shape (rows, columns). In a frame, the
+            label and the column of split="by:COLUMN" are left out, and so is, with `schema`
+            given, every column that it does not name.
+
+        Raises:
+            NotFittedError: `fit` comes first.
+            SchemaError, DataError: see `parties.data.encode.encode_features`.
+            ValueError: scikit-learn's own, for wrong columns or a wrong shape.
+        """
+        scores: Array = self._encoded(X) @ self._weights
+        return scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The more likely label of each row, shape (rows,); see `decision_function`."""
+        chosen = (self.decision_function(X) > 0).astype(np.intp)
+        labels: NDArray[Any] = self.classes_[chosen]
+        return labels
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of `classes_`, shape (rows, 2); see `decision_function`."""
+        scores = self.decision_function(X)
+        return np.column_stack([expit(-scores), expit(scores)])
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes only; two runs differ by the error of CKKS."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.non_deterministic = True
+        return tags
+
+    def _choose_columns(self, given: Schema | None) -> Columns:
+        labels = () if self.label is None else (self.label,)
+        return Columns.choose(labels, self.split, given)
+
+    def _tables(
+        self, owners: Mapping[str, Rows], given: Schema | None, notes: list[str]
+    ) -> tuple[dict[str, pd.DataFrame], Schema]:
+        first = next(iter(owners.values()))
+        self._classes = classes = shards.two_classes(owners)
+        named = self._columns.labels
+        label = named[0] if named else shards.free_name(first.frame)
+        texts = tuple(cell_text(value) for value in classes)
+        tables = {
+            name: owner.frame.assign(**{label: np.where(owner.labels == classes[1], *texts[::-1])})
+            for name, owner in owners.items()
+        }
+        schema = given
+        if schema is None:
+            pooled = pd.concat(tables.values(), ignore_index=True)
+            schema = shards.infer(pooled, label, texts[1], notes)
+        self._sign = shards.sign_of(label_of(schema), texts, notes)
+        return tables, schema
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "update": self.update,
+            "degree": self.degree,
+            "learning_rate": self.learning_rate,
+            "radius": self.interval,
+        }
+
+    def _keep(self, result: RunResult) -> None:
+        self._weights = self._sign * result.weights
+        coef, intercept = result.schema.model_in_data_units(self._weights)
+        self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
+        self.classes_ = self._classes
+
+
+class FederatedRegression(RegressorMixin, FederatedEstimator):
+    """Regression of one or several targets that several data owners train on encrypted sums.
+
+    Every owner encrypts X^T X and X^T Y of its rows, and its share of the noise, under a joint key
+    (threshold CKKS); the coordinator trains on ciphertexts, at a cost that does not depend on the
+    number of rows; the owners decrypt the final model together.
+
+    Privacy: with `epsilon`, the model is (epsilon, delta)-differentially private against everyone
+    who sees it, and against the coordinator together with `colluders` owners; not so if
+    `random_state` is set, the schema is inferred or the profile is "fast-insecure". `notes_` says
+    what of this applies. `result_` is never private. Pickles and copies leave it out.
+
+    model: "linear"; "improved-lffr": linear in the logit of the target, whose predictions bend
+    towards the ends of the target's range; or "lffr": a sigmoid of the range by squared error, for
+    which the owners encrypt their rows.
+    iterations: None: 30, of "lffr" with privacy 10.
+    ridge: weight of the squared coefficients (scaled units) beside the mean squared error; None:
+    0, or of sums what privacy needs at least.
+    targets: target column or columns of frames; None: the schema's, or those of y.
+    parties, split ("even" or "by:COLUMN"), epsilon, delta, colluders, schema, profile,
+    random_state, verbose, out: as of `FederatedLogisticRegression`.
+
+    Attributes:
+        coef_: float64 array, shape (targets, features), over `schema_.feature_names` (categories
+            are one-hot), in the data's own units; of the others in units of the score. Shape
+            (features,) where y was one column.
+        intercept_: float64 array, shape (targets,), or one number.
+        n_features_in_: number of columns; feature_names_in_: their names, for frames.
+        n_iter_: iterations done.
+        schema_: the column schema in use, with the public range of every target.
+        notes_: list of sentences that whoever uses the model should know.
+        result_: RunResult: the plaintext twin, least squares, costs, plan, errors on the
+            training rows.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(7)
+    >>> def ward(rows):
+    ...     X = rng.normal(size=(rows, 2))
+    ...     return X, np.column_stack([X[:, 0] - X[:, 1], X.sum(axis=1)])
+    >>> model = FederatedRegression(
+    ...     epsilon=None,  # 1.0 for real rows
+    ...     profile="fast-insecure",  # "secure" for real rows: 128 bits
+    ... )
+    >>> model = model.fit({"north": ward(30), "south": ward(50)})
+    >>> model.coef_.round(1).tolist()
+    [[1.0, -1.0], [1.0, 1.0]]
+    >>> model.predict([[1.0, -1.0]]).round(1).tolist()
+    [[2.0, 0.0]]
+    """
+
+    model: str
+    ridge: float | None
+    targets: str | Sequence[str] | None
+
+    def __init__(
+        self,
+        *,
+        model: str = "linear",
+        parties: int | None = 3,
+        split: str = "even",
+        iterations: int | None = None,
+        ridge: float | None = None,
+        epsilon: float | None = 1.0,
+        delta: float = 1e-5,
+        colluders: int = 0,
+        targets: str | Sequence[str] | None = None,
+        schema: Schema | str | os.PathLike[str] | None = None,
+        profile: str = "secure",
+        random_state: Any = None,
+        verbose: int = 0,
+        out: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
+
+    def predict(self, X: Any) -> Array:
+        """Targets in their own units, shape (rows, targets), or (rows,) where y was one column.
+
+        X: array or frame with the columns of the training. In a frame, the targets and the column
+            of split="by:COLUMN" are left out, and so is, with `schema` given, every column that it
+            does not name. Rows are scaled and clamped as in training.
+
+        Raises:
+            NotFittedError: `fit` comes first.
+            SchemaError, DataError: see `parties.data.encode.encode_features`.
+        """
+        x = self._encoded(X)
+        scaled = model_named(self._model).decode(x @ self._weights)
+        values = targets_of(self.schema_.label).to_data_units(scaled)
+        return values[:, 0] if self._flat else values
+
+    def __sklearn_tags__(self) -> Any:
+        """Several targets at once; two runs differ by the error of CKKS."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        tags.non_deterministic = True
+        return tags
+
+    def _choose_columns(self, given: Schema | None) -> Columns:
+        flat = isinstance(self.targets, str)
+        named = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets or ())
+        return Columns.choose(named, self.split, given, numeric=True, flat=flat)
+
+    def _tables(
+        self, owners: Mapping[str, Rows], given: Schema | None, notes: list[str]
+    ) -> tuple[dict[str, pd.DataFrame], Schema]:
+        first = next(iter(owners.values()))
+        self._flat = first.flat and first.labels.shape[1] == 1
+        names = self._columns.labels or first.names or _names(first)
+        for name, owner in owners.items():
+            with shards.naming(name):
+                if owner.labels.shape[1] != len(names):
+                    raise DataError(
+                        f"y has {owner.labels.shape[1]} columns where {len(names)} targets "
+                        f"({', '.join(names)}) are due"
+                    )
+        tables = {
+            name: owner.frame.assign(**dict(zip(names, owner.labels.T, strict=True)))
+            for name, owner in owners.items()
+        }
+        pooled = pd.concat(tables.values(), ignore_index=True)
+        schema = given or shards.infer(pooled, list(names), None, notes)
+        if schema.label.names != names:
+            raise SchemaError(f"the schema's targets are not {', '.join(names)}")
+        require_spread(pooled, names, f"the {count(len(pooled), 'sample')}")
+        return tables, schema
+
+    def _options(self) -> dict[str, Any]:
+        return {"model": self.model, "ridge": self.ridge}
+
+    def _keep(self, result: RunResult) -> None:
+        self._weights, self._model = result.weights, result.plan.model
+        coef, intercept = coefficients(result.schema, result.weights, result.plan.model)
+        self.coef_: Any = coef[0] if self._flat else coef
+        self.intercept_: Any = float(intercept[0]) if self._flat else np.asarray(intercept)
+
+
+def _names(rows: Rows) -> tuple[str, ...]:
+    """Names for targets that have none: y, or y1, y2 and so on."""
+    outputs = rows.labels.shape[1]
+    stems = ["y"] if outputs == 1 else [f"y{k + 1}" for k in range(outputs)]
+    return tuple(shards.free_name(rows.frame, stem) for stem in stems)

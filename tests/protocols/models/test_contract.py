@@ -1,0 +1,104 @@
+"""What every model promises, whichever it is; a new one is tested by its line in the registry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score, roc_auc_score
+
+from protocols.errors import ParameterError
+from protocols.models.model import Array, Model
+from protocols.models.registry import MODELS, model_named
+
+GRID = np.linspace(-9, 9, 36001)
+
+
+def rows(model: Model, seed: int = 1) -> tuple[Array, Array, Array]:
+    """Weights, rows and outcomes of a model with two targets, or a label."""
+    rng = np.random.default_rng(seed)
+    x = np.hstack([rng.uniform(-1, 1, (60, 3)), np.ones((60, 1))])
+    if model.numeric:
+        return rng.normal(size=(4, 2)), x, rng.uniform(size=(60, 2))
+    return rng.normal(size=4), x, rng.integers(0, 2, 60).astype(float)
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Model:
+    return model_named(request.param)
+
+
+def test_it_is_known_by_its_name_and_says_what_it_does(model: Model) -> None:
+    assert MODELS[model.name] and model_named(model.name) is model
+    assert model_named(model.reference).optimum
+    assert all((model.title, "coef . x" in model.link, model.unit))
+    assert model.drawn[0] in {measure.key for measure in model.measures}
+
+
+@pytest.mark.parametrize("outcome", [0.2, 0.5, 0.9])
+def test_the_loss_is_least_where_the_prediction_is_true(model: Model, outcome: float) -> None:
+    best = GRID[np.argmin(model.loss(GRID, np.full_like(GRID, outcome)))]
+    assert model.decode(np.array([best]))[0] == pytest.approx(outcome, abs=1e-3)
+
+
+def test_the_curvature_bounds_the_loss_and_is_nearly_reached(model: Model) -> None:
+    step = GRID[1] - GRID[0]
+    losses = (model.loss(GRID, np.full_like(GRID, y)) for y in np.linspace(0, 1, 11))
+    bends = max(float(np.diff(loss, 2).max()) for loss in losses) / step**2
+    assert 0.95 * model.curvature < bends < model.curvature + 1e-4
+
+
+def test_metrics_are_scikit_learns(model: Model) -> None:
+    weights, x, y = rows(model)
+    predicted = model.decode(x @ weights)
+    if model.numeric:
+        width = np.array([2.0, 5.0])
+        found = model.metrics(weights, x, y, width)
+        errors = mean_squared_error(y, predicted, multioutput="raw_values")
+        expected = {
+            "mse": errors * width**2,
+            "relative_mse": errors,
+            "mean_relative_mse": errors.mean(),
+            "r2": r2_score(y, predicted, multioutput="raw_values"),
+        }
+    else:
+        weights, x = np.ones(4), np.round(x)  # many ties
+        found = model.metrics(weights, x, y)
+        predicted = model.decode(x @ weights)
+        expected = {
+            "accuracy": accuracy_score(y, predicted > 0.5),
+            "auc": roc_auc_score(y, predicted),
+        }
+    assert found.keys() == expected.keys() == {m.key for m in model.measures}
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-9)
+
+
+def test_figures_that_do_not_exist_are_dashes(model: Model) -> None:
+    weights, x, y = rows(model)
+    found = model.metrics(weights, x, np.ones_like(y))
+    last = [m for m in model.measures if not m.overall][-1]
+    assert last.shown(np.ravel(found[last.key])[0]) == "–"
+    assert last.shown(-0.25).startswith("−0.25")
+
+
+def test_words_name_every_output(model: Model) -> None:
+    weights, x, y = rows(model)
+    found = model.metrics(weights, x, y)
+    words = model.words(found, ("cost", "days"))
+    if model.numeric:
+        assert words.count("root mean squared error") == 2 and "; days: " in words
+        assert f"R² {found['r2'][1]:.4f}" in words
+    else:
+        assert words.startswith(f"accuracy {100 * found['accuracy']:.2f} %, area under ROC ")
+
+
+def test_the_course_of_a_label_is_the_log_loss() -> None:
+    model = model_named("logistic")
+    weights, x, y = rows(model)
+    found = model.course(weights, (x, y), (x, y))
+    assert found["loss"] == pytest.approx(log_loss(y, model.decode(x @ weights)))
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(ParameterError, match="model='forest' is not one of logistic, linear"):
+        model_named("forest")

@@ -1,0 +1,47 @@
+"""Runs that are made once and read by many tests; INSECURE toy rings."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sims.result import RunResult
+from tests.sims.fake_run import finished_run
+from tests.sims.model_runs import RUNS, Run, Tables, cohort, make_frame
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    """A run folder without cryptography, and what it holds."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    return path, finished_run(path)
+
+
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Training rows, test rows, a public schema; of two targets."""
+    folder = tmp_path_factory.mktemp("data")
+    train, test, schema = folder / "train.csv", folder / "test.csv", folder / "schema.json"
+    make_frame(240).to_csv(train, index=False)
+    make_frame(100, seed=2).to_csv(test, index=False)
+    made = cohort("schema", "init", train, "--target", "cost,days", "--out", schema)
+    assert made.exit_code == 0, made.stderr
+    return Tables(train, test, schema)
+
+
+@pytest.fixture(scope="session")
+def runs(tables: Tables) -> Any:
+    """Finished runs of regressions by name, see `RUNS`; read only."""
+
+    @cache
+    def made(name: str) -> Run:
+        out = tables.train.with_name(name)
+        result = tables.simulate(*RUNS[name].split(), "--out", out, "--keep-messages", "--json")
+        assert result.exit_code == 0, result.stderr
+        return Run(out, json.loads(result.stdout), result.stderr)
+
+    return made

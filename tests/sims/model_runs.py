@@ -1,0 +1,85 @@
+"""The command, tables of two targets, and the runs that the tests of regressions share."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from click.testing import Result
+from typer.testing import CliRunner
+
+from sims import cli
+from sims.documents import to_json
+from sims.run_folder import STATUS, file_digest
+from sims.verify import verify_run
+
+TOY = ("--profile", "fast-insecure", "--target", "cost,days")
+RUNS = {
+    "linear": "--model linear --no-privacy --iterations 60",
+    "improved": "--model improved-lffr --epsilon 5 --colluders 1 --iterations 9",
+    "lffr": "--model lffr --no-privacy --iterations 6",
+    "lffr-private": "--model lffr --epsilon 5 --colluders 1 --iterations 4",
+}
+PRIVATE = ("improved", "lffr-private")
+
+
+def make_frame(rows: int = 300, seed: int = 1) -> pd.DataFrame:
+    """Two targets that are linear in three columns, but for some noise."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.uniform(-1, 1, (rows, 2)), columns=["a", "b"])
+    frame["ward"] = rng.choice(["A", "B"], rows)
+    frame["cost"] = 50 + 30 * frame["a"] - 10 * frame["b"] + rng.normal(0, 2, rows)
+    frame["days"] = 5 + 2 * frame["b"] + (frame["ward"] == "B") + rng.normal(0, 0.2, rows)
+    return frame
+
+
+def cohort(*words: object) -> Result:
+    return CliRunner().invoke(cli.app, [str(word) for word in words])
+
+
+@dataclass(frozen=True)
+class Tables:
+    train: Path
+    test: Path
+    schema: Path
+
+    def simulate(self, *words: object) -> Result:
+        files = ("--data", self.train, "--test", self.test, "--schema", self.schema)
+        return cohort("simulate", *files, *TOY, *words)
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    summary: dict[str, Any]
+    stderr: str
+
+    def read(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+    @property
+    def report(self) -> str:
+        return (self.folder / "report.html").read_text()
+
+    def course(self) -> list[dict[str, Any]]:
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return [line for line in map(json.loads, lines) if line["kind"] == "iteration"]
+
+    def tampered(self, folder: Path, name: str, *path: Any, value: Any) -> set[str]:
+        """Names of the checks that fail once a field is changed and the digests are repaired."""
+        copy = Path(shutil.copytree(self.folder, folder / "run"))
+        fields = json.loads((copy / name).read_text())
+        place = fields
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        (copy / name).write_text(to_json(fields))
+        status = json.loads((copy / STATUS).read_text())
+        status["files"] = {known: file_digest(copy / known) for known in status["files"]}
+        (copy / STATUS).write_text(to_json(status))
+        return {check.name for check in verify_run(copy) if not check.passed}

@@ -1,0 +1,85 @@
+"""One validation: whichever way a value came, it is refused by field, value, bound and cure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from protocols.approximation import SIGMOID_DEGREES
+from protocols.errors import ParameterError
+from sims.api import configured
+from sims.cli import app
+from sims.cli_options import GROUPS
+from sims.config import DEGREES, SimulationConfig, option_name, options_of
+from tests.sims.model_runs import cohort
+
+DEGREE_WORDS = "degree=4 is not one of 3, 5"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"profile": "secur"}, "profile='secur' is not one of secure, .*; did you mean 'secure'"),
+        ({"update": "bariers"}, "update='bariers' is not one of .*; did you mean 'barrier'"),
+        ({"update": "adam"}, "it runs with --protocol secure-aggregation"),
+        ({"model": "lfrf"}, "did you mean 'lffr'"),
+        ({"protocol": "other"}, "protocol='other' is not one of encrypted-rows, secure-aggr"),
+        ({"degree": 4}, DEGREE_WORDS),
+        ({"rounds": 0}, "iterations=0 is below 1"),
+        ({"rounds": 1.5}, "iterations=1.5 is not a whole number: give one"),
+        ({"rounds": True}, "iterations=True is not a whole number"),
+        ({"epsilon": 0}, "epsilon=0 must be positive"),
+        ({"epsilon": float("inf")}, "epsilon=inf is not a finite number"),
+        ({"delta": 1}, r"delta=1 is outside \(0, 1\); 1e-5 is usual"),
+        ({"delta": None}, "delta=None: leave it out"),
+        ({"holdout": 0}, r"holdout=0 is outside \(0, 1\); 0.2 is usual"),
+        ({"colluders": -1}, "colluders=-1 is below 0"),
+        ({"parties": 1}, "parties=1 is below 2: joint training"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' is not a finite number"),
+        ({"out": 3}, "out=3 is not a path"),
+        ({"strict": "yes"}, "strict='yes' is a str"),
+        ({"split": 3}, "split=3 is a int"),
+        ({"keep_messages": True}, "keep_messages needs a run folder: add --out"),
+        ({"momentum": -0.1}, r"momentum=-0.1 is outside \[0, 1\)"),
+        ({"momentum": 0.5}, "momentum=0.5 is an option of --protocol secure-aggregation"),
+    ],
+)
+def test_a_wrong_value_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        SimulationConfig(**options)
+
+
+def test_the_coordinator_refuses_at_once(tmp_path: Path) -> None:
+    """The same words, before an identity is made; owners are not known yet."""
+    schema = tmp_path / "schema.json"
+    (tmp_path / "a.csv").write_text("age,y\n1,0\n2,1\n3,0\n")
+    assert cohort("schema", "init", tmp_path / "a.csv", "--label", "y", "--out", schema)
+    words = ("coordinator", "init", tmp_path / "centre", "--schema", schema, "--degree", "4")
+    refused = cohort(*words)
+    assert refused.exit_code == 2 and DEGREE_WORDS in " ".join(refused.output.split())
+    assert not (tmp_path / "centre").exists()
+    assert cohort(*words[:-1], "5", "--colluders", "7").exit_code == 0
+
+
+def test_names_kinds_and_defaults_are_the_commands() -> None:
+    """Texts become paths and names; an option has one name and another that it had before."""
+    config = configured(data="a.csv", target="a, b", model="linear", out="runs/x", exclude=["c"])
+    assert (config.targets, config.exclude, config.out) == (("a", "b"), ("c",), Path("runs/x"))
+    assert configured(interval=3.0).radius == configured(radius=3.0).radius == 3.0
+    assert (configured().epsilon, SimulationConfig().epsilon) == (1.0, None)
+    assert configured(split="by:ward").parties is None
+    assert DEGREES == SIGMOID_DEGREES
+
+
+def test_every_field_is_of_one_group_and_has_words() -> None:
+    names = [each.name for each in options_of(*GROUPS)]
+    assert sorted(names) == sorted(each.name for each in options_of(SimulationConfig))
+    assert len(names) == len(set(names))
+    command = get_command(app).commands["simulate"]  # type: ignore[attr-defined]
+    offered = {name for parameter in command.params for name in parameter.opts}
+    for each in options_of(*GROUPS):
+        assert each.metadata["words"]
+        assert f"--{option_name(each).replace('_', '-')}" in offered
