@@ -21,8 +21,6 @@ from protocols.words import Fact
 
 Plan = TypeVar("Plan", bound="RunPlan")
 PLAN_VERSION = 5
-# What a deployed party asks for, and a coordinator offers, unless told otherwise.
-DEFAULT_COLLUDERS = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
