@@ -1,4 +1,4 @@
-"""Names: of the protocols, and of parties, which a deployment takes and which become file names."""
+"""Names of the protocols and of parties, which become file names; the default that both know."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from protocols.messages import COORDINATOR
 
 ENCRYPTED_ROWS, SECURE_AGGREGATION = "encrypted-rows", "secure-aggregation"
 _ALIASES = {"shards": ENCRYPTED_ROWS, "gradients": SECURE_AGGREGATION}
+# What a deployed party asks for, and a coordinator offers, unless told otherwise; help says it.
+DEFAULT_COLLUDERS = 1
 MAX_NAME = 64
 _MAX_STEM, _KEPT = 160, 80
 

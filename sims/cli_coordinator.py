@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from protocols.errors import ParameterError
-from protocols.plan import DEFAULT_COLLUDERS
+from protocols.names import DEFAULT_COLLUDERS
 from sims import cli_options as options
 from sims.api import privacy_fields
 from sims.config import (

@@ -101,7 +101,7 @@ def init(
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
         from parties.agent.setup import init_party
-        from protocols.plan import DEFAULT_COLLUDERS
+        from protocols.names import DEFAULT_COLLUDERS
 
         largest = None if accept_no_privacy else max_epsilon
         policy: dict[str, Any] = {

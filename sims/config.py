@@ -19,14 +19,15 @@ from protocols.documents import shown, suggest
 from protocols.errors import ParameterError
 from protocols.models.registry import MODELS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
-from protocols.updates.catalogue import QUADRATIC
 
 PROFILES = ("secure", "fast-insecure")
+# By name: their catalogue loads libraries, which `--help` need not wait for.
+_QUADRATIC = ("quadratic-nag", "quadratic-gd")
 UPDATES = {
-    ENCRYPTED_ROWS: ("barrier", "gd", "nag", *QUADRATIC),
+    ENCRYPTED_ROWS: ("barrier", "gd", "nag", *_QUADRATIC),
     SECURE_AGGREGATION: (
         *("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt", "scd"),
-        *("adagrad", "adam", *QUADRATIC, "quadratic-adagrad", "quadratic-adam"),
+        *("adagrad", "adam", *_QUADRATIC, "quadratic-adagrad", "quadratic-adam"),
     ),
 }
 """Update rules by protocol."""

@@ -20,8 +20,7 @@ from protocols.cards import Card, Invitation
 from protocols.documents import read, to_toml
 from protocols.errors import ParameterError
 from protocols.messages import new_signing_key, public_bytes
-from protocols.names import check_name
-from protocols.plan import DEFAULT_COLLUDERS
+from protocols.names import DEFAULT_COLLUDERS, check_name
 from protocols.private_files import private_folder, write_private
 
 # One run of the largest size; noise that withstands one other owner who pools with the coordinator,
