@@ -24,13 +24,7 @@ from protocols.slot_bounds import SlotBounds
 from protocols.words import Fact
 
 Plan = TypeVar("Plan", bound="RunPlan")
-<<<<<<< HEAD
 PLAN_VERSION = 6
-# What a deployed party asks for, and a coordinator offers, unless told otherwise.
-DEFAULT_COLLUDERS = 1
-=======
-PLAN_VERSION = 5
->>>>>>> i2-front
 
 
 def check_version(version: object) -> None:
