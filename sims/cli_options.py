@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from protocols.privacy.catalogue import NOISES
 from sims.api import DEFAULT_DELTA, DEFAULT_EPSILON, DEFAULT_PARTIES
 
 DATA, OWNERS, TRAINING = "Data", "Data owners", "Training"
@@ -93,7 +94,7 @@ Batches = Annotated[int, _option(SUMS, "Of scd: a round draws one row in so many
 Schedule = Annotated[
     str, _option(SUMS, "Of scd's batches: cyclic (public) or poisson (secret; gaussian).")
 ]
-Mechanism = Annotated[str, _option(SUMS, "Privacy noise: gaussian or laplace (pure epsilon).")]
+Mechanism = Annotated[str, _option(SUMS, f"Privacy noise: {' or '.join(NOISES)}.")]
 Iterations = Annotated[int | None, _option(TRAINING, "How many. Default: chosen.")]
 Degree = Annotated[
     int | None, _option(TRAINING, "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.")

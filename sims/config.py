@@ -10,6 +10,7 @@ from typing import Any
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
+from protocols.privacy.catalogue import NOISES
 from protocols.updates.catalogue import QUADRATIC
 
 PROFILES = ("secure", "fast-insecure")
@@ -25,7 +26,7 @@ CHOICES = {
     "weights": ("rows", "equal"),
     "loss": ("logistic", "ridge", "svm"),
     "schedule": ("cyclic", "poisson"),
-    "mechanism": ("gaussian", "laplace"),
+    "mechanism": tuple(NOISES),
 }
 REGRESSIONS = ("linear", "improved-lffr", "lffr")
 """Models of numeric targets, several at once."""
@@ -52,7 +53,7 @@ class SimulationConfig:
     and nag; None: chosen. ridge: of regressions and of secure aggregation; None: chosen. Of
     secure aggregation alone: momentum; clip: bound on a
     row's gradient (of scd: on its step), None: the natural one; weights: of the parties, "rows"
-    or "equal"; loss, batches, schedule: of scd; mechanism: "gaussian" or "laplace" noise. seed:
+    or "equal"; loss, batches, schedule: of scd; mechanism: of the noise. seed:
     of splits and noise: a seeded run is NOT PRIVATE. profile: "secure" (128 bits) or "fast-
     insecure" (toy ring). processes: each party in its own spawned process. strict: refuse
     values outside the schema. out: run folder, or
