@@ -27,7 +27,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import pld_privacy_accountant
 
-FINENESS = {"gaussian": 30, "laplace": 30}
+FINENESS = {"gaussian": 30, "laplace": 30, "skellam": 16}
 """log2 of what a share (or a Laplace scale) is at least, in units of the noise grid."""
 INTERVAL = 1e-4
 TOLERANCE = 1e-6

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NOISES: Mapping[str, str] = {
     "gaussian": "protocols.privacy.noise:GAUSSIAN",
     "laplace": "protocols.privacy.noise:LAPLACE",
+    "skellam": "protocols.privacy.skellam:SKELLAM",
 }
 
 

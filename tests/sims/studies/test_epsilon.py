@@ -22,7 +22,7 @@ from protocols.objectives import DualObjective
 from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.calibrate import sums
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.catalogue import NOISES
+from protocols.privacy.catalogue import NOISES, noise_of
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
@@ -52,8 +52,10 @@ def examined(case: Case, plan: GradientPlan | None = None, runs: int = RUNS) -> 
 def test_claimed_accounted_attacked(case: Case) -> None:
     found = examined(case)
     assert found.holds, found
-    # Claims are tight, and attacks are attacks: otherwise the order would say little.
-    assert found.accounted > 0.93 * found.claimed
+    # Claims are tight, and attacks are attacks: otherwise the order would say little. Renyi
+    # divergences alone are converted at a loss.
+    tight = 0.93 if noise_of(case.mechanism).event.convolvable else 0.9
+    assert found.accounted > tight * found.claimed
     assert found.attacked > 0.1 * found.claimed
 
 
