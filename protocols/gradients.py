@@ -26,8 +26,9 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.names import SECURE_AGGREGATION
 from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
 from protocols.plan import RunPlan
+from protocols.privacy.catalogue import noise_of
 from protocols.privacy.grid import NoiseGrid
-from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
+from protocols.privacy.noise import NOISE_TAIL, Noise
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
@@ -46,7 +47,7 @@ class GradientPlan(RunPlan):
 
     cipher: parameters of the aggregation; objective: fields of the objective; update: fields of
     the update rule; length: of the vectors; weights: of the parties, summing to 1, empty for
-    n_p / N; mechanism: "gaussian" or "laplace"; noise_scales: of every query, std or Laplace
+    n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, std or Laplace
     scale on the aggregate that the honest parties alone guarantee, empty without privacy.
 
     Raises:

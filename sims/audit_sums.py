@@ -118,7 +118,7 @@ def worst_pair(plan: GradientPlan) -> Pair:
 def pair_epsilon(plan: GradientPlan, pair: Pair, *, delta: float) -> float:
     """Epsilon of this very pair by dp-accounting, at its measured moves."""
     scales = np.array(plan.noise_scales)
-    if plan.mechanism == "laplace":
+    if plan.noise.norm == 1:
         ratios = np.abs(pair.moves) / scales[:, None]
         return second.laplace_epsilon([float(r) for r in ratios.ravel()], delta=delta)
     ratios = np.linalg.norm(pair.moves, axis=1) / scales
@@ -143,7 +143,7 @@ def attack(
     half = runs // 2
     own, other = (_scores(plan, pair, half, present, rng) for present in (True, False))
     direct, mu = lower_bounds(own, other, delta=delta, additive=0.0, error=(1 - confidence) / 4)
-    gaussian = plan.mechanism == "gaussian" and _rate(plan) == 1 and mu > 0
+    gaussian = plan.noise.norm == 2 and _rate(plan) == 1 and mu > 0
     return max(direct, epsilon_for_mu(mu=mu, delta=delta) if gaussian else 0.0)
 
 
@@ -209,7 +209,7 @@ def _chunk(
     plan: GradientPlan, pair: Pair, runs: int, present: bool, rng: np.random.Generator
 ) -> Floats:
     scores, rate = np.zeros(runs), _rate(plan)
-    laplace = plan.mechanism == "laplace"
+    laplace = plan.noise.norm == 1
     for own, other, scale in zip(pair.own, pair.other, plan.noise_scales, strict=True):
         joins = 1.0 if rate == 1 else (rng.random(runs) < rate).astype(float)
         logs = [np.zeros(runs), np.zeros(runs)]

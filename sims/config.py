@@ -19,6 +19,7 @@ from protocols.documents import shown, suggest
 from protocols.errors import ParameterError
 from protocols.models.registry import MODELS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
+from protocols.privacy.catalogue import NOISES
 
 PROFILES = ("secure", "fast-insecure")
 # By name: their catalogue loads libraries, which `--help` need not wait for.
@@ -170,9 +171,7 @@ class TrainingOptions:
         choices=("cyclic", "poisson"),
     )
     mechanism: str = of_sums(
-        "gaussian",
-        "Privacy noise: gaussian or laplace (pure epsilon).",
-        choices=("gaussian", "laplace"),
+        "gaussian", f"Privacy noise: {' or '.join(NOISES)}.", choices=tuple(NOISES)
     )
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
 

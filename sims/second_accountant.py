@@ -27,6 +27,8 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import pld_privacy_accountant
 
+FINENESS = {"gaussian": 30, "laplace": 30, "skellam": 16}
+"""log2 of what a share (or a Laplace scale) is at least, in units of the noise grid."""
 INTERVAL = 1e-4
 TOLERANCE = 1e-6
 """Relative: a claim may lie below the pessimistic epsilon by the discretisation, no more."""
@@ -126,7 +128,8 @@ def _share_of_a_row(plan: Mapping[str, Any]) -> float:
 def _rounding(plan: Mapping[str, Any], scale: float) -> float:
     honest = len(plan["members"]) - int(plan["privacy"]["colluders"])
     laplace, length = plan["mechanism"] == "laplace", int(plan["length"])
-    unit = 2.0 ** (math.floor(math.log2(scale if laplace else scale / math.sqrt(honest))) - 30)
+    share = scale if laplace else scale / math.sqrt(honest)
+    unit = 2.0 ** (math.floor(math.log2(share)) - FINENESS[plan["mechanism"]])
     return float(length if laplace else math.sqrt(length)) * unit
 
 

@@ -1,4 +1,4 @@
-"""Exact accounting of Gaussian mechanisms: sigma from epsilon, and back.
+"""Accounting of releases: exact for Gaussian noise alone, sigma from epsilon and back.
 
 T adaptively chosen releases, each with l2 sensitivity D and noise std s, are exactly
 mu-Gaussian-DP with mu = sqrt(T) D / s (Dong, Roth, Su, arXiv:1905.02383, Corollary 3.3). Full
@@ -14,56 +14,79 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import dp_accounting
 from dp_accounting.pld import pld_privacy_accountant
+from dp_accounting.rdp import RdpAccountant
 
 from protocols.errors import ParameterError
 from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
 
 _LIBRARY_LIMIT = 100.0
+_ORDERS = sorted({*range(2, 65), *(math.ceil(64 * 1.05**k) for k in range(120))})
+"""Renyi orders up to 22,000: epsilon of 0.001 needs some 10,000. Integers: bounds for others are
+not known of every noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GaussianEvent:
-    """`count` Gaussian releases.
+class Event:
+    """`count` releases under one kind of noise; what it costs is `single`'s.
+
+    kind: in a ledger; convolvable: whether `dp_accounting` has its privacy loss distribution, and
+    not Renyi divergences alone.
 
     Attributes:
-        noise_multiplier: noise std / l2 sensitivity (replace-one), > 0.
+        noise_multiplier: scale of the noise / sensitivity (replace-one) in its norm, > 0.
         count: number of releases, >= 1.
     """
+
+    kind: ClassVar[str]
+    convolvable: ClassVar[bool] = True
 
     noise_multiplier: float
     count: int = 1
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        _check_event(self.noise_multiplier, self.count)
+        if not self.noise_multiplier > 0 or self.count < 1:
+            raise ParameterError(
+                f"noise_multiplier={self.noise_multiplier}, count={self.count}: need > 0 and >= 1"
+            )
+
+    @property
+    def single(self) -> dp_accounting.DpEvent:
+        """One of the releases, for `dp_accounting`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GaussianEvent(Event):
+    """Noise std / L2 sensitivity."""
+
+    kind: ClassVar[str] = "gaussian"
 
     @property
     def mu(self) -> float:
         """The Gaussian-DP parameter of all releases together."""
         return math.sqrt(self.count) / self.noise_multiplier
 
+    @property
+    def single(self) -> dp_accounting.DpEvent:
+        """See `Event`."""
+        return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaplaceEvent:
-    """`count` Laplace releases.
+class LaplaceEvent(Event):
+    """Laplace scale / L1 sensitivity."""
 
-    Attributes:
-        noise_multiplier: Laplace scale / l1 sensitivity (replace-one), > 0.
-        count: number of releases, >= 1.
-    """
+    kind: ClassVar[str] = "laplace"
 
-    noise_multiplier: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        _check_event(self.noise_multiplier, self.count)
-
-
-Event = GaussianEvent | LaplaceEvent
+    @property
+    def single(self) -> dp_accounting.DpEvent:
+        """See `Event`."""
+        return dp_accounting.LaplaceDpEvent(self.noise_multiplier)
 
 
 def sigma_for(
@@ -114,12 +137,18 @@ def epsilon_for(*, sigma: float, delta: float, rounds: int, sensitivity: float, 
 def compose(events: Sequence[Event], *, delta: float) -> float:
     """The epsilon at delta of several mechanisms on the same data, chosen adaptively.
 
-    Gaussian events compose exactly (mu^2 adds up); with Laplace events among them,
-    `dp_accounting` convolves privacy loss distributions, pessimistically.
+    Gaussian events compose exactly (mu^2 adds up); with others among them, `dp_accounting`
+    convolves privacy loss distributions, pessimistically, or where one is not known adds up Renyi
+    divergences.
     """
     check_delta(delta)
+    if not all(event.convolvable for event in events):
+        accountant = RdpAccountant(_ORDERS)
+        for event in events:
+            accountant.compose(event.single, event.count)
+        return float(accountant.get_epsilon(delta))
     mu = math.sqrt(sum(e.mu**2 for e in events if isinstance(e, GaussianEvent)))
-    if not any(isinstance(e, LaplaceEvent) for e in events):
+    if all(isinstance(e, GaussianEvent) for e in events):
         return epsilon_for_mu(mu=mu, delta=delta)
     return library_epsilon(events, delta=delta)
 
@@ -143,7 +172,7 @@ def library_epsilon(events: Sequence[Event], *, delta: float) -> float:
         accountant.compose(dp_accounting.GaussianDpEvent(1 / mu))
     for event in events:
         if isinstance(event, LaplaceEvent):
-            accountant.compose(dp_accounting.LaplaceDpEvent(event.noise_multiplier), event.count)
+            accountant.compose(event.single, event.count)
     return float(accountant.get_epsilon(delta))
 
 
@@ -151,11 +180,4 @@ def _check_query(rounds: int, sensitivity: float, rows: int) -> None:
     if rounds < 1 or rows < 1 or not (math.isfinite(sensitivity) and sensitivity >= 0):
         raise ParameterError(
             f"rounds={rounds}, rows={rows}, sensitivity={sensitivity}: need >= 1, >= 1, >= 0"
-        )
-
-
-def _check_event(noise_multiplier: float, count: int) -> None:
-    if not noise_multiplier > 0 or count < 1:
-        raise ParameterError(
-            f"noise_multiplier={noise_multiplier}, count={count}: need > 0 and >= 1"
         )

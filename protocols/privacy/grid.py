@@ -37,7 +37,9 @@ from numpy.typing import NDArray
 from protocols.errors import ParameterError
 
 FINENESS_BITS = 30
-"""Default log2 of (standard deviation / grid unit); the least that is accepted is 20."""
+"""Default log2 of (standard deviation / grid unit)."""
+_COARSEST, _FINEST = 16, 39
+"""Of noise that costs delta on a grid, 30 bits keep that below 1e-11 (`discretisation_delta`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,12 +69,14 @@ class NoiseGrid:
 
         Args:
             scale: standard deviation (or Laplace scale) of ONE share, >= 0; 0 gives 2^-30.
-            fineness_bits: 20 .. 39 [bits].
+            fineness_bits: 16 .. 39 [bits].
         """
         if not (math.isfinite(scale) and scale >= 0):
             raise ParameterError(f"scale={scale} is not a finite number >= 0")
-        if not 20 <= fineness_bits <= 39:
-            raise ParameterError(f"fineness_bits={fineness_bits} is outside 20 .. 39")
+        if not _COARSEST <= fineness_bits <= _FINEST:
+            raise ParameterError(
+                f"fineness_bits={fineness_bits} is outside {_COARSEST} .. {_FINEST}"
+            )
         exponent = math.frexp(scale)[1] - 1 if scale > 0 else 0
         return cls(granularity_bits=fineness_bits - exponent)
 

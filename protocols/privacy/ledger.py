@@ -22,19 +22,15 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.privacy.accounting import Event, GaussianEvent, LaplaceEvent, compose
+from protocols.privacy.accounting import Event, compose
+from protocols.privacy.catalogue import noise_of
 from protocols.privacy.gdp import check_delta, check_epsilon
 from protocols.private_files import private_opener
-
-_KINDS: dict[str, type[GaussianEvent] | type[LaplaceEvent]] = {
-    "gaussian": GaussianEvent,
-    "laplace": LaplaceEvent,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,9 +262,10 @@ def _runs(lines: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _event_to_dict(event: Event) -> dict[str, Any]:
-    kind = "gaussian" if isinstance(event, GaussianEvent) else "laplace"
-    return {"kind": kind, "noise_multiplier": event.noise_multiplier, "count": event.count}
+    return {"kind": event.kind, **asdict(event)}
 
 
 def _event_from_dict(data: Mapping[str, Any]) -> Event:
-    return _KINDS[data["kind"]](noise_multiplier=data["noise_multiplier"], count=data["count"])
+    return noise_of(data["kind"]).event(
+        noise_multiplier=data["noise_multiplier"], count=data["count"]
+    )

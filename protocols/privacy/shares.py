@@ -101,7 +101,7 @@ def gaussian_shares(
         float64 array, shape (rounds, dim): i.i.d. discrete Gaussian of variance
         sigma^2 / (P - t) on the grid. The standard deviation is rounded up to a grid unit.
     """
-    _check(sigma, rounds, dim)
+    check_sizes(sigma, rounds, dim)
     grid = grid or split.grid(sigma)
     units = grid.units(split.share_std(sigma))
     values = discrete_gaussian(units, rounds * dim, randomness)
@@ -133,7 +133,7 @@ def laplace_shares(
         float64 array, shape (rounds, dim), i.i.d., variance 2 b^2 / (P - t) to within one part in
         2^30. The scale is rounded up to a grid unit.
     """
-    _check(scale, rounds, dim)
+    check_sizes(scale, rounds, dim)
     grid = grid or NoiseGrid.for_scale(scale)
     units = grid.units(scale)
     if units == 0:
@@ -142,7 +142,7 @@ def laplace_shares(
     return grid.to_float(values).reshape(rounds, dim)
 
 
-def _check(scale: float, rounds: int, dim: int) -> None:
+def check_sizes(scale: float, rounds: int, dim: int) -> None:
     """Refuse impossible sizes."""
     if not (math.isfinite(scale) and scale >= 0):
         raise ParameterError(f"sigma={scale} is not a finite number >= 0")

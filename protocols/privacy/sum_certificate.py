@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError
-from protocols.privacy.accounting import Event, GaussianEvent, compose, library_epsilon
+from protocols.privacy.accounting import Event, GaussianEvent, library_epsilon
+from protocols.privacy.catalogue import noise_of
 from protocols.privacy.certificate import Certificate, Condition, Stated
-from protocols.privacy.grid import discretisation_delta
-from protocols.privacy.noise import Noise, noise_of
+from protocols.privacy.noise import Noise
 from protocols.privacy.poisson import poisson_epsilon
 from protocols.privacy.shares import NoiseSplit
 
@@ -51,7 +51,7 @@ class SumSetting:
     """What is released, and what is promised.
 
     Attributes:
-        mechanism: "gaussian" or "laplace".
+        mechanism: one of `catalogue.NOISES`.
         sensitivities: C_k of every query, replace-one, of the aggregate.
         scales: sigma_k or b_k of every query that remain without any t colluders.
         length: d, values per query.
@@ -122,12 +122,10 @@ class SumSetting:
     def events(self, coalition: int | None = None) -> tuple[Event, ...]:
         """What a row of the costliest batch costs; against `coalition` parties instead of t.
 
-        The noise of fewer or more honest shares of a Laplace law is none: there the answer is
-        the promise's for at most t, and an infinite loss above.
+        Raises:
+            ParameterError: they leave no noise that is accounted for.
         """
-        factor = 1.0
-        if coalition is not None and self.mechanism == "gaussian":
-            factor = self.split.seen_std(1.0, coalition)
+        factor = 1.0 if coalition is None else self.noise.left(self.split, coalition)
         ratios = [c / scale for scale, c in zip(self.scales, self.widened, strict=True)]
         shown = [ratios[k :: self.batches] for k in range(self.batches)]
         return tuple(
@@ -142,11 +140,9 @@ class SumSetting:
         return (1 + math.exp(min(self.epsilon, 700.0))) * values * self.noise.tail
 
     def epsilon_of(self, coalition: int | None = None) -> float:
-        """Exact epsilon at the mechanism's delta; pure for Laplace noise."""
-        if self.mechanism == "laplace":
-            if coalition is not None and coalition > self.split.colluders:
-                return math.inf
-            return math.fsum(1 / event.noise_multiplier for event in self.events())
+        """Epsilon at the mechanism's delta; inf where a coalition leaves no noise."""
+        if coalition is not None and not self.noise.left(self.split, coalition):
+            return math.inf
         events = self.events(coalition)
         if self.rate < 1:
             return poisson_epsilon(
@@ -155,7 +151,7 @@ class SumSetting:
                 rounds=len(events),
                 delta=self.delta_mechanism,
             )
-        return compose(events, delta=self.delta_mechanism)
+        return self.noise.epsilon(events, self.delta_mechanism)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -203,23 +199,19 @@ def check(setting: SumSetting) -> Certificate:
         a certificate; `satisfied` says whether it certifies anything.
     """
     s = setting
-    exact, grid_delta, library = s.epsilon_of(), 0.0, s.epsilon_of()
+    exact = library = s.epsilon_of()
     if s.mechanism == "gaussian" and s.rate == 1:
         merged = [event for event in s.events() if isinstance(event, GaussianEvent)]
         mu = math.sqrt(math.fsum(event.mu**2 for event in merged))
         whole = GaussianEvent(noise_multiplier=1 / mu)
         library = library_epsilon([whole], delta=s.delta_mechanism)
-    if s.mechanism == "gaussian":
-        grid_delta = sum(
-            discretisation_delta(
-                units=s.noise.grid(scale, s.split).units(s.split.share_std(scale)),
-                shares=1,
-                values=s.length,
-                epsilon=s.epsilon,
-            )
-            for scale in s.scales
+    grid_delta = math.fsum(
+        s.noise.grid_delta(
+            s.noise.grid(scale, s.split).units(s.split.share_std(scale)), s.length, s.epsilon
         )
-    mechanism_delta = s.delta_mechanism if s.mechanism == "gaussian" else 0.0
+        for scale in s.scales
+    )
+    mechanism_delta = 0.0 if s.noise.pure else s.delta_mechanism
     spent = mechanism_delta + grid_delta + s.tails_delta
     conditions = (
         Condition(

@@ -36,6 +36,7 @@ from protocols.plan import Member
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import choose_rows
+from protocols.privacy.catalogue import NOISES
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.mechanism import Mechanism
 from protocols.updates.catalogue import QUADRATIC
@@ -101,9 +102,9 @@ def cases() -> Iterator[Case]:
         yield Case(protocol="regression", update=model)
     for update in UPDATES[ENCRYPTED_ROWS]:
         yield Case(protocol=ENCRYPTED_ROWS, update=update)
-    for mechanism in ("gaussian", "laplace"):
+    for mechanism in NOISES:
         for update in UPDATES[SECURE_AGGREGATION]:
-            # Secret batches have no accounting with Laplace noise: refused.
+            # Secret batches are accounted for with Gaussian noise alone: others are refused.
             secret = ("poisson",) if mechanism == "gaussian" else ()
             for schedule in ("cyclic", *secret) if update == "scd" else ("all rows",):
                 yield Case(

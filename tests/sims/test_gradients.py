@@ -16,6 +16,7 @@ from protocols.aggregate.parameters import choose
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.privacy.calibrate import sums
 from protocols.privacy.calibrate.calibration import Calibration
+from protocols.privacy.catalogue import NOISES
 from sims import simulation
 from sims.config import UPDATES, SimulationConfig
 from sims.result import RunResult
@@ -74,7 +75,7 @@ def test_without_noise_it_reaches_the_optimum() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"mechanism": "laplace", "colluders": 1},
+        *({"mechanism": mechanism, "colluders": 1} for mechanism in NOISES),
         {"weights": "equal", "split": "dirichlet:0.5"},
         {"update": "scd", "batches": 4, "schedule": "poisson"},
         {"update": "scd", "batches": 4, "loss": "svm"},

@@ -21,8 +21,9 @@ from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjecti
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import choose_rows, curvature_of
-from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.noise import NOISE_TAIL, Noise, noise_of
+from protocols.privacy.catalogue import noise_of
+from protocols.privacy.grid import NoiseGrid
+from protocols.privacy.noise import NOISE_TAIL, Noise
 from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.updates.adaptive import Adaptive
@@ -107,14 +108,11 @@ class _Case:
 
     @property
     def budget(self) -> float:
-        """epsilon of Laplace noise, or rho = mu^2 / 2 of Gaussian noise; inf without a promise."""
+        """Of the noise, all queries together; inf without a promise."""
         wanted = self.wanted
         if wanted.epsilon is None:
             return math.inf
-        if wanted.mechanism == "laplace":
-            return wanted.epsilon
-        mu = mu_for_epsilon(epsilon=wanted.epsilon, delta=MECHANISM_SHARE * wanted.delta)
-        return mu**2 / 2
+        return self.noise.budget(wanted.epsilon, MECHANISM_SHARE * wanted.delta)
 
 
 def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
@@ -221,7 +219,7 @@ def _strongly_convex(case: _Case, *, stages: bool = False, divided: bool = False
         "mu": case.ridge,
         "smoothness": case.smoothness,
         "ridge": case.ridge,
-        "division": case.wanted.mechanism if divided else "uniform",
+        "division": case.noise.division if divided else "uniform",
     }
     if stages:
         first = recommended_first_stage(case.ridge, case.smoothness)
@@ -313,8 +311,9 @@ def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[floa
         delta=wanted.delta,
         rate=rate,
     )
-    # The grid's part of the sensitivity grows with the noise: a fixed point, reached at once.
-    for _ in range(3):
+    # The grid's part of the sensitivity grows with the noise: a fixed point, reached as soon as the
+    # grid, of powers of two, stays the same.
+    for _ in range(5):
         scales = tuple(c * z for c, z in zip(setting.widened, multipliers, strict=True))
         setting = replace(setting, scales=scales)
     return setting.scales
@@ -344,7 +343,7 @@ def _multipliers(case: _Case, rule: Update, objective: Objective, epsilon: float
 
 
 def _cipher(case: _Case, objective: Objective, scales: tuple[float, ...]) -> AggregateParameters:
-    """Range for the largest contribution and the tail of its noise; the noise grid exactly."""
+    """Range for the largest contribution and the tail of its noise; errors 2^-30 of the noise."""
     figures = case.figures
     most = max(figures.rows_by_party)
     count = max(case.weights) if case.weights else most / figures.rows
@@ -355,7 +354,8 @@ def _cipher(case: _Case, objective: Objective, scales: tuple[float, ...]) -> Agg
     precision = PRECISION * largest
     if scales:
         split = case.wanted.split(figures)
-        unit = min(case.noise.grid(scale, split).unit for scale in scales)
+        shares = (case.noise.scale_of_share(scale, split) for scale in scales)
+        unit = min(NoiseGrid.for_scale(share).unit for share in shares)
         units = math.ceil(TAIL * NOISE_STD * math.sqrt(figures.parties)) + figures.parties / 2
         precision = unit * units
     largest_sum = figures.parties * (largest + noise)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,7 @@ from protocols.errors import ParameterError, PolicyError
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.catalogue import NOISES
 from protocols.privacy.certificate import Stated
 from protocols.privacy.mechanism import KINDS, Mechanism
 from sims.documents import to_json
@@ -39,8 +40,8 @@ def on_rows(update: str, rounds: int, epsilon: float = 2.0, rows: int = 3000) ->
     return calibrate(PublicFigures.even(rows=rows, features=5, parties=3), wanted)
 
 
-def of_sums() -> Calibration:
-    plan = study.plan_of(study.Case(protocol="gradients", update="gd"))
+def of_sums(mechanism: str) -> Calibration:
+    plan = study.plan_of(study.Case(protocol="gradients", update="gd", mechanism=mechanism))
     return Calibration(template=plan, certificate=study.certificate_of(plan))
 
 
@@ -52,9 +53,13 @@ CASES: dict[str, Callable[[], Calibration]] = {
     "rows/quadratic-gd": lambda: on_rows("quadratic-gd", 2, 8.0, 20_000),
     "gram": lambda: study.regression("linear"),
     "lffr": lambda: study.regression("lffr"),
-    "gradients": of_sums,
+    **{f"gradients {mechanism}": partial(of_sums, mechanism) for mechanism in NOISES},
 }
-every_kind = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", CASES)
+
+
+def test_every_registered_mechanism_has_a_case() -> None:
+    assert {kind.split()[0] for kind in CASES} == set(KINDS)
 
 
 @lru_cache
@@ -86,7 +91,7 @@ def audited(kind: str, plan: RunPlan) -> str:
 @every_kind
 def test_chooser_party_and_auditor_agree(kind: str) -> None:
     plan, certificate = chosen(kind)
-    assert plan.accounted_as == kind
+    assert plan.accounted_as == kind.split()[0]
     mechanism = Mechanism.from_plan(plan, NORM).require()
     assert recompute(plan, NORM) == mechanism
     assert audited(kind, plan) == ""
@@ -134,7 +139,7 @@ def test_another_share_is_refused(kind: str, factor: float, relation: str) -> No
 @every_kind
 def test_longer_rows_are_refused_or_clipped(kind: str) -> None:
     plan = chosen(kind)[0]
-    if kind == "gradients":
+    if plan.accounted_as == "gradients":
         assert recompute(plan, 2 * NORM) == recompute(plan, NORM)
         return
     with pytest.raises(PolicyError):

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from protocols.errors import ParameterError
 from protocols.privacy.grid import NoiseGrid, discretisation_delta
 from protocols.privacy.polya import poisson_of_inverse, polya
-from protocols.privacy.randomness import SeededRandomness, SystemRandomness
-from protocols.privacy.shares import NoiseSplit, gaussian_shares, laplace_shares
+from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from tests.protocols.privacy.checks import (
     gaussian_accepted,
-    laplace_accepted,
     pmf_accepted,
     std_accepted,
 )
@@ -79,17 +78,6 @@ def test_impossible_splits_are_refused(parties: int, colluders: int) -> None:
         NoiseSplit(parties=parties, colluders=colluders)
 
 
-def test_shape_grid_and_degenerate_noise() -> None:
-    shares = gaussian_shares(SIGMA, SPLIT, 3, 4, SystemRandomness())
-    assert shares.shape == (3, 4)
-    assert shares.dtype == np.float64
-    on_grid = shares / SPLIT.grid(SIGMA).unit
-    assert np.array_equal(on_grid, np.rint(on_grid))
-    assert not gaussian_shares(0.0, SPLIT, 3, 4, SystemRandomness()).any()
-    assert not laplace_shares(0.0, SPLIT, 3, 4, SystemRandomness()).any()
-    assert gaussian_shares(SIGMA, SPLIT, 0, 4, SystemRandomness()).shape == (0, 4)
-
-
 def test_the_grid_is_fine_enough_and_rounds_up() -> None:
     for sigma in (1e-9, 0.0335, 1.0, 7e6):
         grid = SPLIT.grid(sigma)
@@ -104,18 +92,6 @@ def test_discretisation_costs_next_to_nothing() -> None:
     assert 0 < cost < 1e-11
     coarse = discretisation_delta(units=2, shares=10, values=1, epsilon=1.0)
     assert coarse == pytest.approx((1 + math.e) / (24 * 10 * 4), rel=1e-9)
-
-
-def test_laplace_shares_sum_to_laplace() -> None:
-    shares = [
-        laplace_shares(0.7, SPLIT, 200, 25, SeededRandomness(2, f"party {p}")).ravel()
-        for p in range(5)
-    ]
-    for group in combinations(range(5), 3):
-        total = np.sum([shares[p] for p in group], axis=0)
-        assert laplace_accepted(total, 0.7)
-    assert not laplace_accepted(shares[0] + shares[1] + shares[2], 0.7 * 1.1)
-    assert not laplace_accepted(shares[0] + shares[1], 0.7)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])

@@ -22,6 +22,7 @@ from protocols.objectives import DualObjective
 from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.calibrate import sums
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.catalogue import NOISES, noise_of
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
@@ -51,15 +52,17 @@ def examined(case: Case, plan: GradientPlan | None = None, runs: int = RUNS) -> 
 def test_claimed_accounted_attacked(case: Case) -> None:
     found = examined(case)
     assert found.holds, found
-    # Claims are tight, and attacks are attacks: otherwise the order would say little.
-    assert found.accounted > 0.93 * found.claimed
+    # Claims are tight, and attacks are attacks: otherwise the order would say little. Renyi
+    # divergences alone are converted at a loss.
+    tight = 0.93 if noise_of(case.mechanism).event.convolvable else 0.9
+    assert found.accounted > tight * found.claimed
     assert found.attacked > 0.1 * found.claimed
 
 
 def test_every_accepted_combination_is_examined() -> None:
     found = {(case.mechanism, case.update, case.schedule) for case in study.cases()}
     for update in UPDATES["secure-aggregation"]:
-        for mechanism in ("gaussian", "laplace"):
+        for mechanism in NOISES:
             for schedule in ("cyclic", "poisson"):
                 try:
                     plan = study.plan_of(
@@ -270,14 +273,14 @@ def test_every_batch_counts(batch: int) -> None:
 
 
 def test_a_norm_cannot_be_stated() -> None:
-    for mechanism in ("gaussian", "laplace"):
+    for mechanism in NOISES:
         plan = study.plan_of(Case(protocol="secure-aggregation", update="gd", mechanism=mechanism))
         for norm in (1, 2):
             with pytest.raises(ParameterError, match="norm"):
                 replace(plan, objective={**plan.objective, "norm": norm})
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("mechanism", NOISES)
 @pytest.mark.parametrize("update", ["gd", "quadratic-nag", "scd"])
 def test_owners_clip_in_the_norm_of_the_mechanism(update: str, mechanism: str) -> None:
     """Measured moves reach the plan's sensitivity along an axis, and never exceed it."""
@@ -286,7 +289,7 @@ def test_owners_clip_in_the_norm_of_the_mechanism(update: str, mechanism: str) -
         protocol="secure-aggregation", update=update, mechanism=mechanism, schedule=schedule
     )
     plan = study.plan_of(case)
-    norm = {"gaussian": 2, "laplace": 1}[mechanism]
+    norm = 1 if mechanism == "laplace" else 2
     bounds = np.array([plan.sensitivity(query) for query in plan.queries])
     reached = np.zeros(len(bounds))
     for pair in audit_sums.candidates(plan):
@@ -350,14 +353,14 @@ def test_secret_batches_without_an_accounting_are_no_plan() -> None:
 # -- the instruments ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("mechanism", NOISES)
 def test_the_attack_sees_the_real_noise(mechanism: str) -> None:
     """What P - t owners draw together against the law that the attack uses."""
     plan = study.plan_of(Case(protocol="secure-aggregation", update="gd", mechanism=mechanism))
     many = replace(plan, length=5000)
     honest = plan.names[COLLUDERS:]
     noise = sum(many.draw_noise(0, SeededRandomness(9, name)) for name in honest)
-    law = stats.norm if mechanism == "gaussian" else stats.laplace
+    law = stats.laplace if mechanism == "laplace" else stats.norm
     assert stats.kstest(noise / plan.noise_scales[0], law.cdf).pvalue > 1e-6
     assert stats.kstest(1.2 * noise / plan.noise_scales[0], law.cdf).pvalue < 1e-3
 
