@@ -145,7 +145,7 @@ def test_a_changed_digit_is_found_even_if_the_digests_are_repaired(run: Path) ->
         ("plan.json", lambda f: f.update(session="x"), "plan digest", "plan.json, field digest"),
         ("plan.json", lambda f: f["ckks"].update(security_bits=128), "plan valid", "log2(QP)"),
         ("plan.json", lambda f: f["ckks"].update(depth=3), "plan valid", "depth=3"),
-        ("plan.json", lambda f: f.update(colour="red"), "plan valid", "malformed"),
+        ("plan.json", lambda f: f.update(colour="red"), "plan valid", "colour is unknown"),
         ("plan.json", lambda f: f.pop("members"), "plan valid", "members"),
         ("summary.json", lambda f: f.update(accuracy=0.99), "figures", "accuracy: found 0.99"),
         ("summary.json", lambda f: f["twin"].update(auc=1), "figures", "twin.auc: found 1"),
