@@ -15,7 +15,7 @@ from protocols.ckks.circuit import MASK_VALUE, REFRESH_LEVEL
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import CkksParameters
-from protocols.ckks.tally import CountingContext, Ghost, Tally
+from protocols.ckks.tally import CountingContext, Shadow, Tally
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan
 from protocols.lffr_training import train_lffr
@@ -113,8 +113,8 @@ def test_every_machine_makes_the_same_masks(preconditioned: bool) -> None:
 class Counting(CountingContext):
     """The start is a ciphertext too."""
 
-    def ciphertext(self, polynomials: Any) -> Ghost:
-        return Ghost(REFRESH_LEVEL)
+    def ciphertext(self, polynomials: Any) -> Shadow:
+        return Shadow(REFRESH_LEVEL)
 
 
 def tally_lffr(plan: LffrPlan) -> list[Tally]:
@@ -123,18 +123,21 @@ def tally_lffr(plan: LffrPlan) -> list[Tally]:
     evaluator = Evaluator(context, plan.layout)
     tallies: list[Tally] = []
 
-    def ghosts(number: int) -> list[EncryptedVector]:
-        return [evaluator.wrap(Ghost(0)) for _ in range(number)]
+    def shadows(number: int) -> list[EncryptedVector]:
+        return [evaluator.wrap(Shadow(0)) for _ in range(number)]
 
     steps = itertools.count()
 
     def fresh(vectors: Any) -> Any:
         maps = plan.column_maps(next(steps))
         levels = [0 if each is None else REFRESH_LEVEL for each in maps]
-        return tuple(evaluator.wrap(Ghost(level)) for level in levels)
+        return tuple(evaluator.wrap(Shadow(level)) for level in levels)
         yield  # makes this a generator
 
-    data, side = ghosts(plan.layout.num_data_ciphertexts), ghosts(plan.layout.num_side_ciphertexts)
+    data, side = (
+        shadows(plan.layout.num_data_ciphertexts),
+        shadows(plan.layout.num_side_ciphertexts),
+    )
     on_iteration = lambda t: tallies.append(context.take())  # noqa: E731
     list(train_lffr(evaluator, plan, data, side, fresh, on_iteration))
     return tallies
