@@ -54,10 +54,10 @@ def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
     terms = gain / scale * (groups * norm_bound * slope + rows * TAIL * noise)
     rest = length * rows / (plan.learning_rate * scale * layout.block_size * unit)
     steps = [
-        *inverse_bounds(given, len(plan.refreshes) - plan.iterations),
-        *(terms + rest,) * plan.iterations,
+        *inverse_bounds(given, len(plan.refreshes) - plan.rounds),
+        *(terms + rest,) * plan.rounds,
     ]
-    failure = plan.iterations * plan.num_features * plan.outputs * TAIL_FAILURE
+    failure = plan.rounds * plan.num_features * plan.outputs * TAIL_FAILURE
     if plan.privacy:
         failure += plan.privacy_setting(norm_bound).descent_bound().failure * plan.outputs
     return SlotBounds.proven(steps, length / plan.unit, proof, failure if noise else 0.0)
@@ -86,7 +86,7 @@ def _descent_bound(plan: LffrPlan, norm_bound: float) -> DescentBound:
     return DescentBound(
         eta=plan.learning_rate,
         alpha=2 * plan.learning_rate * plan.ridge,
-        rounds=plan.iterations,
+        rounds=plan.rounds,
         features=plan.num_features,
         norm_bound=norm_bound,
         noise=0.0,
@@ -101,7 +101,7 @@ def _descent(plan: LffrPlan, norm_bound: float) -> float:
     assert given is not None  # noqa: S101
     more = 1 + given.inverse.relative_error
     by_norm = math.sqrt(more / given.low)
-    falls = QuietDescent(eta=1.0, lam=0.0, rounds=plan.iterations)
+    falls = QuietDescent(eta=1.0, lam=0.0, rounds=plan.rounds)
 
     def squared(radius: float) -> float:
         ends = norm_bound * radius * by_norm

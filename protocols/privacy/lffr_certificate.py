@@ -8,9 +8,9 @@ norm, by at most
     D = 2 B sqrt(c) G,   G = 8/27 for the sigmoid and any polynomial close to it.
 
 That holds in every round if no column of W leaves the ball of radius R = radius / B, radius that of
-the polynomial's interval. Given the rows, the columns move independently of each other: each is
-bounded by `descent_bound`, with `models.lffr.push_bound` as its M(R), alpha = 2 eta ridge, the TOTAL
-noise and delta_norm / c. Iterates that may leave the interval are refused: condition `descent_bound`.
+the polynomial's interval. Given the rows, the columns move independently of each other. Each is
+bounded by `descent_bound`, with `models.lffr.push_bound` as its M(R), alpha = 2 eta ridge, the
+TOTAL noise and delta_norm / c. Where iterates may leave, the condition `descent_bound` fails.
 
 The row-dependent preconditioner B^-1 is not used: noise multiplied by it hides the gradient, but
 not B itself.

@@ -84,7 +84,7 @@ def merits(found: Sequence[Draft], features: int) -> Floats:
 
 
 def drafts(problem: Problem) -> Iterator[Draft]:
-    """For every polynomial and T the largest steps that `momentum_bound` allows, and smaller ones."""
+    """For every polynomial and T the largest steps that `MomentumBound` allows, and less."""
     budget, features = problem.budget, problem.features
     unit = _unit(problem)
     shares = CURVATURE_SHARES if problem.method in QUADRATIC else (0.0,)

@@ -86,7 +86,7 @@ def test_units_leave_the_gradient_and_bring_its_factor_to_the_mask_value(step: f
 def test_every_machine_makes_the_same_masks(preconditioned: bool) -> None:
     """One map a step: plain refreshes, copies of 1 / b, then sums, and heads at the end."""
     changes: dict[str, Any] = {} if preconditioned else {"curvature": None}
-    plan = make_plan(iterations=3, **changes)
+    plan = make_plan(rounds=3, **changes)
     steps = range(len(plan.refreshes))
     maps = [plan.column_maps(step) for step in steps]
     assert [len(each) for each in maps] == list(plan.refreshes)
@@ -146,7 +146,7 @@ def tally_lffr(plan: LffrPlan) -> list[Tally]:
 def operations(**changes: Any) -> Counter[str]:
     """Of an iteration in the middle."""
     ckks = CkksParameters(ring_dim=2048, depth=LFFR_LEVELS + 2, security_bits=0)
-    plan = make_plan(features=5, iterations=4, ckks=ckks, **changes)
+    plan = make_plan(features=5, rounds=4, ckks=ckks, **changes)
     found: Counter[str] = Counter()
     for (operation, level), count in tally_lffr(plan)[2].items():
         # An addition follows the last rescaling.
@@ -169,11 +169,11 @@ def test_all_outputs_cost_what_one_costs_and_rows_cost_ciphertexts_alone() -> No
 
 def test_an_iteration_takes_the_levels_that_it_declares() -> None:
     """From the refresh's to the last product's; the plan needs two primes more."""
-    plan = make_plan(iterations=3)
+    plan = make_plan(rounds=3)
     deepest = max(level for operation, level in tally_lffr(plan)[1] if operation != "add")
     assert min(level for _, level in tally_lffr(plan)[1]) == REFRESH_LEVEL
     assert deepest == LFFR_LEVELS - 1
     assert plan.ckks.depth == LFFR_LEVELS + 2
     assert plan.refreshes[-3:] == (1, 1, 1)
     assert set(plan.rotations) == set(plan.layout.feature_rotations)
-    assert len(replace(plan, iterations=9).refreshes) == len(plan.refreshes) + 6
+    assert len(replace(plan, rounds=9).refreshes) == len(plan.refreshes) + 6
