@@ -23,9 +23,9 @@ from protocols.cover import SEAL_BYTES
 from protocols.decrypt import DECRYPTION_TOWERS
 from protocols.messages import COORDINATOR, Body, Envelope, Exchange, encode, new_signing_key
 from protocols.precondition import precondition
+from protocols.protocol import PHASES
 from protocols.rows import RowsPlan
 
-PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 # A weight as JSON writes it, and a digest.
 _WEIGHT, _DIGEST = -0.1234567890123456, "0" * 64
 # A digest or a public key, signed by its party.

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from coordinator.settings import Settings
 from parties.agent.manifest import describe_plan
-from parties.budget import recompute
 from parties.data.schema import Schema
 from parties.objectives import open_contributor
+from parties.recompute import recompute
 from protocols.cards import CARD_KIND
 from protocols.gradients import GradientPlan
 from protocols.privacy.randomness import SeededRandomness
