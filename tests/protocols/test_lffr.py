@@ -24,14 +24,11 @@ from protocols.plan import PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
 from protocols.registry import sequence
 from sims.lffr_twin import run_lffr_twin
+from tests.protocols.gram_session import relative_error
 from tests.protocols.lffr_session import make_plan, make_rows, run_encrypted
 
 Floats = np.ndarray
 MINIMAX = sigmoid_approximation(3, 5.0).polynomial
-
-
-def relative_error(values: Floats, expected: Floats) -> float:
-    return float(np.abs(values - expected).max() / np.abs(expected).max())
 
 
 def gradients(plan: LffrPlan, seed: int) -> list[Floats]:
