@@ -23,6 +23,7 @@ from benchmarks.cases import Case
 from protocols import planner
 from protocols.ckks.cost import UnitTimes, measure
 from protocols.ckks.tally import tally_iterations
+from protocols.protocol import PHASES
 from protocols.rows import RowsPlan
 from protocols.serialise import to_plain
 from protocols.updates.momentum import GradientDescent
@@ -160,7 +161,7 @@ def _uploads(found: session.Measured) -> dict[str, int]:
     """Largest party's uploaded residues by phase [bytes]."""
     totals: dict[str, int] = {}
     for name in found.plan.names:
-        own: dict[str, int] = dict.fromkeys(planner.PHASES, 0)
+        own: dict[str, int] = dict.fromkeys(PHASES, 0)
         for each in planner.exchanges(found.plan, name):
             own[each.phase] += sum(each.reply.blobs)
         totals = {phase: max(size, totals.get(phase, 0)) for phase, size in own.items()}

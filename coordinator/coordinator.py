@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -32,7 +32,7 @@ from protocols.messages import (
     to_everyone,
 )
 from protocols.plan import Member, RunPlan
-from protocols.protocol import Watch
+from protocols.protocol import FINISH, Watch
 from protocols.registry import phase_of, protocol_of
 from protocols.transcript import LOST, Transcript
 
@@ -76,6 +76,32 @@ class Observer:
     on_progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     on_weights: Callable[[int, NDArray[np.float64]], None] = lambda t, w: None
     on_missing: Callable[[tuple[str, ...]], None] = lambda names: None
+
+
+def whole_run(
+    party_keys: Mapping[str, str],
+    make_plan: Callable[[tuple[Member, ...]], RunPlan],
+    transcript: Transcript,
+    watch: Callable[[RunPlan], Watch],
+) -> Exchange[Outcome]:
+    """Every step: yields requests, receives replies; a re-execution drives the same (`replay`).
+
+    party_keys: as for `Coordinator`; transcript: of the run so far; watch: of the agreed plan.
+    """
+    plan, seeds = yield from agree.agree(tuple(party_keys), party_keys, make_plan)
+    watched, missing = watch(plan), list[str]()
+
+    def on_missing(names: tuple[str, ...]) -> None:
+        missing[:] = names
+        watched.on_missing(names)
+
+    released = yield from protocol_of(plan).coordinate(
+        plan, agree.joint_seed(plan, seeds), seeds, replace(watched, on_missing=on_missing)
+    )
+    present = tuple(name for name in plan.names if name not in missing)
+    summary = {"weights": released.tolist(), "transcript": transcript.head}
+    yield to_everyone(FINISH, present, Body(summary))
+    return Outcome(plan, released, tuple(missing))
 
 
 class Coordinator:
@@ -127,33 +153,25 @@ class Coordinator:
         """Every step of the run: yields requests, receives replies, returns the outcome."""
         observer = self._observer
         observer.on_phase("agree")
-        plan, seeds = yield from agree.agree(self.parties, self._party_keys, self._make_plan)
         clock: list[LapClock] = []
-        missing: tuple[str, ...] = ()
 
         def on_phase(phase: str) -> None:
             observer.on_phase(phase)
             if phase == "train":
                 clock.append(LapClock(self.costs))
 
-        def on_iteration(t: int) -> None:
-            clock[0].lap()
-            observer.on_progress("train", t + 1, plan.rounds)
-
         def on_missing(names: tuple[str, ...]) -> None:
-            nonlocal missing
             log.warning("others stand in for %s, who do not reply", ", ".join(names))
-            missing = names
             observer.on_missing(names)
 
-        watch = Watch(on_phase, on_iteration, self._start, observer.on_weights, on_missing)
-        released = yield from protocol_of(plan).coordinate(
-            plan, agree.joint_seed(plan, seeds), seeds, watch
-        )
-        summary = {"weights": released.tolist(), "transcript": self._transcript.head}
-        present = tuple(name for name in plan.names if name not in missing)
-        yield to_everyone("finish", present, Body(summary))
-        return Outcome(plan, released, missing)
+        def watch(plan: RunPlan) -> Watch:
+            def on_iteration(t: int) -> None:
+                clock[0].lap()
+                observer.on_progress("train", t + 1, plan.rounds)
+
+            return Watch(on_phase, on_iteration, self._start, observer.on_weights, on_missing)
+
+        return (yield from whole_run(self._party_keys, self._make_plan, self._transcript, watch))
 
     # -- driving it -----------------------------------------------------------------------------
 

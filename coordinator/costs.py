@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
+from protocols.protocol import PHASES
 
 
 @dataclass(slots=True)

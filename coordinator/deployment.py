@@ -39,10 +39,10 @@ from protocols.messages import COORDINATOR, Body, Envelope, decode, encode, publ
 from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
 from protocols.private_files import private_folder, private_opener, sweep, write_private
+from protocols.protocol import ABORT
 from protocols.transcript import Transcript
 
 SESSION, OUTCOME, LOCK = "session.json", "outcome.json", "lock"
-ABORT = "abort"
 LOCK_SECONDS = 120.0
 # How messages reach the nodes of the parties (by name): within so many seconds.
 MakeTransport = Callable[[Mapping[str, int], float], AskParties]

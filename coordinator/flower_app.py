@@ -16,14 +16,12 @@ RECORD = "ciphercohort"
 PAYLOAD = "payload"
 POLL_SECONDS = 0.25
 STEP_TIMEOUT_SECONDS = 3600.0
-# Where the coordinator's folder is, for the process that the SuperLink starts.
-HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
 # How often a relay may raise before the step is given up; other errors (a node that restarts, a
 # lost process) are waited for until the step's end.
 RELAY_ATTEMPTS = 3
 RETRY_SECONDS = 2.0
 # Steps of which every reply is waited for though one is lost already: others may stand in.
-PATIENT = ("refresh", "decrypt")
+PATIENT = ("confirm", "refresh", "decrypt")
 _RELAY_RAISED = 2
 
 # A session takes a function that delivers one step's messages and yields (party, reply).
@@ -132,7 +130,7 @@ def main(grid: Grid, context: Context) -> None:
         session(GridTransport(grid, nodes))
         return
     from coordinator.deployment import serve_session
-    from coordinator.settings import Settings
+    from coordinator.settings import HOME_VARIABLE, Settings
 
     def transport(nodes: Mapping[str, int], seconds: float) -> AskParties:
         return GridTransport(grid, nodes, seconds, RELAY_ATTEMPTS)

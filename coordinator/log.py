@@ -36,10 +36,10 @@ from protocols.messages import (
     digest,
 )
 from protocols.private_files import FOLDER_MODE, write_private
+from protocols.protocol import FINISH
 from protocols.transcript import LOST, Transcript, verify
 
 FOLDER, TRANSCRIPT, KEY = "messages", "transcript.jsonl", "coordinator.key"
-FINISH = "finish"
 # Enough of a message to hold its header.
 HEAD_BYTES = MAX_HEADER_BYTES + 64
 

@@ -37,13 +37,14 @@ from typing import Any
 
 import numpy as np
 
+from coordinator.coordinator import whole_run
 from coordinator.log import MessageLog, Step, require_messages
 from protocols import agree
 from protocols.errors import CohortError, MessageError, ProtocolError
-from protocols.messages import UNHEARD, Ask, Body, Exchange, heard, to_everyone
+from protocols.messages import UNHEARD, Ask, Body, heard
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
-from protocols.protocol import Watch
+from protocols.protocol import FINISH, Watch
 from protocols.registry import protocol_of
 from protocols.statement import read_statement
 from protocols.transcript import Transcript
@@ -58,7 +59,6 @@ CHECKS = (
     "weights",
     "records",
 )
-FINISH = "finish"
 # Called before each step of the re-execution: its name, how many are done, how many there are.
 OnStep = Callable[[str, int, int], None]
 
@@ -186,22 +186,6 @@ def _replies(log: MessageLog, plan: RunPlan, step: Step) -> dict[str, Body]:
 # -- running again --------------------------------------------------------------------------------
 
 
-def _protocol(plan: RunPlan, transcript: Transcript) -> Exchange[None]:
-    """`Coordinator.protocol` with the recorded plan."""
-    keys = {member.name: member.verify_key for member in plan.members}
-    # What the parties enrolled with, whatever the recorded plan says of it.
-    agreed, seeds = yield from agree.agree(
-        plan.names, keys, lambda members: replace(plan, members=members)
-    )
-    missing = list[str]()
-    watch = Watch(on_missing=lambda names: missing.extend(set(names) - set(missing)))
-    seed = agree.joint_seed(agreed, seeds)
-    weights = yield from protocol_of(agreed).coordinate(agreed, seed, seeds, watch)
-    summary = {"weights": weights.tolist(), "transcript": transcript.head}
-    present = tuple(name for name in plan.names if name not in missing)
-    yield to_everyone(FINISH, present, Body(summary))
-
-
 def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
     """The weights that `finish` should carry, as lists.
 
@@ -210,7 +194,11 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
             missing.
     """
     transcript, heads = Transcript(), dict.fromkeys(plan.names, UNHEARD)
-    exchange = _protocol(plan, transcript)
+    keys = {member.name: member.verify_key for member in plan.members}
+    # What the parties enrolled with, whatever the recorded plan says of it.
+    exchange = whole_run(
+        keys, lambda members: replace(plan, members=members), transcript, lambda agreed: Watch()
+    )
     try:
         asked = next(exchange)
         for done, step in enumerate(log.steps):

@@ -26,6 +26,8 @@ FILE, IDENTITY, SCHEMA, CARDS, APP = (
     "app",
 )
 NODES, SESSIONS, FLOWER = "nodes.json", "sessions", "flwr"
+HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
+"""Where the folder is, for the process that the SuperLink starts."""
 
 
 class Settings(Checked, frozen=True):

@@ -56,7 +56,7 @@ class CoverShare:
         self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
         self._keys: dict[str, SignedValue] = {}
         self._held: dict[str, Residues] = {}
-        self._standing: StandIn | None = None
+        self._covering: StandIn | None = None
 
     def __repr__(self) -> str:
         return "CoverShare(<secret>)"
@@ -155,7 +155,7 @@ class CoverShare:
         Raises:
             PolicyError: against the rules of `protocols.cover`. MessageError: malformed.
         """
-        asked, before = StandIn.of(self._plan, request), self._standing
+        asked, before = StandIn.of(self._plan, request), self._covering
         if self._name in asked.missing:
             raise PolicyError(f"party {self._name!r} is here: it cannot be covered for")
         if before and asked.stand_ins != before.stand_ins:
@@ -166,17 +166,17 @@ class CoverShare:
             raise PolicyError(f"{', '.join(before.missing)} were covered for: no way back")
         if not self._held:
             raise PolicyError("no shares are held: nobody can be covered for yet")
-        self._standing = asked
+        self._covering = asked
         self._apply()
 
     def _apply(self) -> None:
-        standing = self._standing
-        if standing is None or self._name not in standing.stand_ins:
+        covering = self._covering
+        if covering is None or self._name not in covering.stand_ins:
             return
-        points = [self._points[name] for name in standing.stand_ins]
+        points = [self._points[name] for name in covering.stand_ins]
         factors = shamir.weights(self._points[self._name], points, self._primes)
-        total = np.zeros_like(self._held[standing.missing[0]])
-        for name in standing.missing:
+        total = np.zeros_like(self._held[covering.missing[0]])
+        for name in covering.missing:
             total = rns.add(total, self._held[name], self._primes)
         self._secret.stand_in(rns.scale(total, factors, self._primes))
 
@@ -184,10 +184,10 @@ class CoverShare:
 
     def state(self, seal: Callable[[bytes], bytes]) -> Body:
         """For `restore`; the ephemeral key and the shares are sealed."""
-        standing, own = self._standing, self._ephemeral
+        covering, own = self._covering, self._ephemeral
         meta = {
             "keys": {name: [key.value, key.signature] for name, key in self._keys.items()},
-            "standing": [standing.missing, standing.stand_ins] if standing else None,
+            "covering": [covering.missing, covering.stand_ins] if covering else None,
             "held": list(self._held),
         }
         ephemeral = seal(own.private_bytes_raw()) if own else b""
@@ -206,7 +206,7 @@ class CoverShare:
             name: rns.unpack(unseal(sealed), self._primes, n)
             for name, sealed in zip(meta["held"], shares, strict=True)
         }
-        if meta["standing"]:
-            missing, stand_ins = meta["standing"]
-            self._standing = StandIn(tuple(missing), tuple(stand_ins))
+        if meta["covering"]:
+            missing, stand_ins = meta["covering"]
+            self._covering = StandIn(tuple(missing), tuple(stand_ins))
             self._apply()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
-from parties.budget import recompute
 from parties.data.shard import Shard
 from parties.party_protocol import PartyProtocol, Seal
 from parties.policy import Policy
+from parties.recompute import recompute
 from parties.registry import open_half
 from protocols import agree
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
@@ -67,7 +67,7 @@ class Party:
     contributes to a run of the secure-aggregation protocol.
 
     Privacy: where the policy or a ledger asks for privacy, the plan's epsilon is recomputed from
-    this party's own norm bound before any key is made (`parties.budget`).
+    this party's own norm bound before any key is made (`parties.recompute`).
     """
 
     def __init__(

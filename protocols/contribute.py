@@ -34,7 +34,7 @@ from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body, Exchange, Fold
 from protocols.protocol import Request
 from protocols.secret_half import CircuitHalf, SecretHalf
-from protocols.standing import Standing
+from protocols.survivors import Survivors
 from protocols.wire import unpack_from
 
 # Has everyone contribute, and each contribution folded.
@@ -117,7 +117,7 @@ def encrypted(
 
 
 def opened(
-    plan: CircuitPlan, seed: bytes, keys: Body, standing: Standing, fold: Fold
+    plan: CircuitPlan, seed: bytes, keys: Body, survivors: Survivors, fold: Fold
 ) -> Exchange[None]:
     """Have every party commit to its contribution, open it, and see that all were told the same.
 
@@ -128,7 +128,7 @@ def opened(
     """
     terms = Terms.of(plan, ROWS, seed)
     endorsements = yield from commitments.opened(terms, keys, fold)
-    yield from standing.ask(CONFIRM, endorsements, [], plan.ckks.ring_dim)
+    yield from survivors.ask(CONFIRM, endorsements, [], plan.ckks.ring_dim)
 
 
 def collect(

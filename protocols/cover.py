@@ -5,7 +5,7 @@
     cover-hold       -> what the others sealed  <- {}
     cover-confirm    -> {missing, stand_ins}                <- {}
     cover-refresh/k  -> {missing, stand_ins}, c1 of each   <- as `refresh/k`
-    cover-decrypt    -> {missing, stand_ins}, c1           <- as `decrypt`   (both: `standing`)
+    cover-decrypt    -> {missing, stand_ins}, c1           <- as `decrypt`   (both: `survivors`)
 
 f_p is Shamir's polynomial of degree t - 1 with f_p(0) = s_p over R_Q (`ckks.shamir`), x_j = 1 … P
 in the plan's order. When the parties M do not answer a step, t survivors S stand in for them: j in

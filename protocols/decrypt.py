@@ -25,7 +25,7 @@ from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange
 from protocols.protocol import Request
 from protocols.secret_half import CircuitHalf, SecretHalf
-from protocols.standing import Standing
+from protocols.survivors import Survivors
 
 STEP = "decrypt"
 # One prime would bound the weights by 2^(first_mod_bits - scale_bits - 1).
@@ -77,12 +77,12 @@ def decrypt(
     context: CkksContext,
     plan: CircuitPlan,
     heads: EncryptedVector,
-    standing: Standing | None = None,
+    survivors: Survivors | None = None,
 ) -> Exchange[NDArray[np.float64]]:
     """Slots of a ciphertext that is zero wherever nothing is released, times the plan's unit.
 
-    heads: at DECRYPTION_TOWERS towers, see `Evaluator.drop_to`; standing: who of the plan's parties
-    is still there, all by default.
+    heads: at DECRYPTION_TOWERS towers, see `Evaluator.drop_to`; survivors: the plan's parties that
+    are still there, all by default.
 
     Raises:
         ProtocolError: the ciphertext is not rescaled, or the shares do not fit together.
@@ -92,8 +92,8 @@ def decrypt(
     c0, c1 = context.polynomials_of(heads.ct)
     low = context.primes[:DECRYPTION_TOWERS]
     request = Body(blobs=(rns.pack(c1, low),))
-    standing = standing or Standing(plan)
-    _, (shares,) = yield from standing.ask(STEP, request, [low], context.params.ring_dim)
+    survivors = survivors or Survivors(plan)
+    _, (shares,) = yield from survivors.ask(STEP, request, [low], context.params.ring_dim)
     return fuse(context, rns.add(c0, shares, low)) * plan.unit
 
 
@@ -101,12 +101,12 @@ def release(
     evaluator: Evaluator,
     plan: CircuitPlan,
     heads: EncryptedVector,
-    standing: Standing | None = None,
+    survivors: Survivors | None = None,
 ) -> Exchange[NDArray[np.float64]]:
     """Weights w, shape (num_features,), from an encrypted w / unit as in `Layout.heads`."""
     level = evaluator.context.params.num_towers - DECRYPTION_TOWERS
     low = evaluator.drop_to(heads, level)
-    slots = yield from decrypt(evaluator.context, plan, low, standing)
+    slots = yield from decrypt(evaluator.context, plan, low, survivors)
     return evaluator.layout.read_heads(slots)
 
 

@@ -19,7 +19,7 @@ from protocols.ckks.evaluator import EncryptedVector
 from protocols.messages import Exchange
 from protocols.names import ENCRYPTED_ROWS
 from protocols.protocol import Protocol, Step, Watch, Weights
-from protocols.standing import Standing
+from protocols.survivors import Survivors
 
 _KEYS = "public key material, made from your key share"
 
@@ -115,8 +115,8 @@ def coordinate(
         yield from cover.share(plan, seed)
 
         watch.on_phase("encrypt")
-        evaluator, standing = circuit.evaluator(context), Standing(plan, watch.on_missing)
-        opened = partial(contribute.opened, plan, seed, endorsements, standing)
+        evaluator, survivors = circuit.evaluator(context), Survivors(plan, watch.on_missing)
+        opened = partial(contribute.opened, plan, seed, endorsements, survivors)
         encrypted = yield from circuit.collect(evaluator, opened)
 
         watch.on_phase("train")
@@ -125,14 +125,14 @@ def coordinate(
 
         def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
             step = next(numbers)
-            after = yield from refresh.refresh(evaluator, plan, seed, step, key, vectors, standing)
+            after = yield from refresh.refresh(evaluator, plan, seed, step, key, vectors, survivors)
             watch.on_refresh(vectors, after)
             return after
 
         heads = yield from circuit.train(evaluator, encrypted, fresh, watch.on_iteration)
 
         watch.on_phase("decrypt")
-        return (yield from decrypt.release(evaluator, plan, heads, standing))
+        return (yield from decrypt.release(evaluator, plan, heads, survivors))
     finally:
         context.unload_evaluation_keys()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,8 +34,8 @@ from protocols.words import Fact, count, target_facts
 class GramPlan(CircuitPlan):
     """Least squares on Gram sums; `model` is "linear" or "improved-lffr".
 
-    outputs: targets c; iterations: T; ridge, curvature_bound, floor: see `GramTask`. With privacy
-    the curvature is the constant `curvature_bound` instead of the parties' row sums.
+    outputs: targets c; rounds: iterations T; ridge, curvature_bound, floor: see `GramTask`. With
+    privacy the curvature is the constant `curvature_bound` instead of the parties' row sums.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -45,7 +45,7 @@ class GramPlan(CircuitPlan):
     gathered: ClassVar[str] = "sums"
 
     outputs: int
-    iterations: int
+    rounds: int = field()
     curvature_bound: float
     ridge: float = 0.0
     floor: float = 1 / 64
@@ -53,8 +53,8 @@ class GramPlan(CircuitPlan):
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
         gram_model(self.model)
-        if self.iterations < 1:
-            raise ParameterError(f"iterations={self.iterations} must be at least 1")
+        if self.rounds < 1:
+            raise ParameterError(f"rounds={self.rounds} must be at least 1")
         # Refuses what the circuit cannot do: too many features, too few levels.
         _ = self.refreshes
 
@@ -66,7 +66,7 @@ class GramPlan(CircuitPlan):
             num_rows=self.num_rows,
             num_features=self.num_features,
             outputs=self.outputs,
-            rounds=self.iterations,
+            rounds=self.rounds,
             ridge=self.ridge,
             curvature_bound=self.curvature_bound,
             floor=self.floor,
@@ -78,11 +78,6 @@ class GramPlan(CircuitPlan):
     def fitted(self) -> GramModel:
         """What targets are encoded by, and predictions decoded."""
         return gram_model(self.model)
-
-    @property
-    def rounds(self) -> int:
-        """Iterations T."""
-        return self.iterations
 
     @property
     def rotations(self) -> tuple[int, ...]:

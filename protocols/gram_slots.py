@@ -62,10 +62,10 @@ def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
         target = plan.fitted.bound(1)
         return float(grown * math.sqrt(2 * times / low) * target + t * noise)
 
-    largest = max(length(plan.iterations) / UNIT, LIFT * off)
+    largest = max(length(plan.rounds) / UNIT, LIFT * off)
     if task.row_sums:
         # Of 1 / (b factor) as well, as factor is at least 1.
         largest = max(largest, off / task.inverse.low)
-    release = length(plan.iterations) / UNIT
+    release = length(plan.rounds) / UNIT
     proof = "the spectrum of the iteration's matrix"
     return SlotBounds.proven((largest,) * steps, release, proof, 2 * failure)

@@ -35,7 +35,7 @@ from protocols.ckks.gram import (
     GramEvaluator,
 )
 from protocols.ckks.parameters import REFRESH_TOWERS
-from protocols.ckks.tally import CountingContext, Ghost, Tally
+from protocols.ckks.tally import CountingContext, Shadow, Tally
 from protocols.contribute import Opened, Packed, check_outputs
 from protocols.errors import ParameterError
 from protocols.gram import GAIN, LIFT, UNIT, GramTask, collect, pack
@@ -234,10 +234,10 @@ def _count(task: GramTask) -> tuple[tuple[int, ...], Tally]:
 
     def refresh(vectors: Vectors) -> Exchange[tuple[EncryptedVector, ...]]:
         carried.append(len(vectors))
-        return tuple(evaluator.wrap(Ghost(0)) for _ in vectors)
+        return tuple(evaluator.wrap(Shadow(0)) for _ in vectors)
         yield  # makes this a generator
 
-    sums = [evaluator.wrap(Ghost(0)) for _ in range(task.num_ciphertexts)]
+    sums = [evaluator.wrap(Shadow(0)) for _ in range(task.num_ciphertexts)]
     training = train_gram(evaluator, task, sums, refresh)
     if next(training, None) is not None:
         raise AssertionError("counting asks nobody")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,8 +55,8 @@ def fixed_hessian_of(largest: float, *, ridge: float = 0.0, offset: float = 0.01
 class LffrPlan(CircuitPlan):
     """LFFR for several outputs.
 
-    outputs: c; iterations: T; link: 1/2 plus an odd polynomial of degree 3; curvature: of the
-    encrypted preconditioner, its offset with 2 ridge in it, or None for the public rate alone
+    outputs: c; rounds: iterations T; link: 1/2 plus an odd polynomial of degree 3; curvature: of
+    the encrypted preconditioner, its offset with 2 ridge in it, or None for the public rate alone
     (always with privacy); learning_rate: eta, 1 beside a preconditioner; ridge: weight of |W|^2
     beside the mean squared error.
 
@@ -68,7 +68,7 @@ class LffrPlan(CircuitPlan):
     gathered: ClassVar[str] = "copies"
 
     outputs: int
-    iterations: int
+    rounds: int = field()
     link: Polynomial
     curvature: Curvature | None
     learning_rate: float = 1.0
@@ -81,8 +81,8 @@ class LffrPlan(CircuitPlan):
             raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
         cubic(self.link)
         check_depth(self, {"one iteration": LFFR_LEVELS + REFRESH_TOWERS - 1})
-        if self.iterations < 1:
-            raise ParameterError(f"iterations={self.iterations} must be at least 1")
+        if self.rounds < 1:
+            raise ParameterError(f"rounds={self.rounds} must be at least 1")
         if not 0 < self.learning_rate < math.inf or not 0 <= self.ridge < math.inf:
             raise ParameterError(
                 f"learning_rate={self.learning_rate}, ridge={self.ridge}: the rate must be "
@@ -110,11 +110,6 @@ class LffrPlan(CircuitPlan):
         return Lffr()
 
     @property
-    def rounds(self) -> int:
-        """Iterations T."""
-        return self.iterations
-
-    @property
     def largest_step(self) -> float:
         """Largest factor of a gradient entry."""
         return self.learning_rate * (self.curvature.inverse.largest if self.curvature else 1.0)
@@ -127,7 +122,7 @@ class LffrPlan(CircuitPlan):
             num_features=self.num_features,
             outputs=self.outputs,
             rows_by_party=tuple(m.rows for m in self.members),
-            rounds=1 if self.curvature else self.iterations,
+            rounds=1 if self.curvature else self.rounds,
         )
 
     @property
@@ -144,7 +139,7 @@ class LffrPlan(CircuitPlan):
     @property
     def refreshes(self) -> tuple[int, ...]:
         """Those of the inversion, then W after every iteration."""
-        return (*self._inversion, *(1,) * self.iterations)
+        return (*self._inversion, *(1,) * self.rounds)
 
     @property
     def _inversion(self) -> tuple[int, ...]:
@@ -163,7 +158,7 @@ class LffrPlan(CircuitPlan):
             return (None,) * self.refreshes[step]
         # W - step * gradient, where the gradient has -2 A^3.
         value = math.copysign(MASK_VALUE, cubic(self.link)[0])
-        last = step - before == self.iterations - 1
+        last = step - before == self.rounds - 1
         return (ColumnMap.of(layout, value, head=0 if last else None),)
 
     @property
@@ -206,7 +201,7 @@ class LffrPlan(CircuitPlan):
         - noise in a side column moves a step by MASK_VALUE of it.
         """
         size, units, rows = self.layout.block_size, self.units, self.num_rows
-        path, root = self.learning_rate * self.iterations, math.sqrt(self.iterations)
+        path, root = self.learning_rate * self.rounds, math.sqrt(self.rounds)
         rounding = root * math.hypot(1.0, 2 * MASK_VALUE * math.sqrt(size))
         weight, side = 1.0, MASK_VALUE * root
         if self.curvature:
@@ -243,7 +238,7 @@ class LffrPlan(CircuitPlan):
             norm_bound=norm_bound,
             link=self.link,
             eta=self.learning_rate,
-            rounds=self.iterations,
+            rounds=self.rounds,
             ridge=self.ridge,
             sigma=promise.sigma,
             encryption_error=arithmetic.allowed_error(self.row_bound(norm_bound), self.model_size),
@@ -253,9 +248,9 @@ class LffrPlan(CircuitPlan):
     def draw_noise(self, randomness: RandomSource) -> Array:
         """One party's noise on the mean gradient, shape (rounds, d, c); zeros without privacy."""
         sigma = self.privacy.sigma if self.privacy else 0.0
-        shape = (self.iterations, self.num_features, self.outputs)
+        shape = (self.rounds, self.num_features, self.outputs)
         size = self.num_features * self.outputs
-        return gaussian_shares(sigma, self.split, self.iterations, size, randomness).reshape(shape)
+        return gaussian_shares(sigma, self.split, self.rounds, size, randomness).reshape(shape)
 
     def side(self, rows: Array, noise: Array) -> Array:
         """One party's side columns, shape (side_columns, d, c): row sums, or N noise / side_scale.
@@ -284,7 +279,7 @@ class LffrPlan(CircuitPlan):
         if self.curvature:
             kind = "fixed Hessian"
             rate = "each coefficient at the rate that a bound on its curvature allows"
-        iterations = f"{kind}, {count(self.rounds, 'iteration')}"
-        yield "Update", iterations, f"gradient descent on encrypted rows; {rate}"
+        update = f"{kind}, {count(self.rounds, 'iteration')}"
+        yield "Update", update, f"gradient descent on encrypted rows; {rate}"
         yield from target_facts(self.ridge, self.outputs)
         yield from link_facts(self.link)

@@ -4,7 +4,7 @@ A refresh carries (`ckks.lffr_circuit`), with g(z, y) the slope of the loss and 
 
     slot = gain_j / s [sum_g x_ij g_i  +  in one column: N chi_j] + rest_j N / (eta s B unit),
 
-rest = w - 2 ridge eta B^-1 w: |rest| <= |w|. Each output walks by itself.
+rest = w - 2 ridge eta B^-1 w: |rest| <= |w|. Each output moves by itself.
 
 **With a public rate**: `privacy.descent_bound` with all noise, or without noise the same ball.
 
@@ -54,12 +54,12 @@ def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:
     terms = gain / scale * (groups * norm_bound * slope + rows * TAIL * noise)
     rest = length * rows / (plan.learning_rate * scale * layout.block_size * unit)
     steps = [
-        *inverse_bounds(given, len(plan.refreshes) - plan.iterations),
-        *(terms + rest,) * plan.iterations,
+        *inverse_bounds(given, len(plan.refreshes) - plan.rounds),
+        *(terms + rest,) * plan.rounds,
     ]
-    failure = plan.iterations * plan.num_features * plan.outputs * TAIL_FAILURE
+    failure = plan.rounds * plan.num_features * plan.outputs * TAIL_FAILURE
     if plan.privacy:
-        failure += plan.privacy_setting(norm_bound).ball().failure * plan.outputs
+        failure += plan.privacy_setting(norm_bound).descent_bound().failure * plan.outputs
     return SlotBounds.proven(steps, length / plan.unit, proof, failure if noise else 0.0)
 
 
@@ -68,25 +68,25 @@ def _length(plan: LffrPlan, norm_bound: float) -> tuple[float, str]:
     edge = plan.link.radius / norm_bound
     if plan.curvature is not None:
         return _descent(plan, norm_bound), "descent in the preconditioner's norm"
-    ball = _ball(plan, norm_bound)
+    bound = _descent_bound(plan, norm_bound)
 
     def squared(radius: float) -> float:
         push = push_bound(
-            plan.link, shrink=1 - ball.alpha, eta=ball.eta, norm_bound=norm_bound, radius=radius
+            plan.link, shrink=1 - bound.alpha, eta=bound.eta, norm_bound=norm_bound, radius=radius
         )
-        return ball.squared_bound(radius, push)
+        return bound.squared_bound(radius, push)
 
     start = plan.learning_rate * norm_bound / 4
     return least_radius(squared, start, edge), "the ball of LFFR"
 
 
-def _ball(plan: LffrPlan, norm_bound: float) -> DescentBound:
+def _descent_bound(plan: LffrPlan, norm_bound: float) -> DescentBound:
     if plan.privacy:
-        return plan.privacy_setting(norm_bound).ball()
+        return plan.privacy_setting(norm_bound).descent_bound()
     return DescentBound(
         eta=plan.learning_rate,
         alpha=2 * plan.learning_rate * plan.ridge,
-        rounds=plan.iterations,
+        rounds=plan.rounds,
         features=plan.num_features,
         norm_bound=norm_bound,
         noise=0.0,
@@ -101,7 +101,7 @@ def _descent(plan: LffrPlan, norm_bound: float) -> float:
     assert given is not None  # noqa: S101
     more = 1 + given.inverse.relative_error
     by_norm = math.sqrt(more / given.low)
-    falls = QuietDescent(eta=1.0, lam=0.0, rounds=plan.iterations)
+    falls = QuietDescent(eta=1.0, lam=0.0, rounds=plan.rounds)
 
     def squared(radius: float) -> float:
         ends = norm_bound * radius * by_norm

@@ -96,7 +96,7 @@ def train_lffr(
     # The start is public: an encryption of zero without randomness adds no noise.
     blank = np.zeros((params.num_towers - REFRESH_LEVEL, params.ring_dim), np.uint64)
     weights = evaluator.wrap(context.ciphertext([blank, blank]))
-    for t in range(plan.iterations):
+    for t in range(plan.rounds):
         moved = weights - gradient(weights, plan.learning_rate)
         (weights,) = yield from refresh_sums(evaluator, fresh, (moved,))
         on_iteration(t)

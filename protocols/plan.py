@@ -1,7 +1,7 @@
 """RunPlan: the frozen, hashed description of one run, agreed by every party before any key.
 
-What all runs have in common. Each protocol adds its own fields and steps: `rows.RowsPlan`,
-`gram.GramPlan`, `gradients.GradientPlan`; `plans.plan_from_dict` reads any of them.
+What all runs have in common. Each kind adds its own fields: `rows.RowsPlan`, `gram_plan.GramPlan`,
+`lffr.LffrPlan`, `gradients.GradientPlan`; `plans.plan_from_dict` reads any of them.
 """
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ from protocols.ckks.cost import UnitTimes, work
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.ckks.tally import CountingContext, Ghost, IterationTally, Tally, tally_iterations
+from protocols.ckks.tally import CountingContext, IterationTally, Shadow, Tally, tally_iterations
 from protocols.cover import SEAL_BYTES
 from protocols.decrypt import DECRYPTION_TOWERS
 from protocols.messages import COORDINATOR, Body, Envelope, Exchange, encode, new_signing_key
 from protocols.precondition import precondition
+from protocols.protocol import PHASES
 from protocols.rows import RowsPlan
 
-PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 # A weight as JSON writes it, and a digest.
 _WEIGHT, _DIGEST = -0.1234567890123456, "0" * 64
 # A digest or a public key, signed by its party.
@@ -175,9 +175,9 @@ def inversion(plan: RowsPlan) -> Tally:
 
     def refresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
         yield from ()
-        return tuple(evaluator.wrap(*[Ghost(0)] * len(vector.cts)) for vector in vectors)
+        return tuple(evaluator.wrap(*[Shadow(0)] * len(vector.cts)) for vector in vectors)
 
-    list(precondition(evaluator, plan.curvature, evaluator.wrap(Ghost(0)), refresh))
+    list(precondition(evaluator, plan.curvature, evaluator.wrap(Shadow(0)), refresh))
     counts: Tally = context.take()
     return counts
 

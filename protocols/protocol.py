@@ -26,8 +26,12 @@ from protocols.errors import PolicyError
 from protocols.messages import Body, Exchange
 
 Weights = NDArray[np.float64]
-BEFORE, AFTER = ("enrol", "agree", "reveal"), "finish"
+BEFORE, FINISH = ("enrol", "agree", "reveal"), "finish"
 """Steps of every protocol: see `agree`; the last one tells the model."""
+ABORT = "abort"
+"""No step: tells a party agent that the run is given up."""
+PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
+"""What costs are charged to."""
 COVERED = "cover-"
 """Prefix of a step that repeats another one without the parties that have vanished."""
 
@@ -138,7 +142,7 @@ class Protocol:
     def sequence(self, plan: Any) -> tuple[str, ...]:
         """Every step of a run, the common ones included."""
         own = (name for step in self.steps for name in step.names(plan))
-        return (*BEFORE, *own, AFTER)
+        return (*BEFORE, *own, FINISH)
 
     def shows_rows(self, name: str) -> bool:
         """Whether private data leave their owner in this step for the first time."""

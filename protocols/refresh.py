@@ -36,7 +36,7 @@ from protocols.errors import MessageError, PolicyError
 from protocols.messages import Body, Exchange
 from protocols.protocol import Request
 from protocols.secret_half import CircuitHalf, SecretHalf
-from protocols.standing import Standing
+from protocols.survivors import Survivors
 
 STEP = "refresh"
 # The same values at level 0, or what the step's map makes of them; numbers its own steps.
@@ -94,20 +94,20 @@ def refresh(
     step: int,
     public_key: Any,
     vectors: Sequence[EncryptedVector],
-    standing: Standing | None = None,
+    survivors: Survivors | None = None,
 ) -> Exchange[tuple[EncryptedVector, ...]]:
     """The same values at level 0, or through the step's map at level 1, part by part.
 
-    vectors: what the plan's `refreshes` and `column_maps` say of this step; standing: who of the
+    vectors: what the plan's `refreshes` and `column_maps` say of this step; survivors: who of the
     plan's parties is still there, all by default.
     """
-    context, standing = evaluator.context, standing or Standing(plan)
+    context, survivors = evaluator.context, survivors or Survivors(plan)
     low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
     shallow = [context.cc.IntMPBootAdjustScale(ct) for vector in vectors for ct in vector.cts]
     polynomials = [context.polynomials_of(ct) for ct in shallow]
     request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in polynomials))
     shapes = [low, context.primes] * len(shallow)
-    answered, sums = yield from standing.ask(f"{STEP}/{step}", request, shapes, n)
+    answered, sums = yield from survivors.ask(f"{STEP}/{step}", request, shapes, n)
     labelled = [(label(answered, k), c1) for k, (_, c1) in enumerate(polynomials)]
     elements = [context.refresh_element(seed, name, c1) for name, c1 in labelled]
     shares = list(zip(sums[0::2], sums[1::2], elements, strict=True))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from protocols.errors import ProtocolError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
-from protocols.protocol import AFTER, BEFORE, Protocol, repeated
+from protocols.protocol import BEFORE, FINISH, Protocol, repeated
 
 PROTOCOLS: Mapping[str, str] = {
     ENCRYPTED_ROWS: "protocols.encrypted_rows:PROTOCOL",
@@ -45,7 +45,7 @@ def phase_of(step: str) -> str:
         KeyError: no protocol has it.
     """
     kind = step.partition("/")[0]
-    phases = {**dict.fromkeys(BEFORE, "agree"), AFTER: "decrypt"}
+    phases = {**dict.fromkeys(BEFORE, "agree"), FINISH: "decrypt"}
     for name in PROTOCOLS:
         phases |= {each.name: each.phase for each in protocol(name).steps}
     return phases[kind if kind in phases else repeated(kind)]

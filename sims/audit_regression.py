@@ -92,7 +92,7 @@ def _walk(plan: LffrPlan, bound: float, runs: int, own: bool, rng: np.random.Gen
     honest, others = share * math.sqrt(split.honest), share * math.sqrt(split.colluders)
     weights: Floats = np.zeros(runs)
     scores: Floats = np.zeros(runs)
-    for _ in range(plan.iterations):
+    for _ in range(plan.rounds):
 
         def gradient(x: float, y: float, weights: Floats = weights) -> Floats:
             return x * slope_of_loss(plan.link, x * weights, np.full(runs, y))

@@ -34,8 +34,8 @@ def slope(loss: SmoothLoss, z: Array, y: Array) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GradientPlan:
-    """DP-SGD; DP-GD with one batch.
+class DpSgd:
+    """Public numbers of a central run of DP-SGD; DP-GD with one batch.
 
     Attributes:
         loss: "ridge" or "logistic".
@@ -79,7 +79,7 @@ class GradientPlan:
         )
 
 
-def dp_sgd(plan: GradientPlan, x: Array, y: Array, std: float, rng: np.random.Generator) -> Array:
+def dp_sgd(plan: DpSgd, x: Array, y: Array, std: float, rng: np.random.Generator) -> Array:
     """theta -= rate (noisy sum / (N / K) + lambda theta), T times from 0; shape (d,).
 
     std: on the sum, from `plan.noise_std`; 0 for none.
@@ -98,7 +98,7 @@ def dp_sgd(plan: GradientPlan, x: Array, y: Array, std: float, rng: np.random.Ge
     return theta
 
 
-def clipped_sum(plan: GradientPlan, x: Array, y: Array, norms: Array, theta: Array) -> Array:
+def clipped_sum(plan: DpSgd, x: Array, y: Array, norms: Array, theta: Array) -> Array:
     """sum_i g_i / max(1, |g_i| / C), g_i = l'(x_i . theta) x_i; one row moves it by at most C."""
     push = slope(plan.loss, x @ theta, y)
     size = np.abs(push) * norms
@@ -106,7 +106,7 @@ def clipped_sum(plan: GradientPlan, x: Array, y: Array, norms: Array, theta: Arr
     return total
 
 
-Trainer = Callable[[GradientPlan, Array, Array, float, np.random.Generator], Array]
+Trainer = Callable[[DpSgd, Array, Array, float, np.random.Generator], Array]
 BACKENDS: dict[str, Trainer] = {"numpy": dp_sgd}
 """Who runs DP-SGD. A torch backend registers itself here; none is imported."""
 

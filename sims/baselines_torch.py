@@ -17,12 +17,10 @@ from opacus.optimizers import DPOptimizer
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from torch import Tensor, nn
 
-from sims.baselines import BACKENDS, Array, GradientPlan
+from sims.baselines import BACKENDS, Array, DpSgd
 
 
-def dp_sgd_opacus(
-    plan: GradientPlan, x: Array, y: Array, std: float, rng: np.random.Generator
-) -> Array:
+def dp_sgd_opacus(plan: DpSgd, x: Array, y: Array, std: float, rng: np.random.Generator) -> Array:
     """As `sims.baselines.dp_sgd`, float64; std: on the sum of a round; shape (d,)."""
     linear = nn.Linear(x.shape[1], 1, bias=False, dtype=torch.float64)
     nn.init.zeros_(linear.weight)
@@ -53,7 +51,7 @@ def dp_sgd_opacus(
     return weights
 
 
-def _mean_loss(plan: GradientPlan, z: Tensor, y: Tensor) -> Tensor:
+def _mean_loss(plan: DpSgd, z: Tensor, y: Tensor) -> Tensor:
     if plan.loss == "ridge":
         return ((z - y) ** 2 / 2).mean()
     return nn.functional.softplus(-y * z).mean()

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator import settings as coordinator_files
 from coordinator.certificates import CA, SERVER, SERVER_KEY
+from coordinator.settings import HOME_VARIABLE
 from coordinator.settings import Settings as CoordinatorSettings
 from protocols.errors import ProtocolError
 
 if TYPE_CHECKING:  # it loads what Flower's processes need not
     from parties.agent.settings import Settings as PartySettings
 
-HOME_VARIABLE = "CIPHERCOHORT_COORDINATOR"
 CONNECTION = "cohort"
 COMMAND_SECONDS = 120.0
 

@@ -29,7 +29,7 @@ def run_lffr_twin(
     weights: Array = np.zeros((plan.num_features, plan.outputs))
     inverse = plan.curvature.preconditioner(rows)[:, None] if plan.curvature else 1.0
     largest = 0.0
-    for t in range(plan.iterations):
+    for t in range(plan.rounds):
         z = rows @ weights
         largest = max(largest, float(np.abs(z).max(initial=0.0)))
         gradient = rows.T @ slope_of_loss(plan.link, z, targets) / len(rows)

@@ -16,8 +16,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from coordinator.costs import PHASES
 from coordinator.status import sessions
+from protocols.protocol import PHASES
 from sims.report_html import render
 
 REFRESH_SECONDS = 2

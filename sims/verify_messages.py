@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from coordinator.costs import PHASES
 from protocols.errors import ProtocolError
 from protocols.messages import COORDINATOR
 from protocols.plan import RunPlan
+from protocols.protocol import PHASES
 from protocols.registry import phase_of, protocol_of, sequence
 from protocols.transcript import LOST, verify
 

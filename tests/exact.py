@@ -7,7 +7,6 @@ psi^(2 bitreverse(i) + 1), psi the least primitive 2n-th root of unity modulo th
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,46 +16,26 @@ from numpy.typing import NDArray
 from parties.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
+from sims.studies.noise.exact import (
+    Integers,
+    automorphism,
+    centred,
+    coefficients,
+    evaluations,
+    least_root,
+    rms,
+)
 
-Integers = NDArray[np.object_]
+__all__ = [
+    "automorphism",
+    "centred",
+    "coefficients",
+    "evaluations",
+    "least_root",
+    "rms",
+]
 # Standard deviation of OpenFHE's errors; variance of a uniform ternary coefficient.
 SIGMA, TERNARY = 3.19, 2 / 3
-
-
-@cache
-def least_root(prime: int, n: int) -> int:
-    """Least primitive 2n-th root of unity."""
-    candidates = (pow(g, (prime - 1) // (2 * n), prime) for g in range(2, 1000))
-    root = next(r for r in candidates if pow(r, n, prime) == prime - 1)
-    square, best, power = root * root % prime, root, root
-    for _ in range(n - 1):
-        power = power * square % prime
-        best = min(best, power)
-    return best
-
-
-def coefficients(row: Any, prime: int) -> Integers:
-    """Centred coefficients of a polynomial in OpenFHE's evaluation form."""
-    n = len(row)
-    inverse = pow(least_root(prime, n), -1, prime)
-    values = np.empty(n, dtype=object)
-    values[_bit_reversal(n)] = [int(value) for value in row]
-    spectrum = _transform(values, inverse * inverse % prime, prime)
-    return centred(spectrum * _powers(inverse, n, prime) * pow(n, -1, prime), prime)
-
-
-def evaluations(polynomial: Any, prime: int) -> Integers:
-    """OpenFHE's evaluation form of integer coefficients."""
-    n = len(polynomial)
-    root = least_root(prime, n)
-    twisted = np.array([int(c) for c in polynomial], dtype=object) * _powers(root, n, prime)
-    return _transform(twisted % prime, root * root % prime, prime)[_bit_reversal(n)]
-
-
-def centred(values: Any, prime: int) -> Integers:
-    """Representatives in (-prime/2, prime/2]."""
-    reduced = np.asarray(values, dtype=object) % prime
-    return np.where(reduced > prime // 2, reduced - prime, reduced)
 
 
 def whole(rows: Any, primes: Any) -> Integers:
@@ -94,15 +73,6 @@ def decrypted(context: CkksContext, ct: Any, key: Integers) -> Integers:
     return coefficients((c0 + c1 * evaluations(key, prime)) % prime, prime)
 
 
-def automorphism(polynomial: Integers, exponent: int) -> Integers:
-    """a(X) -> a(X^exponent) modulo X^n + 1."""
-    n = len(polynomial)
-    targets = np.arange(n) * exponent % (2 * n)
-    out = np.empty(n, dtype=object)
-    out[targets % n] = np.where(targets < n, polynomial, -polynomial)
-    return out
-
-
 def negacyclic(left: Any, right: Any) -> Integers:
     """Product of two short integer polynomials modulo X^n + 1 (float64 FFT: exact below 2^50)."""
     n = len(left)
@@ -123,31 +93,3 @@ def encoded(slots: NDArray[np.float64], ring_dim: int, scale: float) -> Integers
         total += np.longdouble(slots[j]) * np.cos(np.longdouble(np.pi) * angles / ring_dim)
     whole = np.rint(total * np.longdouble(2 * scale / ring_dim))
     return np.array([int(c) for c in whole], dtype=object)
-
-
-def rms(values: Any) -> float:
-    """Root mean square."""
-    return float(np.sqrt(np.mean(np.asarray(values, dtype=float) ** 2)))
-
-
-def _transform(values: Integers, root: int, prime: int) -> Integers:
-    if len(values) == 1:
-        return values
-    square = root * root % prime
-    even, odd = (_transform(values[k::2], square, prime) for k in (0, 1))
-    turned = odd * _powers(root, len(odd), prime) % prime
-    return np.concatenate([(even + turned) % prime, (even - turned) % prime])
-
-
-@lru_cache(maxsize=4096)
-def _powers(root: int, count: int, prime: int) -> Integers:
-    out = [1]
-    for _ in range(count - 1):
-        out.append(out[-1] * root % prime)
-    return np.array(out, dtype=object)
-
-
-@cache
-def _bit_reversal(n: int) -> NDArray[np.int64]:
-    bits = n.bit_length() - 1
-    return np.array([int(format(i, f"0{bits}b")[::-1], 2) for i in range(n)])

@@ -61,13 +61,13 @@ def _targets(parties: int, outputs: int = 2) -> dict[str, Any]:
 
 
 def gram_session(
-    model: str = "linear", iterations: int = 3, curvature_bound: float = 6.0, **changes: Any
+    model: str = "linear", rounds: int = 3, curvature_bound: float = 6.0, **changes: Any
 ) -> Session:
     """Gram sums."""
     fields: dict[str, Any] = {
         "model": model,
         "outputs": 2,
-        "iterations": iterations,
+        "rounds": rounds,
         "curvature_bound": curvature_bound,
         "privacy": None,
         "profile": "fast-insecure",

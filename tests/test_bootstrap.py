@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from protocols.platform import SUPPORTED, Facts, dotted
+from tests.flower.environment import load_bootstrap
 from tests.protocols.test_platform import FIT
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,15 +22,7 @@ P312 = FIT._replace(version=(3, 12, 3), glibc=(2, 39))
 P311 = FIT._replace(version=(3, 11, 2))
 
 
-def load() -> Any:
-    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "scripts" / "bootstrap.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-bootstrap = load()
+bootstrap = load_bootstrap()
 
 
 class Machine:

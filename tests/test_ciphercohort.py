@@ -14,7 +14,6 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import ciphercohort
 from protocols.errors import CohortError, ParameterError
@@ -25,6 +24,7 @@ from sims.options import PlanOptions, SimulateOptions
 from sims.result import RunResult
 from sims.studies.noise.grid import Cell, Grid
 from tests.scripts import ROOT
+from tests.sims.model_runs import cohort
 from tests.test_imports import PACKAGES
 
 NAMES = {
@@ -39,10 +39,6 @@ def table(rows: int, seed: int) -> pd.DataFrame:
     frame = pd.DataFrame({"age": rng.normal(60, 10, rows), "ward": rng.choice(["A", "B"], rows)})
     risk = (frame["age"] - 60) / 3 + (frame["ward"] == "B") + rng.logistic(size=rows)
     return frame.assign(y=np.where(risk > 0, "ill", "well"), cost=frame["age"] + risk)
-
-
-def cohort(*words: object) -> Any:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 # -- the package -----------------------------------------------------------------------------------

@@ -32,11 +32,11 @@ from protocols.messages import (
     encode,
 )
 from protocols.plans import plan_from_dict
+from protocols.protocol import ABORT
 from protocols.statement import make_statement
 
 log = logging.getLogger(__name__)
 
-ABORT = "abort"
 FINISHED = "finished"
 
 

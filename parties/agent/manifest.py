@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parties.budget import recompute
+from parties.recompute import recompute
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
 from protocols.registry import protocol_of

@@ -51,7 +51,7 @@ Tally = Mapping[tuple[str, int], int]
 
 
 @dataclass(slots=True)
-class Ghost:
+class Shadow:
     """Stands in for a ciphertext: its level only."""
 
     level: int
@@ -81,19 +81,19 @@ class CountingContext:
         counts, self.counts = self.counts, Counter()
         return counts
 
-    def _count(self, operation: str, ct: Ghost) -> Ghost:
+    def _count(self, operation: str, ct: Shadow) -> Shadow:
         """A new one: what works in place must not reach the operand."""
         self.counts[operation, ct.level] += 1
-        return Ghost(ct.level)
+        return Shadow(ct.level)
 
     # OpenFHE's names, as `Evaluator` calls them.
 
-    def __getattr__(self, name: str) -> Callable[..., Ghost]:
+    def __getattr__(self, name: str) -> Callable[..., Shadow]:
         if name not in _SINGLE:
             raise AttributeError(f"{name} is not counted")
         return lambda ct, *rest: self._count(_SINGLE[name], ct)
 
-    def EvalMult(self, left: Ghost, right: Any) -> Ghost:  # noqa: N802
+    def EvalMult(self, left: Shadow, right: Any) -> Shadow:  # noqa: N802
         """Ciphertext, public number or plaintext."""
         if isinstance(right, float):
             return self._count("scalar", left)
@@ -101,21 +101,21 @@ class CountingContext:
             return self._count("mask", left)
         return self._count("relinearise", self._count("tensor", left))
 
-    def EvalSquare(self, ct: Ghost) -> Ghost:  # noqa: N802
+    def EvalSquare(self, ct: Shadow) -> Shadow:  # noqa: N802
         """As a product."""
         return self.EvalMult(ct, ct)
 
-    def Rescale(self, ct: Ghost) -> Ghost:  # noqa: N802
+    def Rescale(self, ct: Shadow) -> Shadow:  # noqa: N802
         """One level down."""
-        return Ghost(self._count("rescale", ct).level + 1)
+        return Shadow(self._count("rescale", ct).level + 1)
 
-    def RescaleInPlace(self, ct: Ghost) -> None:  # noqa: N802
+    def RescaleInPlace(self, ct: Shadow) -> None:  # noqa: N802
         """As `Rescale`."""
         ct.level = self.Rescale(ct).level
 
-    def Compress(self, ct: Ghost, towers: int) -> Ghost:  # noqa: N802
+    def Compress(self, ct: Shadow, towers: int) -> Shadow:  # noqa: N802
         """Drop primes."""
-        return Ghost(self.params.num_towers - towers)
+        return Shadow(self.params.num_towers - towers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +161,19 @@ def _tally(
     evaluator = Evaluator(context, layout)
     parts = layout.num_parts
 
-    def ghost(level: int, parts: int = parts) -> EncryptedVector:
-        return evaluator.wrap(*[Ghost(level)] * parts)
+    def shadow(level: int, parts: int = parts) -> EncryptedVector:
+        return evaluator.wrap(*[Shadow(level)] * parts)
 
-    rows = [ghost(0) for _ in range(layout.num_data_ciphertexts // parts)]
-    side = [ghost(0, 1) for _ in range(layout.num_side_ciphertexts)]
-    inverse = Preconditioner(ghost(REFRESH_LEVEL), 1.0) if layout.curvature else None
+    rows = [shadow(0) for _ in range(layout.num_data_ciphertexts // parts)]
+    side = [shadow(0, 1) for _ in range(layout.num_side_ciphertexts)]
+    inverse = Preconditioner(shadow(REFRESH_LEVEL), 1.0) if layout.curvature else None
     units = RowUnits(link, 1.0, link.radius)
     gradient = EncryptedGradient(evaluator, units, rows, side, inverse)
-    state = rule.start(ghost(REFRESH_LEVEL))
+    state = rule.start(shadow(REFRESH_LEVEL))
     tallies = []
     for t in range(layout.rounds):
         sums, kept = advance(evaluator, rule, t, state, gradient)
         refreshed = sum(len(vector.spread().cts) for vector in sums)
         tallies.append(IterationTally(context.take(), refreshed))
-        state = (*(ghost(REFRESH_LEVEL) for _ in sums), *kept)
+        state = (*(shadow(REFRESH_LEVEL) for _ in sums), *kept)
     return tallies

@@ -205,9 +205,9 @@ def setting(draft: Draft, problem: Problem) -> BarrierSetting:
 
 
 def settle(start: BarrierSetting, degree: int) -> BarrierSetting:
-    """Put the minimax sigmoid on the interval that it implies itself, and sigma to what is needed.
+    """Fixed point: fit the sigmoid on the interval that its own iterate bound implies.
 
-    The interval ends 10^-6 of itself beyond the fixed point.
+    sigma is what the promise then needs. The interval ends 10^-6 of itself beyond the fixed point.
     """
     current, error = start, 0.0
     for _ in range(100):

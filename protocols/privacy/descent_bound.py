@@ -97,7 +97,7 @@ def push_bound(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DescentBound:
-    """The figures of the ball theorem; see the module's docstring.
+    """The figures of the descent bound; see the module's docstring.
 
     Attributes:
         eta, alpha, rounds, features, norm_bound: eta, eta lam, T, m, B.

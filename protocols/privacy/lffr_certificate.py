@@ -1,4 +1,4 @@
-"""LFFR with noise on every gradient: sensitivity, and a walk that stays in the link's interval.
+"""LFFR with noise on every gradient: sensitivity, and iterates that stay in the link's interval.
 
 The rule is W <- W - eta (grad(W) + noise + 2 ridge W) from W = 0, `protocols.lffr`, eta public. A
 row moves the sum of gradients by x g^T, g(z_o, y_o) for each of c outputs (`models.lffr`). While
@@ -8,10 +8,9 @@ norm, by at most
     D = 2 B sqrt(c) G,   G = 8/27 for the sigmoid and any polynomial close to it.
 
 That holds in every round if no column of W leaves the ball of radius R = radius / B, radius that of
-the polynomial's interval. The columns walk independently of each other given the rows: each is the
-walk of `descent_bound`, with `models.lffr.push_bound` as its M(R), alpha = 2 eta ridge, the TOTAL
-noise and delta_norm / c. A walk that may leave the interval is refused by the condition
-`descent_bound`.
+the polynomial's interval. Given the rows, the columns move independently of each other. Each is
+bounded by `descent_bound`, with `models.lffr.push_bound` as its M(R), alpha = 2 eta ridge, the
+TOTAL noise and delta_norm / c. Where iterates may leave, the condition `descent_bound` fails.
 
 The row-dependent preconditioner B^-1 is not used: noise multiplied by it hides the gradient, but
 not B itself.
@@ -111,8 +110,8 @@ class LffrSetting:
         least = self.budget.sigma(rounds=self.rounds, sensitivity=self.sensitivity, rows=self.rows)
         return replace(self, sigma=least)
 
-    def ball(self) -> DescentBound:
-        """The walk of one output."""
+    def descent_bound(self) -> DescentBound:
+        """Of one output's weights."""
         return DescentBound(
             eta=self.eta,
             alpha=2 * self.eta * self.ridge,
@@ -125,10 +124,10 @@ class LffrSetting:
         )
 
     def push(self) -> float:
-        """M(R) of the walk."""
+        """M(R) of the descent bound."""
         return push_bound(
             self.link,
-            shrink=1 - self.ball().alpha,
+            shrink=1 - self.descent_bound().alpha,
             eta=self.eta,
             norm_bound=self.norm_bound,
             radius=self.radius,
@@ -136,7 +135,7 @@ class LffrSetting:
 
     def reached(self) -> float:
         """sqrt(G(R)), which must not exceed R."""
-        return math.sqrt(self.ball().squared_bound(self.radius, self.push()))
+        return math.sqrt(self.descent_bound().squared_bound(self.radius, self.push()))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, polynomial included."""
@@ -154,10 +153,10 @@ def setting_of(plan: LffrPlan, norm_bound: float) -> LffrSetting:
 
 
 def check(setting: LffrSetting) -> Certificate:
-    """Evaluate the walk and the budget; the certificate's setting has sigma as a number."""
+    """Evaluate the bound and the budget; the certificate's setting has sigma as a number."""
     s = setting.resolved()
-    ball, reached = s.ball(), s.reached()
-    walk = Condition(
+    bound, reached = s.descent_bound(), s.reached()
+    condition = Condition(
         "descent_bound",
         reached,
         "<=",
@@ -171,16 +170,16 @@ def check(setting: LffrSetting) -> Certificate:
         "interval": s.link.radius,
         "G": largest_slope(s.link, s.link.radius),
         "M": s.push(),
-        "alpha": ball.alpha,
+        "alpha": bound.alpha,
         "D": s.exact_sensitivity,
     }
     return certify(
         "lffr",
         s,
-        (walk,),
+        (condition,),
         figures,
         sensitivity=s.sensitivity,
-        norm_failure=ball.failure * s.outputs if s.sigma else 0.0,
+        norm_failure=bound.failure * s.outputs if s.sigma else 0.0,
         values=s.features * s.outputs,
         assumptions=(*ASSUMPTIONS, TARGETS),
     )

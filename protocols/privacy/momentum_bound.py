@@ -46,7 +46,9 @@ def responses(rule: AcceleratedRule) -> Floats:
         ParameterError: the rule is not of this form.
     """
     if not isinstance(rule, AcceleratedRule):
-        raise ParameterError(f"update {rule.kind!r}: the walk is for look-aheads without a ridge")
+        raise ParameterError(
+            f"update {rule.kind!r}: the momentum bound is for look-aheads without a ridge"
+        )
     steps, momenta = rule.rates, rule.momenta
     table = np.zeros((rule.rounds, rule.rounds))
     for s in range(rule.rounds):

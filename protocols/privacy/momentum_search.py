@@ -2,8 +2,8 @@
 
 Everything is computed for rows of norm 1 and then rescaled: with w~ = B w, b = b~ B^2, the learning
 rate is eta~ / B^2, sigma = sigma~ B and sigma_b = sigma_b~ B^2. For every polynomial, T and
-division of the budget, the largest steps whose walk fits the interval are found, and smaller ones
-tried.
+division of the budget, the largest steps whose iterates stay in the interval are found, and smaller
+ones tried.
 
 The figure of merit is that of `utility` (same population, same mean field), with momentum and with
 b_j = offset + c E[|x_j| sum_k |x_k|], x Gaussian, in the place of a common step.
@@ -84,7 +84,7 @@ def merits(found: Sequence[Draft], features: int) -> Floats:
 
 
 def drafts(problem: Problem) -> Iterator[Draft]:
-    """For every polynomial and T the largest steps whose walk fits, and smaller ones."""
+    """For every polynomial and T the largest steps that `MomentumBound` allows, and less."""
     budget, features = problem.budget, problem.features
     unit = _unit(problem)
     shares = CURVATURE_SHARES if problem.method in QUADRATIC else (0.0,)
@@ -148,7 +148,7 @@ def _curvature(low: float, margin: float, sigma: float, features: int) -> Curvat
 
 
 class _Fit:
-    """Walks on the interval of one polynomial, rows of norm 1."""
+    """Momentum bounds on the interval of one polynomial, rows of norm 1."""
 
     def __init__(self, p: Polynomial, features: int, failure: float) -> None:
         z: Floats = np.linspace(0.0, p.radius, _GRID).astype(np.float64)
@@ -156,7 +156,7 @@ class _Fit:
         self._radius, self._features, self._failure = p.radius, features, failure
 
     def largest_gain(self, rule: AcceleratedRule, noise: float, events: int) -> float:
-        """The largest L whose walk stays inside; 0 if there is none above 1e-6."""
+        """The largest L whose iterates stay inside; 0 if there is none above 1e-6."""
         low, high = 0.0, 1e6
         while high > 1e-6 and high - low > 1e-2 * high:
             middle = math.sqrt(max(low, 1e-7) * high)
@@ -164,7 +164,7 @@ class _Fit:
         return low
 
     def _fits(self, rule: AcceleratedRule, gain: float, noise: float, events: int) -> bool:
-        walk = MomentumBound(
+        bound = MomentumBound(
             rule=rule,
             gain=gain,
             features=self._features,
@@ -172,7 +172,7 @@ class _Fit:
             noise=noise,
             failure=self._failure / events,
         )
-        return float(walk.bounds(self._largest).max()) <= self._radius * (1 - 1e-3)
+        return float(bound.bounds(self._largest).max()) <= self._radius * (1 - 1e-3)
 
     def _largest(self, z: float) -> float:
         index = math.ceil(z / self._radius * (_GRID - 1))

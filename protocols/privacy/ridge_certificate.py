@@ -57,8 +57,8 @@ class RidgeSetting(RowSetting):
         require_symmetric(self.sigmoid.polynomial)
 
     @property
-    def ball(self) -> DescentBound:
-        """The figures of the ball theorem, with the total noise."""
+    def descent_bound(self) -> DescentBound:
+        """The figures of the descent bound, with the total noise."""
         return DescentBound(
             eta=self.eta,
             alpha=self.eta * self.lam,
@@ -87,21 +87,21 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> RidgeSetting:
 
 
 def check(setting: RidgeSetting) -> Certificate:
-    """Evaluate the ball theorem and the budget.
+    """Evaluate the descent bound and the budget.
 
     Returns:
         a certificate; `satisfied` says whether it certifies anything, `binding` what is tightest.
     """
     s = setting
-    ball, radius, ends = s.ball, s.radius, s.norm_bound * s.radius
+    bound, radius, ends = s.descent_bound, s.radius, s.norm_bound * s.radius
     push = push_bound(
         s.sigmoid.polynomial,
-        shrink=1 - ball.alpha,
+        shrink=1 - bound.alpha,
         eta=s.eta,
         norm_bound=s.norm_bound,
         radius=radius,
     )
-    reached = math.sqrt(ball.squared_bound(radius, push))
+    reached = math.sqrt(bound.squared_bound(radius, push))
     conditions = (
         Condition(
             "descent_bound",
@@ -117,11 +117,11 @@ def check(setting: RidgeSetting) -> Certificate:
         "interval": ends,
         "e_f": error_bound(s.sigmoid.polynomial, "sigmoid", -ends, ends),
         "M": push,
-        "alpha": ball.alpha,
-        "rho": ball.rho,
-        "A": ball.weight,
-        "Q": ball.weight_squared,
-        "x": ball.x,
+        "alpha": bound.alpha,
+        "rho": bound.rho,
+        "A": bound.weight,
+        "Q": bound.weight_squared,
+        "x": bound.x,
         "D2": s.gradient_sensitivity,
     }
     return certify(
@@ -130,5 +130,5 @@ def check(setting: RidgeSetting) -> Certificate:
         conditions,
         figures,
         sensitivity=s.gradient_sensitivity + s.rounding,
-        norm_failure=ball.failure if s.sigma > 0 else 0.0,
+        norm_failure=bound.failure if s.sigma > 0 else 0.0,
     )

@@ -108,7 +108,7 @@ def _least_penalty(
     """The least lam with G(R) <= R^2 and MARGIN to spare; None if there is none."""
 
     def fits(lam: float) -> bool:
-        ball = DescentBound(
+        bound = DescentBound(
             eta=eta,
             alpha=eta * lam,
             rounds=rounds,
@@ -118,7 +118,7 @@ def _least_penalty(
             failure=failure,
         )
         push = float(np.max((1 - eta * lam) * linear + square))
-        return ball.squared_bound(radius, push) <= radius**2 * (1 - MARGIN)
+        return bound.squared_bound(radius, push) <= radius**2 * (1 - MARGIN)
 
     if fits(0.0):
         return 0.0

@@ -2,8 +2,9 @@
 
     s = keep_t v - rate_t grad(v),   v+ = s - pull_t u
 
-`NESTEROV`: the state is (v, W), u = W, and W+ = s. A look-ahead v = (1 + m) w - m w_prev by momenta
-m_t, with steps eta_t and a ridge r that the rule itself adds, is W_t = (1 + m_{t-1}) w_t and
+Nesterov's rules have the state (v, W), u = W, and W+ = s. A look-ahead v = (1 + m) w - m w_prev,
+by momenta m_t, with steps eta_t and a ridge r that the rule itself adds, is
+W_t = (1 + m_{t-1}) w_t and
 
     keep_t = (1 + m_t) (1 - eta_t r),   rate_t = (1 + m_t) eta_t,   pull_t = m_t / (1 + m_{t-1}),
 

@@ -36,7 +36,7 @@ from parties.data.schema import NumericColumn, Schema
 from parties.data.table import read_table
 from protocols.errors import ParameterError, SchemaError
 from protocols.updates.coordinate import DualPlan, Schedule
-from sims.baselines import BACKENDS, GradientPlan, SmoothLoss, optimum, output_perturbation
+from sims.baselines import BACKENDS, DpSgd, SmoothLoss, optimum, output_perturbation
 from sims.console import refusals
 from sims.coordinate_baselines import train_dual, train_published
 from sims.plots import BLUE, GREEN, VERMILLION
@@ -264,7 +264,7 @@ def _published(problem: Problem, choice: Choice, epsilon: float, delta: float, r
 
 def _sgd(problem: Problem, choice: Choice, epsilon: float, delta: float, rng: Any) -> Array:
     batches = int(choice.get("batches", 1))
-    plan = GradientPlan(
+    plan = DpSgd(
         loss=problem.loss,
         lam=choice["lambda"],
         batches=batches,

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from coordinator.coordinator import Observer, Outcome
-from coordinator.costs import PHASES
 from coordinator.replay import replay
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import Body, digest, public_bytes
+from protocols.protocol import PHASES
 from protocols.transcript import verify
 from tests.helpers import NOISE, Session, half_of, header_of, log2_error, seal
 from tests.sessions import FIRST, VICTIM, asked, record, small

@@ -148,17 +148,17 @@ def stop_after(world: World, step: str) -> Body:
 def test_a_step_is_repeated_once_for_the_same_ciphertext() -> None:
     world = World({})
     sent = stop_after(world, "refresh/1")
-    standing = {"missing": [D], "stand_ins": [A, B]}
+    covering = {"missing": [D], "stand_ins": [A, B]}
     other = bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:]
-    again = Body(standing, sent.blobs)
+    again = Body(covering, sent.blobs)
     assert "out of order" in refusal(world, A, "cover-refresh/0", again)
     assert "out of order" in refusal(world, A, "cover-decrypt", again)
-    words = refusal(world, A, "cover-refresh/1", Body(standing, (other, *sent.blobs[1:])))
+    words = refusal(world, A, "cover-refresh/1", Body(covering, (other, *sent.blobs[1:])))
     assert "is not for the ciphertext that 'refresh/1/0' was given for" in words
-    more = Body(standing, (*sent.blobs, sent.blobs[0]))
+    more = Body(covering, (*sent.blobs, sent.blobs[0]))
     assert "more ciphertexts" in refusal(world, B, "cover-refresh/1", more)
     assert refusal(world, C, "cover-refresh/1", again) == ""
-    assert "out of order" in refusal(world, C, "cover-refresh/1", Body(standing, sent.blobs[:1]))
+    assert "out of order" in refusal(world, C, "cover-refresh/1", Body(covering, sent.blobs[:1]))
     assert "it cannot be covered for" in refusal(world, D, "cover-refresh/1", again)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from coordinator.log import FOLDER, KEY, TRANSCRIPT, file_name
 from coordinator.replay import CHECKS, Check, Replayed, replay
@@ -23,7 +22,6 @@ from protocols.ckks import residues as rns
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError
 from protocols.messages import Ask, Body, new_signing_key, public_bytes
-from sims import cli
 from tests import exact
 from tests.helpers import NOISE, Session, half_of, party_names
 from tests.sessions import (
@@ -43,6 +41,7 @@ from tests.sessions import (
     small,
 )
 from tests.sessions import with_meta as meta
+from tests.sims.model_runs import cohort
 
 NAMES = party_names(3)
 
@@ -390,10 +389,6 @@ def test_a_plan_that_enrolled_nobody_is_found(tmp_path: Path) -> None:
 
 
 # -- the command -----------------------------------------------------------------------------------
-
-
-def cohort(*words: str | Path) -> Any:
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 def test_the_command(tmp_path: Path) -> None:

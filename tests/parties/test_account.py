@@ -114,9 +114,9 @@ def test_a_restored_account_of_a_closed_run_is_over(tmp_path: Path) -> None:
 
 
 def test_encrypted_sums_keep_their_secret_in_memory() -> None:
-    duties = SecureAggregationParty.__new__(SecureAggregationParty)
-    duties.secret = None
-    assert not duties.state(bytes).blobs
-    duties.secret = object()  # type: ignore[assignment]
+    half = SecureAggregationParty.__new__(SecureAggregationParty)
+    half.secret = None
+    assert not half.state(bytes).blobs
+    half.secret = object()  # type: ignore[assignment]
     with pytest.raises(PolicyError, match="in memory only"):
-        duties.state(bytes)
+        half.state(bytes)

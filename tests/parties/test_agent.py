@@ -56,8 +56,8 @@ def run_until(agents: Agents, last: str) -> None:
 
 
 def secret_of(agent: Agent) -> KeyShare:
-    duties: Any = agent._party._half if agent._party else None
-    return duties.secret
+    half: Any = agent._party._half if agent._party else None
+    return half.secret
 
 
 def test_restarted_before_every_message_it_gives_the_same_model(agents: Agents) -> None:

@@ -95,7 +95,7 @@ def test_what_the_survivors_compute_with_adds_up_to_the_joint_secret(
         survivors = [name for name in NAMES if name not in missing]
         for stand_ins in combinations(survivors, threshold):
             for name in survivors:
-                house.covers[name]._standing = house.secrets[name]._standing_in = None
+                house.covers[name]._covering = house.secrets[name]._standing_in = None
                 house.covers[name].stand_in(asked(missing, stand_ins))
             used = {name: effective(house.secrets[name]) for name in survivors}
             assert (total(used.values(), primes) == joint).all()

@@ -285,15 +285,15 @@ def test_noise_is_drawn_once_a_round() -> None:
     """A second request of a round that failed has the same noise; the next round has its own."""
     plan = test_gradients.make_plan(**PRIVATE)
     source, key = SeededRandomness(1), new_signing_key()
-    duties = SecureAggregationParty(plan, "p0", Constant(0.0), source, key)
-    duties.secret = Clear(plan)  # type: ignore[assignment]
+    half = SecureAggregationParty(plan, "p0", Constant(0.0), source, key)
+    half.secret = Clear(plan)  # type: ignore[assignment]
     twin = SeededRandomness(1)
     request = Body(blobs=(np.zeros(plan.length).tobytes(),))
     with pytest.raises(PolicyError, match="not now"):
-        duties.answer("round/0", request)
+        half.answer("round/0", request)
     for t in (0, 1):
-        duties.answer(f"round/{t}", request)
-        seen = duties.secret.seen  # type: ignore[union-attr]
+        half.answer(f"round/{t}", request)
+        seen = half.secret.seen  # type: ignore[union-attr]
         np.testing.assert_allclose(seen, plan.draw_noise(t, twin), atol=2.0**-20)
 
 
@@ -307,9 +307,9 @@ PLANS: dict[str, tuple[Callable[[], Any], Callable[[dict[str, Any], int], None]]
         lambda: make_plan(update=QUADRATIC),
         lambda fields, rounds: fields["update"].update(rounds=rounds)),
     "gram": (
-        test_gram_plan.make_plan, lambda fields, rounds: fields.update(iterations=rounds)),
+        test_gram_plan.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
     "lffr": (
-        lffr_cases.make_plan, lambda fields, rounds: fields.update(iterations=rounds)),
+        lffr_cases.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
 }  # fmt: skip
 
 

@@ -132,3 +132,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     for name in task.names:
         message = rns.add(message, product(c1, keys.secrets[name][: len(low)], low), low)
     return GramRun(task.layout.read_heads(slots), slots, message, context, tuple(refreshed))
+
+
+def relative_error(values: Floats, expected: Floats) -> float:
+    return float(np.abs(values - expected).max() / np.abs(expected).max())

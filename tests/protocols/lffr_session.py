@@ -30,7 +30,7 @@ def make_plan(
     features: int = 3,
     outputs: int = 2,
     rows: Sequence[int] = (12, 12),
-    iterations: int = 2,
+    rounds: int = 2,
     ring_dim: int = 512,
     **changes: Any,
 ) -> LffrPlan:
@@ -46,7 +46,7 @@ def make_plan(
         "schema": {"digest": "22" * 32},
         "num_features": features,
         "outputs": outputs,
-        "iterations": iterations,
+        "rounds": rounds,
         "link": PAPER_LINK,
         "curvature": fixed_hessian_of(largest, ridge=ridge, offset=0.02),
         "ckks": CkksParameters(ring_dim=ring_dim, depth=LFFR_LEVELS + 2, security_bits=0),
@@ -98,7 +98,7 @@ def run_encrypted(
     keys = gram_keys(len(plan.names), plan.ckks, plan.rotations)
     keys.forget()
     context, evaluator = keys.context, Evaluator(keys.context, plan.layout)
-    zeros = np.zeros((plan.iterations, plan.num_features, plan.outputs))
+    zeros = np.zeros((plan.rounds, plan.num_features, plan.outputs))
     parts = dict(zip(plan.names, shards(plan, x, y), strict=True))
     noise = dict(zip(plan.names, noises or [zeros] * len(plan.names), strict=True))
     refreshed: list[int] = []

@@ -17,13 +17,16 @@ from protocols.gram_training import _count, model_error_std, refresh_schedule
 from protocols.messages import Body
 from sims.regression_twin import run_gram_twin
 from tests.helpers import drive, uncommitted
-from tests.protocols.gram_session import gram_keys, make_rows, make_task, run_encrypted, split
+from tests.protocols.gram_session import (
+    gram_keys,
+    make_rows,
+    make_task,
+    relative_error,
+    run_encrypted,
+    split,
+)
 
 Floats = np.ndarray
-
-
-def relative_error(values: Floats, expected: Floats) -> float:
-    return float(np.abs(values - expected).max() / np.abs(expected).max())
 
 
 # -- encrypted = twin -----------------------------------------------------------------------------

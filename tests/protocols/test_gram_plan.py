@@ -28,7 +28,7 @@ def make_plan(**changes: Any) -> GramPlan:
     fields: dict[str, Any] = {
         "session": "session", "members": members, "schema": {"digest": "22" * 32},
         "num_features": 5, "privacy": None, "profile": "fast-insecure", "model": "linear",
-        "ckks": insecure(6, 1024), "outputs": 2, "iterations": 9, "ridge": 0.01,
+        "ckks": insecure(6, 1024), "outputs": 2, "rounds": 9, "ridge": 0.01,
         "curvature_bound": row_sum_bound(5**0.5, 5, 1.0),
     }  # fmt: skip
     return GramPlan(**(fields | changes))
@@ -42,14 +42,14 @@ def test_steps_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plans.plan_from_dict(data) == plan
     with pytest.raises(MessageError):
         plans.plan_from_dict({**data, "outputs": True})
-    assert make_plan(iterations=10).digest() != plan.digest()
+    assert make_plan(rounds=10).digest() != plan.digest()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"model": "logistic"}, "model='logistic' is not one of linear, improved-lffr"),
-        ({"iterations": 0}, "iterations=0"),
+        ({"rounds": 0}, "rounds=0"),
         ({"num_features": 17, "outputs": 1}, "1024 slots, a ciphertext has 512"),
         ({"ckks": insecure(2, 1024)}, "depth=4 levels is below"),
         ({"ridge": -0.1}, "ridge=-0.1"),
@@ -86,5 +86,5 @@ def test_flooding_leaves_four_digits_at_128_bits() -> None:
 
     ckks = choose_parameters(LEVELS)
     assert (ckks.ring_dim, ckks.security_bits) == (32768, 128)
-    plan = make_plan(ckks=ckks, profile="secure", num_features=9, iterations=30)
+    plan = make_plan(ckks=ckks, profile="secure", num_features=9, rounds=30)
     assert release_error_std(plan) < 1e-4 / 3

@@ -24,19 +24,16 @@ from protocols.plan import PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
 from protocols.registry import sequence
 from sims.lffr_twin import run_lffr_twin
+from tests.protocols.gram_session import relative_error
 from tests.protocols.lffr_session import make_plan, make_rows, run_encrypted
 
 Floats = np.ndarray
 MINIMAX = sigmoid_approximation(3, 5.0).polynomial
 
 
-def relative_error(values: Floats, expected: Floats) -> float:
-    return float(np.abs(values - expected).max() / np.abs(expected).max())
-
-
 def gradients(plan: LffrPlan, seed: int) -> list[Floats]:
     """Noise of each party, large enough that a twin without it is far off."""
-    shape = (plan.iterations, plan.num_features, plan.outputs)
+    shape = (plan.rounds, plan.num_features, plan.outputs)
     return list(np.random.default_rng(seed).normal(0, 0.02, (len(plan.names), *shape)))
 
 
@@ -98,7 +95,7 @@ def test_one_output_is_the_textbook_loop() -> None:
         for k in range(d)
     ]
     w = [0.0] * d
-    for _ in range(plan.iterations):
+    for _ in range(plan.rounds):
         step = [0.0] * d
         for row, target in zip(x, y[:, 0], strict=True):
             z = sum(row[k] * w[k] for k in range(d))
@@ -108,7 +105,7 @@ def test_one_output_is_the_textbook_loop() -> None:
         w = [w[k] - step[k] / b[k] for k in range(d)]
     weights = run_encrypted(plan, x, y).weights
     assert weights.shape == (4, 1)
-    assert relative_error(weights[:, 0], np.array(w)) < 2 * plan.iterations * error
+    assert relative_error(weights[:, 0], np.array(w)) < 2 * plan.rounds * error
 
 
 def test_outputs_do_not_meet() -> None:
@@ -211,7 +208,7 @@ def test_the_plan_refuses_what_does_not_go_together() -> None:
         replace(plan, ridge=2.0)
     with pytest.raises(ParameterError, match="outputs=100 need 384 slots"):
         replace(plan, outputs=100)
-    for change in ({"iterations": 0}, {"learning_rate": 0.0}, {"ridge": -1.0}, {"model": "linear"}):
+    for change in ({"rounds": 0}, {"learning_rate": 0.0}, {"ridge": -1.0}, {"model": "linear"}):
         with pytest.raises(ParameterError, match=next(iter(change))):
             replace(plan, **change)
 
@@ -221,7 +218,7 @@ def test_the_plan_is_plain_json_with_a_digest_of_every_field() -> None:
     fields = json.loads(json.dumps(plan.to_dict()))
     assert (fields["kind"], fields["model"], fields["outputs"]) == ("lffr", "lffr", 2)
     assert fields["curvature"] == plan.to_dict()["curvature"]
-    for change in ({"iterations": 3}, {"outputs": 1}, {"learning_rate": 0.5}, {"curvature": None}):
+    for change in ({"rounds": 3}, {"outputs": 1}, {"learning_rate": 0.5}, {"curvature": None}):
         assert replace(plan, **change).digest() != plan.digest()
     assert sequence(plan)[-2] == "decrypt"
     assert sum(step.startswith("refresh/") for step in sequence(plan)) == len(plan.refreshes)

@@ -13,7 +13,7 @@ from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.flooding import fresh_std, rounding_std, slot_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.ckks.tally import CountingContext, Ghost
+from protocols.ckks.tally import CountingContext, Shadow
 from protocols.contribute import collect, contribution
 from protocols.curvature import LIFT, Curvature
 from protocols.inverse import plan_inverse
@@ -114,10 +114,10 @@ def test_the_announced_refreshes_are_those_of_the_circuit() -> None:
             ) -> Any:
                 counted.append(len(vectors))
                 assert max(vector.level for vector in vectors) <= budget
-                return tuple(evaluator.wrap(Ghost(0)) for _ in vectors)
+                return tuple(evaluator.wrap(Shadow(0)) for _ in vectors)
                 yield
 
-            exchange = sharp_precondition(evaluator, numbers, evaluator.wrap(Ghost(0)), fresh)
+            exchange = sharp_precondition(evaluator, numbers, evaluator.wrap(Shadow(0)), fresh)
             assert next(exchange, None) is None
             steps = len(numbers.inverse.steps)
             lengths.add(steps)

@@ -18,6 +18,7 @@ from protocols.plans import plan_from_dict
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
+from tests.fuzz.mutate import paths
 from tests.helpers import NOISE, UPDATES, make_plan
 
 PLAN = make_plan(privacy=NOISE)
@@ -202,15 +203,6 @@ JUNK: tuple[Any, ...] = (
     1 << 70,
     10**400,  # beyond float64
 )
-
-
-def paths(node: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a nested JSON value."""
-    found = [prefix] if prefix else []
-    keys = node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
-    for key in keys:
-        found += paths(node[key], (*prefix, key))
-    return found
 
 
 @pytest.mark.parametrize("update", ["barrier-1", "gd", "nag"])

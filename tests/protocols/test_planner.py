@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.costs import PHASES
 from protocols import planner
 from protocols.ckks import cost
 from protocols.ckks.circuit import REFRESH_LEVEL
@@ -35,10 +34,6 @@ def quadratic_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         return quadratic(5, rounds) if update == QUADRATIC else make_rule(update, rounds)
 
     monkeypatch.setattr(helpers, "make_rule", rule_of)
-
-
-def test_phases_are_those_of_a_run() -> None:
-    assert planner.PHASES == PHASES
 
 
 @pytest.mark.parametrize(

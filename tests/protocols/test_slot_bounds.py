@@ -92,7 +92,7 @@ def of_barrier(**changes: Any) -> RowsPlan:
 
 
 def of_lffr(**changes: Any) -> Any:
-    fields = {"features": FEATURES, "rows": (40, 20), "iterations": 3, **changes}
+    fields = {"features": FEATURES, "rows": (40, 20), "rounds": 3, **changes}
     if "learning_rate" not in changes:
         largest = largest_row_sum(FEATURES, norm=C)
         fields["curvature"] = lffr_session.fixed_hessian_of(largest, ridge=fields["ridge"])
@@ -150,8 +150,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "lffr-noise": lambda: of_lffr(curvature=None, learning_rate=1.0, privacy=NOISE),
     "linear": of_gram,
     "linear-plain": lambda: of_gram(ridge=0.0),
-    "linear-ridge": lambda: of_gram(ridge=0.3, iterations=30),
-    "improved-lffr": lambda: of_gram(model="improved-lffr", iterations=4),
+    "linear-ridge": lambda: of_gram(ridge=0.3, rounds=30),
+    "improved-lffr": lambda: of_gram(model="improved-lffr", rounds=4),
     "linear-noise": lambda: of_gram(
         privacy=replace(NOISE, sigma=0.01), ridge=0.3, curvature_bound=2 * (C**2 + 0.3)
     ),

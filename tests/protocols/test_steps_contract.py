@@ -54,8 +54,8 @@ SEQUENCES = {
 SESSIONS: dict[str, Callable[[], Session]] = {
     "rows": lambda: small(update="nag", rounds=2, parties=3),
     "cover": lambda: small(rounds=2, parties=3, cover=2),
-    "gram": lambda: gram_session(iterations=2),
-    "lffr": lambda: lffr_session(iterations=2),
+    "gram": lambda: gram_session(rounds=2),
+    "lffr": lambda: lffr_session(rounds=2),
     "sums": lambda: sums_session(rounds=2),
 }
 EVERY_STEP = [

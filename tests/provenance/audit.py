@@ -16,7 +16,7 @@ Parts that are equal but for names are searched once.
 
 Whose view: one honest party's, all others' secrets given away (H0, H1 and the joint key hold their
 short parts). To know more secrets only adds combinations. With cover, t - 1 shares as well, and
-both a missing party and a stand-in (`equations.standing_view`).
+both a missing party and a stand-in (`equations.covered_view`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tests.provenance.equations import (
     RANDOM,
     Ledgers,
     TinyRing,
+    covered_view,
     gadgets,
     prime_of,
     reduce,
-    standing_view,
     view,
 )
 from tests.provenance.lattice import shortest
@@ -90,7 +90,7 @@ def audit(
     found = [_search(ledgers, views[0], whole)] if whole else []
     if covered and threshold:
         both = " and ".join(covered)
-        views.append((both, standing_view(ledgers, *covered, threshold)))
+        views.append((both, covered_view(ledgers, *covered, threshold)))
         found += [_search(ledgers, views[-1], whole)] if whole else []
     for owner, samples in views:
         found += [_search(ledgers, (owner, each), part) for each in parts(samples)]

@@ -304,19 +304,19 @@ def _counted(samples: Sequence[Sample]) -> list[Sample]:
     return found
 
 
-def standing_view(ledgers: Ledgers, stand_in: str, missing: str, threshold: int) -> list[Sample]:
+def covered_view(ledgers: Ledgers, stand_in: str, missing: str, threshold: int) -> list[Sample]:
     """What t - 1 colluders see of a party that is covered for, and of an honest stand-in.
 
     With t - 1 shares of s_q the colluders know lambda f_q(x_p) but for s_q itself: from the first
     repeated step on, p answers under s_p + s_q. Secrets of other honest parties are given away.
     """
     found = [_renamed(sample, f" {missing}") for sample in _undealt(ledgers[missing], threshold)]
-    standing = False
+    covered = False
     for sample in _undealt(ledgers[stand_in], threshold):
-        standing |= sample.label.startswith(("cover-refresh", "cover-decrypt"))
+        covered |= sample.label.startswith(("cover-refresh", "cover-decrypt"))
         terms = tuple(replace(t, secret=SHARE + f" {missing}") for t in sample.terms)
         own = _renamed(sample, f" {stand_in}")
-        found.append(replace(own, terms=own.terms + terms) if standing else own)
+        found.append(replace(own, terms=own.terms + terms) if covered else own)
     return _counted(found)
 
 

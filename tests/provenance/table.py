@@ -97,7 +97,7 @@ def table(samples: Iterable[Sample]) -> str:
 def section() -> str:
     """What stands between the markers."""
     circuit = record(rows_session("gd", **COVERED), LOST).samples["hospital-1"]
-    unmapped = record(gram_session(iterations=2)).samples["hospital-1"]
+    unmapped = record(gram_session(rounds=2)).samples["hospital-1"]
     plain = [s for s in unmapped if s.label.startswith("refresh")]
     sums = record(sums_session()).samples["hospital-1"]
     return (

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coordinator.costs import PHASES, Costs
+from coordinator.costs import Costs
 from parties.data.encode import encode_shard
 from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.ckks.parameters import choose_parameters
 from protocols.plan import Member, PrivacyPlan
+from protocols.protocol import PHASES
 from protocols.registry import phase_of, sequence
 from protocols.rows import RowsPlan
 from protocols.transcript import Transcript

@@ -15,7 +15,7 @@ from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
 from protocols.updates.coordinate import DualParty, DualPlan
 from sims import baselines, coordinate_baselines
-from sims.baselines import GradientPlan, SmoothLoss, clipped_sum, dp_sgd, optimum, slope
+from sims.baselines import DpSgd, SmoothLoss, clipped_sum, dp_sgd, optimum, slope
 
 Array = NDArray[np.float64]
 LOSSES: tuple[SmoothLoss, ...] = ("ridge", "logistic")
@@ -41,8 +41,8 @@ def reference(loss: SmoothLoss, x: Array, y: Array) -> Array:
     return np.asarray(model.fit(x, y).coef_[0])
 
 
-def gradient_plan(loss: SmoothLoss, **changes: float) -> GradientPlan:
-    base = GradientPlan(loss=loss, lam=LAM, batches=1, rounds=2000, clip=1e6, rate=1.0)
+def gradient_plan(loss: SmoothLoss, **changes: float) -> DpSgd:
+    base = DpSgd(loss=loss, lam=LAM, batches=1, rounds=2000, clip=1e6, rate=1.0)
     return replace(base, **changes)  # type: ignore[arg-type]
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.budget import recompute
 from parties.data.encode import encode_shard
 from parties.data.schema import Label, NumericColumn, Schema, Targets
+from parties.recompute import recompute
 from protocols import arithmetic
 from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
 from protocols.gram import GramSums

@@ -21,19 +21,14 @@ import pandas as pd
 import pytest
 from click.testing import Result
 from rich.console import Console
-from typer.testing import CliRunner
 
 from parties.data.schema import Schema
 from protocols.errors import ParameterError
-from sims import cli
 from sims.progress import reporting
 from sims.simulation import Event
+from tests.sims.model_runs import cohort
 
 TOY = ("--profile", "fast-insecure", "--no-privacy", "--update", "gd")
-
-
-def cohort(*words: str | Path) -> Result:
-    return CliRunner().invoke(cli.app, [str(word) for word in words])
 
 
 def make_frame(rows: int = 90, seed: int = 1) -> pd.DataFrame:

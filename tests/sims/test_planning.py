@@ -58,7 +58,7 @@ def test_the_plan_is_what_a_run_takes() -> None:
     found = forecast(config, shape, timing=False)
     assert found.plan.privacy is not None
     assert found.plan.layout.rows_by_party == (152, 152, 151)
-    from parties.budget import recompute
+    from parties.recompute import recompute
 
     cost = recompute(found.plan, 1.0)
     assert cost.epsilon == pytest.approx(found.epsilon_by_coalition[1], rel=1e-9)

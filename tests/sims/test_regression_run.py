@@ -18,9 +18,9 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from ciphercohort import FederatedRegression
-from parties.budget import recompute
 from parties.data.encode import encode_shard, encode_targets
 from parties.data.schema import Schema
+from parties.recompute import recompute
 from protocols.errors import PolicyError
 from protocols.models.registry import model_named
 from protocols.plans import plan_from_dict

@@ -8,27 +8,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from coordinator.settings import Settings
 from parties.agent.manifest import describe_plan
-from parties.budget import recompute
 from parties.data.schema import Schema
 from parties.objectives import open_contributor
+from parties.recompute import recompute
 from protocols.cards import CARD_KIND
 from protocols.gradients import GradientPlan
 from protocols.privacy.catalogue import NOISES
 from protocols.privacy.randomness import SeededRandomness
 from sims.audit_sums import Pair, candidates
-from sims.cli import app
 from sims.deployed import plan_template
 from sims.studies.epsilon import Case, plan_of
+from tests.sims.model_runs import cohort
 
 SCD = ("--protocol", "secure-aggregation", "--update", "scd", "--batches", 5, "--iterations", 10)
-
-
-def cohort(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def template(folder: Path, *options: object) -> GradientPlan:

@@ -15,7 +15,7 @@ from protocols.ckks.circuit import MASK_VALUE, REFRESH_LEVEL
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import CkksParameters
-from protocols.ckks.tally import CountingContext, Ghost, Tally
+from protocols.ckks.tally import CountingContext, Shadow, Tally
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan
 from protocols.lffr_training import train_lffr
@@ -86,7 +86,7 @@ def test_units_leave_the_gradient_and_bring_its_factor_to_the_mask_value(step: f
 def test_every_machine_makes_the_same_masks(preconditioned: bool) -> None:
     """One map a step: plain refreshes, copies of 1 / b, then sums, and heads at the end."""
     changes: dict[str, Any] = {} if preconditioned else {"curvature": None}
-    plan = make_plan(iterations=3, **changes)
+    plan = make_plan(rounds=3, **changes)
     steps = range(len(plan.refreshes))
     maps = [plan.column_maps(step) for step in steps]
     assert [len(each) for each in maps] == list(plan.refreshes)
@@ -113,8 +113,8 @@ def test_every_machine_makes_the_same_masks(preconditioned: bool) -> None:
 class Counting(CountingContext):
     """The start is a ciphertext too."""
 
-    def ciphertext(self, polynomials: Any) -> Ghost:
-        return Ghost(REFRESH_LEVEL)
+    def ciphertext(self, polynomials: Any) -> Shadow:
+        return Shadow(REFRESH_LEVEL)
 
 
 def tally_lffr(plan: LffrPlan) -> list[Tally]:
@@ -123,18 +123,21 @@ def tally_lffr(plan: LffrPlan) -> list[Tally]:
     evaluator = Evaluator(context, plan.layout)
     tallies: list[Tally] = []
 
-    def ghosts(number: int) -> list[EncryptedVector]:
-        return [evaluator.wrap(Ghost(0)) for _ in range(number)]
+    def shadows(number: int) -> list[EncryptedVector]:
+        return [evaluator.wrap(Shadow(0)) for _ in range(number)]
 
     steps = itertools.count()
 
     def fresh(vectors: Any) -> Any:
         maps = plan.column_maps(next(steps))
         levels = [0 if each is None else REFRESH_LEVEL for each in maps]
-        return tuple(evaluator.wrap(Ghost(level)) for level in levels)
+        return tuple(evaluator.wrap(Shadow(level)) for level in levels)
         yield  # makes this a generator
 
-    data, side = ghosts(plan.layout.num_data_ciphertexts), ghosts(plan.layout.num_side_ciphertexts)
+    data, side = (
+        shadows(plan.layout.num_data_ciphertexts),
+        shadows(plan.layout.num_side_ciphertexts),
+    )
     on_iteration = lambda t: tallies.append(context.take())  # noqa: E731
     list(train_lffr(evaluator, plan, data, side, fresh, on_iteration))
     return tallies
@@ -143,7 +146,7 @@ def tally_lffr(plan: LffrPlan) -> list[Tally]:
 def operations(**changes: Any) -> Counter[str]:
     """Of an iteration in the middle."""
     ckks = CkksParameters(ring_dim=2048, depth=LFFR_LEVELS + 2, security_bits=0)
-    plan = make_plan(features=5, iterations=4, ckks=ckks, **changes)
+    plan = make_plan(features=5, rounds=4, ckks=ckks, **changes)
     found: Counter[str] = Counter()
     for (operation, level), count in tally_lffr(plan)[2].items():
         # An addition follows the last rescaling.
@@ -166,11 +169,11 @@ def test_all_outputs_cost_what_one_costs_and_rows_cost_ciphertexts_alone() -> No
 
 def test_an_iteration_takes_the_levels_that_it_declares() -> None:
     """From the refresh's to the last product's; the plan needs two primes more."""
-    plan = make_plan(iterations=3)
+    plan = make_plan(rounds=3)
     deepest = max(level for operation, level in tally_lffr(plan)[1] if operation != "add")
     assert min(level for _, level in tally_lffr(plan)[1]) == REFRESH_LEVEL
     assert deepest == LFFR_LEVELS - 1
     assert plan.ckks.depth == LFFR_LEVELS + 2
     assert plan.refreshes[-3:] == (1, 1, 1)
     assert set(plan.rotations) == set(plan.layout.feature_rotations)
-    assert len(replace(plan, iterations=9).refreshes) == len(plan.refreshes) + 6
+    assert len(replace(plan, rounds=9).refreshes) == len(plan.refreshes) + 6

@@ -19,6 +19,7 @@ from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, check
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
+from protocols.serialise import to_plain
 from sims.lffr_twin import run_lffr_twin
 from tests.protocols.lffr_session import make_plan, make_rows, run_encrypted
 
@@ -140,7 +141,7 @@ def test_settings_out_of_range_and_json() -> None:
         with pytest.raises(ParameterError, match=next(iter(change))):
             setting(**change)
     document = json.loads(json.dumps(check(setting()).to_dict()))
-    assert document["setting"]["link"] == PAPER_LINK.to_dict()
+    assert document["setting"]["link"] == to_plain(PAPER_LINK)
     assert document["binding"] == "descent_bound"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from parties.budget import recompute
+from parties.recompute import recompute
 from protocols.errors import ParameterError, PolicyError
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate

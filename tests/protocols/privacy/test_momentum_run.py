@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties import budget as party_budget
+from parties.recompute import recompute
 from protocols.errors import PolicyError
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
@@ -76,23 +76,23 @@ def test_parties_recompute_the_cost() -> None:
     result = private_run("quadratic-nag")
     plan, norm = result.plan, result.schema.norm_bound
     assert isinstance(plan, RowsPlan) and plan.curvature is not None
-    cost = party_budget.recompute(plan, norm)
+    cost = recompute(plan, norm)
     assert cost.epsilon == pytest.approx(8.0, rel=1e-4)
     weak = replace(plan.curvature, sigma=plan.curvature.sigma / 2)
     forged = replace(plan, update={**plan.update, "curvature": weak.to_dict()})
     with pytest.raises(PolicyError, match="sensitivity"):
-        party_budget.recompute(forged, norm)
+        recompute(forged, norm)
     with pytest.raises(PolicyError, match="sensitivity|certified"):
-        party_budget.recompute(plan, 2 * norm)
+        recompute(plan, 2 * norm)
     silent = replace(plan.curvature, sigma=0.0)
     forged = replace(plan, update={**plan.update, "curvature": silent.to_dict()})
     with pytest.raises(PolicyError, match="sigma=0 of the curvature"):
-        party_budget.recompute(forged, norm)
+        recompute(forged, norm)
 
 
 def test_plain_nesterov_runs_with_privacy() -> None:
     result = private_run("nag")
     assert result.max_abs_diff_to_twin < 1e-3 * float(np.abs(result.twin_weights).max())
     assert isinstance(result.plan, RowsPlan)
-    cost = party_budget.recompute(result.plan, result.schema.norm_bound)
+    cost = recompute(result.plan, result.schema.norm_bound)
     assert cost.epsilon == pytest.approx(8.0, rel=1e-4)

@@ -1,4 +1,4 @@
-"""The ball theorem: formulas, mutants, and worst-case runs that stay inside."""
+"""The descent bound: formulas, mutants, and worst-case runs that stay inside."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parties.budget import recompute
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
+from parties.recompute import recompute
 from protocols import arithmetic, objectives
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.gradients import GradientPlan

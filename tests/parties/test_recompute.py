@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import parties.encrypted_rows
-from parties import budget
 from parties.account import Account
 from parties.party import Party
 from parties.policy import Policy
+from parties.recompute import recompute
 from protocols.ckks.circuit import iteration_levels
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.plans import plan_from_dict
@@ -77,7 +77,7 @@ def scaled_noise(plan: RowsPlan, factor: float) -> RowsPlan:
 
 @pytest.mark.parametrize("update", UPDATES)
 def test_an_honest_plan_costs_what_its_certificate_says(update: str) -> None:
-    cost = budget.recompute(honest(update), NORM)
+    cost = recompute(honest(update), NORM)
     certificate = certified(update).certificate
     assert certificate is not None
     assert cost.epsilon == pytest.approx(certificate.figures["epsilon_exact"], rel=1e-9)
@@ -94,14 +94,14 @@ def test_a_plan_read_from_json_costs_the_same() -> None:
 
     plan = honest()
     again = plan_from_dict(json.loads(json.dumps(plan.to_dict())))
-    assert budget.recompute(again, NORM) == budget.recompute(plan, NORM)
+    assert recompute(again, NORM) == recompute(plan, NORM)
 
 
 @pytest.mark.parametrize("update", UPDATES)
 def test_sigma_halved_is_refused(update: str) -> None:
     halved = scaled_noise(honest(update), 0.5)
     with pytest.raises(PolicyError, match=r"epsilon=1 of the plan is below 2\."):
-        budget.recompute(halved, NORM)
+        recompute(halved, NORM)
 
 
 @pytest.mark.parametrize("update", UPDATES)
@@ -109,7 +109,7 @@ def test_sigma_a_thousandth_too_small_is_refused(update: str) -> None:
     plan = honest(update)
     assert plan.privacy is not None
     with pytest.raises(PolicyError, match="epsilon=1 of the plan is below 1.00"):
-        budget.recompute(scaled_noise(plan, 0.999), NORM)
+        recompute(scaled_noise(plan, 0.999), NORM)
 
 
 @pytest.mark.parametrize("update", UPDATES)
@@ -118,7 +118,7 @@ def test_a_split_for_nobody_colluding_is_refused(update: str) -> None:
     assert plan.privacy is not None
     share = plan.privacy.sigma / PARTIES**0.5
     with pytest.raises(PolicyError, match=r"share_std=.* sigma / sqrt\(P - t\)"):
-        budget.recompute(with_privacy(plan, share_std=share), NORM)
+        recompute(with_privacy(plan, share_std=share), NORM)
 
 
 @pytest.mark.parametrize("update", UPDATES)
@@ -130,16 +130,16 @@ def test_a_sensitivity_without_the_factor_two_is_refused(update: str) -> None:
         plan, sensitivity=p.sensitivity / 2, sigma=p.sigma / 2, share_std=p.share_std / 2
     )
     with pytest.raises(PolicyError, match="sensitivity=.* one replaced row"):
-        budget.recompute(half, NORM)
+        recompute(half, NORM)
     # Nor does the right sensitivity beside the noise for half of it.
     with pytest.raises(PolicyError, match="epsilon=1 of the plan is below"):
-        budget.recompute(with_privacy(half, sensitivity=p.sensitivity), NORM)
+        recompute(with_privacy(half, sensitivity=p.sensitivity), NORM)
 
 
 def test_a_plan_for_shorter_rows_than_the_party_has_is_refused() -> None:
     # Such as sqrt(m) without the bias column.
     with pytest.raises(PolicyError, match="sensitivity"):
-        budget.recompute(honest(), 2.0)
+        recompute(honest(), 2.0)
 
 
 @pytest.mark.parametrize(
@@ -159,28 +159,28 @@ def test_a_plan_for_shorter_rows_than_the_party_has_is_refused() -> None:
 def test_promises_that_the_noise_does_not_keep_are_refused(changes: dict[str, Any]) -> None:
     # ParameterError: the plan itself is impossible; a party turns both into a refusal.
     with pytest.raises((PolicyError, ParameterError)):
-        budget.recompute(with_privacy(honest(), **changes), NORM)
+        recompute(with_privacy(honest(), **changes), NORM)
 
 
 def test_more_rounds_than_paid_for_are_refused() -> None:
     plan = honest("gd")
     with pytest.raises(PolicyError, match="over 4 rounds"):
-        budget.recompute(replace(plan, update={**plan.update, "rounds": 4}), NORM)
+        recompute(replace(plan, update={**plan.update, "rounds": 4}), NORM)
 
 
 def test_iterates_without_a_bound_are_refused() -> None:
     plan = honest()
     weak = {**plan.update, "weight": plan.update["weight"] / 10}
     with pytest.raises(PolicyError, match="condition norm fails"):
-        budget.recompute(replace(plan, update=weak), NORM)
+        recompute(replace(plan, update=weak), NORM)
     steps = {"kind": "nag", "rounds": 3, "learning_rate": 50.0}
     with pytest.raises(PolicyError, match="condition momentum_bound fails"):
-        budget.recompute(replace(plan, update=steps), NORM)
+        recompute(replace(plan, update=steps), NORM)
 
 
 def test_a_plan_without_privacy_has_no_cost() -> None:
     with pytest.raises(PolicyError, match="no privacy noise"):
-        budget.recompute(replace(honest(), privacy=None), NORM)
+        recompute(replace(honest(), privacy=None), NORM)
 
 
 # -- the ledger of a party ------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_ledger_needs_the_name_of_the_data(tmp_path: Path) -> None:
 
 def test_two_reservations_of_one_run_are_refused(tmp_path: Path) -> None:
     account = Account(Ledger(path=tmp_path / "l", epsilon=3.0, delta=1e-5), "x")
-    cost = budget.recompute(honest(), NORM)
+    cost = recompute(honest(), NORM)
     account.reserve(cost, "run")
     with pytest.raises(PolicyError, match="already reserved"):
         account.reserve(cost, "run")

@@ -16,7 +16,7 @@ from protocols.wire import RunningSums
 OnMissing = Callable[[tuple[str, ...]], None]
 
 
-class Standing:
+class Survivors:
     """Who of a run is still there; asks the steps that the survivors can do for all.
 
     present: parties that are asked; missing: covered ones, never asked again.
