@@ -22,7 +22,7 @@ from tests.helpers import open_session
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A finished run. plan: with placeholders of the usual length; keys_seconds: the ceremony."""
+    """A finished run. plan: with placeholders of the usual length."""
 
     plan: RowsPlan
     costs: Costs

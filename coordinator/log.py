@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +290,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LoggedStep:
     """One step of the log, in its order; requests and replies by party."""
 
     name: str
@@ -343,7 +344,8 @@ class MessageLog:
         except TypeError as error:
             raise MessageError(f"{TRANSCRIPT}: a line has other fields ({error})") from None
         self.steps = [
-            Step(name, tuple(group)) for name, group in groupby(self.entries, lambda e: e.step)
+            LoggedStep(name, tuple(group))
+            for name, group in groupby(self.entries, attrgetter("step"))
         ]
 
     def read(self, entry: Entry, verify_key: str) -> Envelope:

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.coordinator import whole_run
-from coordinator.log import MessageLog, Step, require_messages
+from coordinator.log import LoggedStep, MessageLog, require_messages
 from protocols import agree
 from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.messages import UNHEARD, Ask, Body, heard
@@ -177,7 +177,7 @@ def _check_steps(log: MessageLog, plan: RunPlan) -> str:
     return f"in order, {kinds.count('refresh')} refreshes, {kinds.count('decrypt')} decryption"
 
 
-def _replies(log: MessageLog, plan: RunPlan, step: Step) -> dict[str, Body]:
+def _replies(log: MessageLog, plan: RunPlan, step: LoggedStep) -> dict[str, Body]:
     """Bodies by party."""
     keys = {member.name: member.verify_key for member in plan.members}
     return {name: log.read(entry, keys[name]).body for name, entry in step.replies.items()}
@@ -224,7 +224,7 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
 
 
 def _folded(
-    asked: Ask, log: MessageLog, plan: RunPlan, step: Step, heads: Mapping[str, str]
+    asked: Ask, log: MessageLog, plan: RunPlan, step: LoggedStep, heads: Mapping[str, str]
 ) -> dict[str, Body]:
     """Replies of one step as `Coordinator` hands them back, read one after the other.
 
@@ -251,7 +251,7 @@ def _folded(
     return replies
 
 
-def _compare(log: MessageLog, asked: Ask, step: Step) -> None:
+def _compare(log: MessageLog, asked: Ask, step: LoggedStep) -> None:
     if asked.step != step.name:
         raise ProtocolError(f"step {step.name!r} was asked where {asked.step!r} is due")
     for name in step.requests.keys() - asked.bodies.keys():

@@ -37,7 +37,7 @@ MAX_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InverseStep:
     """shift: s; doublings: k."""
 
     shift: float
@@ -54,7 +54,7 @@ class InversePlan:
 
     low: float
     high: float
-    steps: tuple[Step, ...]
+    steps: tuple[InverseStep, ...]
     factor: float
     relative_error: float
 
@@ -130,7 +130,7 @@ def plan_inverse(low: float, high: float, error: float) -> InversePlan:
         raise ParameterError(f"error={error} is outside (0, 1)")
     beta = Fraction(low) / Fraction(high)
     interval = _widened((beta, Fraction(1)), Fraction(WOBBLE))
-    steps: list[Step] = []
+    steps: list[InverseStep] = []
     wobble = Fraction(0)
     for _ in range(MAX_STEPS):
         # If this step is the last one, u is beta y, which differs from u by the factor 1 + wobble.
@@ -160,13 +160,13 @@ def plan_inverse(low: float, high: float, error: float) -> InversePlan:
 Interval = tuple[Fraction, Fraction]
 
 
-def _step(interval: Interval) -> Step:
+def _step(interval: Interval) -> InverseStep:
     """The middle, and doublings that leave the largest u in (1/2, 1]."""
     shift = float(interval[0] + interval[1])
-    return Step(shift, max(0, math.floor(-2 * math.log2(shift / 2))))
+    return InverseStep(shift, max(0, math.floor(-2 * math.log2(shift / 2))))
 
 
-def _image(step: Step, interval: Interval) -> Interval:
+def _image(step: InverseStep, interval: Interval) -> Interval:
     """Of u 2^k (s - u), a parabola: the ends give the least value, s / 2 or an end the largest."""
     shift, scale = Fraction(step.shift), 2**step.doublings
     ends = [scale * u * (shift - u) for u in interval]

@@ -221,7 +221,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     Neither counts for `fit(shards)`.
     update: "barrier", "gd" (gradient descent; with epsilon, with a certified ridge term) or "nag"
     (Nesterov, epsilon=None only). iterations, degree of the sigmoid polynomial: None: chosen.
-    learning_rate, interval (the polynomial is good on [-interval, interval]): of gd and nag with
+    learning_rate, radius (the polynomial is good on [-radius, radius]): of gd and nag with
     epsilon=None; None: chosen.
     epsilon: privacy loss, > 0; None: NO privacy noise. delta: in (0, 1). colluders: owners that
     may conspire with the coordinator, below the number of owners.
@@ -267,7 +267,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     update: str
     degree: int | None
     learning_rate: float | None
-    interval: float | None
+    radius: float | None
     label: str | None
 
     def __init__(
@@ -282,7 +282,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         delta: float = 1e-5,
         colluders: int = 0,
         learning_rate: float | None = None,
-        interval: float | None = None,
+        radius: float | None = None,
         label: str | None = None,
         schema: Schema | str | os.PathLike[str] | None = None,
         profile: str = "secure",
@@ -353,7 +353,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
             "update": self.update,
             "degree": self.degree,
             "learning_rate": self.learning_rate,
-            "radius": self.interval,
+            "radius": self.radius,
         }
 
     def _keep(self, result: RunResult) -> None:

@@ -65,7 +65,7 @@ def drafts(problem: Problem) -> list[Draft]:
     (arXiv:2605.27782, Theorem 1).
     """
     rows, features, budget = problem.rows, problem.features, problem.budget
-    etas = problem.etas or ((4.0,) if budget.epsilon is None else ETAS)
+    etas = (4.0,) if budget.epsilon is None else ETAS
     found: list[Draft] = []
     core, eta = (a.ravel() for a in np.meshgrid(CORES, etas, indexing="ij"))
     for degree in problem.degrees:

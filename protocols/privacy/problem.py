@@ -11,10 +11,7 @@ from protocols.privacy.budget import Budget
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """Fields as in `search.find_setting`; rounds, degree: None tries several.
-
-    etas: learning rates to try, for rows of norm 1; None: the method's, and 1 / beta without noise.
-    """
+    """Fields as in `search.find_setting`; rounds, degree: None tries several."""
 
     method: str
     rows: int
@@ -24,7 +21,6 @@ class Problem:
     encryption_error: float = 0.0
     rounds: int | None = None
     degree: int | None = None
-    etas: Sequence[float] | None = None
 
     def tried_rounds(self, several: Sequence[int] = (25, 50, 100, 200, 400)) -> Sequence[int]:
         """Values of T."""

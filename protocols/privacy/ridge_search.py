@@ -68,7 +68,7 @@ def drafts(problem: Problem) -> Iterator[Draft]:
             else 0.0
         )
         smooth = (1.0 / approximation.max_slope,)
-        for eta in problem.etas or (smooth if budget.epsilon is None else ETAS):
+        for eta in smooth if budget.epsilon is None else ETAS:
             square = 0.5 * eta * residual**2
             for t, unit in per_round.items():
                 sigma = spread * unit

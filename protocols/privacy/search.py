@@ -45,8 +45,9 @@ class Strategy:
 
     drafts: settings that are likely to be certified, each with its `degree` and `rounds`; merits:
     the proxy's values, 0 .. 1; setting: of a draft; check: its certificate; fails: the condition
-    that fails where there is no draft; tolerance: of merits that count as equal; least_merit: below
-    which nothing is learnt; cure: beside more rows or epsilon.
+    that fails where there is no draft; tolerance: of merits that count as equal;
+    worthless(draft, merit, features): why nothing would be learnt, None if something is; cure:
+    beside more rows or epsilon.
     """
 
     drafts: Callable[[Problem], Any]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import base64
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from protocols import words
+from protocols.plan import PrivacyPlan
 from sims import report_html
-from sims.report import clamp_words, render_report
+from sims.report import clamp_words, privacy_facts, render_report
 from sims.report_html import Html, fragment, section, table, tag
 from sims.twin import score
+from tests.protocols import test_gram_plan
 from tests.sims.fake_run import CERTIFICATE, NASTY, make_result
 
 VOID = {"meta", "img", "br"}
@@ -114,6 +118,16 @@ def test_privacy_in_words_and_the_certificate() -> None:
     assert CERTIFICATE["assumptions"][0] in text
     seeded = make_result(privacy=True, noise="seeded (NOT PRIVATE)")
     assert "can subtract it" in render_report(seeded)
+
+
+def test_noise_on_gram_sums_is_called_that() -> None:
+    """It is drawn once, not on the gradient of every iteration."""
+    noise = PrivacyPlan(
+        epsilon=1.0, delta=1e-5, colluders=0, sigma=0.2, share_std=0.2 / 2**0.5, sensitivity=4.0
+    )
+    result: Any = SimpleNamespace(plan=test_gram_plan.make_plan(privacy=noise, ridge=9.0))
+    told = " ".join(fact[-1] for fact in privacy_facts(result))
+    assert "mean of x xᵀ and x yᵀ over all rows, once" in told and "gradient" not in told
 
 
 def test_one_class_has_no_roc_curve() -> None:

@@ -48,10 +48,10 @@ def _setting(
         budget=budget,
         rounds=rounds,
         degree=7,
-        etas=(eta,),
     )
     found = drafts(problem)
-    draft = next(d for d in found if d.approximation.polynomial.radius > 10)
+    wide = (d for d in found if d.approximation.polynomial.radius > 10)
+    draft = next(d for d in wide if epsilon is None or d.eta == eta)
     return from_draft(draft, problem)
 
 
