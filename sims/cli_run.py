@@ -83,12 +83,14 @@ def show(console: Console, config: SimulationConfig, result: RunResult, as_json:
     from sims.documents import to_json
     from sims.ledgers import spent_lines
 
-    for warning in result.warnings:
+    for warning in result.notes if as_json else result.warnings:
         say(console, f"warning: {warning}", "yellow")
     if as_json:
         sys.stdout.write(to_json(result.summary(), indent=None))
         return
     screen = stdout()
+    if result.verdict:
+        say(screen, f"warning: {result.verdict}", "bold yellow")
     screen.print(closing_table(result))
     for line in closing_lines(result):
         say(screen, line)

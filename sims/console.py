@@ -105,30 +105,37 @@ class _Handler(logging.Handler):
 
 
 def closing_table(result: RunResult) -> Table:
-    """The decrypted model beside its twin and the plain optimum, by target."""
-    from sims.report import score_cells
+    """The decrypted model beside its twin and the plain optimum."""
+    from sims.report import score_table
 
     title = Text(f"Scores on {len(result.test_y):,} test rows")
     for marked, words in ((result.insecure, INSECURE), (result.seeded, NOT_PRIVATE)):
         if marked:
             title.append(f"\n{words}", style="bold red")
     table = Table(title=title, title_style="")
-    table.add_column("Target and model" if result.outputs else "Model")
-    for measure in result.model.measures:
-        if not measure.overall:
-            table.add_column(measure.title, justify="right")
-    for position, (name, _, cells) in enumerate(score_cells(result)):
-        table.add_row(Text(name), *cells, style="" if position % 3 else "bold")
+    head, rows = score_table(result)
+    for position, (name, _) in enumerate(head):
+        table.add_column(Text(name), justify="right" if position else "left")
+    for position, row in enumerate(rows):
+        strong = bool(result.outputs) and position % 3 == 0
+        table.add_row(*(Text(text) for text, _ in row), style="bold" if strong else "")
     return table
 
 
 def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
+    from protocols.words import count
     from sims.plan_figures import encryption_words
-    from sims.report import overall_lines
+    from sims.report import confusion, overall_lines
     from sims.slot_report import slot_lines
 
     yield from overall_lines(result)
+    if not result.model.numeric:
+        (kept, alarms), (missed, found) = confusion(result)
+        yield (
+            f"at probability 1/2: {found:,} of {count(found + missed, 'positive row')} found, "
+            f"{alarms:,} of {count(kept + alarms, 'negative row')} called positive"
+        )
     summary, privacy = result.summary(), result.plan.privacy
     yield f"largest weight difference to the twin: {result.max_abs_diff_to_twin:.2g}"
     yield (

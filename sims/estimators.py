@@ -130,7 +130,7 @@ class FederatedEstimator(BaseEstimator, ABC):
         self._keep(result)
         self.n_iter_ = result.plan.rounds
         self.schema_ = result.schema
-        self.notes_ = list(result.warnings)
+        self.notes_ = list(result.notes)
         self.result_ = result
         return self
 

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from sklearn.calibration import calibration_curve
 from sklearn.metrics import roc_curve
 
 from protocols.models.registry import model_named
@@ -79,21 +80,46 @@ def roc_figure(result: RunResult) -> str | None:
     labels = result.test_y
     if not 0 < labels.sum() < len(labels):
         return None
-    looks = (
+    with mpl.rc_context(STYLE):
+        axes = _axes("negative rows called positive [%]", "positive rows found [%]")
+        axes.plot([0, 100], [0, 100], color="#99a", linewidth=1, label="guessing")
+        for weights, color, style, label, width in _looks(result):
+            x, y, _ = roc_curve(labels, result.test_x @ weights, drop_intermediate=False)
+            axes.plot(100 * x, 100 * y, color=color, linestyle=style, linewidth=width, label=label)
+        return _square(axes, "lower right")
+
+
+def calibration_figure(result: RunResult) -> str:
+    """Share of positive test rows by predicted probability [%], in ten bins of equal size."""
+    with mpl.rc_context(STYLE):
+        axes = _axes("predicted probability [%]", "positive among them [%]")
+        axes.plot([0, 100], [0, 100], color="#99a", linewidth=1, label="perfect")
+        for weights, color, style, label, width in _looks(result):
+            predicted = result.model.decode(result.test_x @ weights)
+            true, mean = calibration_curve(
+                result.test_y, predicted, pos_label=1, n_bins=10, strategy="quantile"
+            )
+            line: dict[str, Any] = {"color": color, "linestyle": style, "linewidth": width}
+            axes.plot(100 * mean, 100 * true, marker="o", markersize=4, label=label, **line)
+        figure: Any = axes.figure
+        figure.legend(loc="outside upper center", ncols=2)  # curves may run anywhere
+        return _square(axes)
+
+
+def _looks(result: RunResult) -> tuple[tuple[Array, str, str, str, float], ...]:
+    return (
         (result.optimum_weights, GREEN, "--", "non-private optimum", 1.8),
         (result.twin_weights, BLUE, "-", "plaintext twin", 1.8),
         (result.weights, VERMILLION, ":", "decrypted model", 2.8),
     )
-    with mpl.rc_context(STYLE):
-        axes = _axes("negative rows called positive [%]", "positive rows found [%]")
-        axes.plot([0, 100], [0, 100], color="#99a", linewidth=1, label="guessing")
-        for weights, color, style, label, width in looks:
-            x, y, _ = roc_curve(labels, result.test_x @ weights, drop_intermediate=False)
-            axes.plot(100 * x, 100 * y, color=color, linestyle=style, linewidth=width, label=label)
-        axes.set_aspect("equal")
-        axes.set_xlim(-1, 101)
-        axes.set_ylim(-1, 101)
-        return _svg(axes, "lower right")
+
+
+def _square(axes: Axes, legend: str = "") -> str:
+    """Of two axes in percent."""
+    axes.set_aspect("equal")
+    axes.set_xlim(-1, 101)
+    axes.set_ylim(-1, 101)
+    return _svg(axes, legend)
 
 
 def outputs_figure(result: RunResult) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -11,6 +12,8 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
 from protocols.words import Fact, count, duration, number, size
 from sims import plots
@@ -19,6 +22,8 @@ from sims.report_html import bar, fragment, noted, render, tag
 from sims.result import RunResult, label_of, targets_of
 
 MOST_PICTURES, MOST_COEFFICIENTS = 6, 20
+LARGEST_LOG = math.log(sys.float_info.max)
+Noted = tuple[str, str]
 PHASES = {
     "agree": "agree on the plan and on a joint seed",
     "keys": "make the joint keys; no one holds the secret key",
@@ -94,15 +99,29 @@ def headline(result: RunResult) -> str:
     )
 
 
-def score_cells(result: RunResult) -> Iterator[tuple[str, str, list[str]]]:
-    """(target and model, meaning, figures) of every target and of all three models."""
+def score_table(result: RunResult) -> tuple[list[Noted], list[list[Noted]]]:
+    """Head and rows of (text, meaning): of a label by measure, of targets by target and model."""
     shown = [m for m in result.model.measures if not m.overall]
+    titles = [(m.title, "") for m in shown]
     if not result.model.numeric:
-        for name, meaning, scores in result.models:
-            yield name, meaning, [m.shown(scores[m.key]) for m in shown]
-    for k, output in enumerate(result.outputs):
-        for name, meaning, scores in result.models:
-            yield f"{output}: {name}", meaning, [m.shown(scores[m.key][k]) for m in shown]
+        names = [(name.removeprefix("jointly "), meaning) for name, meaning, _ in result.models]
+        return [("Measure", ""), *names], [
+            [(m.title, ""), *((m.shown(scores[m.key]), "") for *_, scores in result.models)]
+            for m in shown
+        ]
+    return [("Target and model", ""), *titles], [
+        [(f"{output}: {name}", meaning), *((m.shown(scores[m.key][k]), "") for m in shown)]
+        for k, output in enumerate(result.outputs)
+        for name, meaning, scores in result.models
+    ]
+
+
+def confusion(result: RunResult) -> NDArray[np.int64]:
+    """Test rows by true and by predicted class (negative, positive), called at probability 1/2."""
+    found: NDArray[np.int64] = confusion_matrix(
+        result.test_y > 0.5, result.test_x @ result.weights > 0, labels=[False, True]
+    )
+    return found
 
 
 def overall_lines(result: RunResult) -> Iterator[str]:
@@ -114,10 +133,28 @@ def overall_lines(result: RunResult) -> Iterator[str]:
 
 
 def _quality(result: RunResult) -> dict[str, Any]:
-    titles = [m.title for m in result.model.measures if not m.overall]
-    first = "Target and model" if result.model.numeric else "Model"
-    rows = [(noted(name, meaning), *cells) for name, meaning, cells in score_cells(result)]
-    return {"head": [first, *titles], "rows": rows, "overall": list(overall_lines(result))}
+    head, rows = score_table(result)
+
+    def cells(pairs: list[Noted]) -> list[object]:
+        return [noted(text, meaning) if meaning else text for text, meaning in pairs]
+
+    return {
+        "head": cells(head),
+        "rows": [cells(row) for row in rows],
+        "overall": list(overall_lines(result)),
+        "confusion": () if result.model.numeric else _confusion(result),
+    }
+
+
+def _confusion(result: RunResult) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the confusion matrix."""
+    label = label_of(result.schema)
+    classes = (label.negative, label.positive)
+    rows = [
+        [f"{label.name} is {true}", *(f"{amount:,}" for amount in amounts)]
+        for true, amounts in zip(classes, confusion(result).tolist(), strict=True)
+    ]
+    return ["Test rows", *(f"called {name}" for name in classes)], rows
 
 
 def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
@@ -145,6 +182,12 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
             "The closer to the upper left, the better."
             if roc
             else "No ROC curve: the test rows are of one class only.",
+        )
+        yield (
+            plots.calibration_figure(result),
+            "Calibration curve: share of positive test rows by predicted probability",
+            "Calibration on the test rows: each point is a tenth of them, by predicted "
+            "probability. On the line, as many are positive as were predicted.",
         )
         return
     numbered = "; ".join(f"{k + 1}: {name}" for k, name in enumerate(result.outputs))
@@ -181,14 +224,16 @@ def _coefficients(result: RunResult) -> dict[str, Any]:
             continue
         effect = float(effects[k, 0])
         drawn = bar(abs(effect) / (float(largest.max()) or 1.0), effect < 0)
-        rows.append((fragment(names[k], drawn), *cells, number(effect)))
-    rows.append(("Intercept", *map(number, intercept), *([] if numeric else [""])))
+        ratio = math.exp(min(coef[0, k], LARGEST_LOG))
+        rows.append((fragment(names[k], drawn), *cells, number(ratio), number(effect)))
+    rows.append(("Intercept", *map(number, intercept), *([] if numeric else ["", ""])))
     head = ["Feature", *result.outputs]
     if not numeric:
         towards = label_of(result.schema).positive
         head = [
             f"Feature, and its effect as a bar (blue: towards {towards}, orange: away)",
             "Coefficient [log-odds per unit of the column]",
+            "Odds ratio [per unit of the column]",
             "Effect [log-odds per step]",
         ]
     return {"head": head, "rows": rows, "shown": few if len(order) < len(names) else "all of them"}

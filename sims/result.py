@@ -17,6 +17,7 @@ from protocols.plan import RunPlan
 from sims.plan_figures import plan_figures
 
 Array = NDArray[np.float64]
+ROUNDING = 1e-9  # of a mean of losses, with room
 
 
 class Figures(dict[str, Any]):
@@ -151,6 +152,28 @@ class RunResult:
         )
 
     @property
+    def verdict(self) -> str:
+        """A sentence where the probabilities say no more than the base rate; else empty.
+
+        Empty, too, on test rows of one class: whoever knew it would be right about every row.
+        """
+        base = self.scores.get("base_rate_log_loss", 0.0)
+        if base == 0 or self.scores.log_loss < base - ROUNDING:
+            return ""
+        more = "a larger epsilon" if self.plan.privacy else "more iterations"
+        return (
+            f"the model is no better than the base rate: on {len(self.test_y):,} test rows its log "
+            f"loss is {self.scores.log_loss:.4f}, and that of always saying their share of "
+            f"positives ({np.mean(self.test_y):.3f}) is {base:.4f}; use more rows, {more} or fewer "
+            "columns"
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The verdict, if there is one, and all warnings."""
+        return (*filter(None, [self.verdict]), *self.warnings)
+
+    @property
     def max_abs_diff_to_twin(self) -> float:
         """Largest difference of a weight to the twin's, scaled units."""
         return float(np.abs(self.weights - self.twin_weights).max())
@@ -180,7 +203,7 @@ class RunResult:
             "total_seconds": round(self.total_seconds, 3),
             "noise": self.noise,
             "missing": list(self.missing),
-            "warnings": list(self.warnings),
+            "warnings": list(self.notes),
         }
         if self.insecure:
             body["INSECURE"] = "toy ring without security; for tests only"

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from protocols.models.probabilities import probability_figures
 from protocols.words import Fact
 
 Array = NDArray[np.float64]
@@ -126,27 +127,41 @@ class LabelModel(Model):
             form="{:.4f}",
             words="area under ROC {:.4f}",
         ),
+        Measure(key="log_loss", title="Log loss [nats]", form="{:.4f}", words="log loss {:.4f}"),
+        Measure(key="base_rate_log_loss", title="Log loss of the base rate", form="{:.4f}"),
+        Measure(key="brier", title="Brier score [0 is perfect]", form="{:.4f}"),
+        Measure(key="calibration_slope", title="Calibration slope [1 is perfect]", form="{:.3f}"),
+        Measure(
+            key="calibration_intercept",
+            title="Calibration intercept [log-odds, 0 is perfect]",
+            form="{:.3f}",
+        ),
     )
 
     def metrics(self, weights: Array, x: Array, y: Array, width: Any = 1.0) -> dict[str, Any]:
-        """Accuracy at score 0 and area under the ROC curve (ties count half).
-
-        The area is Mann and Whitney's statistic; NaN with one class only.
-        """
+        """Accuracy at score 0, area under the ROC curve, and `probability_figures`."""
         z, positive = x @ weights, y > 0.5
-        hits, others = int(positive.sum()), int((~positive).sum())
-        area = float("nan")
-        if hits and others:
-            above = float(rankdata(z)[positive].sum()) - hits * (hits + 1) / 2
-            area = above / (hits * others)
-        return {"accuracy": float(np.mean((z > 0) == positive)), "auc": area}
+        return {**_ranked(z, positive), **probability_figures(z, positive)}
 
     def course(
         self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]
     ) -> dict[str, Any]:
-        """Mean loss on the training rows, metrics on the test rows."""
+        """Mean loss on the training rows; on the test rows accuracy and area under ROC."""
         loss = float(np.mean(self.loss(train[0] @ weights, train[1])))
-        return {"loss": loss, **self.metrics(weights, *test)}
+        return {"loss": loss, **_ranked(test[0] @ weights, test[1] > 0.5)}
+
+
+def _ranked(z: Array, positive: NDArray[np.bool_]) -> dict[str, float]:
+    """Accuracy at score 0 and area under the ROC curve (ties count half).
+
+    The area is Mann and Whitney's statistic; NaN with one class only.
+    """
+    hits, others = int(positive.sum()), int((~positive).sum())
+    area = float("nan")
+    if hits and others:
+        above = float(rankdata(z)[positive].sum()) - hits * (hits + 1) / 2
+        area = above / (hits * others)
+    return {"accuracy": float(np.mean((z > 0) == positive)), "auc": area}
 
 
 class TargetModel(Model):

@@ -28,6 +28,7 @@ from sims.progress import reporting
 from sims.simulation import Event
 from tests.sims.model_runs import cohort
 
+CALIBRATION = ("calibration_slope", "calibration_intercept")
 TOY = ("--profile", "fast-insecure", "--no-privacy", "--update", "gd")
 
 
@@ -74,6 +75,9 @@ def test_one_json_object_on_stdout(finished: tuple[Path, Result]) -> None:
         "peak_memory_mb",
     }
     assert required <= set(summary)
+    figures = ("accuracy", "auc", "log_loss", "base_rate_log_loss", "brier", *CALIBRATION)
+    for scores in (summary, summary["twin"], summary["optimum"]):
+        assert all(isinstance(scores[name], float) for name in figures)
     assert summary["max_abs_diff_to_twin"] < 1e-4 and summary["iterations"] == 3
     assert summary == json.loads((out / "summary.json").read_text())
 
@@ -146,7 +150,7 @@ def test_a_table_for_people(table: Path, tmp_path: Path) -> None:
     for _ in range(2):
         result = cohort("simulate", "--data", table, *options, *TOY)
         assert result.exit_code == 0, result.stderr
-    words = ("jointly decrypted model", "plaintext twin", "non-private optimum", "INSECURE")
+    words = ("decrypted model", "plaintext twin", "non-private optimum", "INSECURE", "Brier")
     assert all(word in result.stdout for word in words)
     assert "report.html" in result.stdout and "warning: " in result.stderr
     assert "note: the earlier run in" in result.stderr

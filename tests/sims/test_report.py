@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import io
 import re
+from contextlib import redirect_stdout
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +18,16 @@ import pytest
 from protocols import words
 from protocols.plan import PrivacyPlan
 from sims import report_html
-from sims.report import clamp_words, privacy_facts, render_report
+from sims.cli_run import show
+from sims.config import SimulationConfig
+from sims.console import closing_lines, stderr
+from sims.documents import coefficients
+from sims.report import clamp_words, confusion, privacy_facts, render_report
 from sims.report_html import Html, fragment, section, table, tag
+from sims.result import Array, RunResult
 from sims.twin import score
 from tests.protocols import test_gram_plan
-from tests.sims.fake_run import CERTIFICATE, NASTY, make_result
+from tests.sims.fake_run import CERTIFICATE, NASTY, SCHEMA, make_frame, make_result
 
 VOID = {"meta", "img", "br"}
 
@@ -59,7 +67,7 @@ def html() -> str:
 def test_nothing_is_loaded_from_elsewhere(html: str) -> None:
     page = Page(html)
     assert not {"script", "link", "iframe", "object", "embed", "base"} & page.tags
-    assert len(page.links) == 3 and all(link.startswith("data:image/svg") for link in page.links)
+    assert len(page.links) == 4 and all(link.startswith("data:image/svg") for link in page.links)
     assert "@import" not in html and "url(" not in html
 
 
@@ -68,7 +76,7 @@ def test_figures_are_whole_and_say_what_they_show(html: str) -> None:
         picture = base64.b64decode(data)
         assert ElementTree.fromstring(picture).tag.endswith("svg")
         assert b"<image" not in picture and b"<script" not in picture
-    assert len(re.findall(r'<img alt="[^"]{20,}"', html)) == 3
+    assert len(re.findall(r'<img alt="[^"]{20,}"', html)) == 4
 
 
 def test_names_are_escaped(html: str) -> None:
@@ -88,6 +96,12 @@ def test_the_figures_that_matter_are_there() -> None:
     text = Page(render_report(result)).text
     for scores in (result.scores, result.twin, result.optimum):
         assert f"{100 * scores.accuracy:.1f} %" in text and f"{scores.auc:.4f}" in text
+        for measure in result.model.measures:
+            assert measure.title in text and measure.shown(scores[measure.key]) in text
+    assert "no better than the base rate" not in text
+    coef, _ = coefficients(SCHEMA, result.weights, "logistic")
+    assert "Odds ratio" in text
+    assert all(words.number(float(np.exp(value))) in text for value in coef[0])
     assert "shows nothing before its end" in text
     assert f"{result.max_abs_diff_to_twin:.2g}" in text
     for found in (result.plan.digest(), result.transcript_head, result.plan.session, "No privacy"):
@@ -135,8 +149,64 @@ def test_one_class_has_no_roc_curve() -> None:
     ones = np.ones_like(result.test_y)
     scores = score(result.weights, result.test_x, ones)
     text = render_report(make_result(test_y=ones, scores=scores))
-    assert "No ROC curve" in text and text.count("<img") == 2
+    assert "No ROC curve" in text and text.count("<img") == 3
     assert not re.search(r"\bnan\b", Page(text).text)
+
+
+def test_the_confusion_matrix_counts_every_test_row() -> None:
+    result = make_result()
+    (kept, alarms), (missed, found) = confusion(result)
+    y, called = result.test_y == 1, result.test_x @ result.weights > 0
+    assert (found, missed) == ((y & called).sum(), (y & ~called).sum())
+    assert (kept, alarms) == ((~y & ~called).sum(), (~y & called).sum())
+    html = render_report(result)
+    assert f"<td>died is no</td><td>{kept}</td><td>{alarms}</td>" in html
+    assert f"<td>died is yes</td><td>{missed}</td><td>{found}</td>" in html
+    assert any(f"{found} of {found + missed} positive rows" in x for x in closing_lines(result))
+
+
+def judged(weights: Array, **changes: Any) -> RunResult:
+    """The fake run with other weights, scored."""
+    result = make_result(**changes)
+    y = changes.get("test_y", result.test_y)
+    scores = score(weights, result.test_x, y)
+    return replace(result, weights=weights, scores=scores)
+
+
+@pytest.mark.parametrize("privacy", [False, True])
+@pytest.mark.parametrize("factor", [0.0, 200.0, -1.0, 1.0])
+def test_the_first_line_says_when_the_base_rate_is_as_good(factor: float, privacy: bool) -> None:
+    """Weights 0, far too large, reversed, and a good model's."""
+    result = judged(factor * make_result().optimum_weights, privacy=privacy)
+    warnings, html = result.summary()["warnings"], render_report(result)
+    with redirect_stdout(io.StringIO()) as out:
+        show(stderr(), SimulationConfig(data=make_frame(3), label="died"), result, as_json=False)
+    first = out.getvalue().splitlines()[0]
+    if factor == 1.0:
+        assert result.verdict == "" and warnings == list(result.warnings)
+        assert "no better than" not in html + out.getvalue()
+        return
+    loss, base = result.scores.log_loss, result.scores.base_rate_log_loss
+    assert loss > base and warnings == [result.verdict, *result.warnings]
+    assert f"{loss:.4f}" in result.verdict and f"{base:.4f}" in result.verdict
+    assert ("larger epsilon" in result.verdict) == privacy and "more rows" in result.verdict
+    assert first == f"warning: {result.verdict}"
+    header = html.partition("<header>")[2].partition("</header>")[0]
+    assert header.index("no better than the base rate") < header.index("trained a")
+
+
+def test_a_tie_with_the_base_rate_is_no_better_and_one_class_has_none() -> None:
+    result = make_result()
+    weights = np.zeros_like(result.weights)
+    share = result.test_y.mean()
+    weights[-1] = np.log(share / (1 - share)) / result.test_x[0, -1]
+    assert "no better" in judged(weights).verdict
+    assert judged(weights, test_y=np.ones_like(result.test_y)).verdict == ""
+
+
+def test_huge_coefficients_have_an_odds_ratio() -> None:
+    result = make_result()
+    assert "1.798e+308" in render_report(replace(result, weights=1e5 * result.optimum_weights))
 
 
 def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

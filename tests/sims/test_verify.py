@@ -21,6 +21,7 @@ from sims.verify import Check, verify_run
 from tests.sims.fake_run import finished_run, make_frame
 
 Fields = dict[str, Any]
+CALIBRATION = ("calibration_slope", "calibration_intercept")
 
 
 @pytest.fixture
@@ -149,6 +150,8 @@ def test_a_changed_digit_is_found_even_if_the_digests_are_repaired(run: Path) ->
         ("plan.json", lambda f: f.pop("members"), "plan valid", "members"),
         ("summary.json", lambda f: f.update(accuracy=0.99), "figures", "accuracy: found 0.99"),
         ("summary.json", lambda f: f["twin"].update(auc=1), "figures", "twin.auc: found 1"),
+        ("summary.json", lambda f: f.update(log_loss=0.1), "figures", "log_loss: found 0.1"),
+        ("summary.json", lambda f: f["optimum"].pop("brier"), "figures", "optimum.brier"),
         ("summary.json", lambda f: f.update(iterations=5), "figures", "iterations: found 5"),
         ("summary.json", lambda f: f.update(security_bits=128), "figures", "security_bits"),
         ("summary.json", lambda f: f.update(max_abs_diff_to_twin=0.0), "figures", "max_abs"),
@@ -257,6 +260,22 @@ def test_scores_are_computed_again(run: Path, tmp_path: Path) -> None:
     assert "'age'" in failed(run, data=frame.drop(columns="age"))["test scores"]
     with pytest.raises(DataError, match="does not exist"):
         verify_run(run, tmp_path / "none.csv")
+
+
+PROBABILITIES = ("log_loss", "base_rate_log_loss", "brier", *CALIBRATION)
+
+
+@pytest.mark.parametrize("figure", PROBABILITIES)
+@pytest.mark.parametrize("name", ["decrypted", "twin", "optimum"])
+def test_figures_forged_in_both_files_are_computed_again(run: Path, name: str, figure: str) -> None:
+    frame = make_frame(200, seed=2)
+    assert failed(run, data=frame) == {}
+    edit_final(run, lambda final: final[name].update({figure: 0.25}))
+    place = (lambda f: f) if name == "decrypted" else (lambda f: f[name])
+    edit(run, "summary.json", lambda fields: place(fields).update({figure: 0.25}))
+    assert failed(run) == {}
+    found = failed(run, data=frame)
+    assert f"metrics.jsonl, field {name}.{figure}: found 0.25" in found["test scores"]
 
 
 def test_privacy_needs_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

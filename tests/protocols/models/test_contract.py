@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    brier_score_loss,
+    log_loss,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
 
 from protocols.errors import ParameterError
 from protocols.models.model import Array, Model
+from protocols.models.probabilities import calibration
 from protocols.models.registry import MODELS, model_named
 
+CALIBRATION = ("calibration_slope", "calibration_intercept")
 GRID = np.linspace(-9, 9, 36001)
 
 
@@ -67,6 +76,10 @@ def test_metrics_are_scikit_learns(model: Model) -> None:
         expected = {
             "accuracy": accuracy_score(y, predicted > 0.5),
             "auc": roc_auc_score(y, predicted),
+            "log_loss": log_loss(y, predicted),
+            "base_rate_log_loss": log_loss(y, np.full(60, y.mean())),
+            "brier": brier_score_loss(y, predicted),
+            **dict(zip(CALIBRATION, calibration(x @ weights, y > 0.5), strict=True)),
         }
     assert found.keys() == expected.keys() == {m.key for m in model.measures}
     for key, value in expected.items():
@@ -90,6 +103,7 @@ def test_words_name_every_output(model: Model) -> None:
         assert f"R² {found['r2'][1]:.4f}" in words
     else:
         assert words.startswith(f"accuracy {100 * found['accuracy']:.2f} %, area under ROC ")
+        assert words.endswith(f"log loss {found['log_loss']:.4f}")
 
 
 def test_the_course_of_a_label_is_the_log_loss() -> None:
