@@ -75,6 +75,8 @@ def read(
     """
     try:
         found = msgspec.convert(item, kind)
+    except (UnicodeError, RecursionError):
+        raise error(f"{what} holds text that is no Unicode, or is nested too deeply") from None
     except msgspec.ValidationError as refused:
         if isinstance(refused.__cause__, CohortError):  # of a __post_init__
             raise refused.__cause__ from None

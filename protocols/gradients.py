@@ -75,7 +75,7 @@ class GradientPlan(RunPlan):
             )
         if self.length < 1:
             raise ParameterError(f"length={self.length} is below 1")
-        _ = self.noise
+        _ = self.noise, self.rule
         if self.weights and (
             len(self.weights) != len(self.members)
             or not all(0 < w < math.inf for w in self.weights)

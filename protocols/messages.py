@@ -27,6 +27,8 @@ from protocols.errors import MessageError
 MAGIC = b"CPHC\x02"
 SIGNATURE_BYTES = 64
 MAX_HEADER_BYTES = 1 << 20
+# Of objects and lists in a header: a plan has five.
+MAX_DEPTH = 32
 _PREFIX = len(MAGIC) + 4
 _DOMAIN = b"ciphercohort/message/1\0"
 # Largest message of a run at 128 bits: a few evaluation keys.
@@ -192,6 +194,16 @@ def _header_end(data: bytes) -> int:
     return _PREFIX + int.from_bytes(data[len(MAGIC) : _PREFIX], "little")
 
 
+def _depth(value: Any) -> int:
+    """Nesting of objects and lists, up to just above MAX_DEPTH."""
+    level, depth = [value], 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        held = (each for each in level if isinstance(each, (dict, list)))
+        level = [v for each in held for v in (each.values() if isinstance(each, dict) else each)]
+    return depth
+
+
 def _parse(header: bytes, data: bytes, position: int) -> Envelope:
     try:
         fields = json.loads(header)
@@ -199,6 +211,10 @@ def _parse(header: bytes, data: bytes, position: int) -> Envelope:
         names = ("session", "step", "sender", "recipient", "answers", "seen")
         session, step, sender, recipient, answers, seen = (str(fields[k]) for k in names)
         meta = dict(fields["meta"])
+        # Text that is none (a lone surrogate), and nesting that would exhaust whoever reads it.
+        json.dumps(fields, ensure_ascii=False).encode()
+        if _depth(fields) > MAX_DEPTH:
+            raise MessageError(f"malformed header (nested deeper than {MAX_DEPTH})")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MessageError(f"malformed header ({type(error).__name__})") from None
     sizes = [size for size, _ in listed]

@@ -39,7 +39,7 @@ def plan_from_dict(fields: Mapping[str, Any]) -> RunPlan:
         return from_plain(found, rest)
     except (MemoryError, OverflowError):
         raise ParameterError("the plan is refused: one of its numbers is too large") from None
-    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         if isinstance(error, (ParameterError, MessageError)):
             raise
         raise MessageError(f"the plan is malformed: {error}") from None

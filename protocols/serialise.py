@@ -31,7 +31,7 @@ def from_plain(kind: type[T], plain: Any) -> T:
         _check_numbers(plain, kind.__name__)
         found = msgspec.convert(plain, kind, strict=True)
         _check_names(plain, to_plain(found), kind.__name__)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
         if isinstance(error.__cause__, CohortError):
             raise error.__cause__ from None
         raise MessageError(f"{kind.__name__} is malformed: {error}") from None

@@ -29,14 +29,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scipy.special import log_ndtr
 from scipy.stats import chi
 
 from protocols.approximation import (
     Approximation,
-    Polynomial,
     error_bound,
     is_decreasing,
     range_bound,
@@ -46,7 +45,6 @@ from protocols.privacy.budget import Budget, certify
 from protocols.privacy.certificate import Certificate, Condition, require_numbers
 from protocols.privacy.row_setting import RowSetting, row_setting
 from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity
-from protocols.serialise import from_plain
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -168,14 +166,14 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> BarrierSetting:
     Raises:
         ParameterError: a figure is out of range.
     """
-    rule = plan.update
-    reciprocal, theta = from_plain(Polynomial, rule["reciprocal"]), float(rule["theta"])
+    rule: Any = plan.rule
+    reciprocal, theta = rule.reciprocal, rule.theta
     return BarrierSetting(
         **row_setting(plan, norm_bound),
         theta=theta,
-        lam=float(rule["weight"]),
+        lam=rule.weight,
         kappa=reciprocal.low / theta,
-        eta=float(rule["learning_rate"]),
+        eta=rule.learning_rate,
         rounds=plan.rounds,
         reciprocal=Approximation.unchecked(reciprocal),
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from protocols.approximation import error_bound
 from protocols.errors import ParameterError
@@ -77,11 +77,11 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> RidgeSetting:
     Raises:
         ParameterError: a figure is out of range.
     """
-    rule = plan.update
+    rule: Any = plan.rule
     return RidgeSetting(
         **row_setting(plan, norm_bound),
-        lam=float(rule["ridge"]),
-        eta=float(rule["learning_rate"]),
+        lam=rule.ridge,
+        eta=rule.learning_rate,
         rounds=plan.rounds,
     )
 

@@ -65,7 +65,7 @@ def rule_from_dict(fields: Mapping[str, Any]) -> Update:
         raise ParameterError(f"update kind {kind!r} is not one of {', '.join(KINDS)}")
     try:
         rule: Update = msgspec.convert(own, REGISTRY[kind], strict=True)
-    except (msgspec.ValidationError, OverflowError) as error:
+    except (msgspec.ValidationError, OverflowError, UnicodeError, RecursionError) as error:
         raise ParameterError(f"update {kind!r} has wrong fields: {error}") from error
     unknown = ", ".join(_unknown(own, rule.to_dict()))
     if unknown:

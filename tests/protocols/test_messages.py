@@ -142,6 +142,11 @@ SIZES = (2, 4, -1, 1 << 70, "x", None, [3], float("inf"), float("nan"))
 VALUES = (1, None, "x", [1], [[1]], [[3]], [[3, "00", 1]], True)
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """Objects in objects."""
+    return {} if depth == 0 else {"a": nested(depth - 1)}
+
+
 def sized(*sizes: Any) -> dict[str, Any]:
     """A header whose blob has these sizes."""
     text = json.dumps(HEADER["blobs"][0])
@@ -155,14 +160,18 @@ def sized(*sizes: Any) -> dict[str, Any]:
         *(sized(size) for size in SIZES),
         sized(-1, 4),
         *(HEADER | {field: value} for field in ("blobs", "meta") for value in VALUES),
-        # Broken, nested too deep, or not UTF-8.
+        # Text that cannot be encoded, as value and as key; nested just too deep.
+        *(HEADER | {"meta": meta} for meta in ({"a": "\ud800"}, {"\ud800": 1}, nested(32))),
+        HEADER | {"session": "\ud800"},
+        # Broken, nested much too deep, or not UTF-8.
         *(b"", b"{", b"[]", b"1", b"null", b"\xff\xfe", b'"x"', b"[" * 100_000, b'{"a":' * 50_000),
     ],
     ids=lambda header: repr(header)[-24:],
 )
 def test_a_false_header(header: Any) -> None:
     """HEADER itself is accepted: what is refused is the change."""
-    assert decode(signed(HEADER), VERIFY).body.blobs == (b"abc",)
+    for honest in (HEADER, HEADER | {"meta": nested(30)}):
+        assert decode(signed(honest), VERIFY).body.blobs == (b"abc",)
     with pytest.raises(MessageError):
         decode(signed(header), VERIFY)
 

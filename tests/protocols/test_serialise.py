@@ -63,6 +63,12 @@ def test_what_is_no_object_is_refused(plain: Any) -> None:
         from_plain(Polynomial, plain)
 
 
+@pytest.mark.parametrize("plain", ["\ud800", {"\ud800": 1}, {"coefficients": "\ud800"}])
+def test_text_that_is_none_is_refused(plain: Any) -> None:
+    with pytest.raises(MessageError, match="Polynomial"):
+        from_plain(Polynomial, plain)
+
+
 def test_what_is_nested_without_end_is_refused() -> None:
     deep: Any = []
     for _ in range(100_000):
