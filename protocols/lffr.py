@@ -282,4 +282,4 @@ class LffrPlan(CircuitPlan):
         update = f"{kind}, {count(self.rounds, 'iteration')}"
         yield "Update", update, f"gradient descent on encrypted rows; {rate}"
         yield from target_facts(self.ridge, self.outputs)
-        yield from link_facts(self.link)
+        yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)

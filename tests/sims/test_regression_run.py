@@ -40,12 +40,10 @@ Runs = Callable[[str], Run]
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_encrypted_is_the_twin_and_the_folder_verifies(
-    name: str, runs: Runs, tables: Tables
-) -> None:
+def test_encrypted_is_the_twin_and_the_folder_verifies(name: str, runs: Runs) -> None:
     run = runs(name)
     np.testing.assert_allclose(run.summary["mse"], run.summary["twin"]["mse"], rtol=1e-4)
-    checks = {check.name: check for check in verify_run(run.folder, tables.test)}
+    checks = {check.name: check for check in verify_run(run.folder, run.tables.test)}
     assert all(check.passed for check in checks.values()), checks
     extra = {"certificate"} if name in PRIVATE else set()
     assert {"test scores", "figures", "model"} | extra <= set(checks)
@@ -54,10 +52,10 @@ def test_encrypted_is_the_twin_and_the_folder_verifies(
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_predictions_follow_the_links_words(name: str, runs: Runs, tables: Tables) -> None:
+def test_predictions_follow_the_links_words(name: str, runs: Runs) -> None:
     """From model.json alone, as a reader of its words would compute them."""
     run = runs(name)
-    fields, frame = run.read("model.json"), pd.read_csv(tables.test)
+    fields, frame = run.read("model.json"), pd.read_csv(run.tables.test)
     frame = frame.query("abs(a) < 0.9 and abs(b) < 0.9")
     raw = frame.assign(**{f"ward={w}": 1.0 * (frame["ward"] == w) for w in "AB"})
     z = raw[fields["features"]].to_numpy(dtype=float) @ np.array(fields["coef"]).T
@@ -70,12 +68,13 @@ def test_predictions_follow_the_links_words(name: str, runs: Runs, tables: Table
             low + ((1 / (1 + np.exp(-z)) - 0.5) / link["gamma"] + 0.5) * (high - low)
         ),
         "lffr": lambda: low + (high - low) / (1 + np.exp(-z)),
+        "poisson": lambda: np.clip(np.exp(z), high * np.exp(-2 * link["radius"]), high),
     }[name.partition("-")[0]]()
     model = load_model(run.folder / "model.json")
     found = model.predict(frame)
     assert isinstance(model, ReleasedModel) and list(found.columns) == fields["targets"]
     np.testing.assert_allclose(found.to_numpy(), own, rtol=1e-9)
-    assert fields["kind"] == "regression" and fields["targets"] == ["cost", "days"]
+    assert fields["kind"] == "regression" and fields["targets"] == run.tables.targets.split(",")
     assert link["meaning"] == model_named(fields["model"]).link
     assert ("gamma" in link) == (name == "improved")
 
@@ -124,6 +123,7 @@ def test_a_changed_figure_is_found(
         ("improved", ("Conditions of the theorem", "improved LFFR", "sums of x xᵀ", "γ", "Ridge")),
         ("lffr", ("(LFFR)", "encrypted rows", "fixed Hessian", "No privacy noise")),
         ("lffr-private", ("Conditions of the theorem",)),
+        ("poisson", ("Poisson regression", "encrypted copies", "nag", "D²", "exponential")),
     ],
 )
 def test_the_report_tells_it_all(name: str, expected: tuple[str, ...], runs: Runs) -> None:
@@ -131,8 +131,8 @@ def test_the_report_tells_it_all(name: str, expected: tuple[str, ...], runs: Run
     for words in expected:
         assert words in text
     # Error by iteration, error by target, and one scatter for each target.
-    assert text.count("<figure") == 4
-    assert ("encrypted sums" in text) != name.startswith("lffr")
+    assert text.count("<figure") == 2 + len(runs(name).tables.targets.split(","))
+    assert ("encrypted sums" in text) == (name in ("linear", "improved"))
 
 
 # -- linear, and improved LFFR ---------------------------------------------------------------------
@@ -296,6 +296,12 @@ IN_FRESH_PROCESSES = ("ward", "holes", "odd")
         ("--model linear --target cost --ridge -1", "ridge=-1.0"),
         ("--model linear --target cost --split by:cost", "names a target"),
         ("--model linear --target cost --split dirichlet:1", "skews classes"),
+        ("--model poisson --target cost", "of target cost is not 0, from which"),
+        ("--model poisson --target cost --radius 2", "option of --model logistic"),
+        (
+            "--model poisson --target cost --protocol secure-aggregation",
+            "option of --model logistic",
+        ),
         ("--model lffr --target cost --update nag", "option of --model logistic"),
         ("--model forest --target cost", "model='forest' is not one of"),
         ("--model lfrf --target cost", "did you mean 'lffr'"),
