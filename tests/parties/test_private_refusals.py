@@ -34,6 +34,7 @@ from protocols.plan import Member, PrivacyPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness
+from protocols.serialise import to_plain
 from protocols.updates.dual_ascent import DualAscent
 from tests.helpers import Floats, Session, make_plan, make_session
 from tests.protocols import lffr_session as lffr_cases
@@ -51,7 +52,7 @@ from tests.sessions import (
 VICTIM = "hospital-1"
 NARROW = Curvature(offset=0.02, low=0.02, high=0.025)
 QUADRATIC: Any = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "extra": 0.0,
-             "decay": 0.9, "first_alpha": 1.0, "curvature": NARROW.to_dict()}  # fmt: skip
+             "decay": 0.9, "first_alpha": 1.0, "curvature": to_plain(NARROW)}  # fmt: skip
 
 
 class Failing:
