@@ -26,7 +26,7 @@ import math
 from typing import TYPE_CHECKING
 
 from protocols.gram import INVERSE_ERROR, LIFT, UNIT
-from protocols.privacy.budget import GRID_MARGIN, MECHANISM_SHARE
+from protocols.privacy.budget import DELTA_SHARE, GRID_MARGIN
 from protocols.privacy.gram_certificate import noise_norm_bound
 from protocols.slot_bounds import SlotBounds
 
@@ -41,7 +41,7 @@ def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
     noise, failure = 0.0, 0.0
     if plan.privacy:
         std = plan.split.total_std(plan.privacy.sigma) * GRID_MARGIN
-        failure = (1 - MECHANISM_SHARE) * plan.privacy.delta
+        failure = (1 - DELTA_SHARE) * plan.privacy.delta
         tau = noise_norm_bound(std, plan.num_features, failure)
         least = 2 * (norm_bound**2 + tau)
         # A plan holds both as rounded numbers.

@@ -61,8 +61,8 @@ class Step:
     """One step of a protocol.
 
     name: of its messages; answer(half, request): the party's reply, half: the party's state (see
-    `parties.party_protocol`); phase: what its costs are charged to; leaves: what it takes out of
-    the owner's house, for the person who consents; count(plan): how often it is asked, as name/0,
+    `parties.party_protocol`); phase: what its costs are charged to; leaves: what leaves the
+    owner with it, for the person who consents; count(plan): how often it is asked, as name/0,
     name/1, …, None: once, without a number; asked(plan): whether the plan has it at all;
     shows_rows: private data leave their owner here for the first time; repeats: others may repeat
     it without parties that have vanished, where the plan has cover; opens: it decrypts.

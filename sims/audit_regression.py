@@ -77,13 +77,13 @@ def attack_lffr(
     """A lower bound on epsilon at delta + additive, of a plan with one output."""
     half = runs // 2
     parts = [
-        np.concatenate([_walk(plan, norm_bound, size, own, rng) for size in chunks(half, _CHUNK)])
+        np.concatenate([_moved(plan, norm_bound, size, own, rng) for size in chunks(half, _CHUNK)])
         for own in (True, False)
     ]
     return epsilon_found(*parts, delta=delta, additive=additive, error=error)
 
 
-def _walk(plan: LffrPlan, bound: float, runs: int, own: bool, rng: np.random.Generator) -> Floats:
+def _moved(plan: LffrPlan, bound: float, runs: int, own: bool, rng: np.random.Generator) -> Floats:
     """Scores of runs with the one row or the other; all rows lie on one axis, and so do weights."""
     if plan.privacy is None:
         raise AssertionError("a regression without privacy has nothing to attack")

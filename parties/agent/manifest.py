@@ -11,7 +11,7 @@ from protocols.registry import protocol_of
 
 
 def describe_plan(plan: RunPlan, name: str, norm_bound: float) -> str:
-    """The manifest: members, release, privacy by coalition, decryptions, what leaves the house.
+    """The manifest: members, release, privacy by coalition, decryptions, what leaves this party.
 
     norm_bound: of this party's rows, by its own schema.
 
@@ -41,7 +41,7 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     kinds = {step: len(list(step.names(plan))) for step in steps}
     opened = sum(count for step, count in kinds.items() if step.opens)
     yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
-    yield "What leaves your house:"
+    yield "What leaves your organisation:"
     yield "  your number of rows, your name and your verification key, in the clear"
     for step, count in kinds.items():
         if count:

@@ -28,7 +28,7 @@ from protocols.privacy.barrier_certificate import (
     iterate_bound,
 )
 from protocols.privacy.budget import Budget
-from protocols.privacy.problem import Problem
+from protocols.privacy.problem import LEARNING_RATES, Problem
 from protocols.privacy.sensitivity import Sensitivity
 from protocols.privacy.utility import Candidates, Stack, correlation
 
@@ -36,7 +36,6 @@ Floats = NDArray[np.float64]
 
 CORES = tuple(np.geomspace(1.5, 16.0, 16))
 KAPPAS = tuple(np.geomspace(1e-3, 0.5, 10))
-ETAS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 STRENGTHS = np.geomspace(1e-3, 10.0, 60)
 RECIPROCAL_DEGREES = (1, 2)
 MARGIN = 2e-3
@@ -65,7 +64,7 @@ def drafts(problem: Problem) -> list[Draft]:
     (arXiv:2605.27782, Theorem 1).
     """
     rows, features, budget = problem.rows, problem.features, problem.budget
-    etas = (4.0,) if budget.epsilon is None else ETAS
+    etas = (4.0,) if budget.epsilon is None else LEARNING_RATES
     found: list[Draft] = []
     core, eta = (a.ravel() for a in np.meshgrid(CORES, etas, indexing="ij"))
     for degree in problem.degrees:

@@ -28,8 +28,10 @@ from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
 
-MECHANISM_SHARE = 0.9
-"""The mechanism's part of delta."""
+DELTA_SHARE = 0.9
+"""The mechanism's part of delta; the iterate bound may fail with the rest."""
+KEPT = 0.999
+"""The iterate bound's part of that rest; the noise grids need some of what is left."""
 GRID_MARGIN = 1.0 + 2.0**-20
 """Shares are rounded up to a grid unit, at most 2^-20 of them; every bound uses this much more."""
 
@@ -56,7 +58,7 @@ class Budget:
     epsilon: float | None
     delta: float
     split: NoiseSplit
-    mechanism_share: float = MECHANISM_SHARE
+    mechanism_share: float = DELTA_SHARE
     other_delta: float = 0.0
     spent_mu: float = 0.0
 
@@ -87,8 +89,13 @@ class Budget:
 
     @property
     def delta_norm(self) -> float:
-        """Allowed failure probability of the iterate bound."""
+        """Failure probability of the iterate bound, and delta of the noise grids."""
         return (1 - self.mechanism_share) * (self.delta - self.other_delta)
+
+    @property
+    def bound_failure(self) -> float:
+        """Allowed failure probability of the iterate bound alone."""
+        return KEPT * self.delta_norm
 
     @property
     def mu(self) -> float:

@@ -37,8 +37,6 @@ from protocols.privacy.grid import NoiseGrid, discretisation_delta
 if TYPE_CHECKING:
     from protocols.gram_plan import GramPlan
 
-KEPT = 0.999
-"""Part of delta_norm with which the noise may exceed tau; the grid needs some of the rest."""
 ASSUMPTIONS = (
     "every row's norm, bias column included, is at most norm_bound, and that of its encoded "
     "targets at most target_bound: owners clip to both",
@@ -130,7 +128,7 @@ class GramRelease:
     @property
     def failure(self) -> float:
         """beta."""
-        return KEPT * self.budget.delta_norm
+        return self.budget.bound_failure
 
     @property
     def noise_bound(self) -> float:

@@ -2,7 +2,7 @@
 
 A run is **reserved** before it starts, and from then on it counts. `commit` notes that it ended;
 `rollback` takes it back, which is right only if nothing of it has been released. A run that
-crashes in between has neither and stays spent: nobody knows what had left the house.
+crashes in between has neither and stays spent: nobody knows what had left its owner.
 
 The file has one JSON object per line. A line is appended under an exclusive lock and flushed to
 disk before the call returns, and it carries the digest of the line before it, so that a lost or

@@ -39,8 +39,6 @@ from protocols.privacy.descent_bound import DescentBound
 if TYPE_CHECKING:
     from protocols.lffr import LffrPlan
 
-KEPT = 0.999
-"""Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
 TARGETS = "every target is clamped to its public range"
 
 
@@ -119,7 +117,7 @@ class LffrSetting:
             features=self.features,
             norm_bound=self.norm_bound,
             noise=self.budget.total_std(self.sigma or 0.0),
-            failure=KEPT * self.budget.delta_norm / self.outputs,
+            failure=self.budget.bound_failure / self.outputs,
             error=self.encryption_error * math.sqrt(self.features) / self.rows,
         )
 

@@ -48,8 +48,6 @@ from protocols.privacy.row_setting import RowSetting, row_setting
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
 
-KEPT = 0.999
-"""Part of delta_norm that bound and range use; the noise grids need some of the rest."""
 UNCOUNTED = "the arithmetic's error of gradients and preconditioner is NOT counted (e_ckks = 0)"
 
 
@@ -91,7 +89,7 @@ class MomentumSetting(RowSetting):
     @property
     def allowance(self) -> float:
         """What each of bound and range may fail with."""
-        return KEPT * self.budget.delta_norm / (1 if self.curvature is None else 2)
+        return self.budget.bound_failure / (1 if self.curvature is None else 2)
 
     @property
     def bound(self) -> MomentumBound:

@@ -23,7 +23,7 @@ from protocols.approximation import Approximation, Polynomial, sigmoid_approxima
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.inverse import MAX_RATIO
 from protocols.privacy.momentum_bound import AcceleratedRule, MomentumBound
-from protocols.privacy.momentum_certificate import KEPT, MomentumSetting, row_sum_sensitivity
+from protocols.privacy.momentum_certificate import MomentumSetting, row_sum_sensitivity
 from protocols.privacy.problem import Problem
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.utility import Floats, merit
@@ -92,7 +92,7 @@ def drafts(problem: Problem) -> Iterator[Draft]:
         approximation = sigmoid_approximation(degree, interval)
         p = approximation.polynomial
         spread = diameter(p, norm_bound=1.0, radius=p.radius, cells=400)
-        fit = _Fit(p, features, KEPT * budget.delta_norm)
+        fit = _Fit(p, features, budget.bound_failure)
         for t, share in product(problem.tried_rounds(ROUNDS), shares):
             sigma = unit * spread * math.sqrt(t / (1 - share))
             noise = budget.total_std(sigma)
@@ -128,7 +128,7 @@ def _preconditioned(
     budget, features = problem.budget, problem.features
     unit = _unit(problem)
     sigma = unit * row_sum_sensitivity(LOGISTIC, 1.0, features) / math.sqrt(share)
-    tail = math.sqrt(2 * math.log(features / (KEPT * budget.delta_norm / 2)))
+    tail = math.sqrt(2 * math.log(features / (budget.bound_failure / 2)))
     margin = budget.total_std(sigma) * tail * SLACK
     rough = _curvature(1.0, 0.1, sigma, features)
     quadratic: Any = REGISTRY[problem.method]

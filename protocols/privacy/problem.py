@@ -8,6 +8,9 @@ from typing import Any
 
 from protocols.privacy.budget import Budget
 
+LEARNING_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""What a search tries, for rows of norm 1."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:

@@ -29,9 +29,6 @@ from protocols.privacy.row_setting import RowSetting, row_setting
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
 
-KEPT = 0.999
-"""Part of delta_norm that the iterate bound uses; the noise grid needs some of the rest."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RidgeSetting(RowSetting):
@@ -66,7 +63,7 @@ class RidgeSetting(RowSetting):
             features=self.features,
             norm_bound=self.norm_bound,
             noise=self.budget.total_std(self.sigma),
-            failure=KEPT * self.budget.delta_norm,
+            failure=self.budget.bound_failure,
             error=self.gradient_error,
         )
 

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Approximation, Polynomial, sigmoid_approximation
 from protocols.privacy.descent_bound import DescentBound
-from protocols.privacy.problem import Problem
-from protocols.privacy.ridge_certificate import KEPT, RidgeSetting
+from protocols.privacy.problem import LEARNING_RATES, Problem
+from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.sensitivity import diameter
 from protocols.privacy.utility import Candidates, Stack, correlation
 
 Floats = NDArray[np.float64]
 
 INTERVALS = tuple(np.geomspace(3.0, 24.0, 16))
-ETAS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 MARGIN = 1e-3
 _GRID = 801
 _PENALTIES = np.geomspace(1e-5, 0.5, 60)
@@ -68,13 +67,13 @@ def drafts(problem: Problem) -> Iterator[Draft]:
             else 0.0
         )
         smooth = (1.0 / approximation.max_slope,)
-        for eta in smooth if budget.epsilon is None else ETAS:
+        for eta in smooth if budget.epsilon is None else LEARNING_RATES:
             square = 0.5 * eta * residual**2
             for t, unit in per_round.items():
                 sigma = spread * unit
                 noise = budget.total_std(sigma)
                 lam = _least_penalty(
-                    z * residual, square, radius, eta, t, features, noise, KEPT * budget.delta_norm
+                    z * residual, square, radius, eta, t, features, noise, budget.bound_failure
                 )
                 if lam is not None:
                     yield Draft(
