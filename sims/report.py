@@ -211,8 +211,8 @@ def _coefficients(result: RunResult) -> dict[str, Any]:
     """The features with the largest effect on any output, in the data's own units."""
     coef, intercept = coefficients(result.schema, result.weights, result.plan.model)
     names, numeric = result.schema.feature_names, result.model.numeric
-    # Of a step of the scaled column, shape (d - 1, outputs).
-    effects = result.weights[:-1].reshape(len(names), -1)
+    # Of a step of a column before `row_norm` divides the row, shape (d - 1, outputs).
+    effects = result.weights[:-1].reshape(len(names), -1) / (result.schema.row_norm or 1)
     largest = np.abs(effects).max(axis=1)
     order = np.argsort(-largest, kind="stable")[:MOST_COEFFICIENTS]
     few = f"the {len(order)} with the largest effect of {len(names)}; all are in model.json"
