@@ -24,17 +24,12 @@ def probability_figures(z: Array, positive: NDArray[np.bool_]) -> dict[str, floa
     base = positive.mean()
     slope, intercept = calibration(z, positive)
     return {
-        "log_loss": float(np.mean(_losses(z, positive))),
+        "log_loss": float(np.mean(np.logaddexp(0.0, np.where(positive, -z, z)))),
         "base_rate_log_loss": float(entr(base) + entr(1 - base)),
         "brier": float(np.mean((expit(z) - positive) ** 2)),
         "calibration_slope": slope,
         "calibration_intercept": intercept,
     }
-
-
-def _losses(z: Array, positive: NDArray[np.bool_]) -> Array:
-    found: Array = np.logaddexp(0.0, np.where(positive, -z, z))
-    return found
 
 
 def calibration(z: Array, positive: NDArray[np.bool_]) -> tuple[float, float]:
@@ -53,7 +48,6 @@ def calibration(z: Array, positive: NDArray[np.bool_]) -> tuple[float, float]:
     spread = np.abs(z - centre).mean()
     rows = np.column_stack([(z - centre) / spread, np.ones_like(z)])
     found: Array = np.zeros(2)
-    loss = math.log(2)
     for _ in range(STEPS):
         p = expit(rows @ found)
         gradient = rows.T @ (p - positive) / len(z)
@@ -61,12 +55,7 @@ def calibration(z: Array, positive: NDArray[np.bool_]) -> tuple[float, float]:
             step = np.linalg.solve((rows.T * (p * (1 - p))) @ rows / len(z), gradient)
         except np.linalg.LinAlgError:
             break
-        gain = gradient @ step  # the loss falls by half of it, where it is a parabola
-        while (after := float(np.mean(_losses(rows @ (found - step), positive)))) > loss:
-            if gain < 1e-9:
-                break  # rounding
-            step /= 2
-        found, loss = found - step, after
-        if gain < 1e-24:
+        found = found - step
+        if abs(gradient @ step) < 1e-24:  # twice what the loss can still fall by
             return float(found[0] / spread), float(found[1] - found[0] * centre / spread)
     return NEVER

@@ -24,7 +24,7 @@ from sims.console import closing_lines, stderr
 from sims.documents import coefficients
 from sims.report import clamp_words, confusion, privacy_facts, render_report
 from sims.report_html import Html, fragment, section, table, tag
-from sims.result import Array, RunResult
+from sims.result import Array, Figures, RunResult
 from sims.twin import score
 from tests.protocols import test_gram_plan
 from tests.sims.fake_run import CERTIFICATE, NASTY, SCHEMA, make_frame, make_result
@@ -197,11 +197,12 @@ def test_the_first_line_says_when_the_base_rate_is_as_good(factor: float, privac
 
 def test_a_tie_with_the_base_rate_is_no_better_and_one_class_has_none() -> None:
     result = make_result()
-    weights = np.zeros_like(result.weights)
-    share = result.test_y.mean()
-    weights[-1] = np.log(share / (1 - share)) / result.test_x[0, -1]
-    assert "no better" in judged(weights).verdict
-    assert judged(weights, test_y=np.ones_like(result.test_y)).verdict == ""
+    base = result.scores.base_rate_log_loss
+    for loss, silent in ((base, False), (base - 1e-12, False), (base - 1e-6, True)):
+        tied = replace(result, scores=Figures(result.scores, log_loss=loss))
+        assert (tied.verdict == "") == silent
+    assert "is inf," in replace(result, scores=Figures(result.scores, log_loss=np.inf)).verdict
+    assert judged(result.weights, test_y=np.ones_like(result.test_y)).verdict == ""
 
 
 def test_huge_coefficients_have_an_odds_ratio() -> None:
