@@ -20,18 +20,9 @@ from protocols.errors import ParameterError
 from protocols.models.registry import MODELS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
 from protocols.privacy.catalogue import NOISES
+from protocols.updates.registry import ANYWHERE, IN_THE_CLEAR, UPDATES, VARIANTS
 
 PROFILES = ("secure", "fast-insecure")
-# By name: their catalogue loads libraries, which `--help` need not wait for.
-_QUADRATIC = ("quadratic-nag", "quadratic-gd")
-UPDATES = {
-    ENCRYPTED_ROWS: ("barrier", "gd", "nag", *_QUADRATIC),
-    SECURE_AGGREGATION: (
-        *("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt", "scd"),
-        *("adagrad", "adam", *_QUADRATIC, "quadratic-adagrad", "quadratic-adam"),
-    ),
-}
-"""Update rules by protocol."""
 REGRESSIONS = tuple(name for name in MODELS if name != "logistic")
 """Models of numeric targets, several at once."""
 DEGREES = (3, 5, 7, 9, 11, 13, 15)
@@ -134,8 +125,8 @@ class TrainingOptions:
     update: str = of_rows(
         "",
         "Update rule. Default: barrier, of poisson nag, which takes gd and nag. Both protocols: "
-        "barrier, gd, nag, quadratic-nag, quadratic-gd. secure-aggregation alone: clipped-gd, hb, "
-        "masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, quadratic-adam.",
+        f"{', '.join(ANYWHERE)}. "
+        f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}.",
     )
     rounds: int | None = option(
         None, "How many iterations. Default: chosen.", name="iterations", least=1

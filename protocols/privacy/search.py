@@ -138,7 +138,10 @@ def find_setting(
     if rounds is not None and rounds < 1:
         raise ParameterError(f"rounds={rounds} is below 1")
     if method not in STRATEGIES:
-        raise ParameterError(f"method={method!r} is not one of {', '.join(STRATEGIES)}")
+        raise ParameterError(
+            f"update {method!r} has no privacy certificate on encrypted rows: add --no-privacy, or "
+            "take --protocol secure-aggregation"
+        )
     split = NoiseSplit(parties=parties, colluders=colluders)
     problem = Problem(
         method=method,

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from protocols.errors import ParameterError
-from protocols.updates.adaptive import Adagrad, Adam, Adaptive, QuadraticAdagrad, QuadraticAdam
-from protocols.updates.barrier import Barrier
-from protocols.updates.dual_ascent import DualAscent
-from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
-from protocols.updates.quadratic import Quadratic, QuadraticNesterov
-from protocols.updates.quadratic_descent import QuadraticDescent
-from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
+from protocols.updates.adaptive import Adaptive
+from protocols.updates.quadratic import Quadratic
+from protocols.updates.registry import RULES
 from protocols.updates.update import Update
 
-RULES: tuple[type[Update], ...] = (
-    Barrier,
-    GradientDescent,
-    Nesterov,
-    QuadraticNesterov,
-    QuadraticDescent,
-    HeavyBall,
-    StronglyConvexNesterov,
-    MultiStage,
-    DualAscent,
-    Adagrad,
-    QuadraticAdagrad,
-    Adam,
-    QuadraticAdam,
-)
-REGISTRY = {rule.kind: rule for rule in RULES}
+REGISTRY: dict[str, type[Update]] = {
+    kind: pkgutil.resolve_name(f"protocols.updates.{home}") for kind, home in RULES.items()
+}
 KINDS = tuple(REGISTRY)
 """Kinds of rules in a plan."""
 QUADRATIC = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Quadratic))

@@ -192,6 +192,7 @@ class Nesterov(_Constant):
 
     kind: ClassVar[str] = "nag"
     words: ClassVar[str] = "Nesterov's accelerated gradient descent"
+    default_rounds: ClassVar[int] = 10
     rounds: int
     learning_rate: float
 

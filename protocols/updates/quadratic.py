@@ -33,6 +33,7 @@ class Quadratic(Momentum):
     """Rules on the quadratic gradient; their rates N_t are at least 1, what B allows at once."""
 
     __slots__ = ()
+    default_rounds: ClassVar[int] = 4
     curvature: Curvature
 
     @classmethod

@@ -35,7 +35,8 @@ class Update(ABC):
     """One iteration of a first-order method: a frozen dataclass of its public parameters.
 
     kind: its name in a plan; words: what a report calls it; rounds: iterations T >= 1; curvature:
-    of the quadratic gradient B^-1 grad, which whoever drives the rule multiplies; None without.
+    of the quadratic gradient B^-1 grad, which whoever drives the rule multiplies; None without;
+    default_rounds: T on encrypted rows without privacy, where none is given.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -44,6 +45,7 @@ class Update(ABC):
     __slots__ = ()
     kind: ClassVar[str]
     words: ClassVar[str]
+    default_rounds: ClassVar[int] = 20
     rounds: int
     curvature: Curvature | None = None
 

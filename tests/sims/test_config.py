@@ -10,11 +10,11 @@ from typer.main import get_command
 
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.errors import ParameterError
-from protocols.updates.catalogue import ADAPTIVE, QUADRATIC
+from protocols.updates.registry import RULES, UNASKED, UPDATES
 from sims.api import configured
 from sims.cli import app
 from sims.cli_options import GROUPS
-from sims.config import DEGREES, UPDATES, SimulationConfig, option_name, options_of
+from sims.config import DEGREES, SimulationConfig, option_name, options_of
 from tests.sims.model_runs import cohort
 
 DEGREE_WORDS = "degree=4 is not one of 3, 5"
@@ -75,10 +75,8 @@ def test_names_kinds_and_defaults_are_the_commands() -> None:
     assert DEGREES == SIGMOID_DEGREES
 
 
-def test_every_quadratic_and_adaptive_rule_is_offered() -> None:
-    for offered in UPDATES.values():
-        assert {*QUADRATIC} <= {*offered}
-    assert {*ADAPTIVE} <= {*UPDATES["secure-aggregation"]}
+def test_every_rule_is_offered() -> None:
+    assert {*RULES} - {*UNASKED} <= {*UPDATES["secure-aggregation"]}
     words = SimulationConfig.__dataclass_fields__["update"].metadata["words"]
     assert all(name in words for offered in UPDATES.values() for name in offered)
 

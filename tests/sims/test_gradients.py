@@ -17,8 +17,9 @@ from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.privacy.calibrate import sums
 from protocols.privacy.calibrate.calibration import Calibration
 from protocols.privacy.catalogue import NOISES
+from protocols.updates.registry import UPDATES
 from sims import simulation
-from sims.config import UPDATES, SimulationConfig
+from sims.config import SimulationConfig
 from sims.result import RunResult
 from sims.simulation import simulate
 from sims.verify import verify_run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from protocols import arithmetic
@@ -31,7 +31,6 @@ CURVATURE_OFFSET = 0.01
 """Offset of the curvature over the largest entry of a row's part."""
 POISSON_ROUNDS = 30
 """Without privacy: as many as of regressions on sums."""
-DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10, **dict.fromkeys(QUADRATIC, 4)}
 NOTES = {
     "gd": "gradient descent with a certified ridge term, which bounds every iterate",
     "nag": "few accelerated steps, so short that their certified length bounds every iterate",
@@ -46,9 +45,8 @@ _RULES: Mapping[str, Callable[[Any], Update]] = {
         reciprocal=s.reciprocal.polynomial,
     ),
     "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.eta, ridge=s.lam),
-    **dict.fromkeys(("nag", *QUADRATIC), lambda s: s.rule),
 }
-"""From a certificate's setting."""
+"""From a certificate's setting; of any other rule, the setting holds it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +90,14 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
         delta=wanted.delta,
         parties=figures.parties,
         colluders=wanted.colluders,
-        rounds=wanted.rounds or (None if noisy else DEFAULT_ROUNDS[update]),
+        rounds=wanted.rounds or (None if noisy else REGISTRY[update].default_rounds),
         degree=wanted.degree or (None if noisy else DEFAULT_DEGREE),
         **counted,
     )
     setting = certificate.setting
     moved = certificate.sensitivity if noisy else 0.0
     return RowsChoice(
-        rule=_RULES[update](setting),
+        rule=_RULES[update](setting) if update in _RULES else setting.rule,
         link=setting.sigmoid,
         privacy=wanted.promise(figures, sigma=float(setting.sigma), sensitivity=float(moved)),
         certificate=certificate,
@@ -108,22 +106,29 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
 
 
 def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
-    """gd and nag without noise: step 1 / beta, beta = max p' B^2 (smoothness of the loss)."""
+    """Without noise: step 1 / beta, beta = max p' B^2 (smoothness of the loss)."""
     radius = wanted.radius or DEFAULT_RADIUS
     model = model_named(wanted.model)
     link = model.approximation(wanted.degree or DEFAULT_DEGREE, radius)
     rate = wanted.learning_rate or 1 / (link.max_slope * figures.norm_bound**2)
-    rounds = wanted.rounds or DEFAULT_ROUNDS[wanted.update]
-    made: Any = REGISTRY[wanted.update]
-    if wanted.update in QUADRATIC:
-        rule = made(rounds=rounds, curvature=curvature_of(figures))
-    else:
-        rule = made(rounds=rounds, learning_rate=rate)
+    rounds = wanted.rounds or REGISTRY[wanted.update].default_rounds
+    rule = usual_rule(wanted.update, figures, rounds=rounds, learning_rate=rate)
     note = (
         f"interval [-{radius:g}, {radius:g}] of the {model.stand_in[0]} polynomial is a public "
         "choice, not a bound: see the largest logit"
     )
     return RowsChoice(rule=rule, link=link, notes=(note,))
+
+
+def usual_rule(kind: str, figures: PublicFigures, *, rounds: int, learning_rate: float) -> Update:
+    """A rule whose fields without default are rounds and, where it has them, these two."""
+    rule: Any = REGISTRY[kind]
+    names = {field.name for field in fields(rule)}
+    given: dict[str, Any] = {"learning_rate": learning_rate} if "learning_rate" in names else {}
+    if "curvature" in names:
+        given["curvature"] = curvature_of(figures)
+    made: Update = rule(rounds=rounds, **given)
+    return made
 
 
 def curvature_of(figures: PublicFigures) -> Curvature:

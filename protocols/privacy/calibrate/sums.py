@@ -20,14 +20,14 @@ from protocols.gradients import GradientPlan
 from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
-from protocols.privacy.calibrate.rows import choose_rows, curvature_of
+from protocols.privacy.calibrate.rows import choose_rows, usual_rule
 from protocols.privacy.catalogue import noise_of
 from protocols.privacy.grid import NoiseGrid
 from protocols.privacy.noise import NOISE_TAIL, Noise
 from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.updates.adaptive import Adaptive
-from protocols.updates.catalogue import ADAPTIVE, QUADRATIC, REGISTRY
+from protocols.updates.catalogue import REGISTRY
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
 from protocols.updates.strongly_convex import (
@@ -123,7 +123,7 @@ def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
     """
     _check_options(wanted)
     case = _Case(figures, wanted)
-    rule = _RULES[wanted.update](case)
+    rule = _RULES.get(wanted.update, _registered)(case)
     objective = _dual(case) if wanted.update == "scd" else _row_objective(case, rule)
     scales = _noise_scales(case, rule, objective)
     return SumsChoice(
@@ -237,14 +237,11 @@ def _strongly_convex(case: _Case, *, stages: bool = False, divided: bool = False
 
 
 def _registered(case: _Case) -> Update:
-    rule: Any = REGISTRY[case.wanted.update]
-    chosen: dict[str, Any] = {}
+    steps, wanted = _steps(case), case.wanted
+    rule = REGISTRY[wanted.update]
     if issubclass(rule, Adaptive):
-        chosen["learning_rate"] = case.wanted.learning_rate or rule.paper_rate
-    if rule.kind.startswith("quadratic-"):
-        chosen["curvature"] = curvature_of(case.figures)
-    made: Update = rule(rounds=case.rounds, **chosen)
-    return made
+        steps["learning_rate"] = wanted.learning_rate or rule.paper_rate
+    return usual_rule(wanted.update, case.figures, **steps)
 
 
 def _dual_ascent(case: _Case) -> Update:
@@ -261,9 +258,9 @@ _RULES: Mapping[str, Callable[[_Case], Update]] = {
     "masg": partial(_strongly_convex, stages=True),
     "nag-opt": partial(_strongly_convex, divided=True),
     "masg-opt": partial(_strongly_convex, stages=True, divided=True),
-    **dict.fromkeys((*QUADRATIC, *ADAPTIVE), _registered),
     "scd": _dual_ascent,
 }
+"""Of rules with choices of their own; any other is made of its usual ones."""
 
 
 # -- objectives -----------------------------------------------------------------------------------

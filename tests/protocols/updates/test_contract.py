@@ -21,6 +21,7 @@ from protocols.updates.catalogue import KINDS, REGISTRY, rounds_of, rule_from_di
 from protocols.updates.momentum import GradientDescent, HeavyBall, Momentum, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.quadratic_descent import QuadraticDescent
+from protocols.updates.registry import ANYWHERE
 from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
 from protocols.updates.update import Update
 from tests.helpers import (
@@ -43,7 +44,7 @@ from tests.protocols.updates.cases import (
     responses,
     suits_ciphertexts,
 )
-from tests.protocols.updates.textbook import TEXTBOOKS
+from tests.protocols.updates.textbook import textbook
 
 ENCRYPTED = [kind for kind in KINDS if suits_ciphertexts(kind)]
 LINEAR = [kind for kind in KINDS if issubclass(REGISTRY[kind], Momentum)]
@@ -85,6 +86,13 @@ def noisy(t: int, w: np.ndarray) -> np.ndarray:
 
 
 # -- in a plan ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_name_is_the_registry_s(kind: str) -> None:
+    """And on ciphertexts is offered only what runs there."""
+    assert REGISTRY[kind].kind == kind
+    assert kind not in ANYWHERE or kind in ENCRYPTED
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,7 +162,7 @@ def test_every_iteration_is_the_textbook_s(kind: str, rounds: int) -> None:
     for change in ({}, {"schedule": "geometric"}) if "schedule" in names_of(kind) else ({},):
         given = fields_of(kind, rounds=rounds, **change)
         own = {k: v for k, v in given.items() if k not in ("kind", "curvature", "division")}
-        wanted = TEXTBOOKS[kind](noisy, START, **own)
+        wanted = textbook(kind)(noisy, START, **own)
         found = course(rule_from_dict(given), noisy, START)
         scale = np.abs(wanted).max()
         assert scale > 1e-3

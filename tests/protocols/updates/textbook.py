@@ -179,3 +179,12 @@ TEXTBOOKS: dict[str, Callable[..., list[Floats]]] = {
     "quadratic-adam": adam,
     "scd": dual,
 }
+
+
+def textbook(kind: str) -> Callable[..., list[Floats]]:
+    """The recursion of a rule's source."""
+    assert kind in TEXTBOOKS, (
+        f"update {kind!r} has no textbook: add to TEXTBOOKS, in {__file__}, its source's recursion "
+        "on arrays, as a function (gradient, w, **fields of the rule) -> weights after every round"
+    )
+    return TEXTBOOKS[kind]

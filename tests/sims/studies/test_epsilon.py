@@ -26,8 +26,9 @@ from protocols.privacy.catalogue import NOISES, noise_of
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
+from protocols.updates.registry import UPDATES
 from sims import audit_regression, audit_sums
-from sims.config import REGRESSIONS, UPDATES
+from sims.config import REGRESSIONS
 from sims.documents import to_json
 from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon
 from sims.studies import epsilon as study
