@@ -24,7 +24,7 @@ import yaml  # type: ignore[import-untyped]
 
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, protocol_name
-from sims.config import UPDATES
+from protocols.updates.registry import UPDATES
 
 COALITIONS = ("0", "1", "half", "all-but-one")
 MODES = ("fixed", "growing")
