@@ -1,4 +1,4 @@
-"""Polynomials that stand in for the sigmoid and for 1/x, with certified errors and ranges.
+"""Polynomials that stand in for the sigmoid, exp and 1/x, with certified errors and ranges.
 
 The privacy theorem needs true bounds (e_f, e_B, max |p'|, m_P, M_P), not sampled ones: those here
 come from branch and bound over Taylor expansions, for coefficients as rounded to float64.
@@ -8,7 +8,7 @@ Source: arXiv:2605.27782, Theorem 3 and appendix D.3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, get_args, overload
 
@@ -18,12 +18,14 @@ from protocols import remez
 from protocols.errors import ParameterError
 from protocols.remez import FloatArray, Scaled
 
-Function = Literal["sigmoid", "reciprocal"]
+Function = Literal["sigmoid", "exponential", "reciprocal"]
 Method = Literal["minimax", "least-squares"]
 
 SIGMOID_DEGREES = (3, 5, 7, 9, 11, 13, 15)
+EXPONENTIAL_DEGREES = tuple(range(3, 16))
 RECIPROCAL_DEGREES = (1, 2, 3, 4, 5, 6)
 MAX_RADIUS = 1000.0
+MAX_EXPONENT = 10.0  # radius of exp; its least value is then e^-20 of the largest
 MAX_RATIO = 1e12  # high / low of 1/x; beyond it center - radius has lost low
 
 
@@ -128,6 +130,34 @@ def _sigmoid(degree: int, radius: float, method: Method) -> Approximation:
     return _approximation(p, "sigmoid", (0.0, radius))
 
 
+def exponential_approximation(degree: int, radius: float) -> Approximation:
+    """Return the minimax polynomial of exp(x - radius), 1 at most, on [-radius, radius]; cached.
+
+    degree: one of EXPONENTIAL_DEGREES. radius: in (0, MAX_EXPONENT].
+
+    Raises: ParameterError: an argument is outside its bound.
+    """
+    ok = degree in EXPONENTIAL_DEGREES
+    _require(ok, f"degree={degree}: choose one of {EXPONENTIAL_DEGREES}")
+    ok = 0.0 < radius <= MAX_EXPONENT
+    _require(ok, f"radius={radius} is not in (0, {MAX_EXPONENT}]: take a smaller one")
+    return _exponential(int(degree), float(radius))
+
+
+@lru_cache(maxsize=64)
+def _exponential(degree: int, radius: float) -> Approximation:
+    coefficients = remez.exponential_minimax(degree, radius)
+    p = Polynomial(coefficients=tuple(coefficients), center=0.0, radius=radius)
+    slope = max(map(abs, range_bound(p.derivative(), -radius, radius)))
+    return Approximation(polynomial=p, max_error=exponential_error(p), max_slope=slope)
+
+
+def exponential_error(p: Polynomial) -> float:
+    """Return a certain bound of max |p(x) - exp(x - high)| on p's interval; see `error_bound`."""
+    moved = replace(p, center=p.center - p.high)
+    return error_bound(moved, "exponential", moved.low, moved.high)
+
+
 def reciprocal_approximation(degree: int, low: float, high: float) -> Approximation:
     """Return the minimax polynomial of 1/x on [low, high], 0 < low < high, in closed form; cached.
 
@@ -181,6 +211,12 @@ def range_bound(polynomial: Polynomial, low: float, high: float) -> tuple[float,
     coefficients, center, radius = _bare(polynomial)
     negative = remez.supremum((-coefficients, center, radius), (low, high), "zero", 1e-9)
     return -negative, remez.supremum((coefficients, center, radius), (low, high), "zero", 1e-9)
+
+
+def is_symmetric(p: Polynomial) -> bool:
+    """Whether p(z) + p(-z) = 1 as an identity: centre 0, constant 1/2, no other even term."""
+    even = p.coefficients[2::2]
+    return p.center == 0.0 and p.coefficients[0] == 0.5 and not any(even)
 
 
 def is_decreasing(polynomial: Polynomial, low: float, high: float) -> bool:

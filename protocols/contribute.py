@@ -9,7 +9,7 @@ commitments and endorsements: `commitments`. After `confirm` every party knows t
 the same.
 
 Party p encrypts x_i into its own columns and, in side column t,
-    ( sum_i x_i (1/2 - y_i) + N chi_{p,t} ) / side_scale,   chi_{p,t} ~ N(0, sigma^2 / (P - t)).
+    ( sum_i x_i (p(0) - y_i) + N chi_{p,t} ) / side_scale,   chi_{p,t} ~ N(0, sigma^2 / (P - t)).
 The coordinator adds ciphertexts; sums over disjoint columns are unions of rows. With a
 preconditioner, column 0 holds the party's `Curvature.share` and round t column t + 1.
 """

@@ -2,11 +2,13 @@
 
 Fits live in the scaled variable t of [-1, 1]. sigmoid - 1/2 is odd, so the sigmoid's fits return
 odd powers only: entry i is the coefficient of t^(2i+1), shape (k,), k = (degree + 1)/2.
+The exchange: E. Remez (1934); R. Pachón, L. Trefethen, BIT 49 (2009), section 2.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -38,7 +40,7 @@ def odd_minimax(degree: int, radius: float) -> FloatArray:
     """Return the odd polynomial of least maximum error to sigmoid(radius t) - 1/2 on [-1, 1].
 
     t, t^3, …, t^degree are a Chebyshev system on (0, 1], so the optimum has k + 1 alternation
-    points there. Source: E. Remez (1934); R. Pachón, L. Trefethen, BIT 49 (2009), section 2.
+    points there.
 
     Raises: ParameterError: the exchange did not level; not seen for radius <= 1000.
     """
@@ -46,25 +48,65 @@ def odd_minimax(degree: int, radius: float) -> FloatArray:
     # an equal-angle grid, and one that sees the first extremum in the sigmoid's bend, |x| < 30
     wide = np.cos(np.linspace(0.5 * np.pi, 0.0, 12 * degree + 1)[1:])
     grid = np.unique([*wide, *np.linspace(0.0, min(1.0, 30.0 / radius), 97)[1:]])
-    values, basis = odd_part(radius * grid), chebyshev.chebvander(grid, degree)[:, 1::2]
     # start: the extrema of T_(degree + 2), the optimum as radius -> 0
     points = np.cos(np.pi * np.arange(count, -1, -1) / (degree + 2))
+
+    def error(t: FloatArray, fit: FloatArray) -> FloatArray:
+        return odd_part(radius * t) - t * polynomial.polyval(t**2, fit)
+
+    return _exchange(degree, 1, 2, lambda t: odd_part(radius * t), error, grid, points)
+
+
+def exponential_minimax(degree: int, radius: float) -> FloatArray:
+    """Return the polynomial of least maximum error to exp(radius (t - 1)) on [-1, 1], in powers.
+
+    Raises: ParameterError: the exchange did not level; not seen for radius <= 10.
+    """
+
+    def value(t: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(radius * (t - 1.0)))
+
+    def error(t: FloatArray, fit: FloatArray) -> FloatArray:
+        return value(t) - polynomial.polyval(t, fit)
+
+    grid = np.cos(np.linspace(np.pi, 0.0, 24 * degree + 1))
+    # the extrema of T_(degree + 1), the optimum as radius -> 0
+    points = np.cos(np.pi * np.arange(degree + 1, -1, -1) / (degree + 1))
+    return _exchange(degree, 0, 1, value, error, grid, points)
+
+
+def _exchange(
+    degree: int,
+    first: int,
+    step: int,
+    value: Callable[[FloatArray], FloatArray],
+    error: Callable[[FloatArray, FloatArray], FloatArray],
+    grid: FloatArray,
+    points: FloatArray,
+) -> FloatArray:
+    """Level f = value over T_first, T_(first + step), …, from `points` on.
+
+    error: of a fit at t, f - p.
+
+    Raises: ParameterError: it did not level.
+    """
+    values, basis = value(grid), chebyshev.chebvander(grid, degree)[:, first::step]
     for _ in range(MAX_EXCHANGES):
         # unknowns: the series and the level, sum_k a_k T_k(t_j) + (-1)^j level = f(t_j)
-        system = chebyshev.chebvander(points, degree)[:, 1::2]
-        system = np.column_stack([system, (-1.0) ** np.arange(count + 1)])
-        *series, level = np.linalg.solve(system, odd_part(radius * points))
-        fit = _odd_powers("chebyshev", degree) @ series
+        system = chebyshev.chebvander(points, degree)[:, first::step]
+        system = np.column_stack([system, (-1.0) ** np.arange(points.size)])
+        *series, level = np.linalg.solve(system, value(points))
+        fit = _powers("chebyshev", degree, first, step) @ series
         if abs(level) < NOISE:
             return np.asarray(fit)
         peaks = _run_peaks(values - basis @ series)
-        if peaks.size != count + 1:
+        if peaks.size != points.size:
             break
-        points = _polish(grid, peaks, fit, radius)
-        excess = np.max(np.abs(_error(points, fit, radius))) - abs(level)
+        points = _polish(grid, peaks, fit, error)
+        excess = np.max(np.abs(error(points, fit))) - abs(level)
         if excess <= LEVEL_TOLERANCE * abs(level) + 0.1 * NOISE:
             return np.asarray(fit)
-    message = f"degree={degree}, radius={radius}: Remez did not level to {LEVEL_TOLERANCE}"
+    message = f"degree={degree}: Remez did not level to {LEVEL_TOLERANCE}"
     raise ParameterError(f"{message}: take a smaller radius")
 
 
@@ -75,18 +117,19 @@ def _run_peaks(error: FloatArray) -> IndexArray:
     return np.asarray(starts + [int(np.argmax(run)) for run in runs], dtype=np.intp)
 
 
-def _error(points: FloatArray, fit: FloatArray, radius: float) -> FloatArray:
-    return odd_part(radius * points) - points * polynomial.polyval(points**2, fit)
-
-
-def _polish(grid: FloatArray, peaks: IndexArray, fit: FloatArray, radius: float) -> FloatArray:
+def _polish(
+    grid: FloatArray,
+    peaks: IndexArray,
+    fit: FloatArray,
+    error: Callable[[FloatArray, FloatArray], FloatArray],
+) -> FloatArray:
     """Narrow each peak's bracket to 2/32 of itself, four times; |e| is then flat to 1e-10 of it."""
     # two neighbours on either side: the grid's two parts may meet within rounding
     low, high = grid[np.maximum(peaks - 2, 0)], grid[np.minimum(peaks + 2, grid.size - 1)]
     peak = np.arange(peaks.size)
     for _ in range(4):
         points = np.linspace(low, high, 33)  # shape (33, peaks)
-        best = np.argmax(np.abs(_error(points, fit, radius)), axis=0)
+        best = np.argmax(np.abs(error(points, fit)), axis=0)
         low, high = points[np.maximum(best - 1, 0), peak], points[np.minimum(best + 1, 32), peak]
     return np.asarray(points[best, peak])
 
@@ -97,14 +140,15 @@ def odd_least_squares(degree: int, radius: float) -> FloatArray:
     basis = legendre.legvander(nodes, degree)[:, 1::2]  # nearly orthogonal: Gram is safe
     weighted = (weights[:, None] * basis).T
     series = np.linalg.solve(weighted @ basis, weighted @ odd_part(radius * nodes))
-    return np.asarray(_odd_powers("legendre", degree) @ series)
+    return np.asarray(_powers("legendre", degree, 1, 2) @ series)
 
 
 @lru_cache(maxsize=32)
-def _odd_powers(basis: str, degree: int) -> FloatArray:
-    """Return the change of basis from T_1, T_3, … (or P_1, P_3, …) to t, t^3, …, shape (k, k)."""
+def _powers(basis: str, degree: int, first: int, step: int) -> FloatArray:
+    """Return the change of basis from T_k (or P_k), k = first, first + step, …, to t^k."""
     convert = chebyshev.cheb2poly if basis == "chebyshev" else legendre.leg2poly
-    columns = [convert([0.0] * k + [1.0])[1::2] for k in range(1, degree + 1, 2)]
+    orders = range(first, degree + 1, step)
+    columns = [convert([0.0] * k + [1.0])[first::step] for k in orders]
     return np.array([np.pad(c, (0, len(columns) - c.size)) for c in columns]).T
 
 
@@ -156,7 +200,8 @@ def supremum(p: Scaled, ends: tuple[float, float], function: str, slack: float) 
     taylor = _binomials(size) * padded[order[:, None] + order]  # row j: p^(j)(t) / j! in powers
     reach = max(abs(ends[0] - center), abs(ends[1] - center)) / radius
     rounding = (12 * size + 32) * UNIT * float(polynomial.polyval(reach, np.abs(coefficients)))
-    rounding += 32 * UNIT * {"sigmoid": 1.0, "zero": 0.0}.get(function, 1.0 / (ends[0] or 1.0))
+    largest = {"sigmoid": 1.0, "zero": 0.0, "exponential": math.exp(min(ends[1], 700.0))}
+    rounding += 32 * UNIT * largest.get(function, 1.0 / (ends[0] or 1.0))
     low, high = _partition(*ends, function)
     best = proven = rest = -math.inf
     for _ in range(MAX_HALVINGS):
@@ -225,8 +270,23 @@ def _reciprocal_terms(mid: FloatArray, half: FloatArray) -> tuple[FloatArray, Fl
     return terms, ratio**TERMS / (mid * (1.0 - ratio))
 
 
+def _exponential_terms(mid: FloatArray, half: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return half^j exp(mid) / j!, and the remainder, exp(mid + half) half^TERMS / TERMS! at most.
+
+    Wide cells are halved as others are: their remainder is large.
+    """
+    factorials = np.array([math.factorial(j) for j in range(TERMS + 1)], dtype=float)
+    powers = half ** np.arange(TERMS + 1)[:, None] / factorials[:, None]
+    return np.exp(mid) * powers[:TERMS], np.exp(mid + half) * powers[TERMS]
+
+
 def _zero_terms(mid: FloatArray, half: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.zeros((TERMS, mid.size)), 0.0 * half
 
 
-_EXPANSIONS = {"sigmoid": _sigmoid_terms, "reciprocal": _reciprocal_terms, "zero": _zero_terms}
+_EXPANSIONS = {
+    "sigmoid": _sigmoid_terms,
+    "exponential": _exponential_terms,
+    "reciprocal": _reciprocal_terms,
+    "zero": _zero_terms,
+}

@@ -3,16 +3,17 @@
 What a refresh carries (`ckks.circuit`, `ColumnSum.spread`), with rows c x, weights w / R and side
 columns over s = A / c; row i of group g stands in column i of every block j:
 
-    slot = gain_j / s [sum_g x_ij q(z_i)  +  in one column: sum_all x_ij (1/2 - y_i) + N chi_j]
+    slot = gain_j / s [sum_g x_ij q(z_i)  +  in one column: sum_all x_ij (p(0) - y_i) + N chi_j]
          + rest_j N / (f s B unit),
 
-q = p - 1/2, z = <v, x>, chi the noise of ALL parties on the mean gradient, B columns, at most
+q = p - p(0), z = <v, x>, chi the noise of ALL parties on the mean gradient, B columns, at most
 ceil(N / B) groups. The new vector is rest + f (gradient + chi), f a public factor; gain_j = 1 and
 unit = 1 without a preconditioner, else gain_j = high / b_j <= high L and unit = 1 / high.
 The release is w_T / R. The inverse's refreshes carry u, at most 1, and y = u high / b.
 
 So everything follows from three bounds: |v_t| (hence q), |rest| and |w_T|. Let h(Z) = max |p| on
-[-Z, Z]; |p(z) - y| <= h since 1 - p(z) = p(-z), hence |gradient| <= C h(C |v|).
+[-Z, Z] where 1 - p(z) = p(-z), else the largest of p and 1 - p; |p(z) - y| <= h for y in [0, 1],
+hence |gradient| <= C h(C |v|), and |q| <= h - min(p(0), 1 - p(0)).
 
 **Walk** (any linear rule). All vectors are public combinations of the gradients so far: v = sum_s
 k_s P (g_s + chi_s), 0 <= P <= L. So |v| <= L (sum_s |k_s| C h(C |v_s|) + tau |k| (sqrt(d) + sqrt(2
@@ -20,11 +21,12 @@ x))), for the three vectors of all iterations together except with probability f
 failure): `privacy.momentum_bound`, unrolled by running the rule itself. Short runs alone stay
 small.
 
-**Ball** (gd). `privacy.descent_bound` with all noise, or without noise `privacy.quiet_descent`:
-|v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
+**Ball** (gd, 1 - p(z) = p(-z)). `privacy.descent_bound` with all noise, or without noise
+`privacy.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
 
-**Barrier**. arXiv:2605.27782, Theorem 3 (`privacy.barrier_certificate`): |v_t|, |w_T| <= R, and
-|rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as well.
+**Barrier** (1 - p(z) = p(-z)). arXiv:2605.27782, Theorem 3 (`privacy.barrier_certificate`): |v_t|,
+|w_T| <= R, and |rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as
+well.
 
 Noise: tau its std per coordinate. Norms are bounded as in the certificate, with the part of delta
 that the certificate has for that; |chi_j| <= 9 tau for all coordinates but 2^-61 T d.
@@ -40,7 +42,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.approximation import Approximation, Polynomial, range_bound
+from protocols.approximation import Approximation, Polynomial, is_symmetric, range_bound
 from protocols.curvature import Curvature
 from protocols.privacy import barrier_certificate
 from protocols.privacy.barrier_certificate import BarrierSetting, c_delta
@@ -141,8 +143,10 @@ def residual(p: Polynomial, z: float) -> float:
         t = z / p.radius
         if not t < 1e15:
             return math.inf
-        return math.fsum(abs(c) * t**k for k, c in enumerate(p.coefficients))
-    return max(abs(bound) for bound in range_bound(p, -z, z))
+        largest = math.fsum(abs(c) * t**k for k, c in enumerate(p.coefficients))
+        return largest if is_symmetric(p) else 1 + largest
+    low, high = range_bound(p, -z, z)
+    return max(abs(low), abs(high)) if is_symmetric(p) else max(1 - low, high)
 
 
 # -- the three proofs -----------------------------------------------------------------------------
@@ -256,10 +260,10 @@ def barrier(course: Course, rule: Barrier) -> Norms | None:
 @lru_cache(maxsize=64)
 def norms(course: Course) -> tuple[Norms, ...]:
     """By every proof that there is."""
-    rule = course.rule
+    rule, symmetric = course.rule, is_symmetric(course.link)
     proofs = [
-        barrier(course, rule) if isinstance(rule, Barrier) else None,
-        ball(course, rule) if isinstance(rule, GradientDescent) else None,
+        barrier(course, rule) if isinstance(rule, Barrier) and symmetric else None,
+        ball(course, rule) if isinstance(rule, GradientDescent) and symmetric else None,
         walk(course) if isinstance(rule, Momentum) else None,
     ]
     return tuple(found for found in proofs if found is not None)
@@ -300,11 +304,12 @@ def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
     groups, curvature = -(-rows // layout.block_size), course.curvature
     unit, gain = (1 / curvature.high, curvature.high * course.gain) if curvature else (1.0, 1.0)
     scale = abs(plan.units.side_scale)
-    side = rows * (c / 2 + TAIL * course.noise)
+    start = plan.link.coefficients[0]
+    side = rows * (c * max(start, 1 - start) + TAIL * course.noise)
     refreshes = list(inverse_bounds(curvature, len(plan.refreshes) - plan.rounds))
     for point, vectors in zip(found.points, found.vectors, strict=True):
-        # p = 1/2 + q, q odd: max |q| = h - 1/2.
-        terms = gain / scale * (groups * c * (residual(plan.link, c * point) - 0.5) + side)
+        moved = residual(plan.link, c * point) - min(start, 1 - start)
+        terms = gain / scale * (groups * c * moved + side)
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
     tail = plan.rounds * course.features * TAIL_FAILURE if course.noise else 0.0

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols import row_slots
-from protocols.approximation import Polynomial
+from protocols.approximation import Polynomial, is_symmetric, range_bound
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
@@ -27,6 +27,7 @@ from protocols.ckks.flooding import error_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
+from protocols.errors import ParameterError
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
@@ -39,8 +40,8 @@ from protocols.words import Fact, link_facts
 class RowsPlan(CircuitPlan):
     """Gradient training of a generalised linear model on encrypted rows.
 
-    link: polynomial stand-in for the sigmoid; update: fields of the update rule;
-    features_per_ciphertext: see `Layout`.
+    link: polynomial stand-in for the mean of a target on [0, 1], given its score; update: fields of
+    the update rule; features_per_ciphertext: see `Layout`.
 
     Raises:
         ParameterError: fields that do not go together (depth too small, too many features …).
@@ -58,6 +59,12 @@ class RowsPlan(CircuitPlan):
         iteration = iteration_levels(self.link, self.rule)
         check_depth(self, {"one iteration": iteration + REFRESH_TOWERS - 1})
         _ = self.layout
+        if self.privacy and not is_symmetric(self.link):
+            raise ParameterError(
+                f"privacy with model={self.model!r}: certificates are about links p with p(z) + "
+                "p(-z) = 1 alone, and this one is not; leave privacy out (--no-privacy), or take "
+                "--model linear"
+            )
 
     @property
     def rule(self) -> Update:
@@ -154,17 +161,27 @@ class RowsPlan(CircuitPlan):
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
         rule = self.rule
-        # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: 1/2 and about as
-        # much again. One round moves w / R by eta / (R N) times the sum over rows, in which it
-        # adds as sqrt(N). Noise in a side column passes the refresh's mask, once.
+        # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: `_row_gain`. One
+        # round moves w / R by eta / (R N) times the sum over rows, in which it adds as sqrt(N).
+        # Noise in a side column passes the refresh's mask, once.
         moved = self.link.radius * math.sqrt(self.num_rows) * self.units.row_scale
-        per_round = rule.largest_rate / moved
+        per_round = self._row_gain * rule.largest_rate / moved
         return error_std(
             self.ckks,
             len(self.members),
             rounding_gain=rule.noise_gain() + rule.inverse_gain / self.link.radius,
             row_gain=math.hypot(self.rounds * per_round, MASK_VALUE * rule.noise_gain()),
         )
+
+    @property
+    def _row_gain(self) -> float:
+        """Bound on |q| + |q'| R, for a sigmoid's polynomial 1/2 and about as much again."""
+        p, radius = self.link, self.link.radius
+        if is_symmetric(p):
+            return 1.0
+        values = (abs(end - p.coefficients[0]) for end in range_bound(p, -radius, radius))
+        slopes = map(abs, range_bound(p.derivative(), -radius, radius))
+        return max(values) + radius * max(slopes)
 
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's noise on the mean gradient, shape (rounds, num_features).

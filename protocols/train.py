@@ -55,7 +55,7 @@ class RowsCircuit:
         plan, layout, units = self._plan, self._plan.layout, self._plan.units
         data = layout.pack_rows(units.row_scale * rows, plan.party_index(party))
         first, noise = plan.divide_noise(noise)
-        linear = rows.T @ (0.5 - targets) + layout.num_rows * noise
+        linear = rows.T @ (plan.link.coefficients[0] - targets) + layout.num_rows * noise
         columns = linear / units.side_scale
         if plan.curvature is not None:
             share = plan.curvature.share(rows, plan.num_rows, first)

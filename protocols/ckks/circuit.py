@@ -1,11 +1,13 @@
-"""The encrypted gradient of a generalised linear model with an odd polynomial link.
+"""The encrypted gradient of a generalised linear model with a polynomial link.
 
-grad(w) = X^T (p(Xw) - y) / N with p(z) = 1/2 + q(z), q(z) = z r(z^2) odd:
-X^T q(Xw) / N is evaluated; X^T (1/2 - y) / N + noise arrives summed in the side columns.
+grad(w) = X^T (p(Xw) - y) / N with p(z) = p(0) + q(z):
+X^T q(Xw) / N is evaluated; X^T (p(0) - y) / N + noise arrives summed in the side columns.
 
-Weights are kept as w' = w / R, R the radius of q's interval, so that z' = X w' lies in [-1, 1] and
-x q(z) = A * x z' * prod factors(z'^2), A the leading coefficient of r in the scaled variable.
-(Dividing the rows instead would multiply their encryption noise by R.)
+Weights are kept as w' = w / R, R the radius of q's interval, so that z' = X w' lies in [-1, 1].
+(Dividing the rows instead would multiply their encryption noise by R.) Of 1/2 plus an odd
+polynomial, q(z) = z r(z^2), is x q(z) = A * x z' * prod factors(z'^2), A the leading coefficient in
+the scaled variable; of any other x q(z) = A * x * prod factors(z'), z' one of them. That takes the
+same levels, with twice as many factors; they are ready at level 2, or 3 if quadratic.
 
 | level | degree 3 | degree 5, 7 | degree 9-15 |
 |---|---|---|---|
@@ -34,7 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from protocols.approximation import Polynomial
+from protocols.approximation import Polynomial, is_symmetric
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.ckks.parameters import REFRESH_TOWERS
@@ -49,21 +51,22 @@ REFRESH_LEVEL = 1
 
 
 def link_factors(link: Polynomial) -> FactoredPolynomial:
-    """r(u) with link(z) = 1/2 + t r(t^2), t = z / radius.
+    """r(u) with link(z) = 1/2 + t r(t^2), t = z / radius; of other links link(z) - link(0), in t.
 
     Raises:
-        ParameterError: the link is not 1/2 plus an odd polynomial of degree >= 3 around 0.
+        ParameterError: the link is not a polynomial of degree >= 3 around 0.
     """
-    odd, even = link.coefficients[1::2], link.coefficients[0::2]
-    if link.center != 0 or even[0] != 0.5 or any(even[1:]) or len(odd) < 2:
-        raise ParameterError("the link must be 1/2 plus an odd polynomial of degree at least 3")
-    return FactoredPolynomial.from_coefficients(odd)
+    if link.center != 0 or link.degree < 3:
+        raise ParameterError("the link must be a polynomial of degree at least 3 around 0")
+    if is_symmetric(link):
+        return FactoredPolynomial.from_coefficients(link.coefficients[1::2])
+    return FactoredPolynomial.from_coefficients((0.0, *link.coefficients[1:]))
 
 
 def gradient_levels(link: Polynomial) -> int:
-    """Levels of one gradient, the refresh's included: 4, 5, 5 for degree 3, 5, 7; 6 for 9 to 15."""
-    # the refresh, inner product, square beside x z', the factors.
-    return 3 + link_factors(link).depth()
+    """Levels of one gradient, the refresh's included: 4 for degree 3; 5 to 7; 6 to 15."""
+    # the refresh, inner product, if symmetric the square beside x z', the factors.
+    return (3 if is_symmetric(link) else 2) + link_factors(link).depth()
 
 
 def iteration_levels(link: Polynomial, rule: Update) -> int:
@@ -120,7 +123,7 @@ class EncryptedGradient:
 
     units: of everything encrypted; rows: groups of rows; side: side ciphertexts, the vector of
     round t (after the row sums, if the layout has them) the sum over parties of
-    (X^T (1/2 - y) + N noise_t) / side_scale; preconditioner: multiplies gradient and noise.
+    (X^T (p(0) - y) + N noise_t) / side_scale; preconditioner: multiplies gradient and noise.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class EncryptedGradient:
     ) -> None:
         self._evaluator = evaluator
         self.weight_unit = units.weight_unit
-        self._factors = link_factors(units.link)
+        self._factors, self._in_squares = link_factors(units.link), is_symmetric(units.link)
         # Refreshed weights are at this level: so are the rows that they multiply.
         rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in rows]
         self._rows, self._weighted = rows, rows
@@ -164,7 +167,8 @@ class EncryptedGradient:
         self, rows: EncryptedVector, weighted: EncryptedVector, weights: EncryptedVector
     ) -> tuple[EncryptedVector, EncryptedVector]:
         z = rows @ weights
-        left, right = self._factors.last_operands(z * z, weighted * z)
+        pair = (z * z, weighted * z) if self._in_squares else (z, weighted)
+        left, right = self._factors.last_operands(*pair)
         return left, right
 
     def _next_side(self) -> EncryptedVector:

@@ -35,7 +35,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.approximation import Polynomial
+from protocols.approximation import Polynomial, is_symmetric
 from protocols.ckks.circuit import (
     MASK_VALUE,
     REFRESH_LEVEL,
@@ -86,6 +86,8 @@ def cubic(link: Polynomial) -> tuple[float, float]:
         ParameterError: the link is not 1/2 plus an odd polynomial of degree 3 around 0.
     """
     factors = link_factors(link)
+    if not is_symmetric(link):
+        raise ParameterError("the link must be 1/2 plus an odd polynomial")
     if factors.degree != 1:
         raise ParameterError(f"degree={link.degree} of the link is not 3, which LFFR runs on")
     return factors.leading, factors.roots[0]

@@ -41,21 +41,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.approximation import Polynomial, range_bound
+from protocols.approximation import Polynomial, is_symmetric, range_bound
 from protocols.errors import ParameterError
-
-
-def is_symmetric(p: Polynomial) -> bool:
-    """Whether p(z) + p(-z) = 1 as an identity: centre 0, constant 1/2, no other even term."""
-    even = p.coefficients[2::2]
-    return p.center == 0.0 and p.coefficients[0] == 0.5 and not any(even)
 
 
 def require_symmetric(p: Polynomial) -> None:
     """Refuse any other sigmoid.
 
     Raises:
-        ParameterError: see `is_symmetric`.
+        ParameterError: see `approximation.is_symmetric`.
     """
     if not is_symmetric(p):
         raise ParameterError("sigmoid: p(z) + p(-z) must be 1, 1/2 plus an odd polynomial")

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from protocols import approximation as ap
 from protocols.approximation import Polynomial, error_bound, is_decreasing, range_bound
 from protocols.errors import ParameterError
 from protocols.models.lffr import PAPER_LINK
-from protocols.remez import FloatArray, dyadic_rule, odd_part
+from protocols.remez import _EXPANSIONS, FloatArray, dyadic_rule, odd_part
 from protocols.serialise import from_plain, to_plain
 
 METHODS: tuple[ap.Method, ...] = ("minimax", "least-squares")
@@ -162,6 +163,35 @@ def test_sigmoid_minimax_equioscillates(degree: int, radius: float) -> None:
     np.testing.assert_allclose(found, fit.max_error, rtol=3e-6 + 1e-12 / fit.max_error)
 
 
+@pytest.mark.parametrize("degree", ap.EXPONENTIAL_DEGREES)
+@pytest.mark.parametrize("radius", [0.3, 3.0, 10.0])
+def test_exponential_minimax_equioscillates(degree: int, radius: float) -> None:
+    """Of exp(x - radius), and certified: degree + 2 peaks of the stated height, no higher slope."""
+    fit, x = ap.exponential_approximation(degree, radius), line(-radius, radius, 60_001)
+    error = fit.polynomial(x) - np.exp(x - radius)
+    assert np.abs(error).max() <= fit.max_error == ap.exponential_error(fit.polynomial)
+    assert np.abs(fit.polynomial.derivative()(x)).max() <= fit.max_slope
+    if fit.max_error > 1e-9:
+        assert peaks(error).size == degree + 2
+        np.testing.assert_allclose(peaks(error), fit.max_error, rtol=3e-6, atol=2e-13)
+
+
+@pytest.mark.parametrize(
+    ("function", "own"),
+    [("exponential", np.exp), ("sigmoid", expit), ("reciprocal", lambda x: 1 / x)],
+)
+def test_expansions_are_off_by_their_remainder_at_most(function: str, own: Any) -> None:
+    """On cells narrow and wide, and by a good part of it somewhere."""
+    mid = np.geomspace(0.3, 40, 60)
+    for part in (0.03, 0.3):
+        terms, tail = _EXPANSIONS[function](mid, part * mid)
+        s = np.linspace(-1, 1, 101)[:, None]
+        exact = own(mid + part * mid * s)
+        away = np.abs(exact - sum(term * s**j for j, term in enumerate(terms)))
+        assert (away <= tail + 1e-14 * exact).all()
+    assert (away.max(axis=0) > tail / 20).any()
+
+
 @pytest.mark.parametrize("degree", ap.RECIPROCAL_DEGREES)
 @pytest.mark.parametrize("ratio", [1.5, 55.6, 1e3, 1e5])
 def test_reciprocal_minimax_equioscillates(degree: int, ratio: float) -> None:
@@ -272,6 +302,8 @@ REFUSALS: list[tuple[Callable[..., object], tuple[Any, ...], str]] = [
     *((sigmoid, (degree, 8.0), f"degree={degree}") for degree in (1, 4, 17)),
     *((sigmoid, (7, radius), f"radius={radius}") for radius in (0.0, -8.0, 1000.1, math.nan)),
     (sigmoid, (7, 8.0, "taylor"), "method='taylor'"),
+    *((ap.exponential_approximation, (n, 3.0), f"degree={n}") for n in (2, 16)),
+    *((ap.exponential_approximation, (7, r), f"radius={r}") for r in (0.0, 10.1, math.nan)),
     *((reciprocal, (degree, 0.1, 1.0), f"degree={degree}") for degree in (0, 7)),
     *((reciprocal, (2, low, 1.0), f"low={low}") for low in (0.0, -1.0, 2.0, math.nan)),
     *((reciprocal, (2, low, 1.0), "high=1.0") for low in (1.0, 1e-13)),

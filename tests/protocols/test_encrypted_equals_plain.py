@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.approximation import SIGMOID_DEGREES
+from protocols.approximation import SIGMOID_DEGREES, exponential_approximation
 from protocols.decrypt import release_error_std
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
@@ -139,6 +139,25 @@ def test_the_matrix_covers_every_pair() -> None:
 def test_encrypted_equals_plain(case: Case) -> None:
     """Weights agree to 1e-6 leveled and to 1e-4 refreshed, beside the flooding noise."""
     check(case_plan(case), seed=case.degree)
+
+
+@pytest.mark.parametrize("update", ["gd", "nag", "barrier-1"])
+@pytest.mark.parametrize(("degree", "ring"), [(3, 3), (4, 5), (7, 7), (8, 9), (15, 15)])
+@pytest.mark.parametrize("width", [None, 2])
+def test_any_polynomial_link(degree: int, ring: int, update: str, width: int | None) -> None:
+    """No symmetry: factors in z itself, on the levels of a sigmoid's degree."""
+    link = exponential_approximation(degree, 3.0).polynomial
+    plan = make_plan(
+        rows=[150, 1, 140],
+        rounds=3,
+        degree=ring,
+        update=update,
+        link=link,
+        ring_dim=512,
+        features_per_ciphertext=width,
+    )
+    assert plan.layout.num_data_ciphertexts > 1
+    check(plan, seed=degree)
 
 
 def test_many_features() -> None:

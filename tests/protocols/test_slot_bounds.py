@@ -20,7 +20,7 @@ from parties.party import Party
 from parties.policy import Policy
 from protocols import refresh as refreshing
 from protocols import row_slots, slot_bounds
-from protocols.approximation import sigmoid_approximation
+from protocols.approximation import exponential_approximation, sigmoid_approximation
 from protocols.ckks.circuit import EncryptedGradient
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import DataError, ParameterError, PolicyError, ProtocolError
@@ -91,6 +91,12 @@ def of_barrier(**changes: Any) -> RowsPlan:
     return rows_plan(found["rule"], link=found["link"], **changes)
 
 
+def of_exp(update: dict[str, Any], **changes: Any) -> RowsPlan:
+    """exp(z - 3): a link without symmetry."""
+    link = exponential_approximation(7, 3.0).polynomial
+    return rows_plan({**update, "rounds": 3, "learning_rate": 0.9}, link=link, **changes)
+
+
 def of_lffr(**changes: Any) -> Any:
     fields = {"features": FEATURES, "rows": (40, 20), "iterations": 3, **changes}
     if "learning_rate" not in changes:
@@ -135,6 +141,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "nag": of_rows(lambda: NAG),
     "nag-noise": of_rows(lambda: NAG, privacy=NOISE),
     "nag-parts": of_rows(lambda: NAG, features_per_ciphertext=1),
+    "exp": lambda: of_exp(GD),
+    "exp-parts": lambda: of_exp(NAG, features_per_ciphertext=2),
     "hb": of_rows(lambda: HB),
     "nag-sc": of_rows(lambda: SC),
     "masg": of_rows(lambda: MASG),

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.approximation import (
+    EXPONENTIAL_DEGREES,
     RECIPROCAL_DEGREES,
     SIGMOID_DEGREES,
     Polynomial,
+    exponential_approximation,
     reciprocal_approximation,
     sigmoid_approximation,
 )
@@ -73,6 +75,27 @@ def test_reciprocal_factors(degree: int, kappa: float) -> None:
     wanted = 2 * 0.5 * 0.1 * reciprocal(theta - s)
     error = np.log2(np.abs(product - wanted).max() / np.abs(wanted).max())
     assert error <= -38, f"log2 error {error:.1f}"
+
+
+@pytest.mark.parametrize("radius", [0.5, 3.0, 10.0])
+@pytest.mark.parametrize("degree", EXPONENTIAL_DEGREES)
+def test_factors_of_any_link(degree: int, radius: float) -> None:
+    """p(0) + leading prod factors(t) is p, to 2^-34 of its largest term, in a sigmoid's levels."""
+    p = exponential_approximation(degree, radius).polynomial
+    found = evaluated(link_factors(p), GRID)
+    product = found.value * link_factors(p).leading + p.coefficients[0]
+    scale = max(map(abs, p.coefficients))
+    error = np.log2(np.abs(product - p(GRID * radius)).max() / scale)
+    assert error <= -34, f"log2 error {error:.1f}"
+    # z' at 1, the product, then the mask.
+    sigmoid = sigmoid_approximation(degree + 1 - degree % 2, 8.0).polynomial
+    assert 1 + found.level + 1 == gradient_levels(p) <= gradient_levels(sigmoid)
+
+
+def test_a_symmetric_link_is_no_general_one() -> None:
+    """Half as many factors, in t^2: masks and digests hang on its leading coefficient."""
+    p = sigmoid_approximation(7, 8.0).polynomial
+    assert link_factors(p) == FactoredPolynomial.from_coefficients(p.coefficients[1::2])
 
 
 @pytest.mark.parametrize(
@@ -160,8 +183,8 @@ def test_a_zero_leading_coefficient(coefficients: tuple[float, ...]) -> None:
     ("coefficients", "center"),
     [
         ((0.5, 0.2), 0.0),  # no cubic term
-        ((0.4, 0.2, 0.0, -0.1), 0.0),  # not 1/2 at 0
-        ((0.5, 0.2, 0.1, -0.1), 0.0),  # an even term
+        ((0.4, 0.2, 0.1), 0.0),  # nor here
+        ((0.4, 0.2, 0.1, 0.0), 0.0),  # leading coefficient zero
         ((0.5, 0.2, 0.0, -0.1), 1.0),  # not around 0
         ((0.5, 0.2, 0.0, 0.0), 0.0),  # leading coefficient zero
     ],
@@ -169,7 +192,7 @@ def test_a_zero_leading_coefficient(coefficients: tuple[float, ...]) -> None:
 def test_a_link_that_the_circuit_cannot_evaluate(
     coefficients: tuple[float, ...], center: float
 ) -> None:
-    """1/2 plus an odd polynomial of degree >= 3 around 0, or ParameterError."""
+    """A polynomial of degree >= 3 around 0, or ParameterError."""
     link = Polynomial(coefficients=coefficients, center=center, radius=8.0)
     with pytest.raises(ParameterError):
         link_factors(link)

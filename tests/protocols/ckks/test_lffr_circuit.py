@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.approximation import sigmoid_approximation
+from protocols.approximation import exponential_approximation, sigmoid_approximation
 from protocols.ckks.circuit import MASK_VALUE, REFRESH_LEVEL
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
@@ -62,6 +62,8 @@ def test_the_factored_cubic_is_the_link() -> None:
         np.testing.assert_allclose(0.5 + leading * s * (s * s - root), link(z), atol=1e-14)
     with pytest.raises(ParameterError, match="degree=7 of the link"):
         cubic(sigmoid_approximation(7, 5.0).polynomial)
+    with pytest.raises(ParameterError, match="1/2 plus an odd polynomial"):
+        cubic(exponential_approximation(3, 5.0).polynomial)
 
 
 @pytest.mark.parametrize("step", [0.3, 1e-3, 1e-6])
