@@ -220,7 +220,7 @@ def privacy_facts(result: RunResult) -> Iterator[Fact]:
     privacy = result.plan.privacy
     if privacy is None:
         return
-    parties, sums = len(result.plan.members), result.plan.protocol == "gram"
+    parties, sums = len(result.plan.members), result.plan.kind == "gram"
     yield (
         "ε (epsilon)",
         number(privacy.epsilon),
