@@ -287,4 +287,4 @@ class LffrPlan(CircuitPlan):
         iterations = f"{kind}, {count(self.rounds, 'iteration')}"
         yield "Update", iterations, f"gradient descent on encrypted rows; {rate}"
         yield from target_facts(self.ridge, self.outputs)
-        yield from link_facts(self.link)
+        yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)

@@ -28,6 +28,8 @@ from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
 from protocols.errors import ParameterError
+from protocols.models.model import Model
+from protocols.models.registry import model_named
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
@@ -67,6 +69,11 @@ class RowsPlan(CircuitPlan):
             )
 
     @property
+    def fitted(self) -> Model:
+        """What predictions are decoded by."""
+        return model_named(self.model)
+
+    @property
     def rule(self) -> Update:
         """The update rule."""
         return rule_from_dict(self.update)
@@ -82,6 +89,11 @@ class RowsPlan(CircuitPlan):
         return f"{self.kind}/{self.update['kind']}"
 
     @property
+    def outputs(self) -> int | None:
+        """1 target, None of a label; weights have shape (d, 1) or (d,)."""
+        return 1 if self.fitted.numeric else None
+
+    @property
     def layout(self) -> Layout:
         """Packing of the rows and side columns."""
         return Layout(
@@ -91,6 +103,7 @@ class RowsPlan(CircuitPlan):
             rounds=self.rounds,
             curvature=self.curvature is not None,
             features_per_ciphertext=self.features_per_ciphertext,
+            outputs=self.outputs,
         )
 
     @property
@@ -212,7 +225,8 @@ class RowsPlan(CircuitPlan):
     def training_facts(self) -> Iterator[Fact]:
         """Rule and polynomial."""
         yield from self.rule.facts()
-        yield from link_facts(self.link)
+        yield from self.fitted.facts()
+        yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)
 
 
 def _largest_factor(rule: Update) -> float:

@@ -40,27 +40,30 @@ class RowsCircuit:
         return Evaluator(context, self._plan.layout)
 
     def check_targets(self, targets: Array) -> None:
-        """Shape (rows,)."""
-        check_outputs(self._plan.model, targets)
+        """Shape (rows,), of a numeric target (rows, 1)."""
+        check_outputs(self._plan.model, targets, *self._plan.layout.shape[1:])
 
     def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
         """Row i into column i; side columns: row sums, then label term and noise of each round.
 
-        rows: shape (rows, d), scaled, bias last; targets: labels in {0, 1}, shape (rows,); noise:
+        rows: shape (rows, d), scaled, bias last; targets: see `check_targets`, on [0, 1]; noise:
         from `RowsPlan.draw_noise`.
 
         Raises:
             PolicyError: other targets than labels.
         """
         plan, layout, units = self._plan, self._plan.layout, self._plan.units
-        data = layout.pack_rows(units.row_scale * rows, plan.party_index(party))
+        scaled = units.row_scale * rows.reshape(-1, *layout.shape)
+        data = layout.pack_rows(scaled, plan.party_index(party))
         first, noise = plan.divide_noise(noise)
-        linear = rows.T @ (plan.link.coefficients[0] - targets) + layout.num_rows * noise
+        linear = rows.T @ (plan.link.coefficients[0] - targets.reshape(len(rows)))
+        linear = linear + layout.num_rows * noise
         columns = linear / units.side_scale
         if plan.curvature is not None:
             share = plan.curvature.share(rows, plan.num_rows, first)
             columns = np.concatenate([share[None, :], columns])
-        return {"ciphertexts": list(data)}, [*data.values(), *layout.pack_side(columns)]
+        side = layout.pack_side(columns.reshape(-1, *layout.shape))
+        return {"ciphertexts": list(data)}, [*data.values(), *side]
 
     def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
         """Rows, and summed side columns."""
@@ -120,7 +123,7 @@ def train_plain(
 class PlainGradient:
     """step * B^-1 (X^T (p(Xw) - y) / N + noise_t), round t at its t-th call; the twin's oracle.
 
-    rows: shape (N, d); labels: shape (N,) in {0, 1}; noise: shape (rounds, d), summed over
+    rows: shape (N, d); labels: shape (N,), on [0, 1]; noise: shape (rounds, d), summed over
     parties; link: p; preconditioner: diagonal of B^-1, shape (d,), or 1. Keeps the largest |Xw|
     seen in `largest`.
     """

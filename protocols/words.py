@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocols.approximation import Polynomial, error_bound
+from protocols.approximation import Polynomial
 
 Fact = tuple[str, str, str]
 """Name, value, meaning."""
@@ -38,22 +38,23 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun if amount == 1 else plural}"
 
 
-def link_facts(link: Polynomial) -> Iterator[Fact]:
-    """Of a polynomial stand-in for the sigmoid."""
+def link_facts(link: Polynomial, error: float, function: str, unit: str) -> Iterator[Fact]:
+    """Of a polynomial stand-in; error: certified, in `unit`."""
     yield (
         "Polynomial degree",
         str(link.degree),
-        "encrypted numbers can only be added and multiplied, so a polynomial replaces the sigmoid",
+        "encrypted numbers can only be added and multiplied, so a polynomial replaces the "
+        + function,
     )
     yield (
         "Interval",
         f"[{number(link.low)}, {number(link.high)}]",
-        "the range of scores (log-odds) on which that polynomial is meant to be used",
+        "the range of scores on which that polynomial is meant to be used",
     )
     yield (
         "Largest error",
-        number(error_bound(link, "sigmoid", link.low, link.high)),
-        "certified bound on its distance to the sigmoid on the interval, as a probability",
+        number(error),
+        f"certified bound on its distance to the {function} on the interval, {unit}",
     )
 
 

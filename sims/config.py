@@ -55,13 +55,14 @@ def option(
 
     words: its help. name: on the command line, if another. panel: of the help, if not the group's.
     choices; above <, least <=, below >: what values may be. cure: what to do otherwise. of: the
-    model or the protocol that it belongs to. is_asked: the command tells "not given" from default.
+    models or the protocol that it belongs to. is_asked: the command tells "not given" from default.
     """
     found = {k: v for k, v in locals().items() if k != "default"}
     return field(default=default, metadata=found)
 
 
 of_logistic = partial(option, of="logistic")
+of_rows = partial(option, of="logistic or poisson")
 of_sums = partial(
     option, of=SECURE_AGGREGATION, panel="Training with --protocol secure-aggregation"
 )
@@ -119,7 +120,8 @@ class TrainingOptions:
         "logistic",
         "logistic (a label of two values), or of numeric targets, several at once: linear, or "
         "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
-        "or lffr (a sigmoid of the target's range, on encrypted rows).",
+        "or lffr (a sigmoid of the target's range, on encrypted rows); or poisson (one target that "
+        "counts from 0, on encrypted rows, without privacy).",
         choices=tuple(MODELS),
     )
     protocol: str = of_logistic(
@@ -128,19 +130,19 @@ class TrainingOptions:
         "secure-aggregation: one small encrypted sum a round, owners online, every iterate public.",
         choices=tuple(UPDATES),
     )
-    update: str = of_logistic(
-        "barrier",
-        "Update rule. Both protocols: barrier, gd, nag, quadratic-nag, quadratic-gd. "
-        "secure-aggregation alone: clipped-gd, hb, masg, nag-opt, masg-opt, scd, adagrad, adam, "
-        "quadratic-adagrad, quadratic-adam.",
+    update: str = of_rows(
+        "",
+        "Update rule. Default: barrier, of poisson nag, which takes gd and nag. Both protocols: "
+        "barrier, gd, nag, quadratic-nag, quadratic-gd. secure-aggregation alone: clipped-gd, hb, "
+        "masg, nag-opt, masg-opt, scd, adagrad, adam, quadratic-adagrad, quadratic-adam.",
     )
     rounds: int | None = option(
         None, "How many iterations. Default: chosen.", name="iterations", least=1
     )
-    degree: int | None = of_logistic(
-        None, "Of the sigmoid polynomial: 3, 5 … 15. Default: chosen.", choices=DEGREES
+    degree: int | None = of_rows(
+        None, "Of the link's polynomial: 3, 5 … 15. Default: chosen.", choices=DEGREES
     )
-    learning_rate: float | None = of_logistic(
+    learning_rate: float | None = of_rows(
         None, "Of gd and nag without privacy. Default: chosen.", above=0
     )
     radius: float | None = of_logistic(
@@ -292,13 +294,16 @@ class SimulationConfig(
             told = f"{option_name(each)}={value} is an option of"
             if not of or value == each.default:
                 continue
-            if of in MODELS and self.is_regression:
+            models = of.split(" or ")
+            if models[0] in MODELS and self.model not in models:
                 raise ParameterError(f"{told} --model {of}: leave it out for {self.model}")
             is_ridge = each.name == "ridge" and self.is_regression
             if of in UPDATES and of != self.protocol and not is_ridge:
                 raise ParameterError(f"{told} --protocol {of}{each.metadata['cure']}")
+        if not self.update:
+            object.__setattr__(self, "update", model_named(self.model).update)
         offered = UPDATES[self.protocol]
-        if self.update not in offered:
+        if self.update and self.update not in offered:
             others = [name for name, updates in UPDATES.items() if self.update in updates]
             cure = f"; it runs with --protocol {others[0]}" if others else ""
             raise ParameterError(

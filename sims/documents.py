@@ -75,7 +75,7 @@ def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
 def coefficients(schema: Schema, weights: Array, model: str) -> tuple[Array, Array]:
     """Of every output over `feature_names`, shape (c, d - 1), and its intercept, shape (c,).
 
-    For raw feature values; of a linear model in the targets' units, else for the score.
+    For raw feature values, in the units that the model's link speaks of.
 
     Raises:
         ParameterError: the weights do not fit the schema.
@@ -84,10 +84,11 @@ def coefficients(schema: Schema, weights: Array, model: str) -> tuple[Array, Arr
     pairs = [schema.model_in_data_units(column) for column in np.atleast_2d(columns)]
     coef = np.array([slopes for slopes, _ in pairs]).reshape(len(pairs), -1)
     intercept = np.array([constant for _, constant in pairs])
-    if not model_named(model).linear:
+    fitted = model_named(model)
+    if not fitted.numeric:
         return coef, intercept
     targets = targets_of(schema.label)
-    return coef * targets.width[:, None], targets.to_data_units(intercept)
+    return fitted.in_data_units(coef, intercept, targets.low, targets.width)
 
 
 def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:

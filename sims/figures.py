@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from parties.data.schema import Schema, Targets
 from protocols.errors import SchemaError
+from protocols.models.registry import model_named
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from sims.config import SimulationConfig
@@ -46,4 +47,6 @@ def calibrated(
             f"model={config.model!r} does not go with the schema, which has {what} "
             f"({label.name}): choose another model, or another schema"
         )
+    if isinstance(label, Targets):
+        model_named(config.model).check_ranges({each.name: each.low for each in label.columns})
     return calibrate(figures_of(schema, rows_by_party), Wanted.of(config))

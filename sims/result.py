@@ -64,7 +64,7 @@ class Course:
     model: whose; train, test: encoded (x, y). Of a label {iteration, loss, accuracy, auc,
     weight_norm, largest_logit}: loss: mean on the training rows; largest_logit: max |<w, x>| seen
     so far on them. Of targets {iteration, training_mse, relative_mse, mean_relative_mse,
-    weight_norm}; see `TargetModel.metrics`.
+    weight_norm}; see `TargetModel.metrics`; of counts also loss and largest_logit.
     """
 
     def __init__(self, model: Model, train: tuple[Array, Array], test: tuple[Array, Array]) -> None:
@@ -72,12 +72,12 @@ class Course:
         self.metrics: list[Figures] = []
 
     def record(self, t: int, weights: Array, largest: float | None = None) -> None:
-        """After iteration t, counted from 0; largest: logit so far, None: at these weights."""
+        """After iteration t, counted from 0; largest: |score| so far, of a label if None: here."""
         found = Figures(iteration=t + 1, **self._model.course(weights, self._train, self._test))
         found["weight_norm"] = float(np.linalg.norm(weights))
-        if not self._model.numeric:
-            if largest is None:
-                largest = float(np.abs(self._train[0] @ weights).max(initial=0.0))
+        if largest is None and not self._model.numeric:
+            largest = float(np.abs(self._train[0] @ weights).max(initial=0.0))
+        if largest is not None:
             self._largest = max(self._largest, largest)
             found["largest_logit"] = self._largest
         self.metrics.append(found)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
+from protocols.models.poisson import Poisson
 from protocols.models.registry import model_named
 from protocols.rows import RowsPlan
 from protocols.train import PlainGradient, train_plain
@@ -36,18 +37,19 @@ def run_twin(
 ) -> tuple[Array, tuple[Figures, ...]]:
     """The plan in float64 on pooled rows, with the parties' summed noise (`RowsPlan.draw_noise`).
 
-    Returns the weights, shape (num_features,), and the metrics of every iteration.
+    Returns the weights, shape (num_features,), of a target (num_features, 1), and the metrics of
+    every iteration.
     """
     first, noise = plan.divide_noise(noise)
     inverse = plan.curvature.preconditioner(x, first) if plan.curvature else 1.0
-    gradient = PlainGradient(x, y, noise, plan.link, inverse)
+    gradient = PlainGradient(x, y.reshape(len(x)), noise, plan.link, inverse)
     course = Course(model_named(plan.model), (x, y), (test_x, test_y))
 
     def record(t: int, weights: Array) -> None:
-        course.record(t, weights, gradient.largest)
+        course.record(t, weights.reshape(plan.layout.shape), gradient.largest)
 
     weights = train_plain(plan.rule, gradient, plan.num_features, record)
-    return weights, tuple(course.metrics)
+    return weights.reshape(plan.layout.shape), tuple(course.metrics)
 
 
 def fit_optimum(x: Array, y: Array) -> Array:
@@ -60,8 +62,20 @@ def fit_optimum(x: Array, y: Array) -> Array:
     return weights
 
 
+def fit_counts(x: Array, y: Array) -> Array:
+    """Maximum likelihood of `models.poisson`, y on [0, 1] of shape (rows, 1); shape (d, 1)."""
+    model = PoissonRegressor(alpha=OPTIMUM_RIDGE, fit_intercept=False, max_iter=5000, tol=1e-8)
+    scale = np.exp(Poisson().radius)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x, scale * y[:, 0])
+    weights: Array = model.coef_[:, None]
+    return weights
+
+
 OPTIMA: dict[str, Callable[[Array, Array], Array]] = {
     "logistic": fit_optimum,
+    "poisson": fit_counts,
     "linear": lambda x, y: ridge_solution(x, y, 0.0),
 }
 """What plain training on all rows gives, by `Model.reference`."""

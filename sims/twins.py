@@ -62,7 +62,7 @@ def _warned(what: str, largest: float, radius: float, cure: str) -> tuple[str, .
     if largest <= radius:
         return ()
     return (
-        f"the largest {what} of the twin, {largest:.3g}, left the sigmoid polynomial's interval "
+        f"the largest {what} of the twin, {largest:.3g}, left the polynomial's interval "
         f"[-{radius:g}, {radius:g}]: {cure}",
     )
 
@@ -70,8 +70,11 @@ def _warned(what: str, largest: float, radius: float, cure: str) -> tuple[str, .
 def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
     test, noise = data.test, _summed_noise(plan, specs)
     weights, iterations = run_twin(plan, data.rows, data.labels, noise, test.x, test.y)
-    cure = "widen it (--interval), take fewer iterations or a smaller learning rate"
-    warnings = _warned("logit", iterations[-1].largest_logit, plan.link.radius, cure)
+    cure = "take fewer iterations or a smaller learning rate"
+    cure = cure if plan.outputs else f"widen it (--interval), {cure}"
+    warnings = _warned(
+        "score" if plan.outputs else "logit", iterations[-1].largest_logit, plan.link.radius, cure
+    )
     return Twin(weights=weights, iterations=iterations, warnings=warnings)
 
 

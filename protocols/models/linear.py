@@ -16,7 +16,6 @@ class Linear(TargetModel):
     title = "linear regression"
     link = "value = intercept + coef . x, in the target's own units"
     unit = "target’s unit per unit of the column"
-    linear = True
     optimum = ("least squares", "linear, all rows in clear, no noise (scikit-learn)")
     curvature = 2.0
 
@@ -27,6 +26,12 @@ class Linear(TargetModel):
     def decode(self, scores: Array) -> Array:
         """Targets from X W, shape (rows, c); values outside [0, 1] are possible."""
         return scores
+
+    def in_data_units(
+        self, coef: Array, intercept: Array, low: Array, width: Array
+    ) -> tuple[Array, Array]:
+        """Of the targets themselves."""
+        return coef * width[:, None], low + intercept * width
 
     def loss(self, scores: Array, y: Array) -> Array:
         """(z - encode(y))^2."""

@@ -17,6 +17,7 @@ class Logistic(LabelModel):
     name = "logistic"
     title = "logistic regression"
     link = "log-odds of the positive label = intercept + coef . x"
+    update = "barrier"
     reference = "logistic"
     optimum = ("non-private optimum", "best fit to all rows, no noise, in clear")
     curvature = 0.25

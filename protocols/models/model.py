@@ -8,7 +8,7 @@ scikit-learn: measures are formulas on arrays, the tests compare them with sciki
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from protocols.approximation import (
+    Approximation,
+    Polynomial,
+    error_bound,
+    sigmoid_approximation,
+)
 from protocols.words import Fact
 
 Array = NDArray[np.float64]
@@ -49,9 +55,10 @@ class Model(ABC):
     name: in plans and on the command line. title: in a sentence. link: from coefficients to a
     prediction, in words. unit: of a coefficient. optimum: what plain training gives, and its
     meaning. numeric: whether targets on [0, 1] are predicted, several at once, W of shape (d, c);
-    else a label in {0, 1}, W of shape (d,). linear: the score is the prediction. reference: the
-    model whose optimum a run is compared with. curvature: bound on the loss's second derivative in
-    the score. measures: of `metrics`. drawn: the one that is drawn by iteration, and its axis.
+    else a label in {0, 1}, W of shape (d,). reference: the model whose optimum a run is compared
+    with. curvature: bound on the loss's second derivative in the score. measures: of `metrics`.
+    drawn: the one that is drawn by iteration, and its axis. update: the rule that trains it by
+    default, where there is a choice. stand_in: what a link's polynomial stands for, its unit.
     """
 
     __slots__ = ()
@@ -60,12 +67,13 @@ class Model(ABC):
     link: ClassVar[str]
     unit: ClassVar[str]
     numeric: ClassVar[bool]
-    linear: ClassVar[bool] = False
     reference: ClassVar[str]
     optimum: ClassVar[tuple[str, str]]
     curvature: ClassVar[float]
     measures: ClassVar[tuple[Measure, ...]]
     drawn: ClassVar[tuple[str, str]]
+    update: ClassVar[str] = ""
+    stand_in: ClassVar[tuple[str, str]] = ("sigmoid", "as a probability")
 
     @abstractmethod
     def decode(self, scores: Array) -> Array:
@@ -84,6 +92,29 @@ class Model(ABC):
         self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]
     ) -> dict[str, Any]:
         """Figures of an iteration; train, test: encoded (x, y)."""
+
+    def approximation(self, degree: int, radius: float) -> Approximation:
+        """The mean of an outcome on [0, 1], given its score on [-radius, radius]."""
+        return sigmoid_approximation(degree, radius)
+
+    def link_error(self, link: Polynomial) -> float:
+        """Certified distance of a link to that mean, on its interval."""
+        return error_bound(link, "sigmoid", link.low, link.high)
+
+    def check_ranges(self, lows: Mapping[str, float]) -> None:
+        """Refuse public ranges of targets that it cannot predict; lows: their beginnings, by name.
+
+        Raises:
+            SchemaError: names the bound and the cure.
+        """
+        _ = lows
+
+    def in_data_units(
+        self, coef: Array, intercept: Array, low: Array, width: Array
+    ) -> tuple[Array, Array]:
+        """What `link` speaks of: of raw columns, shapes (c, d - 1) and (c,), from scores'."""
+        _ = low, width
+        return coef, intercept
 
     def facts(self) -> Iterator[Fact]:
         """Its constants, for a reader."""
@@ -157,7 +188,7 @@ class TargetModel(Model):
     drawn = ("mean_relative_mse", "squared error / range²")
     unit = "score per unit of the column"
     reference = "linear"
-    measures = (
+    measures: ClassVar[tuple[Measure, ...]] = (
         Measure(
             key="mse",
             title="Mean squared error [target’s unit, squared]",

@@ -16,6 +16,7 @@ MODELS = {
     "linear": "linear.Linear",
     "improved-lffr": "improved_lffr.ImprovedLffr",
     "lffr": "lffr.Lffr",
+    "poisson": "poisson.Poisson",
 }
 
 

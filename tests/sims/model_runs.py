@@ -18,12 +18,13 @@ from sims.documents import to_json
 from sims.run_folder import STATUS, file_digest
 from sims.verify import verify_run
 
-TOY = ("--profile", "fast-insecure", "--target", "cost,days")
+TOY = ("--profile", "fast-insecure")
 RUNS = {
     "linear": "--model linear --no-privacy --iterations 60",
     "improved": "--model improved-lffr --epsilon 5 --colluders 1 --iterations 9",
     "lffr": "--model lffr --no-privacy --iterations 6",
     "lffr-private": "--model lffr --epsilon 5 --colluders 1 --iterations 4",
+    "poisson": "--model poisson --no-privacy",
 }
 PRIVATE = ("improved", "lffr-private")
 
@@ -38,6 +39,13 @@ def make_frame(rows: int = 300, seed: int = 1) -> pd.DataFrame:
     return frame
 
 
+def make_counts(rows: int = 300, seed: int = 1) -> pd.DataFrame:
+    """Counts with a mean that is log-linear in the same columns."""
+    frame = make_frame(rows, seed).drop(columns=["cost", "days"])
+    mean = np.exp(0.8 + 0.6 * frame["a"] - 0.4 * frame["b"] + 0.3 * (frame["ward"] == "B"))
+    return frame.assign(visits=np.random.default_rng(seed + 10).poisson(mean))
+
+
 def cohort(*words: object) -> Result:
     return CliRunner().invoke(cli.app, [str(word) for word in words])
 
@@ -47,10 +55,11 @@ class Tables:
     train: Path
     test: Path
     schema: Path
+    targets: str = "cost,days"
 
     def simulate(self, *words: object) -> Result:
         files = ("--data", self.train, "--test", self.test, "--schema", self.schema)
-        return cohort("simulate", *files, *TOY, *words)
+        return cohort("simulate", *files, *TOY, "--target", self.targets, *words)
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ class Run:
     folder: Path
     summary: dict[str, Any]
     stderr: str
+    tables: Tables
 
     def read(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())

@@ -21,7 +21,7 @@ from ciphercohort import FederatedRegression
 from parties.budget import recompute
 from parties.data.encode import encode_shard, encode_targets
 from parties.data.schema import Schema
-from protocols.errors import PolicyError
+from protocols.errors import PolicyError, PrivacyError
 from protocols.models.registry import model_named
 from protocols.plans import plan_from_dict
 from protocols.privacy.calibrate.figures import Wanted
@@ -32,7 +32,7 @@ from sims.predict import ReleasedModel, load_model
 from sims.prepare import prepare
 from sims.verify import verify_run
 from tests.helpers import Floats
-from tests.sims.model_runs import PRIVATE, RUNS, Run, Tables, cohort, make_frame
+from tests.sims.model_runs import PRIVATE, RUNS, Run, Tables, cohort, make_counts, make_frame
 
 Runs = Callable[[str], Run]
 
@@ -40,12 +40,10 @@ Runs = Callable[[str], Run]
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_encrypted_is_the_twin_and_the_folder_verifies(
-    name: str, runs: Runs, tables: Tables
-) -> None:
+def test_encrypted_is_the_twin_and_the_folder_verifies(name: str, runs: Runs) -> None:
     run = runs(name)
     np.testing.assert_allclose(run.summary["mse"], run.summary["twin"]["mse"], rtol=1e-4)
-    checks = {check.name: check for check in verify_run(run.folder, tables.test)}
+    checks = {check.name: check for check in verify_run(run.folder, run.tables.test)}
     assert all(check.passed for check in checks.values()), checks
     extra = {"certificate"} if name in PRIVATE else set()
     assert {"test scores", "figures", "model"} | extra <= set(checks)
@@ -54,10 +52,10 @@ def test_encrypted_is_the_twin_and_the_folder_verifies(
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_predictions_follow_the_links_words(name: str, runs: Runs, tables: Tables) -> None:
+def test_predictions_follow_the_links_words(name: str, runs: Runs) -> None:
     """From model.json alone, as a reader of its words would compute them."""
     run = runs(name)
-    fields, frame = run.read("model.json"), pd.read_csv(tables.test)
+    fields, frame = run.read("model.json"), pd.read_csv(run.tables.test)
     frame = frame.query("abs(a) < 0.9 and abs(b) < 0.9")
     raw = frame.assign(**{f"ward={w}": 1.0 * (frame["ward"] == w) for w in "AB"})
     z = raw[fields["features"]].to_numpy(dtype=float) @ np.array(fields["coef"]).T
@@ -70,12 +68,13 @@ def test_predictions_follow_the_links_words(name: str, runs: Runs, tables: Table
             low + ((1 / (1 + np.exp(-z)) - 0.5) / link["gamma"] + 0.5) * (high - low)
         ),
         "lffr": lambda: low + (high - low) / (1 + np.exp(-z)),
+        "poisson": lambda: np.clip(np.exp(z), high * np.exp(-2 * link["radius"]), high),
     }[name.partition("-")[0]]()
     model = load_model(run.folder / "model.json")
     found = model.predict(frame)
     assert isinstance(model, ReleasedModel) and list(found.columns) == fields["targets"]
     np.testing.assert_allclose(found.to_numpy(), own, rtol=1e-9)
-    assert fields["kind"] == "regression" and fields["targets"] == ["cost", "days"]
+    assert fields["kind"] == "regression" and fields["targets"] == run.tables.targets.split(",")
     assert link["meaning"] == model_named(fields["model"]).link
     assert ("gamma" in link) == (name == "improved")
 
@@ -124,6 +123,7 @@ def test_a_changed_figure_is_found(
         ("improved", ("Conditions of the theorem", "improved LFFR", "sums of x xᵀ", "γ", "Ridge")),
         ("lffr", ("(LFFR)", "encrypted rows", "fixed Hessian", "No privacy noise")),
         ("lffr-private", ("Conditions of the theorem",)),
+        ("poisson", ("Poisson regression", "encrypted copies", "nag", "D²", "exponential")),
     ],
 )
 def test_the_report_tells_it_all(name: str, expected: tuple[str, ...], runs: Runs) -> None:
@@ -131,8 +131,8 @@ def test_the_report_tells_it_all(name: str, expected: tuple[str, ...], runs: Run
     for words in expected:
         assert words in text
     # Error by iteration, error by target, and one scatter for each target.
-    assert text.count("<figure") == 4
-    assert ("encrypted sums" in text) != name.startswith("lffr")
+    assert text.count("<figure") == 2 + len(runs(name).tables.targets.split(","))
+    assert ("encrypted sums" in text) == (name in ("linear", "improved"))
 
 
 # -- linear, and improved LFFR ---------------------------------------------------------------------
@@ -256,6 +256,17 @@ def test_the_estimator() -> None:
     assert model.score(frame, frame[["cost", "days"]]) > 0
 
 
+def test_the_estimator_of_counts() -> None:
+    frame = make_counts(150)
+    own: dict[str, Any] = {"profile": "fast-insecure", "iterations": 15}
+    model = FederatedRegression(model="poisson", targets="visits", epsilon=None, **own).fit(frame)
+    assert model.coef_.shape == (4,) and model.predict(frame).min() > 0
+    assert model.score(frame, frame["visits"]) > 0.1
+    assert model.result_.iterations[-1].largest_logit <= 3
+    with pytest.raises(PrivacyError, match=r"--no-privacy \(epsilon=None\)"):
+        FederatedRegression(model="poisson", targets="visits", **own).fit(frame)
+
+
 def test_the_rate_is_the_largest_that_stays_in_the_interval() -> None:
     """A stricter promise has a lower one; a step of 1 / 1000 more leaves the ball."""
     rates = []
@@ -296,6 +307,12 @@ IN_FRESH_PROCESSES = ("ward", "holes", "odd")
         ("--model linear --target cost --ridge -1", "ridge=-1.0"),
         ("--model linear --target cost --split by:cost", "names a target"),
         ("--model linear --target cost --split dirichlet:1", "skews classes"),
+        ("--model poisson --target cost", "of target cost is not 0, from which"),
+        ("--model poisson --target cost --radius 2", "option of --model logistic"),
+        (
+            "--model poisson --target cost --protocol secure-aggregation",
+            "option of --model logistic",
+        ),
         ("--model lffr --target cost --update nag", "option of --model logistic"),
         ("--model forest --target cost", "model='forest' is not one of"),
         ("--model lfrf --target cost", "did you mean 'lffr'"),

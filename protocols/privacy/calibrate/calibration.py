@@ -12,7 +12,7 @@ from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.regression import draft_gram, draft_lffr
-from protocols.privacy.calibrate.rows import draft_rows
+from protocols.privacy.calibrate.rows import draft_poisson, draft_rows
 from protocols.privacy.calibrate.sums import draft_sums
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.mechanism import Mechanism
@@ -21,6 +21,7 @@ KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
     "linear": draft_gram,
     "improved-lffr": draft_gram,
     "lffr": draft_lffr,
+    "poisson": draft_poisson,
     ENCRYPTED_ROWS: draft_rows,
     SECURE_AGGREGATION: draft_sums,
 }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocols import arithmetic
-from protocols.approximation import Approximation, sigmoid_approximation
+from protocols.approximation import Approximation
 from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.parameters import choose_parameters
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
+from protocols.models.poisson import Poisson
+from protocols.models.registry import model_named
 from protocols.plan import PrivacyPlan
 from protocols.planner import cheapest_layout
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
@@ -27,6 +29,8 @@ DEFAULT_DEGREE = 7
 DEFAULT_RADIUS = 8.0
 CURVATURE_OFFSET = 0.01
 """Offset of the curvature over the largest entry of a row's part."""
+POISSON_ROUNDS = 30
+"""Without privacy: as many as of regressions on sums."""
 DEFAULT_ROUNDS = {"barrier": 20, "gd": 20, "nag": 10, **dict.fromkeys(QUADRATIC, 4)}
 NOTES = {
     "gd": "gradient descent with a certified ridge term, which bounds every iterate",
@@ -106,7 +110,8 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
 def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     """gd and nag without noise: step 1 / beta, beta = max p' B^2 (smoothness of the loss)."""
     radius = wanted.radius or DEFAULT_RADIUS
-    link = sigmoid_approximation(wanted.degree or DEFAULT_DEGREE, radius)
+    model = model_named(wanted.model)
+    link = model.approximation(wanted.degree or DEFAULT_DEGREE, radius)
     rate = wanted.learning_rate or 1 / (link.max_slope * figures.norm_bound**2)
     rounds = wanted.rounds or DEFAULT_ROUNDS[wanted.update]
     made: Any = REGISTRY[wanted.update]
@@ -115,8 +120,8 @@ def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     else:
         rule = made(rounds=rounds, learning_rate=rate)
     note = (
-        f"interval [-{radius:g}, {radius:g}] of the sigmoid polynomial is a public choice, "
-        "not a bound: see the largest logit"
+        f"interval [-{radius:g}, {radius:g}] of the {model.stand_in[0]} polynomial is a public "
+        "choice, not a bound: see the largest logit"
     )
     return RowsChoice(rule=rule, link=link, notes=(note,))
 
@@ -137,6 +142,31 @@ def draft_rows(figures: PublicFigures, wanted: Wanted) -> Draft:
     return Draft(rows_plan(figures, wanted, chosen), chosen.certificate, chosen.notes)
 
 
+def draft_poisson(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """gd or nag with steps of 1 / B^2 at most, without privacy.
+
+    Raises:
+        PrivacyError: privacy is asked for. ParameterError: options that do not fit.
+    """
+    if wanted.epsilon is not None:
+        raise PrivacyError(
+            f"epsilon={wanted.epsilon:g}: no certificate bounds what a row moves of model poisson, "
+            "for all take a sigmoid's symmetry for granted; take --no-privacy (epsilon=None), or a "
+            "regression with a certificate (--model linear)"
+        )
+    for name, value, cure in (
+        ("target", figures.outputs, "fits one target: run once for each"),
+        ("update", wanted.update, "takes gd and nag: choose one"),
+        ("ridge", wanted.ridge, "has no ridge: leave it out"),
+        ("radius", wanted.radius, "has an interval of its own: leave it out"),
+    ):
+        if value not in {"target": (1,), "update": ("gd", "nag")}.get(name, (None,)):
+            raise ParameterError(f"{name}={value}: model poisson {cure}")
+    wanted = replace(wanted, radius=Poisson().radius, rounds=wanted.rounds or POISSON_ROUNDS)
+    chosen = _uncertified(figures, wanted)
+    return Draft(rows_plan(figures, wanted, chosen), None, chosen.notes)
+
+
 def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice) -> RowsPlan:
     """The plan of a choice.
 
@@ -145,6 +175,7 @@ def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice) -> Row
     """
     levels = iteration_levels(chosen.link.polynomial, chosen.rule)
     plan = RowsPlan(
+        model=wanted.model,
         **wanted.common(figures, chosen.privacy),
         link=chosen.link.polynomial,
         update=chosen.rule.to_dict(),

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    d2_tweedie_score,
+    log_loss,
+    mean_absolute_error,
+    mean_poisson_deviance,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
 
 from protocols.errors import ParameterError
 from protocols.models.model import Array, Model
@@ -60,6 +69,13 @@ def test_metrics_are_scikit_learns(model: Model) -> None:
             "mean_relative_mse": errors.mean(),
             "r2": r2_score(y, predicted, multioutput="raw_values"),
         }
+        if "deviance" in found:
+            pairs = [(y[:, k], predicted[:, k]) for k in range(2)]
+            expected |= {
+                "deviance": width * [mean_poisson_deviance(*pair) for pair in pairs],
+                "mae": width * mean_absolute_error(y, predicted, multioutput="raw_values"),
+                "d2": [d2_tweedie_score(*pair, power=1) for pair in pairs],
+            }
     else:
         weights, x = np.ones(4), np.round(x)  # many ties
         found = model.metrics(weights, x, y)
