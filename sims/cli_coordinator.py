@@ -65,12 +65,13 @@ def init(
 
         promise = {name: given[name] for name in ("epsilon", "delta")}
         training = {each.name: given[option_name(each)] for each in PLANNED}
-        training = {name: value for name, value in training.items() if value is not None}
+        training = {name: value for name, value in training.items() if value not in (None, "")}
         training |= privacy_fields(no_privacy, colluders=colluders, **promise)
         if colluders is None and not no_privacy:
             training["colluders"] = DEFAULT_COLLUDERS
         # Refused here, and not by the first run; the owners are not known yet.
-        SimulationConfig(**training, parties=None, split="by:owner")
+        chosen = SimulationConfig(**training, parties=None, split="by:owner")
+        training |= {"update": chosen.update} if chosen.update else {}
         path = init_coordinator(
             folder,
             Schema.load(schema).to_dict(),

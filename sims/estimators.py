@@ -376,11 +376,11 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     what of this applies. `result_` is never private. Pickles and copies leave it out.
 
     model: "linear"; "improved-lffr": linear in the logit of the target, whose predictions bend
-    towards the ends of the target's range; or "lffr": a sigmoid of the range by squared error, for
-    which the owners encrypt their rows.
+    towards the ends of the target's range; "lffr": a sigmoid of the range by squared error; or
+    "poisson": one target that counts from 0, without privacy. For the last two owners encrypt rows.
     iterations: None: 30, of "lffr" with privacy 10.
     ridge: weight of the squared coefficients (scaled units) beside the mean squared error; None:
-    0, or of sums what privacy needs at least.
+    0, or of sums what privacy needs at least. "poisson" has none.
     targets: target column or columns of frames; None: the schema's, or those of y.
     parties, split ("even" or "by:COLUMN"), epsilon, delta, colluders, schema, profile,
     random_state, verbose, out: as of `FederatedLogisticRegression`.

@@ -26,7 +26,8 @@ def unproven_warnings(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
     return (
         *slot_lines(plan, norm_bound),
         "an owner of a deployment refuses such a plan unless accept_unbounded = true is in its "
-        "policy; the barrier, a lower learning rate, fewer iterations or a ridge have a proof",
+        "policy; a lower learning rate, fewer iterations and, where the model takes them, the "
+        "barrier or a ridge have a proof",
     )
 
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from protocols import approximation as ap
 from protocols.approximation import Polynomial, error_bound, is_decreasing, range_bound
 from protocols.errors import ParameterError
 from protocols.models.lffr import PAPER_LINK
-from protocols.remez import FloatArray, dyadic_rule, odd_part
+from protocols.remez import _EXPANSIONS, FloatArray, dyadic_rule, odd_part
 from protocols.serialise import from_plain, to_plain
 
 METHODS: tuple[ap.Method, ...] = ("minimax", "least-squares")
@@ -173,6 +174,22 @@ def test_exponential_minimax_equioscillates(degree: int, radius: float) -> None:
     if fit.max_error > 1e-9:
         assert peaks(error).size == degree + 2
         np.testing.assert_allclose(peaks(error), fit.max_error, rtol=3e-6, atol=2e-13)
+
+
+@pytest.mark.parametrize(
+    ("function", "own"),
+    [("exponential", np.exp), ("sigmoid", expit), ("reciprocal", lambda x: 1 / x)],
+)
+def test_expansions_are_off_by_their_remainder_at_most(function: str, own: Any) -> None:
+    """On cells narrow and wide, and by a good part of it somewhere."""
+    mid = np.geomspace(0.3, 40, 60)
+    for part in (0.03, 0.3):
+        terms, tail = _EXPANSIONS[function](mid, part * mid)
+        s = np.linspace(-1, 1, 101)[:, None]
+        exact = own(mid + part * mid * s)
+        away = np.abs(exact - sum(term * s**j for j, term in enumerate(terms)))
+        assert (away <= tail + 1e-14 * exact).all()
+    assert (away.max(axis=0) > tail / 20).any()
 
 
 @pytest.mark.parametrize("degree", ap.RECIPROCAL_DEGREES)

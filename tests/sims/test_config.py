@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def test_the_coordinator_refuses_at_once(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and DEGREE_WORDS in " ".join(refused.output.split())
     assert not (tmp_path / "centre").exists()
     assert cohort(*words[:-1], "5", "--colluders", "7").exit_code == 0
+    assert 'update = "barrier"' in (tmp_path / "centre" / "coordinator.toml").read_text()
 
 
 def test_names_kinds_and_defaults_are_the_commands() -> None:
@@ -73,6 +75,9 @@ def test_names_kinds_and_defaults_are_the_commands() -> None:
     assert (configured().epsilon, SimulationConfig().epsilon) == (1.0, None)
     assert configured(split="by:ward").parties is None
     assert DEGREES == SIGMOID_DEGREES
+    rules = {"logistic": "barrier", "poisson": "nag", "linear": "", "lffr": ""}
+    assert {name: SimulationConfig(model=name).update for name in rules} == rules
+    assert replace(SimulationConfig(), rounds=3) == SimulationConfig(rounds=3, update="barrier")
 
 
 def test_every_rule_is_offered() -> None:

@@ -21,7 +21,7 @@ from ciphercohort import FederatedRegression
 from parties.data.encode import encode_shard, encode_targets
 from parties.data.schema import Schema
 from parties.recompute import recompute
-from protocols.errors import PolicyError
+from protocols.errors import PolicyError, PrivacyError
 from protocols.models.registry import model_named
 from protocols.plans import plan_from_dict
 from protocols.privacy.calibrate.figures import Wanted
@@ -32,7 +32,7 @@ from sims.predict import ReleasedModel, load_model
 from sims.prepare import prepare
 from sims.verify import verify_run
 from tests.helpers import Floats
-from tests.sims.model_runs import PRIVATE, RUNS, Run, Tables, cohort, make_frame
+from tests.sims.model_runs import PRIVATE, RUNS, Run, Tables, cohort, make_counts, make_frame
 
 Runs = Callable[[str], Run]
 
@@ -254,6 +254,17 @@ def test_the_estimator() -> None:
     model = FederatedRegression(**options, epsilon=None, iterations=3).fit(frame)
     assert model.coef_.shape == (2, 4) and model.predict(frame).shape == (120, 2)
     assert model.score(frame, frame[["cost", "days"]]) > 0
+
+
+def test_the_estimator_of_counts() -> None:
+    frame = make_counts(150)
+    own: dict[str, Any] = {"profile": "fast-insecure", "iterations": 15}
+    model = FederatedRegression(model="poisson", targets="visits", epsilon=None, **own).fit(frame)
+    assert model.coef_.shape == (4,) and model.predict(frame).min() > 0
+    assert model.score(frame, frame["visits"]) > 0.1
+    assert model.result_.iterations[-1].largest_logit <= 3
+    with pytest.raises(PrivacyError, match=r"--no-privacy \(epsilon=None\)"):
+        FederatedRegression(model="poisson", targets="visits", **own).fit(frame)
 
 
 def test_the_rate_is_the_largest_that_stays_in_the_interval() -> None:

@@ -156,8 +156,8 @@ def draft_poisson(figures: PublicFigures, wanted: Wanted) -> Draft:
     if wanted.epsilon is not None:
         raise PrivacyError(
             f"epsilon={wanted.epsilon:g}: no certificate bounds what a row moves of model poisson, "
-            "whose link is steeper than a sigmoid; take --no-privacy, or a regression with a "
-            "certificate (--model linear)"
+            "for all take a sigmoid's symmetry for granted; take --no-privacy (epsilon=None), or a "
+            "regression with a certificate (--model linear)"
         )
     for name, value, cure in (
         ("target", figures.outputs, "fits one target: run once for each"),
