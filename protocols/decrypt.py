@@ -30,6 +30,10 @@ from protocols.survivors import Survivors
 STEP = "decrypt"
 # One prime would bound the weights by 2^(first_mod_bits - scale_bits - 1).
 DECRYPTION_TOWERS = 2
+DIVERGED = (
+    "; or the training diverged: lower the learning rate or the iterations, or take --update "
+    "barrier"
+)
 
 
 def flooding_of(plan: CircuitPlan) -> float:
@@ -94,7 +98,7 @@ def decrypt(
     request = Body(blobs=(rns.pack(c1, low),))
     survivors = survivors or Survivors(plan)
     _, (shares,) = yield from survivors.ask(STEP, request, [low], context.params.ring_dim)
-    return fuse(context, rns.add(c0, shares, low)) * plan.unit
+    return fuse(context, rns.add(c0, shares, low), bounded=plan.slot_bound is not None) * plan.unit
 
 
 def release(
@@ -110,18 +114,23 @@ def release(
     return evaluator.layout.read_heads(slots)
 
 
-def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:
+def fuse(
+    context: CkksContext, message: rns.Residues, *, bounded: bool = True
+) -> NDArray[np.float64]:
     """Slots of the message polynomial c0 + sum_p d_p, shape (num_slots,).
+
+    bounded: whether it is proven that the model fits its slots.
 
     Raises:
         ProtocolError: the polynomial is no message: a share is missing, doubled or of another
-            round.
+            round, or the model has outgrown its slots.
     """
     try:
         plaintext = context.cc.MultipartyDecryptFusion([context.ciphertext([message])])
     except RuntimeError:
         raise ProtocolError(
             "the decryption shares do not fit together: one is missing, doubled or of another round"
+            f"{'' if bounded else DIVERGED}"
         ) from None
     plaintext.SetLength(context.num_slots)
     return np.array(plaintext.GetRealPackedValue())

@@ -207,9 +207,18 @@ class EncryptionOptions:
         cure=": with secure-aggregation, start again without the party that vanished",
     )
     profile: str = option(
-        "secure", "secure (128 bits), or fast-insecure: a toy ring for tests.", choices=PROFILES
+        "secure",
+        "secure (128 bits), or fast-insecure: a toy ring for tests.",
+        choices=PROFILES,
+        of=ENCRYPTED_ROWS,
+        cure=": leave it out, secure-aggregation is fast at 128 bits",
     )
-    ring_dim: int | None = option(None, "Ring dimension, a power of two. Default: smallest secure.")
+    ring_dim: int | None = option(
+        None,
+        "Ring dimension, a power of two. Default: smallest secure.",
+        of=ENCRYPTED_ROWS,
+        cure=": leave it out, secure-aggregation takes the smallest secure ring",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

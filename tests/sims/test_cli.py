@@ -89,6 +89,15 @@ def test_progress_is_plain_lines_where_no_terminal_is(finished: tuple[Path, Resu
     assert all("\x1b" not in line for line in lines)
 
 
+def test_a_diverged_training_is_told_from_a_broken_share(table: Path) -> None:
+    """What no bound keeps within its slots may leave them; the shares are then as they should."""
+    options = ("--label", "y", "--iterations", "3", "--learning-rate", "1e6")
+    refused = cohort("simulate", "--data", table, *options, *TOY)
+    assert refused.exit_code == 2
+    words = "or the training diverged: lower the learning rate or the iterations, or take --update"
+    assert words in " ".join(refused.stderr.split())
+
+
 def test_a_toy_ring_is_called_insecure_everywhere(
     finished: tuple[Path, Result], test_table: Path
 ) -> None:

@@ -46,6 +46,14 @@ DEGREE_WORDS = "degree=4 is not one of 3, 5"
         ({"split": 3}, "split=3 is a int"),
         ({"keep_messages": True}, "keep_messages needs a run folder: add --out"),
         ({"momentum": -0.1}, r"momentum=-0.1 is outside \[0, 1\)"),
+        (
+            {"protocol": "secure-aggregation", "profile": "fast-insecure"},
+            "profile=fast-insecure is an option of --protocol encrypted-rows: leave it out",
+        ),
+        (
+            {"protocol": "secure-aggregation", "ring_dim": 4096},
+            "ring_dim=4096 is an option of --protocol encrypted-rows: leave it out",
+        ),
         ({"momentum": 0.5}, "momentum=0.5 is an option of --protocol secure-aggregation"),
     ],
 )
