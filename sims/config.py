@@ -288,7 +288,9 @@ class SimulationConfig(
 
     def _check_belonging(self) -> None:
         """Refuse what the model or the protocol would drop without a word."""
-        for each in options_of(SimulationConfig):
+        # What does not go with the model comes first: the protocol may be one of these.
+        options = options_of(SimulationConfig)
+        for each in sorted(options, key=lambda option: str(option.metadata["of"]) in UPDATES):
             value, of = getattr(self, each.name), each.metadata["of"]
             told = f"{option_name(each)}={value} is an option of"
             if not of or value == each.default:
