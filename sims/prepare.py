@@ -56,15 +56,16 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     notes: list[str] = []
     frame, predicted = _table(config)
     split_column = config.split.partition(":")[2] if config.split.startswith("by:") else None
-    # A bad cell is refused wherever the hold-out happens to put its row.
-    _schema(config, frame, predicted, split_column, [])
-    train, test = _train_and_test(config, frame, predicted[0], rng)
-    schema = _schema(config, train, predicted, split_column, notes)
-    if schema.label.names != predicted:
+    # A bad cell is refused by its row in the file, wherever the hold-out and the split put it.
+    whole = _schema(config, frame, predicted, split_column, [])
+    if whole.label.names != predicted:
         what = "target" if config.is_regression else "label"
         raise SchemaError(
-            f"{what}={','.join(predicted)!r} is not the schema's {','.join(schema.label.names)!r}"
+            f"{what}={','.join(predicted)!r} is not the schema's {','.join(whole.label.names)!r}"
         )
+    encode_shard(frame, whole)
+    train, test = _train_and_test(config, frame, predicted[0], rng)
+    schema = _schema(config, train, predicted, split_column, notes)
     if config.is_regression:
         require_spread(train, predicted, "the training rows")
     else:

@@ -48,15 +48,28 @@ def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
     """
     table = read_table(frame, label=schema.label.name)
     check_columns(table, [*(column.name for column in schema.columns), *schema.label.names])
-    x, counts = scale_columns(table, schema.columns, schema.scaling, strict)
+    problems: list[str] = []
+    moved: dict[str, int] = {}
+    try:
+        x, counts = scale_columns(table, schema.columns, schema.scaling, strict)
+    except DataError as problem:
+        problems.append(str(problem))
+    try:
+        if isinstance(schema.label, Label):
+            y = encode_label(table[schema.label.name], schema.label)
+        else:
+            y, moved = encode_targets(table, schema.label, strict)
+    except DataError as problem:
+        problems.append(str(problem))
+    if problems:
+        raise DataError("; ".join(problems))
     x, norm_clipped = add_bias_and_clip(x, schema.row_norm)
-    counts = replace(counts, norm_clipped=norm_clipped)
-    if isinstance(schema.label, Label):
-        y = encode_label(table[schema.label.name], schema.label)
-    else:
-        y, moved = encode_targets(table, schema.label, strict)
-        both = {**counts.clamped, **moved}, {**counts.outside, **moved}
-        counts = replace(counts, clamped=both[0], outside=both[1])
+    counts = replace(
+        counts,
+        norm_clipped=norm_clipped,
+        clamped={**counts.clamped, **moved},
+        outside={**counts.outside, **moved},
+    )
     return Shard(x=x, y=y, counts=counts, schema=schema)
 
 

@@ -77,11 +77,18 @@ def infer_schema(
     names = [label] if isinstance(label, str) else list(label)
     table = read_table(frame, label=names[0])
     columns = _kept(table, names, exclude, include)
-    outcome = (
-        infer_label(table[label], positive)
-        if isinstance(label, str)
-        else infer_targets(table, label)
-    )
+    try:
+        outcome = (
+            infer_label(table[label], positive)
+            if isinstance(label, str)
+            else infer_targets(table, label)
+        )
+    except DataError as problem:
+        try:
+            scale_columns(table, columns, scaling)
+        except DataError as others:
+            raise DataError(f"{others}; {problem}") from None
+        raise
     schema = Schema(columns=tuple(columns), label=outcome, scaling=scaling)
     if row_norm == "auto":
         row_norm = typical_row_norm(table, schema.columns, schema.scaling)
@@ -248,9 +255,11 @@ def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
         codes, texts = text_cells(cells)
     except TypeError:
         raise SchemaError(f"label {shown(name)} holds objects: choose another column") from None
-    if (codes < 0).any():
+    missing = codes < 0
+    if missing.any():
         raise DataError(
-            f"label {shown(name)} is missing in {int((codes < 0).sum())} rows: drop these rows"
+            f"label {shown(name)} is missing in {int(missing.sum())} of {codes.size} rows (first: "
+            f"row {int(missing.argmax()) + 1}): drop these rows"
         )
     values = sorted(set(texts))
     if len(values) != 2:

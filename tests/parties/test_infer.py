@@ -130,7 +130,7 @@ def test_label_problems() -> None:
     with pytest.raises(SchemaError, match="positive='ill' is no value of label 'y': .*'0' or '1'"):
         infer_schema(sample(), "y", positive="ill")
     missing = sample().assign(y=[None] * 4 + [0, 1] * 28)
-    with pytest.raises(DataError, match="'y' is missing in 4 rows"):
+    with pytest.raises(DataError, match="'y' is missing in 4 of"):
         infer_schema(missing, "y")
     with pytest.raises(DataError, match="0 rows"):
         infer_schema(sample().head(0), "y")

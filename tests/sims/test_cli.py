@@ -22,6 +22,7 @@ import pytest
 from click.testing import Result
 from rich.console import Console
 
+from parties.data.infer import infer_schema
 from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from sims.progress import reporting
@@ -206,6 +207,26 @@ REFUSALS: dict[str, tuple[pd.DataFrame | None, tuple[str, ...], str]] = {
     "missing file": (None, ("--label", "y"), "none.csv' does not exist"),
     "missing schema": (make_frame(), ("--schema", "none.json"), "schema file 'none.json' cannot"),
 }
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_every_bad_cell_is_named_at_once_by_its_row_in_the_file(
+    declared: bool, tmp_path: Path
+) -> None:
+    """Not by that of a shuffled shard, party by party; with and without a public schema."""
+    schema = tmp_path / "schema.json"
+    infer_schema(make_frame(), "y").save(schema)
+    bad = make_frame().astype(object)
+    bad.loc[[3, 70], "age"] = np.nan
+    bad.loc[8, "ward"] = bad.loc[11, "y"] = None
+    bad.to_csv(tmp_path / "bad.csv", index=False)
+    options = ("--data", tmp_path / "bad.csv", "--label", "y", *TOY)
+    refused = cohort("simulate", *options, *(("--schema", schema) if declared else ()))
+    words = " ".join(refused.stderr.split())
+    assert refused.exit_code == 2
+    assert "column 'age' is missing or infinite in 2 of 90 rows (first: row 4)" in words
+    assert "column 'ward' is missing in 1 of 90 rows (first: row 9)" in words
+    assert "label 'y' is missing in 1 of 90 rows (first: row 12)" in words
 
 
 def text_in_a_number(arguments: tuple[Any, ...], words: str, out: Path) -> None:
