@@ -98,7 +98,11 @@ def decrypt(
     request = Body(blobs=(rns.pack(c1, low),))
     survivors = survivors or Survivors(plan)
     _, (shares,) = yield from survivors.ask(STEP, request, [low], context.params.ring_dim)
-    return fuse(context, rns.add(c0, shares, low), bounded=plan.slot_bound is not None) * plan.unit
+    try:
+        return fuse(context, rns.add(c0, shares, low)) * plan.unit
+    except ProtocolError as error:
+        # Without a proof that the model fits its slots it may have outgrown them.
+        raise ProtocolError(f"{error}{'' if plan.slot_bound else DIVERGED}") from None
 
 
 def release(
@@ -114,12 +118,8 @@ def release(
     return evaluator.layout.read_heads(slots)
 
 
-def fuse(
-    context: CkksContext, message: rns.Residues, *, bounded: bool = True
-) -> NDArray[np.float64]:
+def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:
     """Slots of the message polynomial c0 + sum_p d_p, shape (num_slots,).
-
-    bounded: whether it is proven that the model fits its slots.
 
     Raises:
         ProtocolError: the polynomial is no message: a share is missing, doubled or of another
@@ -130,7 +130,6 @@ def fuse(
     except RuntimeError:
         raise ProtocolError(
             "the decryption shares do not fit together: one is missing, doubled or of another round"
-            f"{'' if bounded else DIVERGED}"
         ) from None
     plaintext.SetLength(context.num_slots)
     return np.array(plaintext.GetRealPackedValue())

@@ -19,7 +19,6 @@ from protocols.lffr import LffrPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.search import find_setting
-from sims.config import REGRESSIONS
 from sims.studies import epsilon as study
 from sims.studies.epsilon import FEATURES
 from tests.helpers import encrypted_weights, log2_error, make_data, make_plan, plain_weights
@@ -72,7 +71,7 @@ def regression_plan(model: str) -> CircuitPlan:
     return plan
 
 
-@pytest.mark.parametrize("model", REGRESSIONS)
+@pytest.mark.parametrize("model", PRIVATE_REGRESSIONS)
 def test_regressions_stay_within_the_allowances(model: str) -> None:
     plan = regression_plan(model)
     arithmetic.check(plan, 1.0)

@@ -37,7 +37,7 @@ def test_the_coordinator_loads_no_party() -> None:
     done = python(
         """
         import sys
-        import coordinator.coordinator, coordinator.flower_app
+        import coordinator.coordinator, coordinator.flower_app, protocols.encrypted_rows
         assert "protocols.ckks.context" in sys.modules
         print([name for name in sys.modules if name.split(".")[0] in ("parties", "sims")])
         """

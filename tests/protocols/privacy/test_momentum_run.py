@@ -14,6 +14,7 @@ from parties.recompute import recompute
 from protocols.errors import PolicyError
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
+from protocols.serialise import to_plain
 from sims.config import SimulationConfig
 from sims.documents import to_json
 from sims.result import RunResult
@@ -55,7 +56,7 @@ def test_a_private_run_equals_its_twin() -> None:
     fields = json.loads(to_json(result.certificate))
     assert list(certificate_problems(fields, plan, result.schema)) == []
     weak = replace(plan.curvature, sigma=plan.curvature.sigma / 2)
-    forged = replace(plan, update={**plan.update, "curvature": weak.to_dict()})
+    forged = replace(plan, update={**plan.update, "curvature": to_plain(weak)})
     assert "update" in "; ".join(certificate_problems(fields, forged, result.schema))
 
 
@@ -79,13 +80,13 @@ def test_parties_recompute_the_cost() -> None:
     cost = recompute(plan, norm)
     assert cost.epsilon == pytest.approx(8.0, rel=1e-4)
     weak = replace(plan.curvature, sigma=plan.curvature.sigma / 2)
-    forged = replace(plan, update={**plan.update, "curvature": weak.to_dict()})
+    forged = replace(plan, update={**plan.update, "curvature": to_plain(weak)})
     with pytest.raises(PolicyError, match="sensitivity"):
         recompute(forged, norm)
     with pytest.raises(PolicyError, match="sensitivity|certified"):
         recompute(plan, 2 * norm)
     silent = replace(plan.curvature, sigma=0.0)
-    forged = replace(plan, update={**plan.update, "curvature": silent.to_dict()})
+    forged = replace(plan, update={**plan.update, "curvature": to_plain(silent)})
     with pytest.raises(PolicyError, match="sigma=0 of the curvature"):
         recompute(forged, norm)
 

@@ -28,7 +28,6 @@ from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.updates.registry import UPDATES
 from sims import audit_regression, audit_sums
-from sims.config import REGRESSIONS
 from sims.documents import to_json
 from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon
 from sims.studies import epsilon as study
@@ -192,7 +191,7 @@ def uncounted(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(arithmetic, "check", lambda *_: None)
 
 
-@pytest.mark.parametrize("model", REGRESSIONS)
+@pytest.mark.parametrize("model", PRIVATE_REGRESSIONS)
 def test_a_decryption_that_is_not_counted_is_caught(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +203,7 @@ def test_a_decryption_that_is_not_counted_is_caught(
     assert not found.holds and found.accounted > 1.001 * found.claimed
 
 
-@pytest.mark.parametrize("model", REGRESSIONS)
+@pytest.mark.parametrize("model", PRIVATE_REGRESSIONS)
 def test_party_and_auditor_count_the_decryption(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
