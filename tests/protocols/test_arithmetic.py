@@ -71,7 +71,7 @@ def regression_plan(model: str) -> CircuitPlan:
     return plan
 
 
-@pytest.mark.parametrize("model", PRIVATE_REGRESSIONS)
+@pytest.mark.parametrize("model", study.PRIVATE_REGRESSIONS)
 def test_regressions_stay_within_the_allowances(model: str) -> None:
     plan = regression_plan(model)
     arithmetic.check(plan, 1.0)

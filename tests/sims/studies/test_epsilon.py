@@ -191,7 +191,7 @@ def uncounted(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(arithmetic, "check", lambda *_: None)
 
 
-@pytest.mark.parametrize("model", PRIVATE_REGRESSIONS)
+@pytest.mark.parametrize("model", study.PRIVATE_REGRESSIONS)
 def test_a_decryption_that_is_not_counted_is_caught(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_decryption_that_is_not_counted_is_caught(
     assert not found.holds and found.accounted > 1.001 * found.claimed
 
 
-@pytest.mark.parametrize("model", PRIVATE_REGRESSIONS)
+@pytest.mark.parametrize("model", study.PRIVATE_REGRESSIONS)
 def test_party_and_auditor_count_the_decryption(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
