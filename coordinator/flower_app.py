@@ -11,6 +11,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDi
 from flwr.serverapp import Grid, ServerApp
 
 from protocols.errors import LostError, ProtocolError
+from protocols.registry import may_repeat
 
 RECORD = "ciphercohort"
 PAYLOAD = "payload"
@@ -20,8 +21,6 @@ STEP_TIMEOUT_SECONDS = 3600.0
 # lost process) are waited for until the step's end.
 RELAY_ATTEMPTS = 3
 RETRY_SECONDS = 2.0
-# Steps of which every reply is waited for though one is lost already: others may stand in.
-PATIENT = ("confirm", "refresh", "decrypt")
 _RELAY_RAISED = 2
 
 # A session takes a function that delivers one step's messages and yields (party, reply).
@@ -78,7 +77,8 @@ class GridTransport:
                             f"the relay of party {name!r} failed (Flower error "
                             f"{reply.error.code}); see its log"
                         )
-                        if step.partition("/")[0] not in PATIENT:
+                        # Else every reply is waited for: others may stand in.
+                        if not may_repeat(step):
                             raise LostError(lost[name], (name,))
                     else:
                         yield name, _payload(name, reply)

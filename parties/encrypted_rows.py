@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,6 +22,9 @@ from protocols.contribute import Packed
 from protocols.errors import PolicyError
 from protocols.messages import Body
 from protocols.privacy.randomness import RandomSource
+
+if TYPE_CHECKING:
+    from parties.objectives import OpenContributor
 
 
 class EncryptedRowsParty(PartyProtocol):
@@ -52,6 +55,19 @@ class EncryptedRowsParty(PartyProtocol):
         self.secret: Any = None
         self.held: Any = None
         self.public_b: Residues = np.zeros((plan.ckks.num_towers, plan.ckks.ring_dim), np.uint64)
+
+    @classmethod
+    def open(
+        cls,
+        plan: CircuitPlan,
+        name: str,
+        shard: Shard,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+        open_contributor: OpenContributor | None = None,
+    ) -> EncryptedRowsParty:
+        """Rows are encrypted as they are: nobody contributes to sums."""
+        return cls(plan, name, shard, randomness, signing_key)
 
     def answer(self, step: str, request: Body) -> Body:
         """Reply to a step.

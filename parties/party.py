@@ -17,7 +17,7 @@ from parties.data.shard import Shard
 from parties.party_protocol import PartyProtocol, Seal
 from parties.policy import Policy
 from parties.recompute import recompute
-from parties.registry import open_half
+from parties.registry import half_of
 from protocols import agree
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.messages import (
@@ -293,7 +293,7 @@ class Party:
         return Body({"plan": plan.digest()})
 
     def _open_half(self, plan: RunPlan) -> PartyProtocol:
-        return open_half(
+        return half_of(plan).open(
             plan,
             self.name,
             self._shard,

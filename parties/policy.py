@@ -49,8 +49,10 @@ class Policy:
             )
         if not 0 < self.max_delta < 1:
             raise ParameterError(f"max_delta={self.max_delta} is outside (0, 1)")
-        if type(self.min_colluders) is not int or self.min_colluders < 0:
-            raise ParameterError(f"min_colluders={self.min_colluders} must be 0 or more, whole")
+        for name in ("min_colluders", "min_security_bits"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ParameterError(f"{name}={value} must be 0 or more, whole")
 
     def check(self, plan: RunPlan) -> None:
         """Refuse a plan outside these terms.

@@ -10,7 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.aggregate_share import AggregateShare
-from parties.objectives import Contributor
+from parties.data.shard import Shard
+from parties.objectives import Contributor, OpenContributor
+from parties.objectives import open_contributor as gradients_of_rows
 from parties.party_protocol import PartyProtocol, Seal
 from protocols import agree, gradients
 from protocols.aggregate import setup
@@ -42,6 +44,21 @@ class SecureAggregationParty(PartyProtocol):
         self._randomness = randomness
         self.secret: Any = None
         self._drawn: dict[int, NDArray[np.float64]] = {}
+
+    @classmethod
+    def open(
+        cls,
+        plan: GradientPlan,
+        name: str,
+        shard: Shard,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+        open_contributor: OpenContributor | None = None,
+    ) -> SecureAggregationParty:
+        """With what this party adds to sums."""
+        opened = open_contributor or gradients_of_rows
+        contributor = opened(plan, name, shard, randomness)
+        return cls(plan, name, contributor, randomness, signing_key)
 
     def answer(self, step: str, request: Body) -> Body:
         """Reply to a step.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -155,6 +156,19 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             msgspec.structs.force_setattr(self, field.name, value)
 
 
+def check_durations(document: Checked, *names: str) -> None:
+    """Refuse fields that are no positive, finite number of seconds.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    for name in names:
+        if not 0 < getattr(document, name) < math.inf:
+            raise ParameterError(
+                f"{name}={getattr(document, name)} must be a positive number of seconds"
+            )
+
+
 # --- JSON and TOML --------------------------------------------------------------------------------
 
 
@@ -195,6 +209,8 @@ def load_toml(path: Path, kind: Any = dict[str, Any], **more: object) -> Any:
         raise ParameterError(f"{path} does not exist: cohort … init makes it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ParameterError(f"{path} is malformed: {error}") from None
+    for key in fields.keys() & more.keys():
+        raise ParameterError(f"{path} contains unknown field {shown(key)}")
     return read({**fields, **more}, kind, str(path))
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 
 from protocols.errors import ProtocolError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
-from protocols.protocol import BEFORE, FINISH, Protocol, repeated
+from protocols.protocol import BEFORE, FINISH, Protocol, Step, repeated
 
 PROTOCOLS: Mapping[str, str] = {
     ENCRYPTED_ROWS: "protocols.encrypted_rows:PROTOCOL",
     SECURE_AGGREGATION: "protocols.secure_aggregation:PROTOCOL",
 }
+_COMMON = {**dict.fromkeys(BEFORE, "agree"), FINISH: "decrypt"}
+"""Phases of the steps that every protocol has."""
 
 
 def protocol(name: str) -> Protocol:
@@ -45,7 +48,19 @@ def phase_of(step: str) -> str:
         KeyError: no protocol has it.
     """
     kind = step.partition("/")[0]
-    phases = {**dict.fromkeys(BEFORE, "agree"), FINISH: "decrypt"}
-    for name in PROTOCOLS:
-        phases |= {each.name: each.phase for each in protocol(name).steps}
-    return phases[kind if kind in phases else repeated(kind)]
+    if kind in _COMMON:
+        return _COMMON[kind]
+    steps = _steps()
+    return steps[kind if kind in steps else repeated(kind)].phase
+
+
+def may_repeat(step: str) -> bool:
+    """Whether others may repeat a step of any protocol without parties that have vanished."""
+    found = _steps().get(step.partition("/")[0])
+    return found is not None and found.repeats
+
+
+@cache
+def _steps() -> Mapping[str, Step]:
+    """Of all protocols by name."""
+    return {step.name: step for name in PROTOCOLS for step in protocol(name).steps}

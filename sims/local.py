@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from protocols.errors import ProtocolError
+from protocols.registry import may_repeat
 from sims.flower_commands import take_identity
 
 SERVER_NODE = 1
@@ -88,8 +89,7 @@ class LocalGrid(Grid):
             try:
                 reply = party_app.app(request, context)
             except Exception as error:
-                patient = request.metadata.group_id.partition("/")[0] in coordinator_app.PATIENT
-                if isinstance(error, ProtocolError) and not patient:
+                if isinstance(error, ProtocolError) and not may_repeat(request.metadata.group_id):
                     raise  # names its culprit
                 # As Flower's nodes do. The text may carry data: it stays where it arose.
                 log.debug("node %d failed", context.node_id, exc_info=True)

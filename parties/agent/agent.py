@@ -19,7 +19,7 @@ from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.party import Party
 from parties.policy import Policy
-from protocols.documents import Checked
+from protocols.documents import Checked, check_durations
 from protocols.errors import CohortError, PolicyError
 from protocols.messages import (
     COORDINATOR,
@@ -49,6 +49,11 @@ class Limits(Checked, frozen=True):
 
     idle_seconds: float = 1800.0
     session_seconds: float = 24 * 3600.0
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that limits nothing."""
+        Checked.__post_init__(self)
+        check_durations(self, "idle_seconds", "session_seconds")
 
 
 class Agent:

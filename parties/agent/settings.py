@@ -27,7 +27,7 @@ from parties.data.schema import Schema
 from parties.party import Party
 from parties.policy import Policy
 from protocols.cards import check_key, spoken
-from protocols.documents import Checked, load_toml
+from protocols.documents import Checked, check_durations, load_toml
 from protocols.errors import ParameterError
 from protocols.messages import public_bytes
 from protocols.names import check_name
@@ -50,6 +50,11 @@ class ConsentMode(Checked, frozen=True):
 
     mode: Literal["ask", "policy"] = "ask"
     wait_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        """Refuse a wait that never ends."""
+        Checked.__post_init__(self)
+        check_durations(self, "wait_seconds")
 
 
 class Allowance(Checked, frozen=True):

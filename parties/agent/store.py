@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 3
+VERSION = 4
 LABEL = "session state"
 KEY_LABEL = "key share"
 

@@ -12,6 +12,7 @@ has to be paid for separately (in the source paper delta/3 here and 2 delta/3 th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,7 +31,7 @@ not known of every noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class Event(ABC):
     """`count` releases under one kind of noise; what it costs is `single`'s.
 
     kind: in a ledger; convolvable: whether `dp_accounting` has its privacy loss distribution, and
@@ -55,9 +56,10 @@ class Event:
             )
 
     @property
+    @abstractmethod
     def single(self) -> dp_accounting.DpEvent:
         """One of the releases, for `dp_accounting`."""
-        raise NotImplementedError
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -88,3 +88,11 @@ def test_toml(tmp_path: Path, text: str | None, words: str) -> None:
 def test_json_that_is_none(text: str | bytes) -> None:
     with pytest.raises(MessageError, match="it "):
         parse_json(text, "it", MessageError)
+
+
+def test_a_file_does_not_say_what_the_program_says(tmp_path: Path) -> None:
+    """The program's own fields are no fields of the file."""
+    path = tmp_path / "x.toml"
+    path.write_text('name = "b"\nmode = "policy"\n')
+    with pytest.raises(ParameterError, match=r"unknown field 'name'"):
+        load_toml(path, Outer, name="a")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parties.agent.agent import Limits
+from parties.agent.settings import ConsentMode
 from parties.policy import Policy
 from protocols import agree
 from protocols.ckks.parameters import REFRESH_TOWERS
@@ -166,9 +168,21 @@ def test_a_request_signed_by_nobody_is_not_answered() -> None:
         *({"max_epsilon": value} for value in (0.0, -1.0, float("nan"), float("inf"))),
         *({"max_delta": value} for value in (0.0, 1.0, 2.0, float("nan"))),
         *({"min_colluders": value} for value in (-1, 0.5, float("nan"))),
+        *({"min_security_bits": value} for value in (-1, 0.5, float("nan"))),
     ],
 )
 def test_a_limit_that_limits_nothing_is_refused(field: dict[str, Any]) -> None:
     """A comparison with nan is never true, so that nothing would be refused."""
     with pytest.raises(ParameterError, match=f"{next(iter(field))}="):
         Policy(**field)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(Limits, "idle_seconds"), (Limits, "session_seconds"), (ConsentMode, "wait_seconds")],
+)
+def test_a_wait_that_never_ends_is_refused(kind: Any, name: str, seconds: float) -> None:
+    """A comparison with nan is never true: nothing would ever be given up."""
+    with pytest.raises(ParameterError, match=f"{name}="):
+        kind(**{name: seconds})

@@ -19,6 +19,7 @@ import pytest
 from protocols.ckks.residues import Residues
 from protocols.errors import ProtocolError
 from protocols.messages import Body, new_signing_key
+from protocols.registry import may_repeat
 from tests.helpers import Session, half_of, log2_error, party_names
 from tests.provenance.published import Shape, unpacked
 from tests.sessions import (
@@ -76,6 +77,13 @@ NOT_READ = ("enrol", "rotations", "finish")  # a rotation's index is the plan's
 COVERED = ("confirm", "refresh", "decrypt")
 FEW, LATE = 2, 8  # parties that cover=2 of 3 needs; steps that cost a coordinator nothing
 INVENTED = ("decrypt/1", "refresh/7", "rotations/99", "cover-refresh/9", "nonsense", "")
+
+
+def test_steps_that_others_may_repeat() -> None:
+    """Transports wait for every reply of these though one is lost already."""
+    steps = {case.values[1] for case in EVERY_STEP}
+    assert {step.partition("/")[0] for step in steps if may_repeat(step)} == set(COVERED)
+    assert not any(map(may_repeat, INVENTED[-2:]))
 
 
 @dataclass

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from parties.data.schema import Schema
 from parties.objectives import open_contributor
 from parties.party_protocol import PartyProtocol
-from parties.registry import open_half
+from parties.registry import half_of
 from protocols import agree, gradients, keygen
 from protocols.aggregate import setup
 from protocols.aggregate.cipher import CoordinatorCipher
@@ -119,7 +119,9 @@ class Clients:
         self._seeds = {name: seed.hex() for name, seed in seeds.items()}
         self.seed = agree.joint_seed(self.plan, self._seeds)
         self.halves: dict[str, PartyProtocol] = {
-            name: open_half(self.plan, name, spec.shard, spec.noise_source(), keys[name])
+            name: half_of(self.plan).open(
+                self.plan, name, spec.shard, spec.noise_source(), keys[name]
+            )
             for name, spec in specs.items()
         }
         self._seconds: dict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
