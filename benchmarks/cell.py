@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import session
 from benchmarks.cases import Case
-from protocols import planner
+from protocols import planner, traffic
 from protocols.ckks.cost import UnitTimes, measure
 from protocols.ckks.tally import tally_iterations
 from protocols.protocol import PHASES
@@ -91,7 +91,7 @@ def run(case: Case) -> Cell:
     peak = max(before, _peak())
     times = lesser(times, measure(plan.ckks))
     laps = tuple(found.costs.iteration_seconds[case.measured])
-    predicted, sizes = planner.seconds(plan, times), planner.bytes_per_party(plan)
+    predicted, sizes = planner.seconds(plan, times), traffic.bytes_per_party(plan)
     uploads = _uploads(found)
     return Cell(
         case=case.to_dict(),
@@ -162,7 +162,7 @@ def _uploads(found: session.Measured) -> dict[str, int]:
     totals: dict[str, int] = {}
     for name in found.plan.names:
         own: dict[str, int] = dict.fromkeys(PHASES, 0)
-        for each in planner.exchanges(found.plan, name):
+        for each in traffic.exchanges(found.plan, name):
             own[each.phase] += sum(each.reply.blobs)
         totals = {phase: max(size, totals.get(phase, 0)) for phase, size in own.items()}
     return totals

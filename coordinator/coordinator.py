@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -109,7 +109,8 @@ class Coordinator:
 
     session: unique name; signing_key: the coordinator's identity; party_keys: verification keys
     (hex) by party name; make_plan: the run plan once the members are known; start: public weights
-    that the secure-aggregation protocol starts from, zeros by default.
+    that the secure-aggregation protocol starts from, zeros by default; evidence: of the second
+    moment that rows are whitened by, see `second_moment.Evidence`.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class Coordinator:
         observer: Observer | None = None,
         size_cap: int = DEFAULT_SIZE_CAP,
         start: NDArray[np.float64] | None = None,
+        evidence: Any = None,
     ) -> None:
         self.session = session
         self.costs = Costs()
@@ -133,6 +135,7 @@ class Coordinator:
         self._observer = observer or Observer()
         self._size_cap = size_cap
         self._start = start
+        self._evidence = evidence
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -169,7 +172,14 @@ class Coordinator:
                 clock[0].lap()
                 observer.on_progress("train", t + 1, plan.rounds)
 
-            return Watch(on_phase, on_iteration, self._start, observer.on_weights, on_missing)
+            return Watch(
+                on_phase,
+                on_iteration,
+                self._start,
+                observer.on_weights,
+                on_missing,
+                evidence=self._evidence,
+            )
 
         return (yield from whole_run(self._party_keys, self._make_plan, self._transcript, watch))
 

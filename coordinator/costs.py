@@ -26,6 +26,25 @@ class Costs:
     waiting_seconds: float = 0.0
     read_seconds: float = 0.0
 
+    def __add__(self, other: Costs) -> Costs:
+        """Of one run after the other; iterations: those of the second."""
+        traffic = {
+            phase: {
+                party: self.traffic.get(phase, {}).get(party, 0)
+                + other.traffic.get(phase, {}).get(party, 0)
+                for party in {**self.traffic.get(phase, {}), **other.traffic.get(phase, {})}
+            }
+            for phase in {**self.traffic, **other.traffic}
+        }
+        return Costs(
+            seconds={phase: s + other.seconds[phase] for phase, s in self.seconds.items()},
+            traffic=traffic,
+            iteration_seconds=other.iteration_seconds,
+            reading_seconds=other.reading_seconds,
+            waiting_seconds=self.waiting_seconds + other.waiting_seconds,
+            read_seconds=self.read_seconds + other.read_seconds,
+        )
+
     def count(self, phase: str, party: str, num_bytes: int) -> None:
         """Add bytes of one message."""
         by_party = self.traffic.setdefault(phase, {})

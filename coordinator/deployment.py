@@ -31,6 +31,7 @@ from coordinator.log import (
     recorded,
     recorded_finish,
 )
+from coordinator.replay import evidence as read_evidence
 from coordinator.settings import Settings
 from coordinator.status import Status
 from protocols.cards import Card
@@ -49,8 +50,16 @@ MakeTransport = Callable[[Mapping[str, int], float], AskParties]
 _ABORT_SECONDS = 30.0
 
 
-def create_session(settings: Settings, template: RunPlan) -> str:
+def create_session(
+    settings: Settings,
+    template: RunPlan,
+    wanted: Mapping[str, Any] | None = None,
+    before: str | None = None,
+) -> str:
     """A new run's folder; template: its plan, with any session and commitments.
+
+    wanted: what was asked for, for a session that comes after it; before: the session that summed
+    the second moment by which rows are whitened.
 
     Raises:
         ParameterError: a party of the plan is not admitted, or has other rows.
@@ -63,7 +72,9 @@ def create_session(settings: Settings, template: RunPlan) -> str:
     session = uuid.uuid4().hex
     folder = settings.session_folder(session)
     folder.mkdir(mode=0o700, parents=True)
-    fields = {"session": session, "created": time.time(), "plan": template.to_dict()}
+    plan = template.to_dict()
+    fields = {"session": session, "created": time.time(), "plan": plan}
+    fields |= {"wanted": dict(wanted or {}), "before": before}
     write_private(folder / SESSION, json.dumps(fields).encode())
     Status(folder, settings.cards()).save(state="waiting", rounds=template.rounds)
     return session
@@ -78,7 +89,8 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
     folder = settings.session_folder(session)
     with _only_one(folder):
         fields = json.loads((folder / SESSION).read_text(encoding="utf-8"))
-        run = _Run(settings, folder, session, plan_from_dict(fields["plan"]))
+        plan, before = plan_from_dict(fields["plan"]), fields.get("before")
+        run = _Run(settings, folder, session, plan, before)
         if run.status.fields["state"] in ("finished", "aborted"):
             return
         deadline = fields["created"] + settings.session_seconds
@@ -93,8 +105,16 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
 class _Run:
     """A session while this process drives it."""
 
-    def __init__(self, settings: Settings, folder: Path, session: str, template: RunPlan) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        session: str,
+        template: RunPlan,
+        before: str | None,
+    ) -> None:
         self._folder, self._session, self._template = folder, session, template
+        self._evidence = read_evidence(settings.session_folder(before)) if before else None
         self._messages = folder / FOLDER
         self._key = settings.signing_key()
         cards = settings.cards()
@@ -161,6 +181,7 @@ class _Run:
                 on_progress=lambda phase, done, total: self.status.save(iteration=done),
                 on_missing=lambda names: self.status.save(missing=list(names)),
             ),
+            evidence=self._evidence,
         )
         try:
             self.status.attempt(coordinator.costs)

@@ -348,6 +348,17 @@ class MessageLog:
             for name, group in groupby(self.entries, attrgetter("step"))
         ]
 
+    def frame(self, entry: Entry) -> bytes:
+        """A message as it was sent.
+
+        Raises:
+            MessageError: it is missing.
+        """
+        try:
+            return (self._messages / file_name(entry.index)).read_bytes()
+        except OSError as error:
+            raise MessageError(f"{entry}: {error.strerror or error}") from None
+
     def read(self, entry: Entry, verify_key: str) -> Envelope:
         """The message that an entry names.
 
@@ -356,10 +367,7 @@ class MessageLog:
         Raises:
             MessageError: it is missing, forged, changed, or another one than the entry's.
         """
-        try:
-            data = (self._messages / file_name(entry.index)).read_bytes()
-        except OSError as error:
-            raise MessageError(f"{entry}: {error.strerror or error}") from None
+        data = self.frame(entry)
         try:
             envelope = decode(data, verify_key, size_cap=entry.bytes)
         except MessageError as error:

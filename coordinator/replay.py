@@ -39,13 +39,15 @@ import numpy as np
 
 from coordinator.coordinator import whole_run
 from coordinator.log import LoggedStep, MessageLog, require_messages
-from protocols import agree
+from protocols import agree, second_moment
 from protocols.errors import CohortError, MessageError, ProtocolError
+from protocols.gradients import GradientPlan
 from protocols.messages import UNHEARD, Ask, Body, heard
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.protocol import FINISH, Watch
 from protocols.registry import protocol_of
+from protocols.second_moment import Evidence
 from protocols.statement import read_statement
 from protocols.transcript import Transcript
 
@@ -119,7 +121,7 @@ def _details(
     """What each of CHECKS shows; raises CohortError where it fails."""
     log = MessageLog(folder)
     yield f"{len(log.entries)} messages, unbroken"
-    plan = found.plan = _plan(log)
+    plan = found.plan = plan_of(log)
     insecure = "" if plan.security_bits else ", INSECURE toy ring"
     yield f"{plan.digest()[:16]}…, {len(plan.members)} parties{insecure}"
     keys = {member.name: member.verify_key for member in plan.members}
@@ -135,10 +137,47 @@ def _details(
     yield _check_records(log, plan, statements)
 
 
+# -- second moments --------------------------------------------------------------------------------
+
+
+def shown(log: MessageLog) -> Evidence | None:
+    """The evidence that parties were shown, if they were."""
+    for entry in log.entries:
+        if entry.step == second_moment.STEP and entry.is_request:
+            return Evidence.from_body(log.read(entry, log.coordinator_key).body)
+    return None
+
+
+def evidence(folder: Path) -> Evidence:
+    """Of a recorded run that summed a second moment.
+
+    Raises:
+        MessageError, ProtocolError: the log is damaged, or no second moment was summed.
+    """
+    log = MessageLog(folder)
+    plan = plan_of(log)
+    if not isinstance(plan, GradientPlan):
+        raise ProtocolError(f"{folder} holds another run than one of a second moment")
+    keys = {member.name: member.verify_key for member in plan.members}
+    replies = {step.name: step.replies for step in log.steps}
+    seeds = {
+        name: str(log.read(entry, keys[name]).body.meta.get("seed"))
+        for name, entry in replies.get("reveal", {}).items()
+    }
+    frames = {
+        (step, name): log.frame(entry)
+        for step in second_moment.SHOWN
+        for name, entry in replies.get(step, {}).items()
+    }
+    if len(frames) != len(second_moment.SHOWN) * len(plan.members):
+        raise ProtocolError("the run that was to sum the second moment has not come to its end")
+    return Evidence(plan, seeds, frames)
+
+
 # -- what the log says ----------------------------------------------------------------------------
 
 
-def _plan(log: MessageLog) -> RunPlan:
+def plan_of(log: MessageLog) -> RunPlan:
     """The plan of the first `agree` request; the re-execution compares the others."""
     for entry in log.entries:
         if entry.step == "agree" and entry.is_request:
@@ -197,7 +236,10 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
     keys = {member.name: member.verify_key for member in plan.members}
     # What the parties enrolled with, whatever the recorded plan says of it.
     exchange = whole_run(
-        keys, lambda members: replace(plan, members=members), transcript, lambda agreed: Watch()
+        keys,
+        lambda members: replace(plan, members=members),
+        transcript,
+        lambda agreed: Watch(evidence=shown(log)),
     )
     try:
         asked = next(exchange)

@@ -38,6 +38,18 @@ class Account:
         """Whether there is a ledger."""
         return self._ledger is not None
 
+    def require(self, run: str) -> None:
+        """Refuse to go on from a run that this ledger was not charged for; run: its plan's digest.
+
+        Raises:
+            PolicyError: there is no such entry.
+        """
+        if self._ledger is not None and not self._ledger.has(self._dataset, run):
+            raise PolicyError(
+                f"this party's ledger has no entry of plan {run[:16]}, whose second moment is to "
+                f"whiten rows of data set {self._dataset!r}: sum it again with this ledger"
+            )
+
     def reserve(self, cost: Mechanism, run: str) -> None:
         """Count the run as spent; run: its name, unique (the plan's digest).
 

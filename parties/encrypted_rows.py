@@ -12,14 +12,14 @@ from parties.cover_share import CoverShare
 from parties.data.shard import Shard
 from parties.key_share import KeyShare
 from parties.party_protocol import PartyProtocol, Seal
-from protocols import commitments
+from protocols import commitments, second_moment
 from protocols.circuit_plan import CircuitPlan
 from protocols.circuits import circuit_of
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.commitments import Opening, Terms
 from protocols.contribute import Packed
-from protocols.errors import PolicyError
+from protocols.errors import DataError, PolicyError
 from protocols.messages import Body
 from protocols.privacy.randomness import RandomSource
 
@@ -75,7 +75,7 @@ class EncryptedRowsParty(PartyProtocol):
         Raises:
             PolicyError: no keys are made yet.
         """
-        if self.secret is None and step != commitments.KEYS.commit:
+        if self.secret is None and step not in (second_moment.STEP, commitments.KEYS.commit):
             raise PolicyError("no keys are made yet")
         return super().answer(step, request)
 
@@ -83,6 +83,17 @@ class EncryptedRowsParty(PartyProtocol):
         """Make the key share; seed: the joint one."""
         self.seed, self.context = seed, CkksContext(self.plan.ckks, self.plan.session)
         self._hold(KeyShare(self.context, seed, len(self.plan.members)))
+
+    def check_seal(self, plan: str, sealed: str | None) -> None:
+        """Refuse the second moment of other rows; sealed: this party's seal under that plan.
+
+        Raises:
+            DataError: what is told to nobody else.
+        """
+        if sealed != second_moment.seal(self._signing_key, plan, self._shard.fingerprint()):
+            raise DataError(
+                "this party's rows have changed since their second moment was summed: begin again"
+            )
 
     def packed(self) -> Packed:
         """What this party encrypts, fresh noise included."""

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from parties.data.shard import Shard
+from protocols import second_moment
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
-from protocols.objectives import CURVATURE, DualObjective, RowObjective
+from protocols.objectives import CURVATURE, DualObjective, MomentObjective, RowObjective
 from protocols.privacy.randomness import RandomSource
 from protocols.updates.coordinate import DualParty
 
@@ -92,6 +93,19 @@ class DualContributor:
         return self._party.contribution(t, point)
 
 
+class MomentContributor:
+    """Minus the rows' second moment, what `MomentObjective` asks for at zero."""
+
+    def __init__(self, plan: GradientPlan, name: str, shard: Shard) -> None:
+        if plan.length != second_moment.length(shard.num_features):
+            raise PolicyError(f"length={plan.length} is not of {shard.num_features} columns")
+        self._x, self._weight = shard.x, plan.row_weight(plan.party_index(name))
+
+    def contribution(self, query: str, t: int, point: Array) -> Array:
+        """-sum_i x_i x_i^T / N, whatever the point, which is public; shape (d (d + 1) / 2,)."""
+        return -self._weight * second_moment.flat(self._x.T @ self._x)
+
+
 def open_contributor(
     plan: GradientPlan, name: str, shard: Shard, randomness: RandomSource
 ) -> Contributor:
@@ -99,4 +113,6 @@ def open_contributor(
     task = plan.task
     if isinstance(task, DualObjective):
         return DualContributor(plan, shard, task, randomness)
+    if isinstance(task, MomentObjective):
+        return MomentContributor(plan, name, shard)
     return RowContributor(plan, name, shard)

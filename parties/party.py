@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -161,9 +160,7 @@ class Party:
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows and their schema, hexadecimal."""
-        shard = self._shard
-        parts = (shard.schema.digest().encode(), shard.x.tobytes(), shard.y.tobytes())
-        return hashlib.sha256(b"".join(parts)).hexdigest()
+        return self._shard.fingerprint()
 
     def state(self, seal: Seal) -> Body:
         """Everything that the owner's files do not hold; seal: encrypts the key share.
@@ -286,6 +283,8 @@ class Party:
         counts = self._policy.max_epsilon is not None or self._account.is_kept
         cost = recompute(plan, norm_bound) if counts else None
         self._policy.check_slots(plan, norm_bound)
+        if plan.whitens:
+            self._account.require(getattr(plan, "moment_plan", ""))
         if cost:
             self._account.reserve(cost, plan.digest())
         self._plan, self._sequence = plan, sequence

@@ -79,9 +79,10 @@ class Policy:
             raise PolicyError(
                 f"the plan has no privacy noise; this party asks for epsilon <= {self.max_epsilon}"
             )
-        if privacy.epsilon > self.max_epsilon or privacy.delta > self.max_delta:
+        epsilon = max(plan.epsilon_in_all or 0.0, privacy.epsilon)
+        if epsilon > self.max_epsilon or privacy.delta > self.max_delta:
             raise PolicyError(
-                f"(epsilon, delta)=({privacy.epsilon}, {privacy.delta}) exceeds "
+                f"(epsilon, delta)=({epsilon}, {privacy.delta}) exceeds "
                 f"({self.max_epsilon}, {self.max_delta})"
             )
         if privacy.colluders < self.min_colluders:

@@ -37,3 +37,5 @@ def recompute(plan: RunPlan, norm_bound: float) -> Mechanism:
         raise PolicyError(f"the plan's privacy cannot be accounted for: {error}") from None
     except PrivacyError as error:
         raise PolicyError(str(error)) from None
+    except (ArithmeticError, ValueError) as error:
+        raise PolicyError(f"the plan's privacy cannot be computed: {error}") from None

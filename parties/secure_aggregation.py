@@ -14,11 +14,12 @@ from parties.data.shard import Shard
 from parties.objectives import Contributor, OpenContributor
 from parties.objectives import open_contributor as gradients_of_rows
 from parties.party_protocol import PartyProtocol, Seal
-from protocols import agree, gradients
+from protocols import agree, gradients, second_moment
 from protocols.aggregate import setup
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
 from protocols.messages import Body
+from protocols.objectives import MomentObjective
 from protocols.privacy.randomness import RandomSource, SystemRandomness
 
 
@@ -44,6 +45,7 @@ class SecureAggregationParty(PartyProtocol):
         self._randomness = randomness
         self.secret: Any = None
         self._drawn: dict[int, NDArray[np.float64]] = {}
+        self._remark: Mapping[str, str] = {}
 
     @classmethod
     def open(
@@ -57,8 +59,12 @@ class SecureAggregationParty(PartyProtocol):
     ) -> SecureAggregationParty:
         """With what this party adds to sums."""
         opened = open_contributor or gradients_of_rows
-        contributor = opened(plan, name, shard, randomness)
-        return cls(plan, name, contributor, randomness, signing_key)
+        randomness = plan.randomness(randomness)
+        half = cls(plan, name, opened(plan, name, shard, randomness), randomness, signing_key)
+        if isinstance(plan.task, MomentObjective):
+            sealed = second_moment.seal(signing_key, plan.digest(), shard.fingerprint())
+            half._remark = {second_moment.SEAL: sealed}
+        return half
 
     def answer(self, step: str, request: Body) -> Body:
         """Reply to a step.
@@ -93,6 +99,10 @@ class SecureAggregationParty(PartyProtocol):
             self._drawn = {t: plan.draw_noise(t, self._randomness)}
         noisy: NDArray[np.float64] = plan.on_grid(t, values) + self._drawn[t]
         return noisy
+
+    def remark(self) -> Mapping[str, str]:
+        """A seal of the rows, where a later run speaks of them."""
+        return self._remark
 
     def stand_in(self, request: Body) -> None:
         """Nobody can."""

@@ -16,14 +16,17 @@ import numpy as np
 
 from protocols import remez
 from protocols.errors import ParameterError
+from protocols.push import odd_least_push
 from protocols.remez import FloatArray, Scaled
 
 Function = Literal["sigmoid", "exponential", "reciprocal"]
-Method = Literal["minimax", "least-squares"]
+Method = Literal["minimax", "least-squares", "least-push"]
 
 SIGMOID_DEGREES = (3, 5, 7, 9, 11, 13, 15)
 EXPONENTIAL_DEGREES = tuple(range(3, 16))
 RECIPROCAL_DEGREES = (1, 2, 3, 4, 5, 6)
+PUSH_ERROR = 1.2  # of the minimax error: allowed to "least-push"
+NOTHING = 1e-7  # a minimax error below it leaves no push to save, and no digits to save it in
 MAX_RADIUS = 1000.0
 MAX_EXPONENT = 10.0  # radius of exp; its least value is then e^-20 of the largest
 MAX_RATIO = 1e12  # high / low of 1/x; beyond it center - radius has lost low
@@ -107,8 +110,8 @@ class Approximation:
 def sigmoid_approximation(degree: int, radius: float, method: Method = "minimax") -> Approximation:
     """Approximate 1/(1 + e^-x) on [-radius, radius] by exactly 1/2 + an odd polynomial; cached.
 
-    degree: one of SIGMOID_DEGREES. radius: in (0, MAX_RADIUS] [units of x]. method: "minimax" or
-    "least-squares", continuous.
+    degree: one of SIGMOID_DEGREES. radius: in (0, MAX_RADIUS] [units of x]. method: "minimax",
+    "least-squares", continuous, or "least-push", see `push`.
 
     Raises: ParameterError: an argument is outside its bound.
     """
@@ -123,8 +126,14 @@ def sigmoid_approximation(degree: int, radius: float, method: Method = "minimax"
 def _sigmoid(degree: int, radius: float, method: Method) -> Approximation:
     coefficients = np.zeros(degree + 1)
     coefficients[0] = 0.5
-    fit = remez.odd_minimax if method == "minimax" else remez.odd_least_squares
-    coefficients[1::2] = fit(degree, radius)
+    if method == "least-push":
+        best = _sigmoid(degree, radius, "minimax")
+        if best.max_error < NOTHING:
+            return best
+        coefficients[1::2] = odd_least_push(degree, radius, PUSH_ERROR * best.max_error)
+    else:
+        fit = remez.odd_minimax if method == "minimax" else remez.odd_least_squares
+        coefficients[1::2] = fit(degree, radius)
     p = Polynomial(coefficients=tuple(coefficients), center=0.0, radius=radius)
     # p - f is odd and p' even: half the interval is enough
     return _approximation(p, "sigmoid", (0.0, radius))

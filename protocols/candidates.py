@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import product
 
-from protocols import planner
+from protocols import planner, traffic
 from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.cost import UnitTimes
 from protocols.ckks.parameters import (
@@ -107,7 +107,7 @@ def _judge(plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int)
         return replace(tried, why_out=_short(params, error))
     why_out = _why_out(other)
     # Bytes take the frames of every message: only for those that stay.
-    traffic = {} if why_out else planner.bytes_per_party(other)
+    sizes = {} if why_out else traffic.bytes_per_party(other)
     lasts = planner.seconds(other, times.scaled(plan.ckks, params))
     return replace(
         tried,
@@ -115,7 +115,7 @@ def _judge(plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int)
         why_out=why_out,
         seconds=lasts.total,
         iteration=_iteration(other, lasts),
-        num_bytes=sum(traffic.values()),
+        num_bytes=sum(sizes.values()),
         release_error=release_error_std(other),
         features=other.layout.num_blocks,
     )

@@ -152,10 +152,23 @@ class CircuitPlan(RunPlan):
         """What the decrypted slots are multiplied by."""
         ...
 
+    def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is released, from the decrypted weights."""
+        return weights
+
+    @property
+    def decoded_gain(self) -> float:
+        """Std of a released weight's error over that of the decrypted ones."""
+        return 1.0
+
     @abstractmethod
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
         ...
+
+    def iterate_error_std(self) -> float:
+        """The same of any encrypted iterate; larger where the release keeps a part of it."""
+        return self.model_error_std()
 
     @abstractmethod
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ Regression Training with a Faster Gradient Variant", Lemma III.1). The paper tak
 values of X^T X instead: never larger, equal where no entry is negative, but not a sum over rows.
 
 Where the paper adds 1e-8 for invertibility, the offset here is public and large enough for b to lie
-in a range [low, high] on which a short polynomial inverts: a column of zeros has b = offset.
+in a range [offset, high] on which a short polynomial inverts: a column of zeros has b = offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 # Largest second derivative of the logistic loss.
 LOGISTIC = 0.25
 # Parties encrypt b / high times this, which divides the encryption's error by as much.
-LIFT = 2.0**10
+LIFT = 2.0**14
 
 
 def row_sums(rows: Array) -> Array:
@@ -66,52 +66,42 @@ def largest_row_sum(
 class Curvature:
     """Public numbers of the diagonal bound and of its inverse.
 
-    offset: added to every b_k; low, high: range of b, low <= offset (below it where noise is added
-    to b); error: largest relative error of the inverse; constant: bound of the loss's second
-    derivative in the linear predictor; sigma: std of the noise on b that the honest parties alone
-    guarantee, 0 for a run without privacy.
+    offset: added to every b_k, and the least b; high: the largest; error: largest relative error of
+    the inverse; constant: bound of the loss's second derivative in the linear predictor.
 
     Raises:
         ParameterError: a field is out of range, or the inverse's error is out of reach.
     """
 
     offset: float
-    low: float
     high: float
     error: float = 1e-3
     constant: float = LOGISTIC
-    sigma: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.low <= self.offset < self.high < math.inf:
-            raise ParameterError(
-                f"low={self.low}, offset={self.offset}, high={self.high}: "
-                "need 0 < low <= offset < high"
-            )
+        if not 0 < self.offset < self.high < math.inf:
+            raise ParameterError(f"offset={self.offset}, high={self.high}: need 0 < offset < high")
         for name in ("constant", "error"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
-        if not 0 <= self.sigma < math.inf:
-            raise ParameterError(f"sigma={self.sigma} of the curvature must be finite, not below 0")
         _ = self.inverse
 
     @classmethod
     def for_rows(
         cls, largest: float, *, offset: float, error: float = 1e-3, constant: float = LOGISTIC
     ) -> Curvature:
-        """Without noise on b; largest: from `largest_row_sum`."""
-        high = offset + constant * largest
-        return cls(offset=offset, low=offset, high=high, error=error, constant=constant)
+        """largest: from `largest_row_sum`."""
+        return cls(offset=offset, high=offset + constant * largest, error=error, constant=constant)
 
     @property
     def inverse(self) -> InversePlan:
-        """The polynomial inverse on [low, high]."""
-        return plan_inverse(self.low, self.high, self.error)
+        """The polynomial inverse on [offset, high]."""
+        return plan_inverse(self.offset, self.high, self.error)
 
-    def share(self, rows: Array, num_rows: int, noise: Array | float = 0.0) -> Array:
-        """What one party encrypts: its part of LIFT b / high, shape (num_features,).
+    def share(self, rows: Array, num_rows: int) -> Array:
+        """What one party encrypts: its part of LIFT b / high, at most LIFT; shape (num_features,).
 
-        At most LIFT without noise. num_rows: rows of all parties; noise: this party's on b.
+        num_rows: rows of all parties.
 
         Raises:
             DataError: the rows exceed the public bound behind `high`.
@@ -121,14 +111,14 @@ class Curvature:
         limit = (1 - self.offset / self.high) * len(rows) / num_rows
         if np.max(share, initial=0.0) > limit * (1 + 1e-9):
             raise DataError("the rows exceed the public bounds of the curvature; clamp them")
-        return LIFT * (share + noise / self.high)
+        return LIFT * share
 
     def bound(self, rows: Array) -> Array:
         """B's diagonal for all rows, shape (num_features,)."""
         diagonal: Array = self.offset + self.constant * row_sums(rows) / len(rows)
         return diagonal
 
-    def preconditioner(self, rows: Array, noise: Array | float = 0.0) -> Array:
-        """The polynomial inverse of `bound` plus all parties' noise, as the encrypted run's."""
-        inverse: Array = self.inverse.invert(self.bound(rows) + noise)
+    def preconditioner(self, rows: Array) -> Array:
+        """The polynomial inverse of `bound`, as the encrypted run's."""
+        inverse: Array = self.inverse.invert(self.bound(rows))
         return inverse

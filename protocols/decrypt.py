@@ -47,7 +47,7 @@ def release_error_std(plan: CircuitPlan) -> float:
     The 2: OpenFHE's decoder adds Gaussian noise as large as the error that it finds.
     """
     total = math.sqrt(2 * len(plan.members)) * flooding_of(plan)
-    return plan.unit * slot_std(plan.ckks, total)
+    return plan.decoded_gain * plan.unit * slot_std(plan.ckks, total)
 
 
 # -- party half -----------------------------------------------------------------------------------

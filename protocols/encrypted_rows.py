@@ -11,7 +11,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from protocols import contribute, cover, decrypt, keygen, refresh
+from protocols import contribute, cover, decrypt, keygen, refresh, second_moment
 from protocols.circuit_plan import CircuitPlan
 from protocols.circuits import circuit_of
 from protocols.ckks.context import CkksContext
@@ -29,6 +29,13 @@ def _has_cover(plan: CircuitPlan) -> bool:
 
 
 STEPS = (
+    Step(
+        second_moment.STEP,
+        second_moment.answer,
+        "agree",
+        "nothing: you open the sum again that your rows are whitened by",
+        asked=lambda plan: plan.whitens,
+    ),
     Step("commit-keys", keygen.commit, "keys", "a digest of public key material, signed"),
     Step("keys", keygen.open_keys, "keys", _KEYS),
     Step(
@@ -108,6 +115,9 @@ def coordinate(
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
     """
+    if plan.whitens:
+        yield from second_moment.show(plan, watch.evidence)
+
     watch.on_phase("keys")
     context, circuit = CkksContext(plan.ckks, plan.session), circuit_of(plan)
     try:
@@ -132,7 +142,7 @@ def coordinate(
         heads = yield from circuit.train(evaluator, encrypted, fresh, watch.on_iteration)
 
         watch.on_phase("decrypt")
-        return (yield from decrypt.release(evaluator, plan, heads, survivors))
+        return plan.decode((yield from decrypt.release(evaluator, plan, heads, survivors)))
     finally:
         context.unload_evaluation_keys()
 

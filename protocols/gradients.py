@@ -24,12 +24,19 @@ from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.names import SECURE_AGGREGATION
-from protocols.objectives import CURVATURE, DualObjective, Objective, objective_from_dict
+from protocols.objectives import (
+    CURVATURE,
+    MOMENT,
+    DualObjective,
+    MomentObjective,
+    Objective,
+    objective_from_dict,
+)
 from protocols.plan import RunPlan
 from protocols.privacy.catalogue import noise_of
 from protocols.privacy.grid import NoiseGrid
 from protocols.privacy.noise import NOISE_TAIL, Noise
-from protocols.privacy.randomness import RandomSource
+from protocols.privacy.randomness import RandomSource, apart
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
 from protocols.updates.catalogue import rounds_of, rule_from_dict
@@ -90,6 +97,9 @@ class GradientPlan(RunPlan):
             )
         if not all(0 < scale < math.inf for scale in self.noise_scales):
             raise ParameterError("noise_scales: every entry must be finite and positive")
+        task = self.task
+        if isinstance(task, MomentObjective):
+            _check_moment(self, task)
         if self.privacy:
             _ = self.sum_setting()  # refuses what no certificate can be about
         _check_range(self)
@@ -97,8 +107,26 @@ class GradientPlan(RunPlan):
     @property
     def released(self) -> str:
         """Every sum."""
+        if isinstance(self.task, MomentObjective):
+            return "noisy mean products of the columns, of each two; nothing of what is predicted"
         noisy = "noisy " if self.privacy else ""
         return f"the {noisy}sum of every round, and so the coefficients after every iteration"
+
+    @property
+    def epsilon_in_all(self) -> float | None:
+        """A second moment announces the training that follows."""
+        task = self.task
+        if isinstance(task, MomentObjective) and self.privacy:
+            return task.epsilon_in_all
+        return self.privacy.epsilon if self.privacy else None
+
+    def remarks(self) -> Iterator[str]:
+        """What follows."""
+        if isinstance(self.task, MomentObjective):
+            yield (
+                "a training on the same rows is to follow, for which you are asked again: both "
+                f"together spend epsilon={self.task.epsilon_in_all:g}"
+            )
 
     @property
     def security_bits(self) -> int:
@@ -136,11 +164,16 @@ class GradientPlan(RunPlan):
     def sensitivity(self, query: str) -> float:
         """Replace-one sensitivity of the aggregate, in the mechanism's norm."""
         largest = max(self.row_weight(p) for p in range(len(self.members)))
-        return 2 * self.task.norm_bound(query) * largest
+        return self.task.diameter(query) * largest
 
     def check_rows(self, norm_bound: float) -> None:
-        """A dual objective's scale must bring them to norm 1."""
+        """A dual objective's scale must bring them to norm 1; a second moment must bound them."""
         task = self.task
+        if isinstance(task, MomentObjective) and not task.row_norm >= norm_bound:
+            raise ParameterError(
+                f"row_norm={task.row_norm:.6g} is below {norm_bound:.6g}, the norm bound of the "
+                "party's schema: rows could be longer"
+            )
         if isinstance(task, DualObjective) and not task.row_scale >= norm_bound * (1 - ROUNDING):
             raise ParameterError(
                 f"row_scale={task.row_scale:.6g} is below {norm_bound:.6g}, the norm bound of the "
@@ -181,6 +214,10 @@ class GradientPlan(RunPlan):
     def grid(self, t: int) -> NoiseGrid:
         """Grid of round t's noise and contributions."""
         return self.noise.grid(self.noise_scales[t], self.split)
+
+    def randomness(self, source: RandomSource) -> RandomSource:
+        """What this run draws from; a party's training that follows draws from `source`."""
+        return apart(source, MOMENT) if isinstance(self.task, MomentObjective) else source
 
     def draw_noise(self, t: int, randomness: RandomSource) -> Vector:
         """One party's share of the noise of round t, shape (length,); zeros without privacy.
@@ -237,6 +274,25 @@ class GradientPlan(RunPlan):
         yield from self.rule.facts()
 
 
+def _check_moment(plan: GradientPlan, task: MomentObjective) -> None:
+    """Its distances are Euclidean, its rows count the same, and what it announces includes it."""
+    size = plan.num_features * (plan.num_features + 1) // 2
+    own = plan.privacy.epsilon if plan.privacy else 0.0
+    for field, wrong, cure in (
+        ("mechanism", plan.mechanism != "gaussian", "a second moment takes Gaussian noise"),
+        ("weights", bool(plan.weights), "a second moment weighs all rows alike: leave them out"),
+        ("length", plan.length != size, f"{plan.num_features} columns have {size} products"),
+        (
+            "epsilon_in_all",
+            not task.epsilon_in_all >= own,
+            f"of this run and the next it is at least {own:g}, that of this run",
+        ),
+    ):
+        if wrong:
+            value = getattr(plan, field, None) or plan.objective.get(field)
+            raise ParameterError(f"{field}={value}: {cure}")
+
+
 def _check_range(plan: GradientPlan) -> None:
     """Every owner's contribution and its noise have room, whatever its rows."""
     parts = [plan.row_weight(p) * member.rows for p, member in enumerate(plan.members)]
@@ -264,7 +320,8 @@ class SumHalf(Protocol):
 def contribute(half: SumsHalf, request: Request) -> Body:
     """Reply to `round/t`."""
     values = half.noisy(request.index, request.body)
-    return answer_round(half.plan, half.secret, request.index, values)
+    sent = answer_round(half.plan, half.secret, request.index, values)
+    return Body(half.remark(), sent.blobs)
 
 
 def read_point(plan: RunPlan, request: Body, length: int) -> Vector:

@@ -7,9 +7,10 @@ For least squares the rows matter only through sums, additive over parties:
     H_p = 2 X_p^T X_p / N,   G_p = 2 X_p^T Y_p / N,   b_p,k = 2 sum_i |x_ik| sum_j |x_ij| / N.
 
 b bounds the curvature (Gershgorin: sum_j |H_kj| <= b_k), so W <- W - (H W + 2 ridge W - G) / b
-converges at rate 1 (simplified fixed Hessian, multi-output LFFR, section 3.1). G and b travel in
-both orientations of the layout. Everything is divided by the public `scale` and multiplied by
-GAIN, which makes encryption noise small beside that of a rescaling.
+converges at rate 1 (simplified fixed Hessian, multi-output LFFR, section 3.1), and K = (H + 2 ridge
+I) / b has no eigenvalue above 1, which is all that faster steps need to know: see `gram_pace`. G
+and b travel in both orientations of the layout. Everything is divided by the public `scale` and
+multiplied by GAIN, which makes encryption noise small beside that of a rescaling.
 
 Privacy: noise goes onto X^T X / N and X^T Y / N before encryption; all that follows is
 post-processing. b is not released: its sensitivity is sqrt(d) times that of X^T X, and a noisy
@@ -31,6 +32,7 @@ from protocols.ckks.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import Opened
 from protocols.errors import ParameterError
+from protocols.gram_pace import Pace
 from protocols.inverse import InversePlan, plan_inverse
 from protocols.messages import Exchange
 from protocols.wire import RunningSums
@@ -56,7 +58,8 @@ class GramTask:
     c; rounds: T, the first of which only sets W = G / b; ridge: weight of |W|^2 beside the mean
     squared error; curvature_bound: on b without ridge (see `row_sum_bound`), or with
     `row_sums=False` the constant that replaces it; row_sums: precondition by the parties' row sums;
-    floor: added to b, as part of its bound, so that a zero column has an inverse; ckks: parameters.
+    floor: added to b, as part of its bound, so that a zero column has an inverse; accelerated: by
+    Chebyshev's polynomials, see `gram_pace`; ckks: parameters.
 
     Raises:
         ParameterError: a field is out of range.
@@ -72,6 +75,7 @@ class GramTask:
     ridge: float = 0.0
     row_sums: bool = True
     floor: float = 1 / 64
+    accelerated: bool = True
 
     def __post_init__(self) -> None:
         if self.num_rows < 1 or self.rounds < 1:
@@ -107,6 +111,16 @@ class GramTask:
         """Of b / scale, which lies between floor plus ridge and 1."""
         low = self.shift + self.floor / (1 + self.floor)
         return plan_inverse(min(low, 1 - INVERSE_ERROR), 1.0, INVERSE_ERROR)
+
+    @property
+    def pace(self) -> Pace:
+        """Steps on K / `slack`."""
+        return Pace.of(self.rounds, self.accelerated)
+
+    @property
+    def slack(self) -> float:
+        """Bound on K: the inverse of b may be too large by its error."""
+        return 1 + INVERSE_ERROR if self.row_sums else 1.0
 
     @property
     def num_ciphertexts(self) -> int:

@@ -34,8 +34,9 @@ from protocols.words import Fact, count, target_facts
 class GramPlan(CircuitPlan):
     """Least squares on Gram sums; `model` is "linear" or "improved-lffr".
 
-    outputs: targets c; rounds: iterations T; ridge, curvature_bound, floor: see `GramTask`. With
-    privacy the curvature is the constant `curvature_bound` instead of the parties' row sums.
+    outputs: targets c; rounds: iterations T; ridge, curvature_bound, floor, accelerated: see
+    `GramTask`. With privacy the curvature is the constant `curvature_bound` instead of the parties'
+    row sums.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -49,6 +50,7 @@ class GramPlan(CircuitPlan):
     curvature_bound: float
     ridge: float = 0.0
     floor: float = 1 / 64
+    accelerated: bool = True
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
@@ -71,6 +73,7 @@ class GramPlan(CircuitPlan):
             curvature_bound=self.curvature_bound,
             floor=self.floor,
             row_sums=self.privacy is None,
+            accelerated=self.accelerated,
             ckks=self.ckks,
         )
 
@@ -172,10 +175,11 @@ class GramPlan(CircuitPlan):
             if self.privacy is None
             else "all coefficients at the rate that a public bound on the curvature allows"
         )
+        kind = "accelerated (Chebyshev) descent" if self.accelerated else "gradient descent"
         yield (
             "Update",
             f"fixed Hessian, {count(self.rounds, 'iteration')}",
-            f"gradient descent on encrypted sums, whose cost does not depend on the rows; {rate}",
+            f"{kind} on encrypted sums, whose cost does not depend on the rows; {rate}",
         )
         yield from target_facts(self.ridge, self.outputs)
         yield from self.fitted.facts()

@@ -1,23 +1,25 @@
-"""Bounds on the slots of regression on Gram sums (`gram_training`), by the spectrum of M.
+"""Bounds on the slots of regression on Gram sums (`gram_training`), by the spectrum of K.
 
-D = b + 2 ridge + floor, diagonal (scale I with privacy), u = 1 / D to a relative error e, H = 2 X^T
-X / N, and with privacy H + 2 E. K = D^-1/2 (H + 2 E + 2 ridge) D^-1/2, so that M = D^-1/2 (I - K)
-D^1/2 and D^1/2 W_t = phi_t(K) D^-1/2 G, phi_t(k) = (1 - (1 - k)^t) / k, G = 2 X^T Y / N (+ 2 E').
+D = (b + 2 ridge + floor)(1 + e), diagonal (scale I with privacy), e the bound of the relative error
+of the inverse u, so that u = theta / D with theta in [1 - 2 e, 1], which D may take in. H = 2 X^T X
+/ N, and with privacy H + 2 E. K = D^-1/2 (H + 2 E + 2 ridge) D^-1/2, so that D^1/2 W_t = phi_t(K)
+D^-1/2 G, phi_t(k) = (1 - p_t(k)) / k, p_t the polynomial of `gram_pace`, G = 2 X^T Y / N (+ 2 E').
 
-**0 <= K <= 1 + e.** Without privacy by Gershgorin, sum_j |H_kj| <= b_k, where every owner sees to b
-<= `curvature_bound` (`GramPlan.contribution`). With it because |E| <= tau <= ridge, |X^T X / N| <=
-C^2 and `curvature_bound` >= 2 (C^2 + tau): `gram_certificate`.
+**0 <= K <= 1.** Without privacy by Gershgorin, sum_j |H_kj| <= b_k, where every owner sees to b <=
+`curvature_bound` (`GramPlan.contribution`). With it because |E| <= tau <= ridge, |X^T X / N| <= C^2
+and `curvature_bound` >= 2 (C^2 + tau): `gram_certificate`.
 
-**Targets.** With A = sqrt(2 / N) X D^-1/2, A^T A <= K and D^-1/2 G = A^T y, |y|^2 <= 2 Y^2, Y the
-bound on a target. |phi_t(K) A^T|^2 = |A phi_t(K)|^2 <= max k phi_t(k)^2 <= min(t, 1 / k_min), since
-phi_t <= min(t, 1 / k); all up to (1 + e)^t where e > 0. So, entry by entry,
+**Targets.** With A = sqrt(2 / N) X D^-1/2, A^T A <= K - k_min, k_min = 2 ridge / high, and D^-1/2 G
+= A^T y, |y|^2 <= 2 Y^2, Y the bound on a target. |phi_t(K) A^T| = |A phi_t(K)| <= S, the largest
+sqrt(k - k_min) phi_t(k) over t <= T and k_min <= k <= 1: `gram_pace`. So, entry by entry,
 
-    |W_t| <= sqrt(2 min(t, 1 / k_min) / low) Y,   k_min = 2 ridge / high,
+    |W_t| <= sqrt(2 / low) S Y,
 
 low, high the range of D; k_min = 0 with privacy, where E may use up the ridge. Noise adds at most
-2 t |E'_o| / scale, |E'_o| <= tau_0 (sqrt(d) + sqrt(2 ln(c / failure))).
+2 max phi_t |E'_o| / scale, |E'_o| <= tau_0 (sqrt(d) + sqrt(2 ln(c / failure))). V_t is at most W_t.
 
-**M.** |M_kj| <= 1 + e: off the diagonal by Gershgorin, or by |M| <= 1 where D = scale I.
+**M.** |M_kj| <= max(level, gain): on the diagonal K is in [0, 1], and off it at most 1 by
+Gershgorin, or by K <= 1 where D = scale I.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
     """Of a plan, for rows of norm at most `norm_bound`."""
     task, steps = plan.task, len(plan.refreshes)
-    off = (1 + INVERSE_ERROR) if task.row_sums else 1.0
+    # u is at least this part of 1 / D.
+    off = (1 - 2 * INVERSE_ERROR) if task.row_sums else 1.0
     noise, failure = 0.0, 0.0
     if plan.privacy:
         std = plan.split.total_std(plan.privacy.sigma) * GRID_MARGIN
@@ -54,18 +57,13 @@ def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
         x = math.log(plan.outputs / failure)
         noise = 2 * std * (math.sqrt(plan.num_features) + math.sqrt(2 * x)) / task.scale
     low = task.inverse.low * task.scale if task.row_sums else task.scale
-    flat = 2 * plan.ridge / (task.scale * off) if task.row_sums else 0.0
-    grown = off**1.5
-
-    def length(t: int) -> float:
-        times = min(t, 1 / flat) if flat else t
-        target = plan.fitted.bound(1)
-        return float(grown * math.sqrt(2 * times / low) * target + t * noise)
-
-    largest = max(length(plan.rounds) / UNIT, LIFT * off)
+    flat = 2 * plan.ridge / task.scale * off if task.row_sums else 0.0
+    grown, steepest = task.pace.reach(flat)
+    length = math.sqrt(2 / low) * grown * plan.fitted.bound(1) + steepest * noise
+    largest = max(length / UNIT, LIFT * max(task.pace.level, task.pace.gain))
     if task.row_sums:
         # Of 1 / (b factor) as well, as factor is at least 1.
-        largest = max(largest, off / task.inverse.low)
-    release = length(plan.rounds) / UNIT
+        largest = max(largest, (1 + INVERSE_ERROR) / task.inverse.low)
+    release = length / UNIT
     proof = "the spectrum of the iteration's matrix"
     return SlotBounds.proven((largest,) * steps, release, proof, 2 * failure)

@@ -1,18 +1,18 @@
 """The training loop of the Gram protocol, on ciphertexts: its cost does not depend on the rows.
 
-    u = 1 / (b / scale),   M = I - u o (H / scale + shift I),   g = u o G / scale,
-    W_1 = g,   W_{t+1} = M W_t + g.
+    u = 1 / (b / scale slack),   K = u o (H / scale + shift I),   g = u o G / scale,
+    M = level I - gain K,   V_{t+1} = M V_t - pull V_{t-1} + targets_t g,   W = V_T / last,
 
-M and g are made once, M times LIFT, which the mask of every second iteration takes out. The fixed
+the numbers from `gram_pace`. M and g are made once, M times LIFT, which the mask of every second
+iteration takes out. V_{t-1} stands in the orientation of V_{t+1} and has levels to spare. The fixed
 point solves (H + 2 ridge I) W = G whatever u is, so the error of the inverse, at most 2^-10
-(`protocols.inverse`), changes the speed alone: |1 - u b| < 1 is enough for no iteration to expand
-distances.
+(`protocols.inverse`), changes the speed alone; `slack` keeps K below 1 with it.
 
 | part | levels |
 |---|---|
 | inverse | 1 for each step and 4, refreshed |
 | M, g | 2, refreshed once |
-| two iterations | 3, refreshed when levels run out |
+| two iterations | 3; V_t and V_{t-1} are refreshed when levels run out |
 | mask | 1 |
 """
 
@@ -51,7 +51,7 @@ Array = NDArray[np.float64]
 # it four iterations.
 LEAST_LEVELS = 3
 LEVELS = 6
-# Roundings of u relative to itself: 4 of noise (`lffr_inverse`), the rest for the primes' distance
+# Roundings of u relative to itself: 4 of noise (`precondition`), the rest for the primes' distance
 # from the scale, which the tests measure with it.
 SHARP = 36
 # Estimate of |W| from above, for one output.
@@ -112,18 +112,19 @@ def model_error_std(task: GramTask) -> float:
     """Bound on the noise of the encrypted W / UNIT before its decryption, per coefficient.
 
     In roundings of one rescaling: the last mask adds one. LIFT M carries about two, the same in
-    every iteration, which moves W by 2 T |W| / LIFT; a mask's coefficients are rounded too. The
-    error of u, SHARP roundings relative to itself, multiplies a step, and all steps sum up to |W|.
-    Primes that differ from the scale multiply values by public constants; that is no noise. An
-    `outer` W carries two and the bias of key switches, 1.6 (1 + log2 d') for each special prime,
-    LIFT times as much in the next one. The mask keeps period / (d' S) of all.
+    every iteration, which moves W by 2 / LIFT times `Pace.travel` |W|; a mask's coefficients are
+    rounded too. The error of u, SHARP roundings relative to itself, changes the speed: W by k p'(k)
+    of it, p the polynomial that is left over, at most about 1. Primes that differ from the scale
+    multiply values by public constants; that is no noise. An `outer` W carries two and the bias of
+    key switches, 1.6 (1 + log2 d') for each special prime, LIFT times as much in the next one, and
+    `Pace.responses` of that in the last. The mask keeps period / (d' S) of all.
     """
-    layout = task.layout
+    layout, pace = task.layout, task.pace
     share = layout.side * layout.depth / layout.num_slots
-    inverse = SHARP + 1 / (task.inverse.low * GAIN) if task.row_sums else 0.0
+    inverse = SHARP + (1 / (task.inverse.low * GAIN) if task.row_sums else 0.0)
     mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
-    path = (2 / LIFT + mask / 2) * task.rounds
-    bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * task.rounds / 2
+    path = (2 / LIFT + mask / 2) * (1 + pace.travel)
+    bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * math.fsum(pace.responses) / 2
     before = (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias
     rounding = (1 + share * before**2) ** 0.5
     return error_std(task.ckks, len(task.names), rounding_gain=rounding, row_gain=0.0)
@@ -135,6 +136,7 @@ class _Training:
     def __init__(self, evaluator: GramEvaluator, task: GramTask, refresh: Refresh) -> None:
         self._evaluator = evaluator
         self._task = task
+        self._pace = task.pace
         self._refresh = refresh
         self._deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
         if self._deepest < LEAST_LEVELS:
@@ -145,30 +147,34 @@ class _Training:
 
     def run(self, sums: Vectors, on_iteration: Callable[[int], None]) -> Exchange[EncryptedVector]:
         matrices, targets = yield from self._precondition(sums)
-        rounds = self._task.rounds
+        pace = self._pace
         # The last product is summed over k: `inner`, which the release reads.
-        is_outer = rounds % 2 == 0
-        weights = targets[is_outer]
+        is_outer = len(pace.targets) % 2 == 0
+        state: Vectors = (_times(targets[is_outer], pace.targets[0]),)
         on_iteration(0)
-        for t in range(1, rounds):
-            weights = yield from self._iterate(weights, is_outer, matrices, targets)
+        for t, factor in enumerate(pace.targets[1:], 1):
+            levels = CONTRACT_OUTER_LEVELS if is_outer else CONTRACT_INNER_LEVELS
+            state = yield from self._with_levels(levels, *state)
             is_outer = not is_outer
+            moved = self._product(matrices[is_outer], state[0], is_outer)
+            moved = moved + _times(targets[is_outer], factor)
+            for before in state[1:]:
+                moved = moved - before * pace.pull
+            state = (moved, state[0]) if pace.pull else (moved,)
             on_iteration(t)
-        (weights,) = yield from self._with_levels(1, weights, below=1)
+        (weights,) = yield from self._with_levels(1, state[0], below=1)
         # Two primes are left, which is what `decrypt` takes.
-        return self._evaluator.mask_released(self._evaluator.drop_to(weights, self._deepest))
+        low = self._evaluator.drop_to(weights, self._deepest)
+        return self._evaluator.mask_released(low, 1 / pace.last)
 
-    def _iterate(
-        self, weights: EncryptedVector, is_outer: bool, matrices: Vectors, targets: Vectors
-    ) -> Exchange[EncryptedVector]:
-        """M W + g, in the other orientation."""
-        levels = CONTRACT_OUTER_LEVELS if is_outer else CONTRACT_INNER_LEVELS
-        (weights,) = yield from self._with_levels(levels, weights)
-        # To an inner result belongs u inner, which is the other orientation than W's.
-        product = matrices[not is_outer] * weights
+    def _product(
+        self, matrix: EncryptedVector, weights: EncryptedVector, is_outer: bool
+    ) -> EncryptedVector:
+        """M W, `outer` or not, which W is not; to an inner result belongs u inner."""
+        product = matrix * weights
         if is_outer:
-            return self._evaluator.contract_outer(product) + targets[0]
-        return self._evaluator.contract_inner(product, LIFT**-2) + targets[1]
+            return self._evaluator.contract_inner(product, LIFT**-2)
+        return self._evaluator.contract_outer(product)
 
     def _precondition(self, sums: Vectors) -> Exchange[tuple[Vectors, Vectors]]:
         """LIFT M with u inner, outer; g inner, and over LIFT outer; at level 0."""
@@ -181,11 +187,13 @@ class _Training:
             descents = [descent * u for u in inverses]
             targets = [part * u for part, u in zip(targets, inverses, strict=True)]
         # Dividing by GAIN last keeps u from multiplying the rounding.
+        pace, size = self._pace, GAIN * task.slack
         matrices = [
-            evaluator.add_public(part * (-LIFT / GAIN), LIFT * identity) for part in descents
+            evaluator.add_public(part * (-LIFT * pace.gain / size), LIFT * pace.level * identity)
+            for part in descents
         ]
         units = (UNIT, LIFT * UNIT)
-        targets = [part * (1 / (GAIN * u)) for part, u in zip(targets, units, strict=True)]
+        targets = [part * (1 / (size * u)) for part, u in zip(targets, units, strict=True)]
         fresh = yield from self._refresh([*matrices, *targets])
         return fresh[:2], fresh[2:]
 
@@ -224,6 +232,11 @@ class _Training:
         if all(vector.level + levels <= self._deepest + below for vector in vectors):
             return vectors
         return (yield from self._refresh(vectors))
+
+
+def _times(vector: EncryptedVector, factor: float) -> EncryptedVector:
+    """A product, unless it is the vector itself."""
+    return vector if factor == 1 else vector * factor
 
 
 @lru_cache(maxsize=64)

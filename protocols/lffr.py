@@ -34,8 +34,8 @@ from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLay
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
 from protocols.errors import ParameterError
-from protocols.lffr_inverse import LEVELS, relative_error
 from protocols.models.lffr import CURVATURE, Lffr
+from protocols.precondition import LEVELS, relative_error
 from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 from protocols.privacy.randomness import RandomSource
@@ -92,10 +92,6 @@ class LffrPlan(CircuitPlan):
             raise ParameterError(
                 "privacy with a preconditioner: it depends on rows and is not noised; "
                 "set curvature=None and a public learning_rate"
-            )
-        if self.curvature and self.curvature.sigma:
-            raise ParameterError(
-                "noise on the curvature (sigma > 0) is not drawn here: set it to 0"
             )
         if 2 * self.ridge * self.largest_step >= 1 + 1e-3:
             raise ParameterError(
@@ -192,7 +188,7 @@ class LffrPlan(CircuitPlan):
         the product, the noise and the ridge's share, MASK_VALUE sqrt(B) each in the sum.
         Where b_k >= low + 0.155 t, t the mean |x_k|:
 
-        - 1 / b_k errs by a few roundings relative to itself (`lffr_inverse`), |grad_k| <= 8/27 t,
+        - 1 / b_k errs by a few roundings relative to itself (`precondition`), |grad_k| <= 8/27 t,
           so that a step errs by at most 2 of them;
         - noise in c x moves z by |w| / c <= R / c of it, a slope by 0.2 of that, and a step by at
           most sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows;
@@ -205,10 +201,9 @@ class LffrPlan(CircuitPlan):
         rounding = root * math.hypot(1.0, 2 * MASK_VALUE * math.sqrt(size))
         weight, side = 1.0, MASK_VALUE * root
         if self.curvature:
-            low = self.curvature.low
             relative = relative_error(self.curvature, self.ckks, len(self.members))
             rounding += 2 * path * relative / self.unit
-            weight, side = 1 / (2 * math.sqrt(CURVATURE * low)), 0.0
+            weight, side = 1 / (2 * math.sqrt(CURVATURE * self.curvature.offset)), 0.0
         lifted = self.largest_step / (2 * LIFT * self.unit * self.learning_rate)
         columns = size * (self.layout.num_data_ciphertexts // KINDS)
         terms = lifted * units.leading * math.sqrt(columns) / rows
@@ -221,6 +216,10 @@ class LffrPlan(CircuitPlan):
             rounding_gain=math.hypot(1.0, rounding / math.sqrt(size)),
             row_gain=math.hypot(moved, side) / math.sqrt(size),
         )
+
+    def iterate_error_std(self) -> float:
+        """Of which the last refresh keeps one of B columns."""
+        return math.sqrt(self.layout.block_size) * self.model_error_std()
 
     def privacy_setting(self, norm_bound: float) -> LffrSetting:
         """What `lffr_certificate` judges, for rows of this norm.

@@ -9,9 +9,9 @@ rest = w - 2 ridge eta B^-1 w: |rest| <= |w|. Each output moves by itself.
 **With a public rate**: `privacy.descent_bound` with all noise, or without noise the same ball.
 
 **With the preconditioner** D^-1, D >= b / (1 + e), e the inverse's error: `privacy.quiet_descent`
-in the norm |w|_D, rate 1. b_k >= low + 0.155 mean |x_k| |x|_1 and Gershgorin give D >= (0.155 X^T X
-/ N + 2 ridge) / (1 + e), so that F curves by at most (1 + e) max(curvature(link) / 0.155, 1) as
-long as |z| <= radius; and |z| <= C |w|, |w| <= |w|_D sqrt((1 + e) / low).
+in the norm |w|_D, rate 1. b_k >= offset + 0.155 mean |x_k| |x|_1 and Gershgorin give D >= (0.155
+X^T X / N + 2 ridge) / (1 + e), so that F curves by at most (1 + e) max(curvature(link) / 0.155, 1)
+as long as |z| <= radius; and |z| <= C |w|, |w| <= |w|_D sqrt((1 + e) / offset).
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ def _descent_bound(plan: LffrPlan, norm_bound: float) -> DescentBound:
 
 
 def _descent(plan: LffrPlan, norm_bound: float) -> float:
-    """|w| <= |w|_D sqrt((1 + e) / low), for the least |w|_D that holds with all |z| <= radius."""
+    """|w| <= |w|_D sqrt((1 + e) / offset), for the least |w|_D that holds, |z| <= radius."""
     given, link = plan.curvature, plan.link
     assert given is not None  # noqa: S101
     more = 1 + given.inverse.relative_error
-    by_norm = math.sqrt(more / given.low)
+    by_norm = math.sqrt(more / given.offset)
     falls = QuietDescent(eta=1.0, lam=0.0, rounds=plan.rounds)
 
     def squared(radius: float) -> float:

@@ -18,8 +18,8 @@ from protocols.ckks.lffr_circuit import LffrGradient
 from protocols.contribute import Opened, Packed, check_outputs, collect
 from protocols.errors import DataError
 from protocols.lffr import LffrPlan
-from protocols.lffr_inverse import sharp_precondition
 from protocols.messages import Exchange
+from protocols.precondition import precondition
 from protocols.refresh import Refresh
 from protocols.train import refresh_sums
 
@@ -89,7 +89,7 @@ def train_lffr(
     """
     inverse: Preconditioner | None = None
     if plan.curvature:
-        inverse = yield from sharp_precondition(evaluator, plan.curvature, side[0], fresh)
+        inverse = yield from precondition(evaluator, plan.curvature, side[0], fresh)
         side = ()
     gradient = LffrGradient(evaluator, plan.units, data, side, inverse, plan.ridge)
     context, params = evaluator.context, evaluator.context.params

@@ -2,7 +2,7 @@
 
 The aggregate of a query is sum_p weight_p / n_p sum_i clip(g_i), a weighted mean over rows. A
 party clips in plaintext, so the sensitivity needs no bound on the iterates:
-replacing one row of party p moves it by at most 2 clip weight_p / n_p. Parties clip in the norm
+replacing one row of party p moves it by at most `diameter` weight_p / n_p. Parties clip in the norm
 that the run's mechanism needs (`privacy.noise`); an objective names none.
 """
 
@@ -20,6 +20,7 @@ from protocols.updates.coordinate import DualPlan
 GRADIENT = "gradient"
 CURVATURE = "curvature"
 DUAL = "dual"
+MOMENT = "second-moment"
 
 
 class Objective(Protocol):
@@ -31,6 +32,10 @@ class Objective(Protocol):
 
     def norm_bound(self, query: str) -> float:
         """Bound on one row's contribution, in the norm of the mechanism."""
+        ...
+
+    def diameter(self, query: str) -> float:
+        """Largest distance of two rows' contributions, in the same norm."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,6 +76,10 @@ class RowObjective:
     def norm_bound(self, query: str) -> float:
         """The clip of the query."""
         return self.curvature_clip if query == CURVATURE else self.clip
+
+    def diameter(self, query: str) -> float:
+        """Opposite contributions."""
+        return 2 * self.norm_bound(query)
 
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""
@@ -133,9 +142,63 @@ class DualObjective:
         """C."""
         return self.clip
 
+    def diameter(self, query: str) -> float:
+        """Opposite steps."""
+        return 2 * self.clip
+
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""
         return {"kind": DUAL, **to_plain(self)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MomentObjective:
+    """|W - C|^2 / 2, Frobenius, of the rows' second moment C = sum_i x_i x_i^T / N.
+
+    Its gradient at W = 0 is -C, so that one step of rate 1 gives C. Symmetric matrices are vectors
+    as in `second_moment.flat`, which keeps distances.
+    row_norm: B, of every row; epsilon_in_all: what this sum and the training that follows it
+    promise together.
+
+    |x x^T| = |x|^2 <= B^2, and |x x^T - y y^T|^2 = |x|^4 + |y|^4 - 2 <x, y>^2 <= 2 B^4.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    row_norm: float
+    epsilon_in_all: float
+
+    def __post_init__(self) -> None:
+        for name in ("row_norm", "epsilon_in_all"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
+
+    def queries(self, rounds: int) -> tuple[str, ...]:
+        """One, the sum.
+
+        Raises:
+            ParameterError: more rounds, which would show nothing new.
+        """
+        if rounds != 1:
+            raise ParameterError(f"rounds={rounds}: a second moment takes one round")
+        return (MOMENT,)
+
+    def norm_bound(self, query: str) -> float:
+        """B^2."""
+        return self.row_norm**2
+
+    def diameter(self, query: str) -> float:
+        """sqrt(2) B^2."""
+        return math.sqrt(2) * self.row_norm**2
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the plan."""
+        return {"kind": MOMENT, **to_plain(self)}
+
+
+_KINDS: Mapping[str, type[Objective]] = {DUAL: DualObjective, MOMENT: MomentObjective}
+"""Whose fields do not name their kind."""
 
 
 def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
@@ -145,8 +208,9 @@ def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
         ParameterError: the kind is unknown or a field is wrong.
     """
     try:
-        if fields.get("kind") == DUAL:
-            return from_plain(DualObjective, {k: v for k, v in fields.items() if k != "kind"})
+        kind = _KINDS.get(str(fields.get("kind")))
+        if kind is not None:
+            return from_plain(kind, {k: v for k, v in fields.items() if k != "kind"})
         return from_plain(RowObjective, dict(fields))
     except MessageError as error:
         raise ParameterError(f"objective: {error}") from None

@@ -24,7 +24,7 @@ from protocols.slot_bounds import SlotBounds
 from protocols.words import Fact
 
 Plan = TypeVar("Plan", bound="RunPlan")
-PLAN_VERSION = 6
+PLAN_VERSION = 7
 
 
 def check_version(version: object) -> None:
@@ -144,6 +144,20 @@ class RunPlan(ABC):
         """How noise is divided among the parties."""
         colluders = self.privacy.colluders if self.privacy else 0
         return NoiseSplit(parties=len(self.members), colluders=colluders)
+
+    @property
+    def epsilon_in_all(self) -> float | None:
+        """Of this run, those that it follows and those that it announces; None without privacy."""
+        return self.privacy.epsilon if self.privacy else None
+
+    def remarks(self) -> Iterator[str]:
+        """What an owner who consents should know of other runs on the same rows."""
+        return iter(())
+
+    @property
+    def whitens(self) -> bool:
+        """Whether owners whiten their rows, by the second moment of a run before."""
+        return False
 
     @property
     def accounted_as(self) -> str:

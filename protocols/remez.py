@@ -143,6 +143,11 @@ def odd_least_squares(degree: int, radius: float) -> FloatArray:
     return np.asarray(_powers("legendre", degree, 1, 2) @ series)
 
 
+def odd_powers(degree: int) -> FloatArray:
+    """The change of basis from T_1, T_3, … to t, t^3, …."""
+    return _powers("chebyshev", degree, 1, 2)
+
+
 @lru_cache(maxsize=32)
 def _powers(basis: str, degree: int, first: int, step: int) -> FloatArray:
     """Return the change of basis from T_k (or P_k), k = first, first + step, …, to t^k."""

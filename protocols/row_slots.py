@@ -77,7 +77,8 @@ class Course:
     """What bounds the iterates; all fields public.
 
     rule: in units of w; link: p; norm_bound: C; rows: N; features: d; sigma: without any t
-    colluders; budget: P, t and the probability `delta_norm` that norms may fail with.
+    colluders; budget: P, t and the probability `delta_norm` that norms may fail with; spectrum:
+    Lambda of whitened rows, None: C^2; unproven: the probability that it may fail with.
     """
 
     rule: Update
@@ -87,6 +88,8 @@ class Course:
     features: int
     sigma: float
     budget: Budget
+    spectrum: float | None = None
+    unproven: float = 0.0
 
     @property
     def noise(self) -> float:
@@ -114,8 +117,9 @@ class Course:
         return self.rule.curvature
 
     def slope(self, length: float) -> float:
-        """C h(C |v|) + error, a bound on the computed gradient at |v| <= length."""
-        return self.norm_bound * residual(self.link, self.norm_bound * length) + self.error
+        """sqrt(Lambda) h(C |v|) + error, a bound on the computed gradient at |v| <= length."""
+        longest = self.norm_bound if self.spectrum is None else math.sqrt(self.spectrum)
+        return longest * residual(self.link, self.norm_bound * length) + self.error
 
     def spread(self, length: float) -> float:
         """Bound on a norm of noise of std `length` tau, all of them but with `failure`."""
@@ -201,7 +205,14 @@ def ball(course: Course, rule: GradientDescent) -> Norms | None:
     falls = QuietDescent(eta=eta, lam=rule.ridge, rounds=rule.rounds, error=course.error)
 
     def by_steps(radius: float) -> float:
-        push = push_bound(p, shrink=1 - most.alpha, eta=eta, norm_bound=c, radius=radius)
+        push = push_bound(
+            p,
+            shrink=1 - most.alpha,
+            eta=eta,
+            norm_bound=c,
+            radius=radius,
+            spectrum=course.spectrum,
+        )
         return most.squared_bound(radius, push)
 
     def by_falls(radius: float) -> float:
@@ -273,7 +284,7 @@ def norms(course: Course) -> tuple[Norms, ...]:
 
 
 def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
-    """Of a plan, for rows of norm at most `norm_bound`."""
+    """Of a plan, for what is encrypted, of norm at most `norm_bound`."""
     steps, course = len(plan.refreshes), _course(plan, norm_bound)
     try:
         proofs = [_slots(plan, course, found) for found in norms(course)]
@@ -287,7 +298,9 @@ def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
 
 
 def _course(plan: RowsPlan, norm_bound: float) -> Course:
-    privacy = plan.privacy
+    privacy, whitening = plan.privacy, plan.whitening
+    if whitening is not None and not all(c.satisfied for c in whitening.check(plan.split)):
+        whitening = None  # Lambda is a word: rows of norm 1 have at most 1
     return Course(
         rule=plan.rule,
         link=plan.link,
@@ -296,6 +309,8 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         features=plan.num_features,
         sigma=privacy.sigma if privacy else 0.0,
         budget=Budget.of(privacy, plan.split),
+        spectrum=None if whitening is None else min(whitening.spectrum, 1.0),
+        unproven=0.0 if whitening is None else whitening.failure,
     )
 
 
@@ -313,29 +328,16 @@ def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
     tail = plan.rounds * course.features * TAIL_FAILURE if course.noise else 0.0
-    failure = found.failure + tail + range_failure(course)
+    failure = found.failure + tail + course.unproven
     return SlotBounds.proven(refreshes, found.last / plan.unit, found.proof, failure)
 
 
 def inverse_bounds(curvature: Curvature | None, steps: int) -> tuple[float, ...]:
     """Of every refresh of the inversion: u <= 1, y = u high / b, at last 1 / (b factor).
 
-    Owners see to b <= high (`Curvature.share`), offset to b >= low.
+    Owners see to b <= high (`Curvature.share`), offset to b >= offset.
     """
     if curvature is None:
         return ()
     inverse = curvature.inverse
     return (max(inverse.high / inverse.low, inverse.largest / inverse.factor),) * steps
-
-
-def range_failure(course: Course) -> float:
-    """Probability that noise takes an entry of b out of [low, high]; see `momentum_certificate`."""
-    curvature = course.curvature
-    if curvature is None or not curvature.sigma:
-        return 0.0
-    top = curvature.offset + curvature.constant * course.norm_bound**2 * (
-        (1 + math.sqrt(course.features)) / 2
-    )
-    margin = max(0.0, min(curvature.offset - curvature.low, curvature.high - top))
-    x = margin / course.budget.total_std(curvature.sigma)
-    return min(1.0, course.features * math.exp(-x * x / 2))

@@ -23,19 +23,21 @@ from protocols.approximation import Polynomial, is_symmetric, range_bound
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.flooding import error_std
+from protocols.ckks.flooding import MARGIN, error_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
 from protocols.errors import ParameterError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
+from protocols.precondition import LEVELS, relative_error
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
 from protocols.updates.catalogue import rounds_of, rule_from_dict
 from protocols.updates.update import Update
-from protocols.words import Fact, link_facts
+from protocols.whitening import Whitening
+from protocols.words import Fact, link_facts, number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +45,8 @@ class RowsPlan(CircuitPlan):
     """Gradient training of a generalised linear model on encrypted rows.
 
     link: polynomial stand-in for the mean of a target on [0, 1], given its score; update: fields of
-    the update rule; features_per_ciphertext: see `Layout`.
+    the update rule; features_per_ciphertext: see `Layout`; whitening: what owners make of their
+    rows first, None: nothing; moment_plan: digest of the plan whose run summed its second moment.
 
     Raises:
         ParameterError: fields that do not go together (depth too small, too many features …).
@@ -55,9 +58,29 @@ class RowsPlan(CircuitPlan):
     link: Polynomial
     update: Mapping[str, Any]
     features_per_ciphertext: int | None = None
+    whitening: Whitening | None = None
+    moment_plan: str = ""
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
+        if bool(self.moment_plan) != (self.whitening is not None):
+            raise ParameterError("whitening and moment_plan go together: give both or none")
+        if self.whitening and self.whitening.features != self.num_features:
+            raise ParameterError(
+                f"whitening is for {self.whitening.features} columns, the rows have "
+                f"{self.num_features}"
+            )
+        if self.whitening and self.privacy is None:
+            raise ParameterError(
+                "whitening without privacy: its second moment was released for an epsilon; give "
+                "one, or leave whitening out"
+            )
+        if self.privacy and self.curvature is not None:
+            raise ParameterError(
+                f"privacy with update={self.update['kind']!r}: its preconditioner depends on rows "
+                "and is not noised; take update gd or nag on whitened rows, which --update "
+                "quadratic-gd with an epsilon makes a plan of, or leave privacy out (--no-privacy)"
+            )
         iteration = iteration_levels(self.link, self.rule)
         check_depth(self, {"one iteration": iteration + REFRESH_TOWERS - 1})
         _ = self.layout
@@ -134,7 +157,7 @@ class RowsPlan(CircuitPlan):
     def _inversion(self) -> tuple[int, ...]:
         if self.curvature is None:
             return ()
-        return self.curvature.inverse.refreshes(self.ckks.num_towers - REFRESH_TOWERS)
+        return self.curvature.inverse.refreshes(self.ckks.num_towers - REFRESH_TOWERS, *LEVELS)
 
     def column_maps(self, step: int) -> ColumnMaps:
         """The inverse's copies; sums over columns; after the last iteration, the weights' heads."""
@@ -158,9 +181,43 @@ class RowsPlan(CircuitPlan):
         """The rule's least rate over the rows."""
         return self.rule.least_rate / self.num_rows
 
+    @property
+    def whitens(self) -> bool:
+        """By `whitening`."""
+        return self.whitening is not None
+
+    def remarks(self) -> Iterator[str]:
+        """What came before."""
+        if self.whitening is not None:
+            yield (
+                f"this includes the second moment that plan {self.moment_plan[:16]} released; a "
+                "ledger has been charged for that part already"
+            )
+
+    def encode(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What owners encrypt of their rows, shape (rows, d)."""
+        return rows if self.whitening is None else self.whitening.encode(rows)
+
+    def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, 1)."""
+        if self.whitening is None:
+            return weights
+        return self.whitening.decode(weights.reshape(-1)).reshape(weights.shape)
+
+    @property
+    def decoded_gain(self) -> float:
+        """The longest row of the whitening's matrix."""
+        if self.whitening is None:
+            return 1.0
+        return float(np.linalg.norm(np.array(self.whitening.matrix), axis=1).max())
+
+    def encoded_norm(self, norm_bound: float) -> float:
+        """Bound on the norm of what owners encrypt."""
+        return norm_bound if self.whitening is None else 1.0
+
     def row_bound(self, norm_bound: float) -> float:
         """The slope of the loss is at most 1."""
-        return norm_bound
+        return self.encoded_norm(norm_bound)
 
     @property
     def unit(self) -> float:
@@ -169,21 +226,49 @@ class RowsPlan(CircuitPlan):
 
     def slot_bounds(self, norm_bound: float) -> SlotBounds:
         """See `row_slots`."""
-        return row_slots.bounds(self, norm_bound)
+        return row_slots.bounds(self, self.encoded_norm(norm_bound))
+
+    def iterate_error_std(self) -> float:
+        """All slots of an iterate hold weights."""
+        return self._error_std(1.0, 1.0, 0.0)
 
     def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
+        """Bound on the noise of the encrypted model before its decryption, per coefficient.
+
+        The last refresh adds one rounding for each part, and leaves of what was there before the
+        heads, S / B slots of S for each part; what the inverse's error makes is where a feature
+        is. Few slots scatter about their average: of 2 k normal numbers the root mean square is
+        above 1 + sqrt(28 / k) with probability below 2^-40 (Laurent and Massart 2000, Lemma 1),
+        of which `error_std` has MARGIN.
+        """
+        layout, count = self.layout, self.num_features
+        few = max(1.0, (1 + math.sqrt(28 / count)) / MARGIN)
+        heads = few * math.sqrt(layout.num_parts / layout.block_size)
+        features = few * math.sqrt(count / layout.num_slots)
+        # Columns hold noise as well, which the refresh sums up.
+        return self._error_std(
+            heads, features, math.sqrt(layout.num_parts) * (1 + MASK_VALUE * few)
+        )
+
+    def _error_std(self, rest: float, inverse: float, last: float) -> float:
+        """last: roundings beside; rest, inverse: parts of what the inverse makes, and of all else.
+
+        Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: `_row_gain`. One round
+        moves w / R by eta / (R N) times the sum over rows, in which it adds as sqrt(N). Noise in a
+        side column passes the refresh's mask, once.
+        """
         rule = self.rule
-        # Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: `_row_gain`. One
-        # round moves w / R by eta / (R N) times the sum over rows, in which it adds as sqrt(N).
-        # Noise in a side column passes the refresh's mask, once.
         moved = self.link.radius * math.sqrt(self.num_rows) * self.units.row_scale
-        per_round = self._row_gain * rule.largest_rate / moved
+        side = MASK_VALUE * rule.noise_gain()
+        gain = rest * rule.noise_gain()
+        if self.curvature is not None:
+            relative = relative_error(self.curvature, self.ckks, len(self.members))
+            gain += inverse * rule.inverse_gain * relative / self.link.radius
         return error_std(
             self.ckks,
             len(self.members),
-            rounding_gain=rule.noise_gain() + rule.inverse_gain / self.link.radius,
-            row_gain=math.hypot(self.rounds * per_round, MASK_VALUE * rule.noise_gain()),
+            rounding_gain=math.hypot(gain, last),
+            row_gain=rest * math.hypot(self._row_gain * rule.row_path / moved, side),
         )
 
     @property
@@ -199,23 +284,10 @@ class RowsPlan(CircuitPlan):
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's noise on the mean gradient, shape (rounds, num_features).
 
-        Where the curvature has noise, one more row comes first, its noise on b: see `divide_noise`.
         The twin of a simulation draws the same from the same source.
         """
-        sigma, split = self.privacy.sigma if self.privacy else 0.0, self.split
-        noise = gaussian_shares(sigma, split, self.rounds, self.num_features, randomness)
-        if self.curvature is None or not self.curvature.sigma:
-            return noise
-        first = gaussian_shares(self.curvature.sigma, split, 1, self.num_features, randomness)
-        return np.concatenate([first, noise])
-
-    def divide_noise(
-        self, noise: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What `draw_noise` gave: on b, shape (num_features,), and on the gradients."""
-        if len(noise) == self.rounds:
-            return np.zeros(self.num_features), noise
-        return noise[0], noise[1:]
+        sigma = self.privacy.sigma if self.privacy else 0.0
+        return gaussian_shares(sigma, self.split, self.rounds, self.num_features, randomness)
 
     def figures(self) -> dict[str, Any]:
         """Rule and polynomial, then the encryption."""
@@ -224,6 +296,13 @@ class RowsPlan(CircuitPlan):
 
     def training_facts(self) -> Iterator[Fact]:
         """Rule and polynomial."""
+        if self.whitening is not None:
+            yield (
+                "Whitening",
+                f"Λ = {number(self.whitening.spectrum)}",
+                "bound on the rows' second moment along any axis, after a public change of "
+                "coordinates: steps may be as long as 2 / Λ",
+            )
         yield from self.rule.facts()
         yield from self.fitted.facts()
         yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)

@@ -14,7 +14,7 @@ owner that encrypts other values than its rows, is not covered.
 
 The proofs are in `row_slots`, `lffr_slots` and `gram_slots`. They bound exact arithmetic; MARGIN
 covers what encryption adds. The worst data of `tests/protocols/test_slot_bounds.py` attain between
-a sixth of them and all.
+a sixteenth of them and all.
 """
 
 from __future__ import annotations

@@ -53,14 +53,14 @@ class RowsCircuit:
             PolicyError: other targets than labels.
         """
         plan, layout, units = self._plan, self._plan.layout, self._plan.units
+        rows = plan.encode(rows)
         scaled = units.row_scale * rows.reshape(-1, *layout.shape)
         data = layout.pack_rows(scaled, plan.party_index(party))
-        first, noise = plan.divide_noise(noise)
         linear = rows.T @ (plan.link.coefficients[0] - targets.reshape(len(rows)))
         linear = linear + layout.num_rows * noise
         columns = linear / units.side_scale
         if plan.curvature is not None:
-            share = plan.curvature.share(rows, plan.num_rows, first)
+            share = plan.curvature.share(rows, plan.num_rows)
             columns = np.concatenate([share[None, :], columns])
         side = layout.pack_side(columns.reshape(-1, *layout.shape))
         return {"ciphertexts": list(data)}, [*data.values(), *side]

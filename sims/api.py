@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from protocols.documents import suggest
 from protocols.errors import ParameterError
 from sims.config import (
+    ANY,
     DEFAULT_DELTA,
     DEFAULT_EPSILON,
     DEFAULT_PARTIES,
+    BudgetOptions,
     DataOptions,
     EncryptionOptions,
     OutputOptions,
@@ -23,6 +25,7 @@ from sims.config import (
     options_of,
 )
 from sims.options import PlanOptions, SimulateOptions
+from sims.places import check_places
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
     from sims.simulation import OnEvent
 
 SIMULATE = options_of(
-    DataOptions, TrainingOptions, PrivacyOptions, EncryptionOptions, OutputOptions
+    *(DataOptions, TrainingOptions, BudgetOptions, PrivacyOptions),
+    *(EncryptionOptions, OutputOptions),
 )
 """Options of `simulate`."""
 PLAN = tuple(each for each in SIMULATE if option_name(each) in PlanOptions.__annotations__)
@@ -89,7 +93,8 @@ def configured(function: str = "simulate", /, **options: Any) -> SimulationConfi
     """The configuration that the options ask for; None is as good as left out.
 
     Raises:
-        ParameterError: options that do not exist, contradict one another or are out of range.
+        ParameterError, DataError: options that do not exist, contradict one another, are out of
+            range, or name files that are not there. Nothing was loaded to find out.
     """
     known = {option_name(f): f.name for f in (PLAN if function == "plan" else SIMULATE)}
     known |= {"no_privacy": "no_privacy", **_FORMER}
@@ -102,15 +107,20 @@ def configured(function: str = "simulate", /, **options: Any) -> SimulationConfi
     given = {known[name]: value for name, value in options.items() if value is not None}
     if "data" not in given:
         for name, field in (("label", "label"), ("target", "targets")):
-            if field in given:
+            # A plan of regressions counts its targets; it reads no column.
+            if field in given and (name, function) != ("target", "plan"):
                 raise ParameterError(f"{name}={given[field]!r} is given without data: add --data")
     if "test" in given and "holdout" in given:
         raise ParameterError("test and holdout are both given: choose one of them")
+    if "within" in given and given.get("model", "logistic") == "logistic":
+        given.setdefault("protocol", ANY)
     promise = {name: given.pop(name, None) for name in ("epsilon", "delta", "colluders")}
     given |= privacy_fields(given.pop("no_privacy", False), **promise)
     by_column = str(given.get("split", "")).startswith("by:")
     given.setdefault("parties", None if by_column else DEFAULT_PARTIES)
-    return SimulationConfig(**given)
+    config = SimulationConfig(**given)
+    check_places(config)
+    return config
 
 
 def privacy_fields(

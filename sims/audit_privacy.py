@@ -8,6 +8,12 @@ noise, which they subtract, and all rows but one.
 B (cos(phi) e + sin(phi) f) in one table and B (cos(phi) e - sin(phi) f) in the other, label 0: all
 norms are at the bound B. phi is chosen so that the noiseless run's gradients differ most.
 
+**Whitened rows** (`protocols.whitening`). The common rows are B e_k on every axis, those on e alone
+with label 1 throughout; all rows are encoded before they train. Before the gradients, the coalition
+sees the second moment, and of it what lies along the difference of the two tables', which alone
+tells them apart. The matrix A is one of such a table: it is public, and the certificate speaks of
+every A.
+
 **Statistic.** The log-likelihood ratio sum_t <v_t - (g_t + g'_t) / 2, g_t - g'_t> (times
 N^2 / s^2), with v_t the gradient that the coalition is left with and g_t, g'_t those of the two
 tables at the weights of round t, which it can compute: by Neyman and Pearson no other test is more
@@ -35,11 +41,12 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from protocols.approximation import Polynomial
-from protocols.curvature import row_sums
 from protocols.errors import ParameterError
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gdp import epsilon_for_mu
+from protocols.second_moment import flat
 from protocols.updates.update import Update
+from protocols.whitening import Whitening
 from sims.many_twins import Floats, train_many
 
 CONFIDENCE = 0.99
@@ -98,44 +105,78 @@ class PrivacyAudit:
         return {**asdict(self), **extra}
 
 
+def axes(rows: int, features: int) -> tuple[Floats, Floats]:
+    """The common rows of whitened tables, in units of B: N - 1 on all axes alike.
+
+    Returns how many there are on each, and the mean of their labels: 1 on the first axis, about
+    half on the others; shapes (d,).
+    """
+    counts = np.bincount(np.arange(rows - 1) % features, minlength=features).astype(np.float64)
+    labels = np.floor(counts / 2) / np.maximum(counts, 1)
+    labels[0] = 1.0
+    return counts, labels
+
+
 @dataclass(frozen=True, kw_only=True)
 class Neighbours:
-    """The worst-case pair; only three different rows occur.
+    """The worst-case pair; few different rows occur.
 
-    link: p; rows: N; driver: B e, shape (d,); own, other: the last row of the two tables.
+    link: p; rows: N; common: different rows that both tables have, shape (k, d); counts, labels:
+    how many of each, and the mean of their labels, shape (k,); own, other: the last row of the two
+    tables; released: the distance of their second moments in stds of its noise, 0 if none is told.
     """
 
     link: Polynomial
     rows: int
-    driver: Floats
+    common: Floats
+    counts: Floats
+    labels: Floats
     own: Floats
     other: Floats
+    released: float = 0.0
 
     @classmethod
     def at_angle(
-        cls, link: Polynomial, *, rows: int, features: int, norm_bound: float, angle: float
+        cls,
+        link: Polynomial,
+        *,
+        rows: int,
+        features: int,
+        norm_bound: float,
+        angle: float,
+        whitening: Whitening | None = None,
     ) -> Neighbours:
-        """The pair at the angle phi from e [radians]."""
-        e, f = np.zeros(features), np.zeros(features)
-        e[0], f[1] = norm_bound, norm_bound
-        own, other = (math.cos(angle) * e + sign * math.sin(angle) * f for sign in (1, -1))
-        return cls(link=link, rows=rows, driver=e, own=own, other=other)
-
-    def inverse(self, rule: Update) -> Floats | float:
-        """What the rule multiplies gradients by: 1 / b, the same for both tables, or 1.
-
-        The noise on b is left out: it is known, and no row of the pair shows in it.
-        """
-        c = rule.curvature
-        if c is None:
-            return 1.0
-        sums = (self.rows - 1) * row_sums(self.driver[None]) + row_sums(self.own[None])
-        inverse: Floats = 1 / (c.offset + c.constant * sums / self.rows)
-        return inverse
+        """The pair at the angle phi from e [radians]; norm_bound: B, before whitening."""
+        basis = norm_bound * np.eye(features)
+        own, other = (math.cos(angle) * basis[0] + s * math.sin(angle) * basis[1] for s in (1, -1))
+        if whitening is None:
+            return cls(
+                link=link,
+                rows=rows,
+                common=basis[:1],
+                counts=np.array([rows - 1.0]),
+                labels=np.ones(1),
+                own=own,
+                other=other,
+            )
+        counts, labels = axes(rows, features)
+        moved = flat(np.outer(own, own)) - flat(np.outer(other, other))
+        encoded = whitening.encode(np.stack([own, other, *basis]))
+        return cls(
+            link=link,
+            rows=rows,
+            common=encoded[2:],
+            counts=counts,
+            labels=labels,
+            own=encoded[0],
+            other=encoded[1],
+            released=float(np.linalg.norm(moved)) / (rows * whitening.sigma),
+        )
 
     def shared(self, weights: Floats) -> Floats:
         """Sum of the N - 1 common rows' gradients, shape (runs, d)."""
-        return (self.rows - 1) * (self.link(weights @ self.driver) - 1)[:, None] * self.driver
+        pushes = self.counts * (self.link(weights @ self.common.T) - self.labels)
+        return np.asarray(pushes @ self.common)
 
     def last(self, weights: Floats, row: Floats) -> Floats:
         """Gradient of the last row, label 0, shape (runs, d)."""
@@ -143,8 +184,10 @@ class Neighbours:
         return gradient
 
 
-def worst_neighbours(certificate: Certificate, rule: Update) -> Neighbours:
-    """The pair whose gradients differ most over the noiseless run."""
+def worst_neighbours(
+    certificate: Certificate, rule: Update, norm_bound: float | None = None
+) -> Neighbours:
+    """The pair whose releases differ most over the noiseless run; see `audit_privacy`."""
     setting = certificate.setting
     if setting.features < 2:
         raise ParameterError("features=1 leaves no room for two different directions: take 2")
@@ -154,19 +197,19 @@ def worst_neighbours(certificate: Certificate, rule: Update) -> Neighbours:
             setting.sigmoid.polynomial,
             rows=setting.rows,
             features=setting.features,
-            norm_bound=setting.norm_bound,
+            norm_bound=norm_bound or setting.norm_bound,
             angle=angle,
+            whitening=setting.whitening,
         )
 
     def difference(neighbours: Neighbours) -> float:
-        moves: list[float] = []
-        inverse = neighbours.inverse(rule)
+        moves = [float(neighbours.released * setting.rows * setting.sigma) ** 2]
 
         def oracle(t: int, weights: Floats) -> Floats:
             own = neighbours.last(weights, neighbours.own)
             move = own - neighbours.last(weights, neighbours.other)
             moves.append(float(np.sum(move**2)))
-            return inverse * (neighbours.shared(weights) + own) / neighbours.rows
+            return (neighbours.shared(weights) + own) / neighbours.rows
 
         train_many(rule, oracle, runs=1, features=setting.features)
         return sum(moves)
@@ -183,6 +226,7 @@ def audit_privacy(
     rng: np.random.Generator,
     share_std: float | None = None,
     confidence: float = CONFIDENCE,
+    norm_bound: float | None = None,
 ) -> PrivacyAudit:
     """Run both neighbours `runs` / 2 times each and distinguish them.
 
@@ -192,9 +236,10 @@ def audit_privacy(
         coalition: k owners subtract their own noise, 0 <= k < P.
         runs: all runs together, >= 1000.
         rng: of the noise; a simulation, hence seeded and NOT PRIVATE.
-        share_std: noise std that one party really adds; by default what the split demands. Another
-            value audits an implementation that deviates from its certificate.
+        share_std: noise std that one party really adds to gradients; by default what the split
+            demands. Another value audits an implementation that deviates from its certificate.
         confidence: that both lower bounds hold.
+        norm_bound: B of rows before they are whitened; by default the certificate's.
 
     Raises:
         ParameterError: an argument is out of range, or the certificate is of a run without noise.
@@ -211,8 +256,9 @@ def audit_privacy(
         )
     share = split.share_std(setting.sigma) if share_std is None else share_std
     world = _World(
-        neighbours=worst_neighbours(certificate, rule),
+        neighbours=worst_neighbours(certificate, rule, norm_bound),
         rule=rule,
+        seen=split.seen_std(1.0, coalition),
         honest_std=share * math.sqrt(split.parties - coalition),
         coalition_std=share * math.sqrt(coalition),
         radius=figures["R"],
@@ -251,10 +297,11 @@ class _Played:
 
 @dataclass(frozen=True, kw_only=True)
 class _World:
-    """The federation as the coalition knows it."""
+    """The federation as the coalition knows it; seen: noise left to it over what is certified."""
 
     neighbours: Neighbours
     rule: Update
+    seen: float
     honest_std: float
     coalition_std: float
     radius: float
@@ -270,9 +317,12 @@ class _World:
 
     def _chunk(self, runs: int, own: bool, rng: np.random.Generator) -> _Played:
         pair = self.neighbours
-        shape = (runs, pair.driver.size)
-        inverse = pair.inverse(self.rule)
-        scores, escaped = np.zeros(runs), np.zeros(runs, dtype=bool)
+        shape = (runs, pair.own.size)
+        mu = pair.released / self.seen
+        first = mu * (rng.standard_normal(runs) + (mu / 2 if own else -mu / 2))
+        # In units of the gradients' statistic.
+        scores = first * pair.rows * self.honest_std**2
+        escaped = np.zeros(runs, dtype=bool)
         largest = 0.0
 
         def oracle(t: int, weights: Floats) -> Floats:
@@ -288,9 +338,9 @@ class _World:
             escaped[:] |= np.einsum("ij,ij->i", weights, weights) > self.radius**2
             if self.coalition_std > 0:
                 seen += self.coalition_std * rng.standard_normal(shape)
-            return inverse * seen
+            return seen
 
-        train_many(self.rule, oracle, runs=runs, features=pair.driver.size)
+        train_many(self.rule, oracle, runs=runs, features=pair.own.size)
         return _Played(scores=scores, escaped=int(escaped.sum()), largest_move=math.sqrt(largest))
 
 

@@ -76,13 +76,14 @@ def simulate(
 ) -> None:
     """Train on encrypted rows of several parties, all simulated on this machine.
 
-    The jointly decrypted model is compared with plaintext training and with the non-private
-    optimum. Without --data it uses a data set that scikit-learn ships.
+    The jointly decrypted model is compared with plaintext training and with the optimum without
+    privacy. Without --data it uses a data set that scikit-learn ships.
     """
     with refusals(debug) as console:
         config = configured(no_privacy=no_privacy, **given)
         announce(console, config, chosen=given["epsilon"] is not None)
-        show(console, config, run(console, config), as_json)
+        result, reporter = run(console, config)
+        show(console, config, result, as_json, reporter)
 
 
 @app.command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from coordinator.replay import Replayed
+    from protocols.plan import RunPlan
     from sims.audit_privacy import PrivacyAudit
 
 DEFAULT_ROWS, DEFAULT_FEATURES, DEFAULT_RUNS = 1000, 9, 1_000_000
@@ -60,15 +61,18 @@ def privacy(
 ) -> None:
     """Bound epsilon from below by telling two neighbouring tables apart, run after run.
 
-    The coalition sees every round's noisy gradient, subtracts its own noise and knows all rows but
-    one. A lower bound above the certificate's epsilon refutes it: exit code 1.
+    The coalition sees every round's noisy gradient, of whitened rows their noisy second moment as
+    well, subtracts its own noise and knows all rows but one. A lower bound above the certificate's
+    epsilon refutes it: exit code 1.
     """
     with refusals(debug) as console:
         import numpy as np
 
         from protocols.privacy.calibrate.figures import PublicFigures, Wanted
         from protocols.privacy.calibrate.rows import choose_rows
+        from protocols.privacy.calibrate.whitened import RULES
         from sims.audit_privacy import audit_privacy
+        from sims.audit_whitened import both_runs
         from sims.config import SimulationConfig
         from sims.documents import to_json
 
@@ -83,7 +87,9 @@ def privacy(
         shape = PublicFigures.even(
             rows=rows, features=features - 1, parties=config.parties or DEFAULT_PARTIES
         )
-        setting = choose_rows(shape, Wanted.of(config))
+        rng, wanted = np.random.default_rng(seed), Wanted.of(config)
+        whitens = wanted.update in RULES
+        setting = both_runs(shape, wanted, rng) if whitens else choose_rows(shape, wanted)
         certificate = setting.certificate
         if certificate is None:  # the settings above always carry noise
             raise AssertionError("a private setting came without a certificate")
@@ -93,7 +99,7 @@ def privacy(
             setting.rule,
             coalition=config.colluders if coalition is None else coalition,
             runs=runs,
-            rng=np.random.default_rng(seed),
+            rng=rng,
         )
         if as_json:
             sys.stdout.write(to_json(found.to_dict(), indent=None))
@@ -143,7 +149,7 @@ def transcript(
 
 
 def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
-    """Where plan.json and model.json differ from the messages."""
+    """Where plan.json and model.json differ from the messages, and the model from its release."""
     import json
 
     from sims.run_folder import MODEL, PLAN
@@ -152,7 +158,7 @@ def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
     if plan is None:  # `replayed` passed
         raise AssertionError("a re-execution passed without a plan")
     agreed = {**plan.to_dict(), "digest": plan.digest()}
-    sent = {"weights": replayed.weights, "plan": plan.digest()}
+    sent = {"released": replayed.weights, "plan": plan.digest()}
     for name, expected in ((PLAN, agreed), (MODEL, sent)):
         try:
             found = json.loads((folder / name).read_text(encoding="utf-8"))
@@ -162,6 +168,22 @@ def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
         for field, value in json.loads(json.dumps(expected)).items():
             if not isinstance(found, dict) or found.get(field) != value:
                 yield f"{name}, field {field}: not as in the messages"
+        if name == MODEL:
+            yield from _model_problems(found, plan)
+
+
+def _model_problems(model: Any, plan: RunPlan) -> Iterator[str]:
+    """Where a model is not what follows from its release, whatever the file holds."""
+    from protocols.errors import CohortError
+    from sims.verify import MALFORMED
+    from sims.verify_figures import model_problems
+
+    try:
+        yield from model_problems(model, plan)
+    except CohortError as error:
+        yield f"model.json: {error}"
+    except MALFORMED as error:
+        yield f"model.json has another shape than it should ({type(error).__name__})"
 
 
 def _table(found: PrivacyAudit) -> Table:

@@ -71,6 +71,7 @@ def init(
             training["colluders"] = DEFAULT_COLLUDERS
         # Refused here, and not by the first run; the owners are not known yet.
         chosen = SimulationConfig(**training, parties=None, split="by:owner")
+        training |= {"protocol": chosen.protocol}
         training |= {"update": chosen.update} if chosen.update else {}
         path = init_coordinator(
             folder,
@@ -139,13 +140,23 @@ def run(
     with refusals(debug) as console:
         from coordinator.deployment import create_session
         from coordinator.settings import Settings
-        from sims.deployed import plan_template, write_model
+        from protocols.serialise import to_plain
+        from sims.deployed import following, is_first, plan_template, write_model
         from sims.drive import drive
 
         settings = Settings.load(folder)
-        name = session or create_session(settings, plan_template(settings))
+
+        def begin(before: str | None = None) -> str:
+            plan, wanted = plan_template(settings, before)
+            return create_session(settings, plan, to_plain(wanted), before)
+
+        name = session or begin()
         say(console, f"session {name}")
         status = drive(settings, name, lambda words: say(console, words))
+        if status["state"] == "finished" and is_first(settings, name):
+            name = following(settings, name) or begin(name)
+            say(console, f"the second moment is summed; session {name} trains on whitened rows")
+            status = drive(settings, name, lambda words: say(console, words))
         if status["state"] == "finished":
             status["model"] = str(write_model(settings, name))
         if as_json:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, get_origin
 import typer
 
 from sims.config import (
+    BudgetOptions,
     DataOptions,
     EncryptionOptions,
     OutputOptions,
@@ -26,6 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 GROUPS: dict[type, str] = {
     DataOptions: "Data",
     TrainingOptions: "Training",
+    BudgetOptions: "Budget",
     PrivacyOptions: "Privacy",
     EncryptionOptions: "Encryption",
     OutputOptions: "Output",
@@ -42,7 +44,8 @@ def named(name: str) -> Any:
     group = next(group for group in GROUPS if each in options_of(group))
     words = each.metadata["words"]
     if each.metadata["is_asked"] and each.default is not None:
-        words = f"{words} Default: {each.default:g}."
+        default = each.default if isinstance(each.default, str) else f"{each.default:g}"
+        words = f"{words} Default: {default}."
     names: tuple[str, ...] = _FORMER.get(name, ())
     if isinstance(each.default, bool):
         names = (f"--{option_name(each).replace('_', '-')}",)

@@ -22,6 +22,10 @@ EXAMPLES = """Examples:
 
 cohort plan --rows 30000 --features 23 --parties 10 --colluders 3 --epsilon 1
 
+cohort plan --rows 30000 --features 23 --parties 10 --within 10m,2GB
+
+cohort plan --rows 600 --features 12 --model linear --target Y1,Y2 --no-privacy
+
 cohort plan --data patients.csv --label died --split by:hospital --json"""
 
 Rows = Annotated[
@@ -82,6 +86,8 @@ def plan(
             say(console, INSECURE, "bold red")
         if explain and no_timing:
             raise ParameterError("explain and no_timing are both given: a search needs times")
+        if config.within is not None and no_timing:
+            raise ParameterError("within and no_timing are both given: a budget needs times")
         found = forecast(config, shape, timing=not no_timing)
         searched = _explained(found) if explain else None
         if as_json:
@@ -94,8 +100,14 @@ def plan(
 
 
 def _explained(found: Forecast) -> Explanation:
+    from protocols.rows import RowsPlan
     from sims.explain import explain
 
+    if not isinstance(found.plan, RowsPlan):
+        raise ParameterError(
+            "explain searches rings of rows under encryption: take --protocol encrypted-rows and "
+            "--model logistic"
+        )
     return explain(found.plan)
 
 
@@ -112,6 +124,8 @@ def _show(found: Forecast) -> None:
         f"{body['rows']:,} rows of {body['parties']} parties, {body['features']} columns and the "
         f"bias, every row's norm at most {body['norm_bound']:g}",
     )
+    for line in body.get("within", ()):
+        say(screen, line)
     say(screen, update_line(body))
     if body["conditions"]:
         table = Table(title=Text(f"Conditions; the tightest is {body['binding']}"))

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from protocols.privacy.calibrate.calibration import Calibration
     from sims.config import SimulationConfig
+    from sims.foresight import Foresight
+    from sims.progress import Reporter
     from sims.result import RunResult
 
 
@@ -46,22 +49,30 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
         say(console, NOT_PRIVATE, "bold red")
 
 
-def run(console: Console, config: SimulationConfig) -> RunResult:
+def run(console: Console, config: SimulationConfig) -> tuple[RunResult, Reporter]:
     """Run with progress; after Ctrl-C say where it stopped, and exit.
+
+    Returns: the result, and who reported.
 
     Raises:
         CohortError: see `simulate`.
     """
-    from sims.progress import PHASES, Reporter, reporting
+    from sims.progress import PHASES, reporting
+    from sims.progress import Reporter as Progress
 
-    reporter = Reporter(console)
+    def foreseen(found: Calibration) -> Foresight:
+        from sims.foresight import foresee
+
+        return foresee(config, found)
+
+    reporter = Progress(console)
     try:
         # Whatever a library prints must not mix with the result.
-        with reporting(console) as reporter, redirect_stdout(sys.stderr):
+        with reporting(console, foreseen) as reporter, redirect_stdout(sys.stderr):
             reporter.begin(PHASES["load"])
             from sims.simulation import simulate as run_simulation
 
-            return run_simulation(config, reporter)
+            return run_simulation(config, reporter), reporter
     except KeyboardInterrupt:
         told = f"; {config.out}/status.json says so, too" if _is_recorded(config.out) else ""
         say(console, f"cohort: interrupted {reporter.place}; no key is kept{told}", "bold red")
@@ -78,22 +89,33 @@ def _is_recorded(out: Path | None) -> bool:
         return False
 
 
-def show(console: Console, config: SimulationConfig, result: RunResult, as_json: bool) -> None:
-    """Print the scores as a table or as JSON, warnings on stderr."""
+def show(
+    console: Console,
+    config: SimulationConfig,
+    result: RunResult,
+    as_json: bool,
+    reporter: Reporter | None = None,
+) -> None:
+    """Print the scores as a table or as JSON, on stderr the warnings; reporter: of the run."""
     from sims.documents import to_json
     from sims.ledgers import spent_lines
 
+    if result.verdict and not as_json:
+        say(stdout(), f"warning: {result.verdict}", "bold yellow")
     for warning in result.notes if as_json else result.warnings:
-        say(console, f"warning: {warning}", "yellow")
+        if not reporter or warning not in reporter.told:
+            say(console, f"warning: {warning}", "yellow")
+    foresight = reporter.foresight if reporter else None
     if as_json:
-        sys.stdout.write(to_json(result.summary(), indent=None))
+        predicted = {"predicted": foresight.to_dict()} if foresight else {}
+        sys.stdout.write(to_json({**result.summary(), **predicted}, indent=None))
         return
     screen = stdout()
-    if result.verdict:
-        say(screen, f"warning: {result.verdict}", "bold yellow")
     screen.print(closing_table(result))
     for line in closing_lines(result):
         say(screen, line)
+    if foresight:
+        say(screen, foresight.compared(result))
     for line in spent_lines(config, result.plan.names):
         say(screen, line)
     if config.out is not None:

@@ -10,23 +10,28 @@ import math
 import numbers
 import os
 from collections import Counter
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from protocols.documents import shown, suggest
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.models.registry import MODELS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
 from protocols.privacy.catalogue import NOISES
 from protocols.updates.registry import ANYWHERE, IN_THE_CLEAR, UPDATES, VARIANTS
+from sims.limits import Limits
 
 PROFILES = ("secure", "fast-insecure")
 REGRESSIONS = tuple(name for name in MODELS if name != "logistic")
 """Models of numeric targets, several at once."""
 DEGREES = (3, 5, 7, 9, 11, 13, 15)
 DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_PARTIES = 1.0, 1e-5, 3
+OF_DUAL = ("loss", "batches", "schedule")
+"""Options of update scd alone."""
+ANY = "any"
+"""Protocol that a budget chooses."""
 
 
 def option(
@@ -119,12 +124,15 @@ class TrainingOptions:
     protocol: str = of_logistic(
         ENCRYPTED_ROWS,
         "encrypted-rows: every row encrypted once, owners offline between refreshes; "
-        "secure-aggregation: one small encrypted sum a round, owners online, every iterate public.",
-        choices=tuple(UPDATES),
+        "secure-aggregation: one small encrypted sum a round, owners online, every iterate public; "
+        "any: with --within, which then is the default, the better of the two.",
+        choices=(*UPDATES, ANY),
+        is_asked=True,
     )
     update: str = of_rows(
         "",
-        "Update rule. Default: barrier, of poisson nag, which takes gd and nag. Both protocols: "
+        "Update rule. Default: with privacy quadratic-gd, on rows that a private sum has whitened; "
+        "else barrier, of poisson nag, which takes gd and nag. Both protocols: "
         f"{', '.join(ANYWHERE)}. "
         f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}.",
     )
@@ -167,6 +175,17 @@ class TrainingOptions:
         "gaussian", f"Privacy noise: {' or '.join(NOISES)}.", choices=tuple(NOISES)
     )
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions:
+    """What a run may cost; None: as much as it takes."""
+
+    within: str | None = option(
+        None,
+        "Predicted time, such as 90s, 10m or 2h, traffic per party, such as 2GB, or both: 10m,2GB. "
+        "Of protocol, iterations and degree, what is not given is chosen for the best model in it.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +256,7 @@ class OutputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationConfig(
-    DataOptions, TrainingOptions, PrivacyOptions, EncryptionOptions, OutputOptions
+    DataOptions, TrainingOptions, BudgetOptions, PrivacyOptions, EncryptionOptions, OutputOptions
 ):
     """One `cohort simulate`: see the groups.
 
@@ -251,8 +270,14 @@ class SimulationConfig(
             object.__setattr__(self, name, names_in(getattr(self, name)))
         for each in options_of(SimulationConfig):
             object.__setattr__(self, each.name, _checked(each, getattr(self, each.name)))
+        if self.within is not None:
+            Limits.of(self.within)
         self._check_owners()
-        self._check_belonging()
+        if self.protocol == ANY:
+            alternatives(self)
+        else:
+            self._check_belonging()
+            self._check_rule()
         self._check_outcome()
         if self.keep_messages and self.out is None:
             raise ParameterError("keep_messages needs a run folder: add --out FOLDER")
@@ -301,8 +326,6 @@ class SimulationConfig(
             is_ridge = each.name == "ridge" and self.is_regression
             if of in UPDATES and of != self.protocol and not is_ridge:
                 raise ParameterError(f"{told} --protocol {of}{each.metadata['cure']}")
-        if not self.update:
-            object.__setattr__(self, "update", model_named(self.model).update)
         offered = UPDATES[self.protocol]
         if self.update and self.update not in offered:
             others = [name for name, updates in UPDATES.items() if self.update in updates]
@@ -310,6 +333,41 @@ class SimulationConfig(
             raise ParameterError(
                 f"update={self.update!r} is not one of {', '.join(offered)}, the updates of "
                 f"protocol {self.protocol}{cure or suggest(self.update, offered)}"
+            )
+
+    def _check_rule(self) -> None:
+        """Refuse what no certificate or rule takes, whatever the data; calibration checks again."""
+        private, on_rows = self.epsilon is not None, self.protocol == ENCRYPTED_ROWS
+        if private and self.model == "poisson":
+            raise PrivacyError(
+                f"epsilon={self.epsilon:g}: no certificate bounds what a row moves of model "
+                "poisson, for all take a sigmoid's symmetry for granted; take --no-privacy "
+                "(epsilon=None), or a regression with a certificate (--model linear)"
+            )
+        usual = self.model == "logistic" and self.update in ("", "barrier")
+        fixed = on_rows and not self.is_regression and (private or usual)
+        for name in ("learning_rate", "radius") if fixed else ():
+            if getattr(self, name) is not None:
+                named = self.update or self.protocol
+                what = "barrier" if usual and not private else f"{named} with privacy"
+                raise ParameterError(
+                    f"{name}={getattr(self, name)} cannot be given for {what}: its certificate "
+                    "fixes it; leave it out, or use --update gd --no-privacy"
+                )
+        if self.update == "clipped-gd" and self.clip is None:
+            raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
+        for each in options_of(TrainingOptions):
+            value = getattr(self, each.name)
+            if each.name in OF_DUAL and value != each.default and self.update != "scd":
+                raise ParameterError(
+                    f"{each.name}={value} is an option of --update scd: leave it out for "
+                    f"{self.update or self.protocol}"
+                )
+        ring = self.ring_dim
+        if ring is not None and (ring < 2 or ring & (ring - 1)):
+            raise ParameterError(
+                f"ring_dim={ring} is no power of two: take {1 << ring.bit_length()}, or leave it "
+                "out for the smallest secure one"
             )
 
     def _check_outcome(self) -> None:
@@ -341,6 +399,31 @@ class SimulationConfig(
                 f"split={self.split!r} skews classes, which numeric targets have not: take even "
                 "or by:COLUMN"
             )
+
+
+def alternatives(config: SimulationConfig) -> tuple[SimulationConfig, ...]:
+    """The configuration with each protocol that goes with its other options.
+
+    Where sums are opened every round, plain gradient descent is the default update: what they
+    disclose is noisy already, so that no rule has to bound the iterates.
+
+    Raises:
+        ParameterError: no protocol does, or several might and no budget chooses.
+    """
+    if config.protocol != ANY:
+        return (config,)
+    if config.within is None:
+        raise ParameterError("protocol='any' needs a budget to choose by: add --within 10m")
+    fitting, refusals = list[SimulationConfig](), list[ParameterError]()
+    for name in UPDATES if config.model == "logistic" else (ENCRYPTED_ROWS,):
+        update = config.update or ("gd" if name == SECURE_AGGREGATION else "")
+        try:
+            fitting.append(replace(config, protocol=name, update=update))
+        except ParameterError as error:
+            refusals.append(error)
+    if not fitting:
+        raise refusals[0]
+    return tuple(fitting)
 
 
 def options_of(*groups: type, without: tuple[str, ...] = ()) -> tuple[Field[Any], ...]:

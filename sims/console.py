@@ -117,7 +117,7 @@ def closing_table(result: RunResult) -> Table:
     for position, (name, _) in enumerate(head):
         table.add_column(Text(name), justify="right" if position else "left")
     for position, row in enumerate(rows):
-        strong = bool(result.outputs) and position % 3 == 0
+        strong = bool(result.outputs) and position % len(result.models) == 0
         table.add_row(*(Text(text) for text, _ in row), style="bold" if strong else "")
     return table
 

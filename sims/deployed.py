@@ -11,24 +11,34 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.deployment import OUTCOME
+from coordinator.deployment import OUTCOME, SESSION
+from coordinator.replay import evidence as read_evidence
 from coordinator.settings import SCHEMA, Settings
 from parties.data.schema import Schema
 from protocols.errors import ParameterError
+from protocols.gradients import GradientPlan
+from protocols.objectives import MomentObjective
 from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.rescale import Scaling
+from protocols.published import published
+from protocols.serialise import from_plain
 from protocols.transcript import verify
 from sims.config import SimulationConfig
 from sims.documents import model_document, to_json
-from sims.figures import calibrated
+from sims.figures import calibrated, figures_of, settled
 from sims.run_folder import MODEL, PLAN, write_text
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
 
 
-def plan_template(settings: Settings) -> RunPlan:
-    """The plan of the next run, but for session and commitments.
+def plan_template(settings: Settings, before: str | None = None) -> tuple[RunPlan, Wanted]:
+    """The plan of the next run, but for session and commitments, and what was asked for.
+
+    before: the finished session whose second moment it whitens rows by; without it, where rows are
+    to be whitened, the next run is the one that sums it.
 
     Raises:
         CohortError: too few parties, or no certified setting for their rows.
@@ -41,12 +51,39 @@ def plan_template(settings: Settings) -> RunPlan:
         config = SimulationConfig(parties=len(cards), **settings.training)
     except TypeError as error:
         raise ParameterError(f"[training] of coordinator.toml: {error}") from None
-    found = calibrated(config, schema, (card.rows for card in cards.values()))
+    rows = [card.rows for card in cards.values()]
+    if before is None:
+        found = calibrated(config, schema, rows)
+    else:
+        wanted = from_plain(Wanted, _session(settings, before)["wanted"])
+        shown = read_evidence(settings.session_folder(before))
+        found = settled(figures_of(schema, rows), wanted, shown)
     members = tuple(
         Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
         for card in cards.values()
     )
-    return found.plan("template", members).fit_messages(MESSAGE_BYTES)
+    plan = found.first_plan if found.first is not None else found.plan
+    return plan("template", members).fit_messages(MESSAGE_BYTES), found.wanted
+
+
+def following(settings: Settings, session: str) -> str | None:
+    """The session that whitens rows by the second moment of this one, if there is one already."""
+    for path in settings.session_folder(session).parent.glob(f"*/{SESSION}"):
+        if json.loads(path.read_text(encoding="utf-8")).get("before") == session:
+            return path.parent.name
+    return None
+
+
+def _session(settings: Settings, session: str) -> dict[str, Any]:
+    text = (settings.session_folder(session) / SESSION).read_text(encoding="utf-8")
+    fields: dict[str, Any] = json.loads(text)
+    return fields
+
+
+def is_first(settings: Settings, session: str) -> bool:
+    """Whether a session sums a second moment, for one that comes after it."""
+    plan = plan_from_dict(_session(settings, session)["plan"])
+    return isinstance(plan, GradientPlan) and isinstance(plan.task, MomentObjective)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +93,8 @@ class DeployedModel:
     plan: RunPlan
     schema: Schema
     weights: NDArray[np.float64]
+    released: NDArray[np.float64]
+    scaling: Scaling | None
     transcript_head: str
     noise: str
 
@@ -80,10 +119,14 @@ def write_model(settings: Settings, session: str) -> Path:
     folder = settings.session_folder(session)
     outcome: Mapping[str, Any] = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
     plan = plan_from_dict(outcome["plan"])
+    schema, released = Schema.load(settings.folder / SCHEMA), np.array(outcome["weights"])
+    weights, scaling = published(plan, released, schema.bias)
     model = DeployedModel(
         plan=plan,
-        schema=Schema.load(settings.folder / SCHEMA),
-        weights=np.array(outcome["weights"]),
+        schema=schema,
+        weights=weights,
+        released=released,
+        scaling=scaling,
         transcript_head=verify(_lines(folder / "transcript.jsonl")),
         noise="system" if plan.privacy else "none",
     )

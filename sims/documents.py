@@ -23,6 +23,8 @@ def model_document(result: RunResult) -> dict[str, Any]:
 
     features, coef, intercept: log-odds of `positive`, in the data's own units; of a regression one
     row and one number per target, see `link`; weights: the same model on scaled rows, bias last;
+    released: the weights as decrypted, from which these follow by `scaling`, see
+    `protocols.published`;
     schema: how rows are scaled.
     """
     return {
@@ -30,6 +32,8 @@ def model_document(result: RunResult) -> dict[str, Any]:
         **({"INSECURE": INSECURE} if result.insecure else {}),
         **model_fields(result.schema, result.weights, result.plan.model),
         "weights": result.weights.tolist(),
+        "released": result.released.tolist(),
+        "scaling": asdict(result.scaling) if result.scaling else None,
         "schema": result.schema.to_dict(),
         "session": result.plan.session,
         "plan": result.plan.digest(),
@@ -98,9 +102,9 @@ def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
         iteration's wall clock.
     costs: {seconds, bytes_per_party} by phase, `traffic` by phase and party [bytes],
         iteration_seconds, total_seconds, peak_memory_mb.
-    final: {decrypted, twin, optimum}: scores and `weights` of each model, weights in scaled units,
-        bias last; max_abs_diff_to_twin; test_rows; rows and clamped by party; noise;
-        transcript: head of the hash chain.
+    final: {decrypted, twin, optimum, clipped_optimum}: scores and `weights` of each model, weights
+        in scaled units, of the optimum in the data's own, bias last; max_abs_diff_to_twin;
+        test_rows; rows and clamped by party; noise; transcript: head of the hash chain.
     """
     costs = result.costs
     for metrics, seconds in zip(result.iterations, costs.iteration_seconds, strict=True):
@@ -119,6 +123,10 @@ def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
         "decrypted": {**result.scores, "weights": result.weights.tolist()},
         "twin": {**result.twin, "weights": result.twin_weights.tolist()},
         "optimum": {**result.optimum, "weights": result.optimum_weights.tolist()},
+        "clipped_optimum": {
+            **result.clipped_optimum,
+            "weights": result.clipped_optimum_weights.tolist(),
+        },
         "max_abs_diff_to_twin": result.max_abs_diff_to_twin,
         "test_rows": len(result.test_y),
         "rows": result.rows_by_party,

@@ -188,7 +188,7 @@ class FederatedEstimator(BaseEstimator, ABC):
     def _report(self, event: Event) -> None:
         if self.verbose and event.kind == "phase":
             print(f"[{type(self).__name__}] {event.phase}", file=sys.stderr, flush=True)
-        elif self.verbose > 1:
+        elif self.verbose > 1 and event.kind == "progress":
             progress = f"{event.phase} {event.done}/{event.total}"
             print(f"[{type(self).__name__}] {progress}", file=sys.stderr, flush=True)
 
@@ -219,10 +219,10 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     parties: owners among whom `fit(X, y)` splits the rows, at least 2. split: how: "even",
     "dirichlet:ALPHA", or "by:COLUMN" of a frame, one owner per value whatever `parties` says.
     Neither counts for `fit(shards)`.
-    update: "barrier", "gd" (gradient descent; with epsilon, with a certified ridge term) or "nag"
-    (Nesterov, epsilon=None only). iterations, degree of the sigmoid polynomial: None: chosen.
-    learning_rate, radius (the polynomial is good on [-radius, radius]): of gd and nag with
-    epsilon=None; None: chosen.
+    update: "" for the usual one: with epsilon "quadratic-gd", few steps on rows that a private
+    sum has whitened; else "barrier"; or another of `cohort simulate --update`. iterations, degree
+    of the sigmoid polynomial: None: chosen. learning_rate, radius (the polynomial is good on
+    [-radius, radius]): of gd and nag with epsilon=None; None: chosen.
     epsilon: privacy loss, > 0; None: NO privacy noise. delta: in (0, 1). colluders: owners that
     may conspire with the coordinator, below the number of owners.
     label: label column of frames; None: the schema's. schema: Schema or path of a schema file;
@@ -275,7 +275,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         *,
         parties: int | None = 3,
         split: str = "even",
-        update: str = "barrier",
+        update: str = "",
         iterations: int | None = None,
         degree: int | None = None,
         epsilon: float | None = 1.0,

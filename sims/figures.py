@@ -9,7 +9,11 @@ from protocols.errors import SchemaError
 from protocols.models.registry import model_named
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.whitened import Moment
+from protocols.second_moment import Evidence
 from sims.config import SimulationConfig
+from sims.predicted import predicted_run
+from sims.within import choose
 
 ENTRY_BOUND = {"range": 1.0, "standard": 2.0}
 """Bound on an entry of an encoded row, the bias included, where rows are not clipped."""
@@ -32,9 +36,11 @@ def figures_of(schema: Schema, rows_by_party: Iterable[int]) -> PublicFigures:
 
 
 def calibrated(
-    config: SimulationConfig, schema: Schema, rows_by_party: Iterable[int]
+    config: SimulationConfig,
+    schema: Schema,
+    rows_by_party: Iterable[int],
 ) -> Calibration:
-    """What a simulation and a deployment run.
+    """What a simulation and a deployment run; within a budget, the best setting.
 
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
@@ -49,4 +55,14 @@ def calibrated(
         )
     if isinstance(label, Targets):
         model_named(config.model).check_ranges({each.name: each.low for each in label.columns})
-    return calibrate(figures_of(schema, rows_by_party), Wanted.of(config))
+    figures = figures_of(schema, rows_by_party)
+    if config.within is not None:
+        return choose(config, figures, predicted_run).calibration
+    return calibrate(figures, Wanted.of(config))
+
+
+def settled(figures: PublicFigures, wanted: Wanted, evidence: Evidence) -> Calibration:
+    """The run that follows one that summed a second moment; wanted: as chosen before that one."""
+    matrix, _ = evidence.opened()
+    moment = Moment(matrix, evidence.plan.noise_scales[0], evidence.plan.digest())
+    return calibrate(figures, wanted, moment)

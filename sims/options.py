@@ -14,6 +14,7 @@ class PlanOptions(TypedDict, total=False):
 
     data: Any
     label: str | None
+    target: str | Sequence[str] | None
     positive: str | None
     schema: FilePath | None
     test: FilePath | None
@@ -22,13 +23,24 @@ class PlanOptions(TypedDict, total=False):
     strict: bool | None
     parties: int | None
     split: str | None
+    model: str | None
+    protocol: str | None
     update: str | None
     iterations: int | None
     degree: int | None
     learning_rate: float | None
     radius: float | None
     interval: float | None
+    ridge: float | None
+    momentum: float | None
+    clip: float | None
+    weights: str | None
+    loss: str | None
+    batches: int | None
+    schedule: str | None
+    mechanism: str | None
     seed: int | None
+    within: str | None
     epsilon: float | None
     delta: float | None
     colluders: int | None
@@ -41,17 +53,6 @@ class PlanOptions(TypedDict, total=False):
 class SimulateOptions(PlanOptions, total=False):
     """Of `cohort simulate`."""
 
-    model: str | None
-    target: str | Sequence[str] | None
-    protocol: str | None
-    ridge: float | None
-    momentum: float | None
-    clip: float | None
-    weights: str | None
-    loss: str | None
-    batches: int | None
-    schedule: str | None
-    mechanism: str | None
     processes: bool | None
     ledger: FilePath | None
     out: FilePath | None

@@ -27,7 +27,7 @@ from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.messages import COORDINATOR
 from sims.config import SimulationConfig
 from sims.datasets import split_rows
-from sims.prepare import PreparedData
+from sims.prepare import PreparedData, raw_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -411,4 +411,7 @@ def encode(tables: Mapping[str, pd.DataFrame], schema: Schema, notes: list[str])
             shards[name] = encode_shard(table, schema)
     x, y = (np.concatenate([getattr(s, of) for s in shards.values()]) for of in "xy")
     training = Shard(x=x, y=y, counts=ClampCounts(rows=len(y)), schema=schema)
-    return PreparedData(schema=schema, shards=shards, test=training, notes=tuple(notes))
+    raw = np.concatenate([raw_rows(table, schema) for table in tables.values()])
+    return PreparedData(
+        schema=schema, shards=shards, test=training, raw=raw, raw_test=raw, notes=tuple(notes)
+    )

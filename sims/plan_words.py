@@ -11,10 +11,14 @@ from sims.cover_words import cover_lines
 def update_line(body: dict[str, Any]) -> str:
     """The iteration."""
     fields = {k: v for k, v in body["update"].items() if isinstance(v, float)}
-    words = ", ".join(f"{name} {value:.5g}" for name, value in fields.items())
+    words = "".join(f", {name} {value:.5g}" for name, value in fields.items())
+    link = ""
+    if "degree" in body:
+        radius = body["interval"]
+        link = f"; link of degree {body['degree']} on [-{radius:.4g}, {radius:.4g}]"
     return (
-        f"update {body['update']['kind']}: {body['iterations']} iterations, {words}; sigmoid of "
-        f"degree {body['degree']} on [-{body['interval']:.4g}, {body['interval']:.4g}]"
+        f"protocol {body['protocol']}, model {body['model']}, update {body['update']['kind']}: "
+        f"{body['iterations']} iterations{words}{link}"
     )
 
 
@@ -33,13 +37,19 @@ def privacy_lines(body: dict[str, Any]) -> list[str]:
 
 
 def encryption_lines(body: dict[str, Any]) -> list[str]:
-    """Ring, keys and flooding."""
+    """Ring, keys and flooding; or the cipher of sums."""
+    if "sums" in body:
+        sums = body["sums"]
+        return [
+            f"encryption: ring dimension {sums['ring_dim']}, log2(Q) {sums['log_q']}, 128-bit "
+            f"security; an opened sum is off by {sums['error_bound']:.2g} at most"
+        ]
     ckks, released = body["ckks"], body["decryption"]
     security = f"{ckks['security_bits']}-bit security" if ckks["security_bits"] else INSECURE
     return [
         f"encryption: ring dimension {ckks['ring_dim']}, depth {ckks['depth']}, log2(QP) "
         f"{ckks['log_qp']} of at most {ckks['max_log_qp']} bits, {security}; "
-        f"{ckks['rotation_keys']} rotation keys, {ckks['data_ciphertexts']} data ciphertexts",
+        f"{ckks['rotation_keys']} rotation keys, {ckks['ciphertexts']} ciphertexts",
         f"decryption: flooded to {released['flooding_bits']} bits; the released weights are off "
         f"by {released['release_error_std']:.2g} (standard deviation)",
         *body["slots"],

@@ -6,24 +6,32 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from protocols import planner
-from protocols.ckks.cost import UnitTimes, unit_times
+from protocols import planner, traffic
+from protocols.circuit_plan import CircuitPlan
+from protocols.ckks.cost import UnitTimes
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.decrypt import flooding_of, release_error_std
 from protocols.errors import ParameterError
+from protocols.gradients import GradientPlan
+from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.rows import RowsPlan
 from protocols.serialise import to_plain
+from protocols.words import count, duration, size
 from sims.config import SimulationConfig
+from sims.figures import figures_of
+from sims.predicted import predicted_run, predicted_seconds
 from sims.slot_report import slot_lines
+from sims.within import Choice, choose
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Forecast:
     """A plan with placeholders for names, keys and column names, and what it will cost.
 
-    seconds: None where this machine was not timed.
+    seconds: None where this machine was not timed; operations: of a circuit; choice: within a
+    budget, where one was given.
     """
 
     shape: PublicFigures
@@ -32,11 +40,22 @@ class Forecast:
     bytes_per_party: dict[str, int]
     memory: dict[str, int]
     operations: dict[str, dict[int, int]]
+    choice: Choice | None = None
+
+    def __repr__(self) -> str:
+        """One line for a person."""
+        plan = self.plan
+        lasts = f"{duration(self.seconds.total)}, " if self.seconds else ""
+        return (
+            f"Forecast({plan.model} by {plan.protocol}, {count(len(plan.members), 'party')}, "
+            f"{count(plan.num_rows, 'row')}, {count(plan.rounds, 'iteration')}: {lasts}"
+            f"{size(sum(self.bytes_per_party.values()))} per party)"
+        )
 
     @property
-    def plan(self) -> RowsPlan:
+    def plan(self) -> RunPlan:
         """The template."""
-        return cast(RowsPlan, self.calibration.template)
+        return self.calibration.template
 
     @property
     def epsilon_by_coalition(self) -> tuple[float, ...]:
@@ -47,65 +66,77 @@ class Forecast:
     def to_dict(self) -> dict[str, Any]:
         """One JSON object; epsilon: entry k is what k colluding parties see."""
         plan, certificate = self.plan, self.calibration.certificate
-        params, layout = plan.ckks, plan.layout
         body: dict[str, Any] = {
             "rows": self.shape.rows,
             "features": self.shape.num_features - 1,
             "columns_with_bias": self.shape.num_features,
             "norm_bound": self.shape.norm_bound,
             "parties": len(plan.members),
-            "cover": plan.cover,
-            "slot_bound": plan.slot_bound,
-            "slots": list(slot_lines(plan, self.shape.norm_bound)),
-            "update": dict(plan.update),
+            "protocol": plan.protocol,
+            "model": plan.model,
+            "update": dict(getattr(plan, "update", {"kind": plan.figures()["update"]})),
             "iterations": plan.rounds,
-            "degree": plan.link.degree,
-            "interval": plan.link.radius,
             "conditions": [],
             "binding": None,
             "epsilon": list(self.epsilon_by_coalition),
             "privacy": None,
             "figures": dict(certificate.figures) if certificate else {},
             "assumptions": list(certificate.assumptions) if certificate else [],
-            "ckks": {
-                **to_plain(params),
-                "log_qp": params.log_qp,
-                "max_log_qp": params.max_log_qp,
-                "rotation_keys": len(layout.rotations),
-                "features_per_ciphertext": layout.num_blocks,
-                "data_ciphertexts": layout.num_data_ciphertexts,
-                "side_ciphertexts": layout.num_side_ciphertexts,
-            },
-            "decryption": {
-                "flooding_bits": STATISTICAL_SECURITY_BITS,
-                "flooding_std_log2": math.log2(flooding_of(plan)),
-                "release_error_std": release_error_std(plan),
-            },
+            **_encryption(plan, self.shape.norm_bound),
             "operations_per_iteration": self.operations,
             "seconds": self.seconds.by_phase if self.seconds else None,
             "seconds_per_iteration": self.seconds.iteration if self.seconds else None,
             "waiting_seconds_per_iteration": self.seconds.waiting if self.seconds else None,
             "total_seconds": self.seconds.total if self.seconds else None,
             "bytes_per_party": self.bytes_per_party,
-            "peak_memory_mb": {role: round(size / 2**20) for role, size in self.memory.items()},
+            "peak_memory_mb": {role: round(held / 2**20) for role, held in self.memory.items()},
             "notes": list(self.calibration.notes),
         }
+        if self.choice:
+            body["within"] = list(self.choice.lines)
         if certificate:
             body["conditions"] = [condition.to_dict() for condition in certificate.conditions]
             body["binding"] = certificate.binding.name
         if plan.privacy:
-            privacy = plan.privacy
-            body["privacy"] = {
-                "epsilon": privacy.epsilon,
-                "delta": privacy.delta,
-                "colluders": privacy.colluders,
-                "sigma": privacy.sigma,
-                "share_std": privacy.share_std,
-                "sensitivity": privacy.sensitivity,
-            }
-        if params.security_bits < 128:
+            names = ("epsilon", "delta", "colluders", "sigma", "share_std", "sensitivity")
+            body["privacy"] = {name: getattr(plan.privacy, name) for name in names}
+        if plan.security_bits < 128:
             body["INSECURE"] = "toy ring without security; for tests only"
         return body
+
+
+def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
+    """Ring, keys, what masks hide and what the decryption adds."""
+    if isinstance(plan, GradientPlan):
+        return {"sums": {**plan.figures(), "error_bound": plan.cipher.error_bound}}
+    circuit = cast(CircuitPlan, plan)
+    params = circuit.ckks
+    body: dict[str, Any] = {
+        "cover": plan.cover,
+        "slot_bound": plan.slot_bound,
+        "slots": list(slot_lines(plan, norm_bound)),
+        "ckks": {
+            **to_plain(params),
+            "log_qp": params.log_qp,
+            "max_log_qp": params.max_log_qp,
+            "rotation_keys": len(circuit.rotations),
+            "ciphertexts": traffic.num_ciphertexts(cast(Any, plan)),
+        },
+        "decryption": {
+            "flooding_bits": STATISTICAL_SECURITY_BITS,
+            "flooding_std_log2": math.log2(flooding_of(circuit)),
+            "release_error_std": release_error_std(circuit),
+        },
+    }
+    if isinstance(plan, RowsPlan):
+        layout = plan.layout
+        body |= {"degree": plan.link.degree, "interval": plan.link.radius}
+        body["ckks"] |= {
+            "features_per_ciphertext": layout.num_blocks,
+            "data_ciphertexts": layout.num_data_ciphertexts,
+            "side_ciphertexts": layout.num_side_ciphertexts,
+        }
+    return body
 
 
 def forecast(
@@ -121,28 +152,37 @@ def forecast(
 
     Raises:
         PrivacyError: no certified setting exists; the message names the condition that binds.
-        ParameterError: options that do not fit.
+        ParameterError: options that do not fit, or a budget in which nothing does.
     """
-    found = calibrate(shape, Wanted.of(config))
-    plan = cast(RowsPlan, found.template)
-    if timing and times is None:
-        times = unit_times(plan.ckks)
+    choice = chosen_within(config, shape)
+    found = choice.best.found if choice else calibrate(shape, Wanted.of(config))
+    plan = found.template
     return Forecast(
         shape=shape,
         calibration=found,
-        seconds=planner.seconds(plan, times) if timing and times else None,
-        bytes_per_party=planner.bytes_per_party(plan),
+        seconds=predicted_seconds(plan, times) if timing else None,
+        bytes_per_party=traffic.bytes_per_party(plan),
         memory=planner.memory(plan),
-        operations=operations_by_level(plan),
+        operations={} if isinstance(plan, GradientPlan) else operations_by_level(cast(Any, plan)),
+        choice=choice,
     )
 
 
-def operations_by_level(plan: RowsPlan) -> dict[str, dict[int, int]]:
+def chosen_within(config: SimulationConfig, shape: PublicFigures) -> Choice | None:
+    """The best setting within the configuration's budget; None without one.
+
+    Raises:
+        CohortError: as `within.choose`.
+    """
+    return None if config.within is None else choose(config, shape, predicted_run)
+
+
+def operations_by_level(plan: traffic.Circuit) -> dict[str, dict[int, int]]:
     """How often each operation runs in an iteration in the middle of the run, by level."""
     iteration = planner.iterations(plan)[plan.rounds // 2]
     found: dict[str, dict[int, int]] = {}
-    for (name, level), count in sorted(iteration.operations.items()):
-        found.setdefault(name, {})[level] = count
+    for (name, level), amount in sorted(iteration.operations.items()):
+        found.setdefault(name, {})[level] = amount
     return found
 
 
@@ -169,11 +209,15 @@ def shape_asked(
         )
     if config.split != "even" or config.parties is None:
         raise ParameterError(f"split={config.split!r} needs data: add --data FILE, or leave it out")
-    bound = 1.0 if norm_bound is None else norm_bound
+    # Rows of regressions are not clipped: every entry is within [-1, 1], the bias included.
+    usual = math.sqrt(features + 1) if config.is_regression and features > 0 else 1.0
     shape = PublicFigures.even(
-        rows=rows, features=features, parties=config.parties, norm_bound=bound
+        rows=rows,
+        features=features,
+        parties=config.parties,
+        norm_bound=usual if norm_bound is None else norm_bound,
     )
-    return config, shape
+    return config, replace(shape, outputs=len(config.targets) or 1)
 
 
 def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, PublicFigures]:
@@ -188,9 +232,5 @@ def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, PublicFig
     from sims.simulation import noise_root
 
     data = prepare(config, np.random.default_rng(noise_root(config)))
-    shape = PublicFigures(
-        rows_by_party=tuple(shard.rows for shard in data.shards.values()),
-        num_features=data.schema.num_features,
-        norm_bound=data.schema.norm_bound,
-    )
+    shape = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
     return replace(config, parties=len(data.shards)), shape

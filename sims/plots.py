@@ -21,7 +21,7 @@ from sklearn.metrics import roc_curve
 from protocols.models.registry import model_named
 from sims.result import Array, RunResult
 
-BLUE, VERMILLION, GREEN = "#0072B2", "#D55E00", "#007A5A"
+BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#007A5A", "#8a8f98"
 SIZE = (3.9, 3.1)  # inches
 STYLE = {
     "svg.fonttype": "path",
@@ -61,6 +61,11 @@ def course_figure(result: RunResult) -> str:
         steps = [m.iteration for m in result.iterations]
         best = model_named(result.model.reference).optimum[0]
         axes.axhline(scale * result.optimum[key], color=GREEN, linestyle="--", label=best)
+        clipped = scale * result.clipped_optimum[key]
+        axes.axhline(clipped, color=GREY, linestyle=":", label="optimum of clipped rows")
+        if key == "accuracy":
+            share = float(np.mean(result.test_y))
+            axes.axhline(100 * max(share, 1 - share), color="#99a", linewidth=1, label="majority")
         values = [scale * m[key] for m in result.iterations]
         axes.plot(steps, values, color=BLUE, marker="o", markersize=4, label="plaintext twin")
         point = [scale * result.scores[key]]
@@ -83,8 +88,8 @@ def roc_figure(result: RunResult) -> str | None:
     with mpl.rc_context(STYLE):
         axes = _axes("negative rows called positive [%]", "positive rows found [%]")
         axes.plot([0, 100], [0, 100], color="#99a", linewidth=1, label="guessing")
-        for weights, color, style, label, width in _looks(result):
-            x, y, _ = roc_curve(labels, result.test_x @ weights, drop_intermediate=False)
+        for scores, color, style, label, width in _looks(result):
+            x, y, _ = roc_curve(labels, scores, drop_intermediate=False)
             axes.plot(100 * x, 100 * y, color=color, linestyle=style, linewidth=width, label=label)
         return _square(axes, "lower right")
 
@@ -94,8 +99,8 @@ def calibration_figure(result: RunResult) -> str:
     with mpl.rc_context(STYLE):
         axes = _axes("predicted probability [%]", "positive among them [%]")
         axes.plot([0, 100], [0, 100], color="#99a", linewidth=1, label="perfect")
-        for weights, color, style, label, width in _looks(result):
-            predicted = result.model.decode(result.test_x @ weights)
+        for scores, color, style, label, width in _looks(result):
+            predicted = result.model.decode(scores)
             true, mean = calibration_curve(
                 result.test_y, predicted, pos_label=1, n_bins=10, strategy="quantile"
             )
@@ -107,10 +112,11 @@ def calibration_figure(result: RunResult) -> str:
 
 
 def _looks(result: RunResult) -> tuple[tuple[Array, str, str, str, float], ...]:
+    """(scores of the test rows, colour, line style, label, width)."""
     return (
-        (result.optimum_weights, GREEN, "--", "non-private optimum", 1.8),
-        (result.twin_weights, BLUE, "-", "plaintext twin", 1.8),
-        (result.weights, VERMILLION, ":", "decrypted model", 2.8),
+        (result.test_raw @ result.optimum_weights, GREEN, "--", "without privacy", 1.8),
+        (result.test_x @ result.twin_weights, BLUE, "-", "plaintext twin", 1.8),
+        (result.test_x @ result.weights, VERMILLION, ":", "decrypted model", 2.8),
     )
 
 
@@ -123,8 +129,8 @@ def _square(axes: Axes, legend: str = "") -> str:
 
 
 def outputs_figure(result: RunResult) -> str:
-    """Relative MSE of each output, numbered from 1, of all three models."""
-    looks = ((VERMILLION, ""), (BLUE, "//"), (GREEN, ".."))
+    """Relative MSE of each output, numbered from 1, of all four models."""
+    looks = ((VERMILLION, ""), (BLUE, "//"), (GREEN, ".."), (GREY, "xx"))
     places = np.arange(1, len(result.outputs) + 1)
     with mpl.rc_context(STYLE):
         axes = _axes("target", result.model.drawn[1])
@@ -132,9 +138,9 @@ def outputs_figure(result: RunResult) -> str:
             zip(result.models, looks, strict=True)
         ):
             axes.bar(
-                places + 0.27 * (k - 1),
+                places + 0.2 * (k - 1.5),
                 scores.relative_mse,
-                width=0.25,
+                width=0.19,
                 color=color,
                 hatch=hatch,
                 edgecolor="white",

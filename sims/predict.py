@@ -139,14 +139,14 @@ class ReleasedModel:
         positive = self.predict(table)["probability"].to_numpy()
         return np.column_stack([1 - positive, positive])
 
-    def score(self, table: pd.DataFrame) -> Figures:
-        """Metrics on a table that has the columns to predict."""
+    def score(self, table: pd.DataFrame, rows: Array | None = None) -> Figures:
+        """Metrics on a table that has the columns to predict; rows: encoded otherwise."""
         if self.fitted.numeric:
             y, _ = encode_targets(table, targets_of(self.schema.label))
         else:
             label = label_of(self.schema)
             y = encode_label(table[label.name], label)
-        x = encode_features(table, self.schema)
+        x = encode_features(table, self.schema) if rows is None else rows
         return scored(self.fitted, self.weights, x, y, self.schema)
 
     def words(self, scores: Figures) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.data.encode import encode_shard
+from parties.data.encode import encode_shard, expand_columns
 from parties.data.infer import REGRESSION_SCALING, infer_schema
 from parties.data.schema import Schema
 from parties.data.shard import Shard
 from parties.data.table import read_table
+from protocols.documents import suggest
 from protocols.errors import DataError, SchemaError
 from sims.config import SimulationConfig
 from sims.datasets import (
@@ -27,11 +28,16 @@ from sims.datasets import (
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedData:
-    """shards by party name, encoded; test: encoded test rows; notes: sentences for the reader."""
+    """shards by party name, encoded; test: encoded test rows; notes: sentences for the reader.
+
+    raw, raw_test: training and test rows in the data's own units, see `raw_rows`.
+    """
 
     schema: Schema
     shards: dict[str, Shard]
     test: Shard
+    raw: NDArray[np.float64] = field(repr=False)
+    raw_test: NDArray[np.float64] = field(repr=False)
     notes: tuple[str, ...]
 
     @property
@@ -43,6 +49,15 @@ class PreparedData:
     def labels(self) -> NDArray[np.float64]:
         """All training labels, shape (N,), or targets, shape (N, c)."""
         return np.concatenate([shard.y for shard in self.shards.values()])
+
+
+def raw_rows(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:
+    """Rows in the data's own units, neither scaled nor clamped nor clipped; the bias last.
+
+    Returns: float64 array, shape (rows, num_features). Unknown categories are all zeros.
+    """
+    features, _ = expand_columns(frame, schema.columns)
+    return np.column_stack([features, np.ones(len(frame))])
 
 
 def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
@@ -77,7 +92,14 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     }
     tested = _encode(test, schema, False, "the test rows")
     notes += clamped_targets(tested, schema)
-    return PreparedData(schema=schema, shards=shards, test=tested, notes=tuple(notes))
+    return PreparedData(
+        schema=schema,
+        shards=shards,
+        test=tested,
+        raw=np.concatenate([raw_rows(part, schema) for part in frames]),
+        raw_test=raw_rows(test, schema),
+        notes=tuple(notes),
+    )
 
 
 def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
@@ -104,7 +126,7 @@ def _table(config: SimulationConfig) -> tuple[pd.DataFrame, tuple[str, ...]]:
             what = "target" if config.is_regression else "label"
             raise SchemaError(
                 f"{what}={name!r} is not a column; the columns are "
-                f"{', '.join(map(str, frame.columns))}"
+                f"{', '.join(map(str, frame.columns))}{suggest(name, map(str, frame.columns))}"
             )
     return frame, predicted
 

@@ -19,18 +19,31 @@ def run_gram_twin(
     on_iteration: Callable[[int, Array], None] = lambda t, w: None,
 ) -> Array:
     """The task in float64 on all parties' sums, noise included; W, shape (d, c)."""
-    unit = task.num_rows * task.scale
+    unit, pace = task.num_rows * task.scale, task.pace
     hessian = 2 * sums.gram / unit + task.shift * np.eye(task.num_features)
     targets = 2 * sums.cross / unit
-    inverse = np.ones((task.num_features, 1))
+    inverse: Array = np.ones((task.num_features, 1))
     if task.row_sums:
         inverse = task.inverse.invert(sums.row_sums / unit + task.inverse.low)[:, None]
-    weights = inverse * targets
-    on_iteration(0, weights)
-    for t in range(1, task.rounds):
-        weights = weights + inverse * (targets - hessian @ weights)
-        on_iteration(t, weights)
-    return weights
+    inverse = inverse / task.slack
+    before: Array = np.zeros_like(targets)
+    moved = before
+    for t, (factor, size) in enumerate(zip(pace.targets, pace.sizes, strict=True)):
+        step = inverse * (factor * targets - pace.gain * (hessian @ moved))
+        before, moved = moved, pace.level * moved - pace.pull * before + step
+        on_iteration(t, moved / size)
+    return moved / pace.last
+
+
+def unlearnt(task: GramTask, sums: GramSums, weights: Array) -> Array:
+    """By how much more iterations would lower the mean squared error, by output, shape (c,).
+
+    (W - W*)^T (X^T X / N + ridge) (W - W*), W* the minimiser for these sums.
+    """
+    hessian = sums.gram / task.num_rows + task.ridge * np.eye(task.num_features)
+    best = np.linalg.lstsq(hessian, sums.cross / task.num_rows, rcond=None)[0]
+    gap: Array = np.einsum("kc,kj,jc->c", weights - best, hessian, weights - best)
+    return gap
 
 
 def ridge_solution(rows: Array, targets: Array, ridge: float) -> Array:

@@ -193,7 +193,7 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
     numbered = "; ".join(f"{k + 1}: {name}" for k, name in enumerate(result.outputs))
     yield (
         plots.outputs_figure(result),
-        f"Error by target of the decrypted model, its twin and the {result.models[-1][0]}",
+        f"Error by target of the decrypted model, its twin and the {result.models[2][0]}",
         f"Error by target ({numbered}).",
     )
     targets = targets_of(result.schema.label)

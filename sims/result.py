@@ -14,6 +14,8 @@ from protocols.errors import SchemaError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.plan import RunPlan
+from protocols.privacy.rescale import Scaling
+from protocols.words import count
 from sims.plan_figures import plan_figures
 
 Array = NDArray[np.float64]
@@ -84,30 +86,38 @@ class Course:
         self.metrics.append(found)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
     """A finished simulation, whatever the model.
 
-    weights: jointly decrypted, scaled units, bias last, shape (d,), of targets (d, c);
-    twin_weights: of the plaintext twin with the same noise and polynomial; optimum_weights: what
-    plain training on the same rows gives, see `Model.reference`; scores, twin, optimum: on the
-    test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test rows (for
-    plots); clamped: rows and values clamped, by party; warnings: sentences for the reader; noise:
+    weights: jointly decrypted, scaled units, bias last, shape (d,), of targets (d, c), their known
+    bias taken out by `scaling`, None: none is known; released: as decrypted; twin_weights: of the
+    plaintext twin with the same noise and polynomial, in the same way; optimum_weights: what plain
+    training on the same rows gives, as they are and in the data's own units, see `Model.reference`;
+    clipped_optimum_weights: on rows as owners encrypt them; scores, twin, optimum, clipped_optimum:
+    on the test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test
+    rows, test_raw: in their own units, bias last (for plots);
+    clamped: rows and values clamped, by party; warnings: sentences for the reader; noise:
     "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood in for.
     """
 
     plan: RunPlan
     schema: Schema
     weights: Array
+    released: Array
+    scaling: Scaling | None
     twin_weights: Array
     optimum_weights: Array
+    clipped_optimum_weights: Array
     scores: Figures
     twin: Figures
     optimum: Figures
+    clipped_optimum: Figures
     iterations: tuple[Figures, ...]
     costs: Costs
     rows_by_party: dict[str, int]
     test_x: Array = field(repr=False)
+    test_raw: Array = field(repr=False)
     test_y: Array = field(repr=False)
     clamped: dict[str, dict[str, Any]]
     warnings: tuple[str, ...]
@@ -117,6 +127,22 @@ class RunResult:
     transcript_head: str
     certificate: dict[str, Any] | None = None
     missing: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line for a person; no rows, no weights."""
+        plan = self.plan
+        marks = [mark for mark, so in (("INSECURE", self.insecure), ("seeded", self.seeded)) if so]
+        promise = f"epsilon {plan.privacy.epsilon:g}" if plan.privacy else "no privacy noise"
+        told = [
+            f"{plan.model} by {plan.protocol}",
+            count(len(plan.members), "party"),
+            count(plan.num_rows, "row"),
+            count(plan.rounds, "iteration"),
+            promise,
+            self.model.words(self.scores, self.outputs),
+            *marks,
+        ]
+        return f"RunResult({', '.join(told)})"
 
     @property
     def model(self) -> Model:
@@ -138,7 +164,7 @@ class RunResult:
 
     @property
     def models(self) -> tuple[tuple[str, str, Figures], ...]:
-        """(name, meaning, scores) of the three models that a run compares."""
+        """(name, meaning, scores) of the four models that a run compares."""
         name, meaning = model_named(self.model.reference).optimum
         return (
             ("jointly decrypted model", "trained on ciphertexts", self.scores),
@@ -149,6 +175,11 @@ class RunResult:
                 self.twin,
             ),
             (name, meaning, self.optimum),
+            (
+                "optimum of clipped rows",
+                "the same on rows as owners encrypt them: scaled, clamped and clipped",
+                self.clipped_optimum,
+            ),
         )
 
     @property
@@ -195,6 +226,7 @@ class RunResult:
             **self.scores,
             "twin": dict(self.twin),
             "optimum": dict(self.optimum),
+            "clipped_optimum": dict(self.clipped_optimum),
             "max_abs_diff_to_twin": self.max_abs_diff_to_twin,
             "seconds_per_iteration": float(np.median(self.costs.iteration_seconds)),
             "seconds": {k: round(v, 4) for k, v in self.costs.seconds.items()},

@@ -9,6 +9,7 @@
     certificate.json  the privacy certificate, where there is one
     report.html       all of this for a person
     messages/         every message, where the run keeps them (see coordinator.log)
+    second-moment/    transcript and messages of the run that went before, where rows are whitened
 
 No file holds a row of data or anything secret; but the report of a regression draws the test
 rows' targets.
@@ -17,7 +18,6 @@ rows' targets.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -28,17 +28,19 @@ from typing import Any
 
 from protocols.errors import ParameterError
 from sims.documents import metrics_lines, model_document, to_json
+from sims.places import KIND, STATUS, check_place
 from sims.report import render_report
 from sims.result import RunResult
 
 log = logging.getLogger(__name__)
 
-STATUS, TRANSCRIPT, PLAN = "status.json", "transcript.jsonl", "plan.json"
+TRANSCRIPT, PLAN = "transcript.jsonl", "plan.json"
 MODEL, METRICS, SUMMARY = "model.json", "metrics.jsonl", "summary.json"
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 MESSAGES = "messages"
+SECOND_MOMENT = "second-moment"
+FIRST = f"{SECOND_MOMENT}/{TRANSCRIPT}"
 FILES = (TRANSCRIPT, PLAN, MODEL, METRICS, SUMMARY, CERTIFICATE, REPORT)
-KIND = "ciphercohort-run"
 
 
 class RunFolder:
@@ -79,8 +81,7 @@ class RunFolder:
         """
         folder = Path(path).resolve()
         try:
-            if folder.exists() and not folder.is_dir():
-                raise ParameterError(f"out={str(path)!r} is a file: give a folder")
+            check_place(folder, str(path))
             if folder.exists() and any(folder.iterdir()):
                 _make_way(folder, overwrite)
             folder.mkdir(parents=True, exist_ok=True)
@@ -140,15 +141,6 @@ class RunFolder:
         write_text(self.path / STATUS, to_json(self._status))
 
 
-def read_status(folder: Path) -> dict[str, Any] | None:
-    """status.json of a run folder; None where there is none of ours."""
-    try:
-        status = json.loads((folder / STATUS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return status if isinstance(status, dict) and status.get("kind") == KIND else None
-
-
 def write_text(path: Path, text: str) -> None:
     """Replace a file as a whole: a reader sees the old text or the new one."""
     scratch = path.with_name(f".{path.name}.tmp")
@@ -162,21 +154,11 @@ def file_digest(path: Path) -> str:
 
 
 def _make_way(folder: Path, overwrite: bool) -> None:
-    status = read_status(folder)
-    if status is None:
-        raise ParameterError(
-            f"out={str(folder)!r} is not empty and holds no run of ciphercohort: choose another "
-            "folder, or empty it"
-        )
-    if status.get("state") == "running" and _is_alive(status.get("pid")):
-        raise ParameterError(
-            f"out={str(folder)!r} belongs to a run that is still going on (process "
-            f"{status['pid']}): wait for its end, or choose another folder"
-        )
     if overwrite:
         for name in (STATUS, *FILES):
             (folder / name).unlink(missing_ok=True)
-        shutil.rmtree(folder / MESSAGES, ignore_errors=True)
+        for name in (MESSAGES, SECOND_MOMENT):
+            shutil.rmtree(folder / name, ignore_errors=True)
         log.warning("the earlier run in %s is overwritten", folder)
         return
     number = 1
@@ -184,18 +166,6 @@ def _make_way(folder: Path, overwrite: bool) -> None:
         number += 1
     folder.rename(aside)
     log.warning("the earlier run in %s is now in %s", folder, aside)
-
-
-def _is_alive(pid: object) -> bool:
-    if not isinstance(pid, int) or pid < 1:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _now() -> str:

@@ -142,17 +142,29 @@ def circuit_epsilon(
     """Epsilon at delta of noisy gradients of encrypted rows, from a certificate's setting.
 
     The move of one replaced row is searched for in a plane: weights up to `radius` long, two rows
-    of norm B at any angle, any labels. A released curvature moves by c B^2 sqrt(d) between rows on
-    two halves of the columns. Both moves exist, so a claim below this epsilon is wrong. Then the
+    of norm B at any angle, any labels. It exists, so a claim below this epsilon is wrong. Then the
     model is decrypted: `flooded`.
     """
-    rows, bound = int(setting["rows"]), float(setting["norm_bound"])
-    sigma, rounds = float(setting["sigma"]), int(setting["rounds"])
-    ratios = [_largest_move(setting["sigmoid"], bound, radius) / (rows * sigma)] * rounds
-    curvature = setting.get("update", {}).get("curvature")
-    if curvature:
-        moved = curvature["constant"] * bound**2 * math.sqrt(2 * (int(setting["features"]) // 2))
-        ratios.append(moved / (rows * float(curvature["sigma"])))
+    moved = _largest_move(setting["sigmoid"], float(setting["norm_bound"]), radius)
+    ratio = moved / (int(setting["rows"]) * float(setting["sigma"]))
+    ratios = [ratio] * int(setting["rounds"])
+    return gaussian_epsilon([*ratios, flooded(ring_dim)], delta=delta)
+
+
+def whitened_epsilon(
+    first: Mapping[str, Any], plan: Mapping[str, Any], *, ring_dim: int, delta: float
+) -> float:
+    """Epsilon at delta of both runs on whitened rows together, from their plans' dictionaries.
+
+    The second moment moves by sqrt(2) B^2 / N, between orthogonal rows of norm B; then gradients of
+    rows of norm 1 follow, as in `circuit_epsilon`, in the ball that the link's interval allows.
+    """
+    (scale,) = map(float, first["noise_scales"])
+    norm, rows = float(first["objective"]["row_norm"]), sum(m["rows"] for m in plan["members"])
+    moment = (math.sqrt(2) * norm**2 * _share_of_a_row(first) + _rounding(first, scale)) / scale
+    link = plan["link"]
+    gradient = _largest_move(link, 1.0, float(link["radius"])) / (rows * plan["privacy"]["sigma"])
+    ratios = [moment, *[gradient] * int(plan["update"]["rounds"])]
     return gaussian_epsilon([*ratios, flooded(ring_dim)], delta=delta)
 
 

@@ -7,48 +7,58 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from coordinator.coordinator import Coordinator, Observer, Outcome
+from coordinator.costs import Costs
 from coordinator.log import recorded
+from coordinator.replay import evidence as read_evidence
 from parties.policy import Policy
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.model import Model
 from protocols.models.registry import model_named
+from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration
+from protocols.private_files import FOLDER_MODE
+from protocols.published import published
+from protocols.second_moment import Evidence
 from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
-from sims.figures import calibrated
+from sims.figures import calibrated, figures_of, settled
 from sims.ledgers import dataset_of, open_ledger
 from sims.party_process import PartySpec, peak_memory_mb, run_parties
 from sims.prepare import PreparedData, prepare
 from sims.result import Array, Figures, RunResult, scored
-from sims.run_folder import RunFolder
+from sims.run_folder import MESSAGES, SECOND_MOMENT, TRANSCRIPT, RunFolder
 from sims.slot_report import unproven_warnings
-from sims.twin import OPTIMA
+from sims.twin import OPTIMA, fit_unclipped
 from sims.twins import twin_of
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """kind: "phase" (a phase begins) or "progress" (done of total iterations)."""
+    """kind: "plan" (found, before the first key), "phase" (begins) or "progress" (iterations)."""
 
     kind: str
     phase: str
     done: int = 0
     total: int = 0
+    found: Calibration | None = None
 
 
 OnEvent = Callable[[Event], None]
 
 
 def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> RunResult:
-    """Train as `config` says, and compare with the twin and with the non-private optimum.
+    """Train as `config` says, and compare with the twin and with the optimum without privacy.
 
     Raises:
         CohortError: bad input (before any key is made), or an aborted protocol.
@@ -68,59 +78,127 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
     # Every refusal that depends on public figures only comes before the first key.
-    found = calibrated(config, data.schema, (s.rows for s in data.shards.values()))
+    rows = [shard.rows for shard in data.shards.values()]
+    notify(Event("phase", "choose"))
+    found = calibrated(config, data.schema, rows)
+    notify(Event("plan", "data", found=found))
     folder = RunFolder.create(config.out, rounds=found.template.rounds) if config.out else None
     with _recording(folder) as record:
-        session, signing_key = uuid.uuid4().hex, new_signing_key()
+        signing_key = new_signing_key()
         specs = party_specs(config, data, root, public_bytes(signing_key))
-        transcript = Transcript(folder.transcript_path if folder else None)
-        kept = folder.messages_path if folder and config.keep_messages else None
-        verify_keys = {name: spec.verify_key for name, spec in specs.items()}
-        keep = partial(
-            recorded,
-            folder=kept,
-            coordinator_key=public_bytes(signing_key),
-            parties=verify_keys,
-            durable=False,
-        )
 
         def both(event: Event) -> None:
             # A file takes long to write: an interrupt meanwhile finds both at the same place.
             notify(event)
             record(event)
 
-        coordinator = Coordinator(
-            session=session,
-            signing_key=signing_key,
-            party_keys=verify_keys,
-            make_plan=lambda members: found.plan(session, members),
-            transcript=transcript,
+        session = partial(_session, signing_key=signing_key, processes=config.processes)
+        costs, evidence = Costs(), None
+        if found.first is not None:
+            both(Event("phase", "moment"))
+            with _moment_folder(folder) as kept:
+                first = session(
+                    specs=specs,
+                    observer=Observer(),
+                    make_plan=found.first_plan,
+                    transcript=kept / TRANSCRIPT,
+                    messages=kept / MESSAGES,
+                )
+                costs, evidence = first.costs, read_evidence(kept)
+            figures = figures_of(data.schema, rows)
+            found = replace(settled(figures, found.wanted, evidence), notes=found.notes)
+        ran = session(
+            specs=specs,
             observer=Observer(
                 on_phase=lambda phase: both(Event("phase", phase)),
                 on_progress=lambda phase, done, total: both(Event("progress", phase, done, total)),
             ),
+            make_plan=found.plan,
+            transcript=folder.transcript_path if folder else None,
+            messages=folder.messages_path if folder and config.keep_messages else None,
+            evidence=evidence,
         )
-        try:
-            outcome, party_memory = run_parties(
-                session, specs, lambda ask: coordinator.run(keep(ask)), config.processes
-            )
-        finally:
-            transcript.close()
         both(Event("phase", "twin"))
         result = compare(
             data,
             found,
             specs,
-            coordinator,
-            outcome,
+            ran,
+            costs=costs + ran.costs,
             noise=_noise_name(config),
-            peak_memory=max(party_memory, peak_memory_mb()),
-            transcript_head=transcript.head,
             total_seconds=time.perf_counter() - started,
         )
         if folder:
             folder.write(result)
     return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ran:
+    """One session that came to its end."""
+
+    outcome: Outcome
+    costs: Costs
+    peak_memory: float
+    head: str
+
+
+def _session(
+    *,
+    specs: Mapping[str, PartySpec],
+    signing_key: Ed25519PrivateKey,
+    make_plan: Callable[[str, tuple[Member, ...]], RunPlan],
+    transcript: Path | None,
+    messages: Path | None,
+    observer: Observer,
+    processes: bool,
+    evidence: Evidence | None = None,
+) -> _Ran:
+    name, log = uuid.uuid4().hex, Transcript(transcript)
+    verify_keys = {party: spec.verify_key for party, spec in specs.items()}
+    coordinator = Coordinator(
+        session=name,
+        signing_key=signing_key,
+        party_keys=verify_keys,
+        make_plan=lambda members: make_plan(name, members),
+        transcript=log,
+        observer=observer,
+        evidence=evidence,
+    )
+    keep = partial(
+        recorded,
+        folder=messages,
+        coordinator_key=public_bytes(signing_key),
+        parties=verify_keys,
+        durable=False,
+    )
+    try:
+        outcome, memory = run_parties(
+            name, specs, lambda ask: coordinator.run(keep(ask)), processes
+        )
+    finally:
+        log.close()
+    return _Ran(
+        outcome=outcome,
+        costs=coordinator.costs,
+        peak_memory=max(memory, peak_memory_mb()),
+        head=log.head,
+    )
+
+
+@contextmanager
+def _moment_folder(folder: RunFolder | None) -> Iterator[Path]:
+    """Where the messages of the first run go: they are few, and the plan of the second needs them.
+
+    They stay with the run, if it has a folder.
+    """
+    if folder is not None:
+        path = folder.path / SECOND_MOMENT
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        yield path
+        return
+    with TemporaryDirectory() as name:
+        yield Path(name)
 
 
 def party_specs(
@@ -155,36 +233,44 @@ def compare(
     data: PreparedData,
     found: Calibration,
     specs: Mapping[str, PartySpec],
-    coordinator: Coordinator,
-    outcome: Outcome,
+    ran: _Ran,
     *,
+    costs: Costs,
     noise: str,
-    peak_memory: float,
-    transcript_head: str,
     total_seconds: float,
 ) -> RunResult:
-    """The decrypted model beside its twin and the non-private optimum."""
+    """The decrypted model beside its twin and the optimum without privacy."""
+    outcome = ran.outcome
     plan, twin, test = outcome.plan, twin_of(outcome.plan, data, specs), data.test
+    weights, scaling = published(plan, outcome.weights, data.schema.bias)
+    twin_weights, _ = published(plan, twin.weights, data.schema.bias)
     model = model_named(plan.model)
     reference = model_named(model.reference)
-    optimum = OPTIMA[reference.name](data.rows, data.labels)
+    fit = OPTIMA[reference.name]
+    clipped = fit(data.rows, data.labels)
+    optimum = fit_unclipped(fit, data.raw, data.labels)
 
-    def judged(model: Model, weights: Array) -> Figures:
-        return scored(model, weights, test.x, test.y, data.schema)
+    def judged(model: Model, weights: Array, rows: Array = test.x) -> Figures:
+        return scored(model, weights, rows, test.y, data.schema)
 
     return RunResult(
         plan=plan,
         schema=data.schema,
-        weights=outcome.weights,
-        twin_weights=twin.weights,
+        weights=weights,
+        released=outcome.weights,
+        scaling=scaling,
+        twin_weights=twin_weights,
         optimum_weights=optimum,
-        scores=judged(model, outcome.weights),
-        twin=judged(model, twin.weights),
-        optimum=judged(reference, optimum),
+        scores=judged(model, weights),
+        twin=judged(model, twin_weights),
+        optimum=judged(reference, optimum, data.raw_test),
+        clipped_optimum_weights=clipped,
+        clipped_optimum=judged(reference, clipped),
         iterations=twin.iterations,
-        costs=coordinator.costs,
+        costs=costs,
         rows_by_party={name: shard.rows for name, shard in data.shards.items()},
         test_x=test.x,
+        test_raw=data.raw_test,
         test_y=test.y,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
         warnings=(
@@ -195,9 +281,9 @@ def compare(
             *missing_words(outcome.missing),
         ),
         noise=noise,
-        peak_memory_mb=peak_memory,
+        peak_memory_mb=ran.peak_memory,
         total_seconds=total_seconds,
-        transcript_head=transcript_head,
+        transcript_head=ran.head,
         certificate=with_cover(found.certificate, plan),
         missing=outcome.missing,
     )

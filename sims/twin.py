@@ -1,4 +1,4 @@
-"""What an encrypted run is compared with: the plaintext twin and the non-private optimum."""
+"""What an encrypted run is compared with: the plaintext twin and the optimum without privacy."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def run_twin(
     Returns the weights, shape (num_features,), of a target (num_features, 1), and the metrics of
     every iteration.
     """
-    first, noise = plan.divide_noise(noise)
-    inverse = plan.curvature.preconditioner(x, first) if plan.curvature else 1.0
-    gradient = PlainGradient(x, y.reshape(len(x)), noise, plan.link, inverse)
     course = Course(model_named(plan.model), (x, y), (test_x, test_y))
+    x = plan.encode(x)
+    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
+    gradient = PlainGradient(x, y.reshape(len(x)), noise, plan.link, inverse)
 
     def record(t: int, weights: Array) -> None:
-        course.record(t, weights.reshape(plan.layout.shape), gradient.largest)
+        course.record(t, plan.decode(weights).reshape(plan.layout.shape), gradient.largest)
 
-    weights = train_plain(plan.rule, gradient, plan.num_features, record)
+    weights = plan.decode(train_plain(plan.rule, gradient, plan.num_features, record))
     return weights.reshape(plan.layout.shape), tuple(course.metrics)
 
 
 def fit_optimum(x: Array, y: Array) -> Array:
-    """Non-private maximum likelihood on pooled rows, shape (d,); bias is the last column."""
+    """Maximum likelihood without privacy on pooled rows, shape (d,); bias is the last column."""
     model = LogisticRegression(C=1 / (OPTIMUM_RIDGE * len(x)), fit_intercept=False, max_iter=5000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -79,3 +79,18 @@ OPTIMA: dict[str, Callable[[Array, Array], Array]] = {
     "linear": lambda x, y: ridge_solution(x, y, 0.0),
 }
 """What plain training on all rows gives, by `Model.reference`."""
+
+
+def fit_unclipped(fit: Callable[[Array, Array], Array], raw: Array, y: Array) -> Array:
+    """One of `OPTIMA` on rows as they are, standardised for the fit alone.
+
+    raw: rows in the data's own units, bias last, shape (N, d).
+
+    Returns: weights of such rows, shape (d,) or (d, c).
+    """
+    shift, spread = raw[:, :-1].mean(axis=0), raw[:, :-1].std(axis=0)
+    spread[spread == 0] = 1.0
+    weights = fit(np.column_stack([(raw[:, :-1] - shift) / spread, raw[:, -1]]), y)
+    slopes = (weights[:-1].T / spread).T
+    found: Array = np.concatenate([slopes, [weights[-1] - shift @ slopes]])
+    return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -17,16 +17,22 @@ from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.models.registry import model_named
 from protocols.plan import RunPlan
+from protocols.privacy.calibrate.whitened import Moment
 from protocols.rows import RowsPlan
+from protocols.second_moment import square
 from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
-from sims.regression_twin import run_gram_twin
+from sims.regression_twin import run_gram_twin, unlearnt
 from sims.result import Course, Figures
 from sims.sums_twin import run_in_plain
 from sims.twin import run_twin
 
 Floats = NDArray[np.float64]
+MOST_UNLEARNT = 0.02
+"""Of R^2 on the training rows, before a reader is told."""
+LONGER = 10
+"""Times the iterations that LFFR, which has no closed form, is compared with."""
 Specs = Mapping[str, PartySpec]
 
 
@@ -46,6 +52,17 @@ class Twin:
 def twin_of(plan: RunPlan, data: PreparedData, specs: Specs) -> Twin:
     """The plan in float64, with the parties' own noise."""
     return _TWINS[type(plan)](plan, data, specs)
+
+
+def moment_in_plain(plan: GradientPlan, specs: Specs) -> Moment:
+    """What a run that sums a second moment opens, in float64, with the parties' own noise."""
+    sources = {name: plan.randomness(spec.noise_source()) for name, spec in specs.items()}
+    owners = {
+        name: open_contributor(plan, name, spec.shard, sources[name])
+        for name, spec in specs.items()
+    }
+    summed = run_in_plain(plan, owners, sources, np.zeros(plan.length), lambda t, w: None)
+    return Moment(square(summed), plan.noise_scales[0], plan.digest())
 
 
 def _course(plan: RunPlan, data: PreparedData) -> Course:
@@ -83,9 +100,28 @@ def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
         plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()))
         for s in specs.values()
     )
-    course = _course(plan, data)
-    weights = run_gram_twin(plan.task, reduce(add, parts), course.record)
-    return Twin(weights=weights, iterations=tuple(course.metrics))
+    course, sums = _course(plan, data), reduce(add, parts)
+    weights = run_gram_twin(plan.task, sums, course.record)
+    variance = plan.fitted.encode(data.labels).var(axis=0)
+    left = unlearnt(plan.task, sums, weights) / np.where(variance > 0, variance, np.inf)
+    return Twin(
+        weights=weights,
+        iterations=tuple(course.metrics),
+        warnings=_unconverged(plan, data.schema.label.names, left, "more (--iterations)"),
+    )
+
+
+def _unconverged(
+    plan: GramPlan | LffrPlan, names: Sequence[str], left: Floats, cure: str
+) -> tuple[str, ...]:
+    """left: share of each target's variance, on the training rows."""
+    worst = int(np.argmax(left))
+    if left[worst] <= MOST_UNLEARNT:
+        return ()
+    return (
+        f"training has not converged: {plan.rounds} iterations leave {left[worst]:.3f} of the "
+        f"variance of {names[worst]} unexplained that more of them explain; take {cure}",
+    )
 
 
 def _lffr(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
@@ -97,6 +133,16 @@ def _lffr(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
 
     weights = run_lffr_twin(plan, data.rows, data.labels, _summed_noise(plan, specs), record)
     warnings = _warned("score", scores[-1], plan.link.radius, "take fewer iterations or a ridge")
+    if plan.privacy is None:
+        longer = run_lffr_twin(replace(plan, rounds=LONGER * plan.rounds), data.rows, data.labels)
+        spread = data.labels.var(axis=0)
+        left = [
+            np.mean((plan.fitted.decode(data.rows @ w) - data.labels) ** 2, axis=0)
+            for w in (weights, longer)
+        ]
+        share = (left[0] - left[1]) / np.where(spread > 0, spread, np.inf)
+        cure = "more (--iterations), or --model improved-lffr, which converges at once"
+        warnings += _unconverged(plan, data.schema.label.names, share, cure)
     return Twin(weights=weights, iterations=tuple(course.metrics), warnings=warnings)
 
 

@@ -12,27 +12,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coordinator.replay import evidence, replay
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
+from protocols import second_moment
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.registry import protocol_of
 from sims import verify_figures as figures
 from sims import verify_messages as messages
+from sims.places import STATUS, is_alive, read_status
 from sims.plan_figures import encryption_words
 from sims.predict import ReleasedModel
 from sims.run_folder import (
     CERTIFICATE,
     FILES,
+    FIRST,
     METRICS,
     MODEL,
     PLAN,
-    STATUS,
+    SECOND_MOMENT,
     SUMMARY,
     TRANSCRIPT,
     file_digest,
-    read_status,
 )
 from sims.slot_report import slot_problems
 from sims.verify_certificate import certificate_problems
@@ -40,7 +43,15 @@ from sims.verify_certificate import certificate_problems
 JSON_FILES = (PLAN, MODEL, SUMMARY)
 JSON_LINES = (TRANSCRIPT, METRICS)
 # What reading a file that is JSON, but of another shape, may raise.
-MALFORMED = (KeyError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+MALFORMED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,9 @@ def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
         raise ParameterError(
             f"{str(path)!r} is not a run folder: it has no readable {STATUS} of ciphercohort"
         )
+    if status.get("state") != "finished" and not (path / MODEL).exists():
+        # Every file would be called missing.
+        return [Check("run finished", False, _what_it_is(status))]
     checks = [
         _check("run finished", lambda: _unfinished(status), "the run came to its end"),
         _check("files unchanged", lambda: _changed(path, status), "as SHA-256 in status.json says"),
@@ -77,11 +91,23 @@ def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
         if name != CERTIFICATE or (path / name).exists():
             checks += _load(path, name, files)
     if all(name in files for name in JSON_FILES + JSON_LINES):
-        checks += _content(files, rows)
+        checks += _content(path, files, rows)
     return checks
 
 
-def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
+def _moment_problems(folder: Path, plan: RunPlan, files: dict[str, Any]) -> Iterator[str]:
+    """The run that went before; its transcript is added to the files."""
+    replayed = replay(folder)
+    yield from (f"{SECOND_MOMENT}, {c.name}: {c.detail}" for c in replayed.checks if not c.passed)
+    try:
+        second_moment.check(plan, evidence(folder))
+    except CohortError as error:
+        yield f"{SECOND_MOMENT}: {_words(error)}"
+    lines = (folder / TRANSCRIPT).read_text(encoding="utf-8").splitlines()
+    files[FIRST] = [json.loads(line) for line in lines]
+
+
+def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[Check]:
     transcript, model = files[TRANSCRIPT], files[MODEL]
     yield _check(
         "transcript chain",
@@ -99,6 +125,13 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
         yield Check("plan valid", False, f"{PLAN}: {_words(error)}; nothing else was checked")
         return
     yield Check("plan valid", True, encryption_words(plan))
+    files[FIRST] = []
+    if plan.whitens:
+        yield _check(
+            "second moment",
+            lambda: _moment_problems(path / SECOND_MOMENT, plan, files),
+            "opened again from the parties' signed messages: it is the plan's",
+        )
     yield _check(
         "message sequence",
         lambda: messages.sequence_problems(transcript, plan),
@@ -128,7 +161,7 @@ def _content(files: dict[str, Any], data: Table | None) -> Iterator[Check]:
         yield _check(
             "test scores",
             lambda: figures.score_problems(files, ReleasedModel.from_dict(model), data),
-            "scores of all three models",
+            "scores of all four models",
         )
 
 
@@ -180,6 +213,19 @@ def _unfinished(status: dict[str, Any]) -> Iterator[str]:
             f"stopped in phase {status.get('phase')!r} after {status.get('iteration')} of "
             f"{status.get('rounds')} iterations{reason}"
         )
+
+
+def _what_it_is(status: dict[str, Any]) -> str:
+    """The folder of a run without a model, in one sentence."""
+    ended = {"aborted": "was aborted"}.get(str(status.get("state")), "died")
+    if status.get("state") == "running" and is_alive(status.get("pid")):
+        ended = f"is still going on (process {status['pid']})"
+    reason = f" ({status['reason']})" if status.get("reason") else ""
+    return (
+        f"this is the folder of a run that {ended} in phase {status.get('phase')!r} after "
+        f"{status.get('iteration')} of {status.get('rounds')} iterations{reason} and left no "
+        "model, so there is nothing to verify"
+    )
 
 
 def _changed(folder: Path, status: dict[str, Any]) -> Iterator[str]:

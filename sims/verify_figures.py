@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,12 @@ from parties.data.schema import Schema
 from parties.data.table import Table, read_table
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
+from protocols.published import published
 from sims.documents import model_fields
 from sims.plan_figures import plan_figures, privacy_figures
 from sims.predict import ReleasedModel
+from sims.prepare import raw_rows
+from sims.run_folder import FIRST, TRANSCRIPT
 from sims.verify_messages import bytes_per_party
 
 Files = Mapping[str, Any]
@@ -85,8 +88,11 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     except CohortError as error:
         yield f"{name}: {error}"
         return
+    weights, scaling = published(plan, np.array(model["released"], np.float64), schema.bias)
     expected = {
         **own,
+        "weights": weights.tolist(),
+        "scaling": asdict(scaling) if scaling else None,
         "session": plan.session,
         "security_bits": plan.security_bits,
         "privacy": privacy_figures(plan),
@@ -118,10 +124,11 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
         **_scores(final["decrypted"]),
         "twin": _scores(final["twin"]),
         "optimum": _scores(final["optimum"]),
+        "clipped_optimum": _scores(final["clipped_optimum"]),
         "max_abs_diff_to_twin": float(np.abs(np.subtract(weights, twin)).max()),
         "seconds_per_iteration": float(np.median(costs["iteration_seconds"])),
         "seconds": {phase: round(seconds, 4) for phase, seconds in costs["seconds"].items()},
-        "bytes_per_party": bytes_per_party(files["transcript.jsonl"]),
+        "bytes_per_party": bytes_per_party([*files[FIRST], *files[TRANSCRIPT]]),
         "peak_memory_mb": round(costs["peak_memory_mb"], 1),
         "total_seconds": round(costs["total_seconds"], 3),
         "noise": files["model.json"]["noise"],
@@ -144,14 +151,12 @@ def _metrics_problems(
     figures: Mapping[str, Any],
 ) -> Iterator[str]:
     costs, final, last = kinds["costs"][0], kinds["final"][0], kinds["iteration"][-1]
-    shared = {name: last[name] for name in final["twin"] if name in last}
     expected: list[tuple[str, Any, Any]] = [
         ("decrypted.weights", final["decrypted"]["weights"], files["model.json"]["weights"]),
         ("max_abs_diff_to_twin", final["max_abs_diff_to_twin"], figures["max_abs_diff_to_twin"]),
         ("noise", final["noise"], figures["noise"]),
         ("rows", final["rows"], {member.name: member.rows for member in plan.members}),
-        ("twin (last iteration)", shared, {name: final["twin"][name] for name in shared}),
-        ("weight_norm", last["weight_norm"], float(np.linalg.norm(final["twin"]["weights"]))),
+        *_last_iteration(last, final, files["model.json"].get("scaling")),
         ("bytes_per_party", costs["bytes_per_party"], figures["bytes_per_party"]),
         (
             "iteration_seconds",
@@ -168,8 +173,20 @@ def _metrics_problems(
         yield from compare("metrics.jsonl", field, found, value)
 
 
+def _last_iteration(
+    last: Mapping[str, Any], final: Mapping[str, Any], scaling: object
+) -> Iterator[tuple[str, Any, Any]]:
+    """The twin's last iterate is its model, where nothing was done to it afterwards."""
+    if scaling is not None:
+        return
+    twin = final["twin"]
+    shared = {name: last[name] for name in twin if name in last}
+    yield "twin (last iteration)", shared, {name: twin[name] for name in shared}
+    yield "weight_norm", last["weight_norm"], float(np.linalg.norm(twin["weights"]))
+
+
 def score_problems(files: Files, model: ReleasedModel, data: Table) -> Iterator[str]:
-    """Scores of the three models on the run's test rows.
+    """Scores of the four models on the run's test rows.
 
     Raises:
         SchemaError, DataError: the rows do not fit the schema.
@@ -182,8 +199,9 @@ def score_problems(files: Files, model: ReleasedModel, data: Table) -> Iterator[
             "the rows of the data given: give exactly the rows that the run was tested on"
         )
         return
-    for name in ("decrypted", "twin", "optimum"):
+    for name in ("decrypted", "twin", "optimum", "clipped_optimum"):
         weights = np.array(final[name]["weights"])
-        kind = model.fitted.reference if name == "optimum" else model.model
-        expected = replace(model, model=kind, weights=weights).score(frame)
+        kind = model.fitted.reference if "optimum" in name else model.model
+        rows = raw_rows(frame, model.schema) if name == "optimum" else None
+        expected = replace(model, model=kind, weights=weights).score(frame, rows)
         yield from compare("metrics.jsonl", name, _scores(final[name]), expected)

@@ -228,6 +228,7 @@ class Session:
             party_keys=self.verify_keys,
             make_plan=self.coordinator._make_plan,
             transcript=Transcript(),
+            evidence=self.coordinator._evidence,
         )
 
     def anew(self, name: str) -> Party:
@@ -267,17 +268,20 @@ def open_session(
     rng_seed: int = 1,
     secure: bool = False,
     party: Callable[..., Party] = Party,
+    keys: Mapping[str, Any] | None = None,
+    evidence: Any = None,
 ) -> Session:
     """Coordinator and parties, ready to run; make: any plan, from the fields that follow from them.
 
-    label: of the schema, a class y by default.
+    label: of the schema, a class y by default; keys: of the parties, new ones by default; evidence:
+    as of the coordinator.
     """
     names, features = party_names(len(shards)), shards[0][0].shape[1]
     label = label or Label(name="y", positive="1", negative="0")
     schema = Schema(columns=unit_columns(features - 1), label=label, scaling="range")
     # OpenFHE's key maps are static: no two sessions of a process share a name.
     coordinator_key, session = new_signing_key(), uuid.uuid4().hex
-    keys = {name: new_signing_key() for name in names}
+    keys = dict(keys or {name: new_signing_key() for name in names})
     # The cases' rates have no proof.
     policy = Policy(allow_insecure=not secure, accept_unbounded=True)
     roles = {
@@ -304,6 +308,7 @@ def open_session(
         party_keys={name: public_bytes(key) for name, key in keys.items()},
         make_plan=plan_for,
         transcript=transcript,
+        evidence=evidence,
     )
     result = Session(coordinator, roles, transcript, coordinator_key, keys, list(shards), rng_seed)
     return result

@@ -23,10 +23,15 @@ from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.objectives import RowObjective
+from protocols.plan import PrivacyPlan
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.whitened import moment_plan
+from protocols.second_moment import SHOWN, Evidence
 from protocols.transcript import Transcript
 from protocols.updates.momentum import GradientDescent
 from protocols.updates.quadratic import QuadraticNesterov
-from tests.helpers import Session, make_data, make_session, open_session, party_names
+from protocols.whitening import whiten
+from tests.helpers import Session, make_data, make_plan, make_session, open_session, party_names
 from tests.protocols.lffr_session import make_plan as make_lffr_plan
 
 N = 512
@@ -98,6 +103,57 @@ def sums_session(rounds: int = 3, parties: int = 3, features: int = 3, **changes
     }
     make = lambda common: GradientPlan(**(common | fields | changes))  # noqa: E731
     return open_session(make, make_data([4] * parties, features, 1))
+
+
+def moment_session(rows: int = 4, parties: int = 3, features: int = 3, seed: int = 1) -> Session:
+    """Secure aggregation of the rows' second moment."""
+    figures = PublicFigures.even(
+        rows=rows * parties, features=features - 1, parties=parties, norm_bound=features**0.5
+    )
+    template = moment_plan(figures, Wanted(epsilon=2.0, update="quadratic-gd"))
+    make = lambda common: replace(template, profile="fast-insecure", **common)  # noqa: E731
+    return open_session(make, make_data([rows] * parties, features, seed))
+
+
+def evidence_of(session: Session) -> Evidence:
+    """Of a finished `moment_session`."""
+    replies = {(step, name): reply for step, name, _, reply in session.recorded}
+    seeds = {
+        name: str(reply_of(session, name, replies["reveal", name]).body.meta["seed"])
+        for name in session.parties
+    }
+    frames = {key: reply for key, reply in replies.items() if key[0] in SHOWN}
+    return Evidence(session.plan, seeds, frames)
+
+
+def whitened_session(before: Session | None = None, **changes: Any) -> Session:
+    """Encrypted rows, whitened by the second moment of the session before."""
+    if before is None:
+        before = moment_session()
+        before.run()
+    evidence, plan = evidence_of(before), before.plan
+    whitening = whiten(
+        evidence.opened()[0], sigma=plan.noise_scales[0], split=plan.split, failure=1e-7
+    )
+    privacy = PrivacyPlan(
+        epsilon=2.0, delta=1e-5, colluders=0, sigma=0.1, share_std=0.1, sensitivity=2.0
+    )
+    fields = {
+        "rows": [member.rows for member in plan.members],
+        "features": plan.num_features,
+        "update": "gd",
+        "privacy": privacy,
+        "ring_dim": N,
+        "degree": 3,
+        "whitening": whitening,
+        "moment_plan": plan.digest(),
+    }
+    return open_session(
+        lambda common: make_plan(**(fields | common | changes)),
+        before.shards,
+        keys=before.party_keys,
+        evidence=evidence,
+    )
 
 
 # -- single messages -----------------------------------------------------------------------------

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from coordinator.replay import replay
 from protocols.ckks.parameters import MAX_LOG_QP_128
 from protocols.decrypt import release_error_std
+from sims.config import SimulationConfig
+from sims.run_folder import SECOND_MOMENT
+from sims.simulation import simulate
 from tests.helpers import log2_error, make_session
+from tests.sims.fake_run import make_frame
+from tests.sims.model_runs import cohort
 
 ROWS = (1000, 250, 3)
 
@@ -37,3 +45,28 @@ def test_three_parties_at_128_bits(update: str, degree: int) -> None:
     # And as much as the flooding says: 6.5 deviations have p = 1e-10.
     deviations = np.abs(outcome.weights - twin).max() / release_error_std(outcome.plan)
     assert deviations <= 6.5, f"{deviations:.1f} deviations"
+
+
+@pytest.mark.secure
+def test_whitened_rows_at_128_bits(tmp_path: Path) -> None:
+    """Both runs, 300 rows of two parties, T = 4: the twin's weights to 1e-4, and every message."""
+    config = SimulationConfig(
+        data=make_frame(300),
+        label="died",
+        parties=2,
+        update="quadratic-gd",
+        rounds=4,
+        degree=7,
+        epsilon=4.0,
+        seed=1,
+        out=tmp_path / "run",
+        keep_messages=True,
+    )
+    result = simulate(config)
+    assert result.plan.security_bits == 128 and result.plan.profile == "secure"
+    assert getattr(result.plan, "whitening", None) is not None and result.plan.rounds == 4
+    assert np.abs(result.released).max() > 0.05
+    assert result.max_abs_diff_to_twin < 1e-4
+    audited = cohort("audit", "transcript", tmp_path / "run")
+    assert audited.exit_code == 0, audited.output
+    assert replay(tmp_path / "run" / SECOND_MOMENT).passed

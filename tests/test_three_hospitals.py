@@ -41,11 +41,13 @@ def test_deployed_and_simulated_give_the_same_model(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "largest difference of a weight to the in-process run" in done.stdout
-    (folder,) = (tmp_path / "centre" / "sessions").iterdir()
+    (folder,) = (path.parent for path in tmp_path.glob("centre/sessions/*/model.json"))
+    assert len(list(folder.parent.iterdir())) == 2  # the second moment's, and the training's
     model = json.loads((folder / "model.json").read_text())
     simulated = json.loads((tmp_path / "simulated" / "model.json").read_text())
-    assert np.abs(np.subtract(model["weights"], simulated["weights"])).max() < 1e-4
-    assert np.abs(model["weights"]).max() > 1e-2  # not the same zero
+    allowed = load(SCRIPT).tolerance(folder)
+    assert np.abs(np.subtract(model["weights"], simulated["weights"])).max() < allowed < 0.05
+    assert np.abs(model["weights"]).max() > 1  # not the same zero
     for name in ("hospital-a", "hospital-b", "hospital-c"):
         assert not list((tmp_path / name / "state").glob("*.sealed"))
         assert not (tmp_path / name / "agent.sock").exists()

@@ -74,6 +74,7 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
         f"Privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g} (one row replaced), "
         f"against the coordinator and {privacy.colluders} of the other parties"
     )
+    yield from (f"  {remark}" for remark in plan.remarks())
     try:
         certificate = recompute(plan, norm_bound).certificate
         for colluders, epsilon in enumerate(certificate.epsilon_by_coalition):

@@ -25,11 +25,9 @@ from parties.data.schema import (
 )
 from parties.data.shard import ClampCounts, Shard
 from parties.data.table import Table, numeric_cells, read_table, text_cells
+from protocols.clipping import clip_rows
 from protocols.documents import shown, suggest
 from protocols.errors import DataError, SchemaError
-
-NORM_LIMIT = 1 - 1e-12
-"""Rows are clipped to this norm, so that no rounding lifts the norm of a row above 1."""
 
 
 def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
@@ -220,9 +218,7 @@ def add_bias_and_clip(x: FloatArray, row_norm: float | None) -> tuple[FloatArray
     if row_norm is None:
         return rows, 0
     # Clip before dividing: the norm of rows / row_norm may underflow, that of rows is at least 1.
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    rows *= (NORM_LIMIT / np.maximum(norms, NORM_LIMIT * row_norm))[:, None]
-    return rows, int(np.count_nonzero(norms > row_norm))
+    return clip_rows(rows, row_norm)
 
 
 def encode_label(cells: pd.Series[Any], label: Label) -> FloatArray:

@@ -245,6 +245,11 @@ class Schema:
         return 1 + len(self.feature_names)
 
     @property
+    def bias(self) -> float:
+        """What the bias column holds in a row that is not clipped."""
+        return 1.0 if self.row_norm is None else 1 / self.row_norm
+
+    @property
     def norm_bound(self) -> float:
         """B_x, a bound on the Euclidean norm of every encoded row (it enters the sensitivity).
 

@@ -6,6 +6,7 @@ only, so that neither a log nor a traceback carries data.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -98,6 +99,11 @@ class Shard:
         for name, array in (("x", x), ("y", y)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the rows and their schema, hexadecimal."""
+        parts = (self.schema.digest().encode(), self.x.tobytes(), self.y.tobytes())
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def __repr__(self) -> str:
         """Show sizes only, never data."""

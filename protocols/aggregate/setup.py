@@ -59,6 +59,10 @@ class SumsHalf(Protocol):
         """What this party adds to the sum of round t, noise included."""
         ...
 
+    def remark(self) -> Mapping[str, str]:
+        """What goes with it, for the party itself in a later run."""
+        ...
+
 
 def signed_text(digest: bytes, name: str, key: str) -> bytes:
     """What a party signs: its name and ephemeral key, for one session."""

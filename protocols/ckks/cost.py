@@ -80,7 +80,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
 
 # -- seconds --------------------------------------------------------------------------------------
 
-VERSION = 6
+VERSION = 7
 # Load average per processor beyond which a measurement is not kept.
 BUSY_LOAD = 1.5
 # What grows with the residues of a polynomial in Q, of a key, of one row.
@@ -99,7 +99,7 @@ class UnitTimes:
     through a map. read: OpenFHE's fixed time for reading any number of ciphertexts, which the joins
     leave out. expand: one row of a public random element, which keys and refreshes leave out.
     decryption_share: flooding included. pack, unpack, add, reduce: residues, per wire byte. sign,
-    check, copy: messages, per byte.
+    check, copy: messages, per byte; message: a request and its reply, however small.
     """
 
     operations: Mapping[str, tuple[float, ...]]
@@ -121,6 +121,7 @@ class UnitTimes:
     sign: float
     check: float
     copy: float
+    message: float
 
     def __post_init__(self) -> None:
         if not all(self.operations.get(name) for name in OPERATIONS):
@@ -224,13 +225,24 @@ _OPERANDS = 12
 _REFRESHED, _BLOCKS = 2, 16
 # Bytes of the message and of the residues that serialisation is timed with.
 SAMPLE_BYTES = 1 << 23
+# A small message and its reply over frames and signatures alone: what carries them, measured.
+_CARRIED = 5.0
 _SEED = bytes(32)
 
 
 def measure(params: CkksParameters) -> UnitTimes:
-    """Time everything once over; a few seconds."""
+    """Time everything once over; a few seconds. No evaluation key is left behind."""
     started = time.perf_counter()
     context = CkksContext(params, "timing")
+    try:
+        return _measured(context, started)
+    finally:
+        context.unload_evaluation_keys()
+
+
+def _measured(context: CkksContext, started: float) -> UnitTimes:
+    """started: before the context was made."""
+    params = context.params
     # The frames of every level are made on first use: not part of what is timed below.
     blank = np.zeros((params.num_towers, params.ring_dim), np.uint64)
     context.ciphertext([blank, blank])
@@ -380,4 +392,13 @@ def _byte_times(context: CkksContext) -> dict[str, float]:
         "check": lambda: decode(message, verify_key),
         "copy": lambda: bytearray(message),
     }
-    return {name: _seconds(each) / len(packed) for name, each in timed.items()}
+    by_byte = {name: _seconds(each) / len(packed) for name, each in timed.items()}
+    return {**by_byte, "message": message_seconds()}
+
+
+def message_seconds() -> float:
+    """A request and its reply, however small: frames, signatures, transport."""
+    key = new_signing_key()
+    verify_key, envelope = public_bytes(key), Envelope("timing", "timing", "a", "b", Body())
+    both = _seconds(lambda: [decode(encode(envelope, key), verify_key) for _ in range(2)])
+    return _CARRIED * both

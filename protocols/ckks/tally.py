@@ -76,6 +76,10 @@ class CountingContext:
     def encode(self, values: Any, level: int = 0) -> None:
         """A plaintext; charged with the multiplication that follows."""
 
+    def ciphertext(self, polynomials: Any) -> Shadow:
+        """Of these residues; made once, where nothing is counted."""
+        return Shadow(self.params.num_towers - len(polynomials[0]))
+
     def take(self) -> Tally:
         """The tally since the last call."""
         counts, self.counts = self.counts, Counter()

@@ -19,7 +19,7 @@ class Logistic(LabelModel):
     link = "log-odds of the positive label = intercept + coef . x"
     update = "barrier"
     reference = "logistic"
-    optimum = ("non-private optimum", "best fit to all rows, no noise, in clear")
+    optimum = ("optimum without privacy", "best fit to all rows as they are, in clear")
     curvature = 0.25
 
     def decode(self, scores: Array) -> Array:

@@ -41,7 +41,7 @@ class Poisson(TargetModel):
     update = "nag"
     stand_in = ("exponential", "in parts of the target's range")
     reference = "poisson"
-    optimum = ("non-private optimum", "Poisson regression, all rows in clear, no noise")
+    optimum = ("optimum without privacy", "Poisson regression, all rows in clear, no noise")
     curvature = 1.0
     certified = False
     measures = (

@@ -23,6 +23,14 @@ stray factors p'(z) and the missing 1/N are slips without consequence. (2) is th
 sqrt(X) <= |w| - eta zeta_f; its larger root exceeds eta zeta_f, so squaring is harmless. The
 theorem's m_P >= 0 has to be m_P > 0 (alpha > 0), and alpha < 1 follows from (1) for d < phi'max;
 both are checked. d is 1/2, which holds for any data.
+
+**Sensitivity.** The theorem pays for 2 (phi'max + e_f) B_x, the sum of two rows' largest gradients.
+Given the iterates so far, neighbours stand at the same w, and the barrier's term is the same
+function of w: what differs is one row's gradient, (p(<w, x>) - y) x in place of another at that w.
+As |w| <= R, that is at most the diameter of all such gradients, `sensitivity.diameter(p, B_x, R)`.
+The two largest ones point along w on the same side, so it is less: about 2 B_x. It needs
+p(z) + p(-z) = 1. R is bounded as before, with phi'max + e_f for the one gradient that the step
+takes: a smaller sigma only makes it smaller.
 """
 
 from __future__ import annotations
@@ -43,8 +51,9 @@ from protocols.approximation import (
 from protocols.errors import ParameterError
 from protocols.privacy.budget import Budget, certify
 from protocols.privacy.certificate import Certificate, Condition, require_numbers
+from protocols.privacy.descent_bound import require_symmetric
 from protocols.privacy.row_setting import RowSetting, row_setting
-from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity
+from protocols.privacy.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity, diameter
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -75,6 +84,7 @@ class BarrierSetting(RowSetting):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, "theta lam eta rounds")
+        require_symmetric(self.sigmoid.polynomial)
         if not 0 < self.kappa < 1:
             raise ParameterError(f"kappa={self.kappa} is outside (0, 1)")
 
@@ -196,12 +206,8 @@ def check(setting: BarrierSetting) -> Certificate:
     core = math.sqrt((1 - s.kappa) * s.theta)
     overshoot = (SIGMOID_SLOPE_MAX - GRADIENT_AT_ZERO) * s.norm_bound / (2 * core)
     pull = s.lam * (most + least) + overshoot
-    sensitivity = Sensitivity(
-        norm_bound=s.norm_bound,
-        approximation_error=e_f,
-        features=s.features,
-        encryption_error=s.encryption_error,
-    )
+    paper = Sensitivity(norm_bound=s.norm_bound, approximation_error=e_f, features=s.features)
+    moved = diameter(s.sigmoid.polynomial, norm_bound=s.norm_bound, radius=bound)
     steepest = range_bound(barrier.derivative(), bottom, low)[1]
     decreasing = is_decreasing(barrier, bottom, low)
     first = s.kappa * s.theta / s.lam
@@ -254,7 +260,8 @@ def check(setting: BarrierSetting) -> Certificate:
         "zeta_f": gradient_error(s, e_f),
         "e_B": e_b,
         "c_delta": c_delta(s.budget, s.rounds),
-        "D2": sensitivity.exact,
+        "D2": moved,
+        "D2_paper": paper.exact,
         "m_P": least,
         "M_P": most,
         "r": core,
@@ -266,6 +273,6 @@ def check(setting: BarrierSetting) -> Certificate:
         s,
         conditions,
         figures,
-        sensitivity=sensitivity.total,
+        sensitivity=moved + s.rounding,
         norm_failure=norm_failure(s.budget, s.features, s.rounds),
     )

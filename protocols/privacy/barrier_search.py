@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,8 @@ from protocols.privacy.barrier_certificate import (
 )
 from protocols.privacy.budget import Budget
 from protocols.privacy.problem import LEARNING_RATES, Problem
-from protocols.privacy.sensitivity import Sensitivity
-from protocols.privacy.utility import Candidates, Stack, correlation
+from protocols.privacy.sensitivity import diameter
+from protocols.privacy.utility import Candidate, Moments, log_loss
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +69,7 @@ def drafts(problem: Problem) -> list[Draft]:
     found: list[Draft] = []
     core, eta = (a.ravel() for a in np.meshgrid(CORES, etas, indexing="ij"))
     for degree in problem.degrees:
-        errors = [sigmoid_approximation(degree, float(r)).max_error for r in _TABLE]
+        errors, spreads = _tables(degree)
         for reciprocal_degree in RECIPROCAL_DEGREES:
             for kappa in KAPPAS:
                 reciprocal = reciprocal_approximation(reciprocal_degree, float(kappa), 1.0)
@@ -78,7 +79,8 @@ def drafts(problem: Problem) -> list[Draft]:
                         eta=eta,
                         kappa=float(kappa),
                         reciprocal=reciprocal,
-                        errors=np.array(errors),
+                        errors=errors,
+                        spreads=spreads,
                         per_round=budget.sigma(rounds=t, sensitivity=1.0, rows=rows),
                         c=c_delta(budget, t),
                         features=features,
@@ -102,6 +104,17 @@ def drafts(problem: Problem) -> list[Draft]:
     return found
 
 
+@lru_cache
+def _tables(degree: int) -> tuple[Floats, Floats]:
+    """e_f, and the largest move of one row as far as a coarse partition tells, by interval."""
+    found = [sigmoid_approximation(degree, float(r)) for r in _TABLE]
+    spreads = [
+        diameter(each.polynomial, norm_bound=1.0, radius=float(r), cells=400)
+        for r, each in zip(_TABLE, found, strict=True)
+    ]
+    return np.array([each.max_error for each in found]), np.array(spreads)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Scan:
     """Theorem 3's conditions over arrays of (core, eta), for a grid of lambda."""
@@ -111,6 +124,7 @@ class _Scan:
     kappa: float
     reciprocal: Approximation
     errors: Floats
+    spreads: Floats
     per_round: float
     c: float
     features: int
@@ -124,13 +138,14 @@ class _Scan:
         root_m = math.sqrt(self.features)
         e_b = self.reciprocal.max_error / theta
         error = np.zeros(np.broadcast_shapes(lam.shape, eta.shape))
-        noise = bound = error
+        spread, noise, bound = error + 2, error, error
         with np.errstate(all="ignore"):
             for _ in range(15):
-                noise = self.budget.total_std(1.0) * 2 * (1 + error) * self.per_round
+                noise = self.budget.total_std(1.0) * spread * self.per_round
                 push = 1 + error + 2 * lam * e_b * np.sqrt(theta) + (root_m + self.c) * noise
                 bound = core + eta * push
                 error = np.interp(bound, _TABLE, self.errors, right=np.inf)
+                spread = np.interp(bound, _TABLE, self.spreads)
             p = self.reciprocal.polynomial
             bottom = 1 - bound**2 / theta
             least = float(p(self.kappa)) / theta
@@ -152,23 +167,24 @@ class _Scan:
         return chosen, bound[index, first], noise[index, first]
 
 
-def merits(found: Sequence[Draft], features: int) -> Floats:
-    """The utility proxy of each draft."""
-    slopes = {}
+def merits(found: Sequence[Draft], features: int, population: Moments | None) -> Floats:
+    """Expected log loss of each draft."""
+    links = {}
     for draft in found:
         key = (draft.degree, round(math.log(draft.interval), 2))
-        if key not in slopes:
-            slopes[key] = sigmoid_approximation(key[0], math.exp(key[1])).polynomial.derivative()
-    candidates = Candidates(
-        eta=np.array([draft.eta for draft in found]),
-        rounds=np.array([draft.rounds for draft in found]),
-        noise=np.array([draft.noise for draft in found]),
-        slope=Stack.of([slopes[d.degree, round(math.log(d.interval), 2)] for d in found]),
-        interval=np.array([draft.interval for draft in found]),
-        strength=np.array([2 * draft.lam for draft in found]),
-        force=Stack.of([_force(draft) for draft in found]),
-    )
-    return correlation(candidates, features=features)
+        if key not in links:
+            links[key] = sigmoid_approximation(key[0], math.exp(key[1])).polynomial
+    candidates = [
+        Candidate(
+            rates=(draft.eta,) * draft.rounds,
+            noise=draft.noise,
+            link=links[draft.degree, round(math.log(draft.interval), 2)],
+            strength=2 * draft.lam,
+            force=_force(draft),
+        )
+        for draft in found
+    ]
+    return log_loss(candidates, features=features, population=population)
 
 
 def _force(draft: Draft) -> Polynomial:
@@ -208,16 +224,10 @@ def settle(start: BarrierSetting, degree: int) -> BarrierSetting:
 
     sigma is what the promise then needs. The interval ends 10^-6 of itself beyond the fixed point.
     """
-    current, error = start, 0.0
+    current, error, moved = start, 0.0, 2 * start.norm_bound
     for _ in range(100):
-        sensitivity = Sensitivity(
-            norm_bound=current.norm_bound,
-            approximation_error=error,
-            features=current.features,
-            encryption_error=current.encryption_error,
-        )
         sigma = current.budget.sigma(
-            rounds=current.rounds, sensitivity=sensitivity.total, rows=current.rows
+            rounds=current.rounds, sensitivity=moved + current.rounding, rows=current.rows
         )
         current = replace(current, sigma=sigma * (1 + 1e-6))
         bound = iterate_bound(
@@ -225,7 +235,10 @@ def settle(start: BarrierSetting, degree: int) -> BarrierSetting:
         )
         interval = current.norm_bound * bound * (1 + 1e-6)
         current = replace(current, sigmoid=sigmoid_approximation(degree, min(interval, 1000.0)))
-        if abs(current.sigmoid.max_error - error) <= 1e-9 * error or error > 1:
+        p, before = current.sigmoid.polynomial, moved
+        moved = diameter(p, norm_bound=current.norm_bound, radius=bound)
+        settled = abs(current.sigmoid.max_error - error) <= 1e-9 * error
+        if (settled and moved <= before * (1 + 1e-7)) or error > 1:
             break
         error = current.sigmoid.max_error
     return current

@@ -50,6 +50,8 @@ class Budget:
         other_delta: delta spent elsewhere: tail of the CKKS error bound; >= 0.
         spent_mu: of what is released beside the rounds, what the flooding leaves (`arithmetic`);
             >= 0.
+        paid_mu: of an earlier run on the same rows, whose release this one builds on; >= 0. The
+            promise is about both runs, the events are this one's alone: a ledger has the others.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -61,6 +63,7 @@ class Budget:
     mechanism_share: float = DELTA_SHARE
     other_delta: float = 0.0
     spent_mu: float = 0.0
+    paid_mu: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -71,12 +74,13 @@ class Budget:
             raise ParameterError(f"mechanism_share={self.mechanism_share} is outside (0, 1)")
         if not 0 <= self.other_delta < self.delta:
             raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
-        if not 0 <= self.spent_mu < math.inf:
-            raise ParameterError(f"spent_mu={self.spent_mu} is not a finite number >= 0")
+        for name in ("spent_mu", "paid_mu"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ParameterError(f"{name}={getattr(self, name)} is not a finite number >= 0")
 
     @classmethod
     def of(cls, promise: PrivacyPlan | None, split: NoiseSplit, **beside: float) -> Budget:
-        """Of a plan; beside: `other_delta` and `spent_mu`."""
+        """Of a plan; beside: `other_delta`, `spent_mu` and `paid_mu`."""
         if promise is None:
             # Without a promise nothing depends on delta.
             return cls(epsilon=None, delta=0.5, split=split)
@@ -98,6 +102,11 @@ class Budget:
         return KEPT * self.delta_norm
 
     @property
+    def beside_mu(self) -> float:
+        """mu of all that is not a round."""
+        return math.hypot(self.spent_mu, self.paid_mu)
+
+    @property
     def mu(self) -> float:
         """mu of all releases together that the accounting allows; inf without a promise."""
         sigma = self._sigma(rounds=1, sensitivity=1.0, rows=1)
@@ -106,25 +115,25 @@ class Budget:
     def sigma(self, *, rounds: int, sensitivity: float, rows: int) -> float:
         """The noise std on the mean gradient that the promise needs; 0 without a promise.
 
-        With mu_s spent beside the rounds, they get sqrt(mu^2 - mu_s^2).
+        With mu_b spent beside the rounds, they get sqrt(mu^2 - mu_b^2).
 
         Raises:
             ParameterError: nothing is left for the rounds.
         """
         plain = self._sigma(rounds=rounds, sensitivity=sensitivity, rows=rows)
-        if not self.spent_mu or not plain:
+        if not self.beside_mu or not plain:
             return plain
-        left = 1 - (self.spent_mu / self.mu) ** 2
+        left = 1 - (self.beside_mu / self.mu) ** 2
         if not left > 0:
             raise ParameterError(
-                f"spent_mu={self.spent_mu:.6g} uses up mu={self.mu:.6g} of the budget: release "
+                f"beside_mu={self.beside_mu:.6g} uses up mu={self.mu:.6g} of the budget: release "
                 "less, or raise epsilon"
             )
         return plain / math.sqrt(left)
 
     def spent(self, *, sigma: float, rounds: int, sensitivity: float, rows: int) -> float:
         """Exact epsilon of all rounds and of what is released beside them, at delta_mechanism."""
-        if not self.spent_mu or not sigma:
+        if not self.beside_mu or not sigma:
             return epsilon_for(
                 sigma=sigma,
                 delta=self.delta_mechanism,
@@ -132,7 +141,7 @@ class Budget:
                 sensitivity=sensitivity,
                 rows=rows,
             )
-        mu = math.hypot(self.spent_mu, math.sqrt(rounds) * sensitivity / (rows * sigma))
+        mu = math.hypot(self.beside_mu, math.sqrt(rounds) * sensitivity / (rows * sigma))
         return epsilon_for_mu(mu=mu, delta=self.delta_mechanism)
 
     def by_coalition(
@@ -143,7 +152,7 @@ class Budget:
         The noise of what is released beside the rounds is split in the same way.
         """
         return tuple(
-            replace(self, spent_mu=self.spent_mu / self.split.seen_std(1.0, k)).spent(
+            replace(self, spent_mu=self.beside_mu / self.split.seen_std(1.0, k), paid_mu=0.0).spent(
                 sigma=self.split.seen_std(sigma, k),
                 rounds=rounds,
                 sensitivity=sensitivity,
@@ -188,6 +197,7 @@ class Budget:
             "mechanism_share": self.mechanism_share,
             "other_delta": self.other_delta,
             "spent_mu": self.spent_mu,
+            "paid_mu": self.paid_mu,
         }
 
 
@@ -232,7 +242,8 @@ def certify(
     events: tuple[GaussianEvent, ...] = ()
     if sigma > 0:
         events = budget.events(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
-        library = library_epsilon(events, delta=budget.delta_mechanism)
+        paid = [GaussianEvent(noise_multiplier=1 / budget.paid_mu)] if budget.paid_mu else []
+        library = library_epsilon([*events, *paid], delta=budget.delta_mechanism)
         share = budget.split.share_std(sigma)
         # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
         # bound; each is at least as close to a Gaussian as one share (2^30 units) is
@@ -243,7 +254,7 @@ def certify(
             epsilon=budget.epsilon,
         )
     total = budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta
-    paid = (
+    privacy = (
         Condition(
             "privacy_noise",
             sigma,
@@ -279,13 +290,13 @@ def certify(
         "delta_norm_bound": norm_failure,
         "delta_grid": grid_delta,
         "delta_other": budget.other_delta,
-        "mu_beside": budget.spent_mu,
+        "mu_beside": budget.beside_mu,
         "delta_total": total,
     }
     return Certificate(
         method=method,
         setting=setting,
-        conditions=(*conditions, *paid),
+        conditions=(*conditions, *privacy),
         figures=figures,
         epsilon_by_coalition=budget.by_coalition(
             sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows

@@ -2,17 +2,19 @@
 
 The rule is w <- (1 - alpha) w - eta g(w) - eta chi, alpha = eta lam in [0, 1), from w = 0, with
 g(w) = (1/N) sum_i (p(z_i) - y_i) x_i, z_i = <w, x_i>, |x_i| <= B, y_i in {0, 1}, and chi ~
-N(0, tau^2 I_m) the noise of ALL parties. p is a polynomial with p(z) + p(-z) = 1.
+N(0, tau^2 I_m) the noise of ALL parties. p is a polynomial with p(z) + p(-z) = 1. Lambda bounds
+the largest eigenvalue of the rows' second moment X^T X / N: B^2, which it never exceeds, or less
+where it is known (`whitening`).
 
-**One step.** Let v = (1 - alpha) w - eta g(w) and |w| <= R. Expanding the square, with
-|g|^2 <= (1/N) sum_i (p(z_i) - y_i)^2 B^2 (Jensen),
-|v|^2 <= (1 - alpha)^2 |w|^2 + (1/N) sum_i [2 eta (1 - alpha) (y_i - p(z_i)) z_i
-+ eta^2 B^2 (p(z_i) - y_i)^2] <= rho |w|^2 + 2 eta M(R), rho = (1 - alpha)^2,
-M(R) = max over |z| <= B R of (1 - alpha) z (1 - p(z)) + (eta B^2 / 2) (1 - p(z))^2.
+**One step.** Let v = (1 - alpha) w - eta g(w) and |w| <= R. With r_i = p(z_i) - y_i, |g|^2 =
+r^T (X X^T) r / N^2 <= Lambda |r|^2 / N, since X X^T has the eigenvalues of X^T X. Expanding the
+square, |v|^2 <= (1 - alpha)^2 |w|^2 + (1/N) sum_i [2 eta (1 - alpha) (y_i - p(z_i)) z_i
++ eta^2 Lambda (p(z_i) - y_i)^2] <= rho |w|^2 + 2 eta M(R), rho = (1 - alpha)^2,
+M(R) = max over |z| <= B R of (1 - alpha) z (1 - p(z)) + (eta Lambda / 2) (1 - p(z))^2.
 (A row with y = 0 and z is one with y = 1 and -z.) No convexity of p is needed. For the sigmoid
 z (1 - p(z)) <= 0.2785: a row that is classified well hardly pushes outwards. Bounding the
 push by |grad f(0)| |w| instead, as convexity allows, costs a factor of about 0.9 B |w|. Fewer than
-N rows only lower the sum, because M >= eta B^2 / 8 > 0. Arithmetic that puts g off by at most
+N rows only lower the sum, because M >= eta Lambda / 8 > 0. Arithmetic that puts g off by at most
 `error` turns |v|^2 into at most (|v| + eta error)^2: M(R) grows by error |v| + eta error^2 / 2.
 
 **All steps.** |w'|^2 = |v|^2 + D + eta^2 |chi|^2 with D = -2 eta <v, chi>, which is
@@ -56,7 +58,13 @@ def require_symmetric(p: Polynomial) -> None:
 
 
 def push_bound(
-    p: Polynomial, *, shrink: float, eta: float, norm_bound: float, radius: float
+    p: Polynomial,
+    *,
+    shrink: float,
+    eta: float,
+    norm_bound: float,
+    radius: float,
+    spectrum: float | None = None,
 ) -> float:
     """M(R), certain: the maximum over |z| <= B R of the push's polynomial, of degree 2 deg p.
 
@@ -66,6 +74,7 @@ def push_bound(
         eta: learning rate.
         norm_bound: B.
         radius: R.
+        spectrum: Lambda; None: B^2.
 
     Raises:
         ParameterError: p is not symmetric.
@@ -76,13 +85,14 @@ def push_bound(
     residual = -residual
     residual[0] += 1.0
     linear = np.convolve(residual, [0.0, shrink * p.radius])
-    square = 0.5 * eta * norm_bound**2 * np.convolve(residual, residual)
+    half_step = 0.5 * eta * (norm_bound**2 if spectrum is None else spectrum)
+    square = half_step * np.convolve(residual, residual)
     size = max(linear.size, square.size)
     push = np.pad(linear, (0, size - linear.size)) + np.pad(square, (0, size - square.size))
     ends = norm_bound * radius
     scale = max(1.0, ends / p.radius)
     # the products above are rounded: at most `size` terms per coefficient, 2^-53 each
-    magnitude = np.convolve(np.abs(residual), np.abs(residual)) * 0.5 * eta * norm_bound**2
+    magnitude = np.convolve(np.abs(residual), np.abs(residual)) * half_step
     total = float(magnitude.sum()) + shrink * p.radius * float(np.abs(residual).sum())
     slack = 4 * size * 2.0**-53 * total * scale ** (size - 1)
     composed = Polynomial(coefficients=tuple(push), center=0.0, radius=p.radius)

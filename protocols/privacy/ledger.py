@@ -147,6 +147,16 @@ class Ledger:
             run = _runs(self._lines()).get(identifier)
             return run is not None and not run["closed"]
 
+    def has(self, dataset: str, identifier: str) -> bool:
+        """Whether a run on a data set counts.
+
+        Raises:
+            PrivacyError: the file is damaged.
+        """
+        with self._locked():
+            run = _runs(self._lines()).get(identifier)
+            return run is not None and run["dataset"] == dataset
+
     def spent(self, dataset: str) -> Spent:
         """What a data set has cost so far, open (crashed) runs included.
 

@@ -33,7 +33,6 @@ from protocols.privacy.certificate import (
     explain,
     stated_noise,
 )
-from protocols.updates.catalogue import QUADRATIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,10 @@ class Kind:
     stated: Callable[[Any, Certificate], tuple[Stated, ...]] = stated_noise
 
 
-_MOMENTUM = Kind(momentum_certificate.setting_of, momentum_certificate.check)
 KINDS: Mapping[str, Kind] = {
     "rows/barrier": Kind(barrier_certificate.setting_of, barrier_certificate.check),
     "rows/gd": Kind(ridge_certificate.setting_of, ridge_certificate.check),
-    **{f"rows/{kind}": _MOMENTUM for kind in ("nag", *QUADRATIC)},
+    "rows/nag": Kind(momentum_certificate.setting_of, momentum_certificate.check),
     "gram": Kind(gram_certificate.setting_of, gram_certificate.check, gram_certificate.stated),
     "lffr": Kind(lffr_certificate.setting_of, lffr_certificate.check),
     "gradients": Kind(sum_certificate.setting_of, sum_certificate.check, sum_certificate.stated),

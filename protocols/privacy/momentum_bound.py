@@ -1,22 +1,23 @@
 """How far a few accelerated steps without a regulariser can get from the origin.
 
-The rule is w' = v - N_t P (g(v) + chi_t), v' = (1 + m_t) w' - m_t w, from 0, with public rates N_t
-and momenta m_t, a diagonal 0 <= P <= L that is fixed before the first step, g(v) = (1/N) sum_i
-(p(<v, x_i>) - y_i) x_i, |x_i| <= B, y_i in {0, 1}, and chi_t ~ N(0, tau^2 I_d) the noise of ALL
-parties. p is a polynomial with p(z) + p(-z) = 1.
+The rule is w' = v - eta (g(v) + chi_t), v' = (1 + m_t) w' - m_t w, from 0, with a public rate eta
+and momenta m_t, g(v) = (1/N) sum_i (p(<v, x_i>) - y_i) x_i, |x_i| <= B, y_i in {0, 1}, and chi_t ~
+N(0, tau^2 I_d) the noise of ALL parties. p is a polynomial with p(z) + p(-z) = 1. Lambda <= B^2
+bounds the largest eigenvalue of X^T X / N, so that |g|^2 <= Lambda mean_i (p(z_i) - y_i)^2: see
+`descent_bound`.
 
-**Unrolled.** The rule is linear in its steps: v_t = -sum_{s<t} r_ts N_s P (g(v_s) + chi_s), where a
+**Unrolled.** The rule is linear in its steps: v_t = -sum_{s<t} r_ts eta (g(v_s) + chi_s), where a
 unit step at s moves w by 1, then by m_s more, then by m_s m_{s+1}, and v looks one move ahead:
 r_ts = sum_{j=s..t} prod_{i=s..j-1} m_i.
 
-**Noise.** Given P, sum_s r_ts N_s P chi_s is Gaussian, whatever the gradients are, with covariance
-at most L^2 tau^2 Q_t I, Q_t = sum_s r_ts^2 N_s^2. Its norm exceeds L tau sqrt(Q_t) (sqrt(d) +
-sqrt(2 x)) with probability at most exp(-x) (the norm is 1-Lipschitz, its mean at most sqrt(d)).
+**Noise.** sum_s r_ts eta chi_s is Gaussian, whatever the gradients are, with covariance tau^2 Q_t
+I, Q_t = sum_s r_ts^2 eta^2. Its norm exceeds tau sqrt(Q_t) (sqrt(d) + sqrt(2 x)) with probability
+at most exp(-x) (the norm is 1-Lipschitz, its mean at most sqrt(d)).
 
 **Bound.** |p(z) - y| <= h(Z) = max of |p| on [-Z, Z], since 1 - p(z) = p(-z). Hence |v_t| <= U_t,
-U_0 = 0 and U_t = L sum_{s<t} |r_ts| N_s B h(B U_s) + L tau sqrt(Q_t) (sqrt(d) + sqrt(2 x)), for all
-t = 1 .. T - 1 together except with probability delta, x = ln((T - 1) / delta): an induction over t,
-in which h never falls. v_T enters no gradient, so that w_T itself needs no bound.
+U_0 = 0 and U_t = sum_{s<t} |r_ts| eta sqrt(Lambda) h(B U_s) + tau sqrt(Q_t) (sqrt(d) + sqrt(2 x)),
+for all t = 1 .. T - 1 together except with probability delta, x = ln((T - 1) / delta): an induction
+over t, in which h never falls. v_T enters no gradient, so that w_T itself needs no bound.
 """
 
 from __future__ import annotations
@@ -31,23 +32,20 @@ from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
 from protocols.updates.momentum import Nesterov
-from protocols.updates.quadratic import Quadratic
 
 Floats = NDArray[np.float64]
-AcceleratedRule = Nesterov | Quadratic
-"""Look-aheads without a ridge."""
 
 
 @lru_cache(maxsize=64)
-def responses(rule: AcceleratedRule) -> Floats:
-    """|r_ts| N_s, shape (rounds, rounds), zero for s >= t.
+def responses(rule: Nesterov) -> Floats:
+    """|r_ts| eta, shape (rounds, rounds), zero for s >= t.
 
     Raises:
         ParameterError: the rule is not of this form.
     """
-    if not isinstance(rule, AcceleratedRule):
+    if not isinstance(rule, Nesterov):
         raise ParameterError(
-            f"update {rule.kind!r}: the momentum bound is for look-aheads without a ridge"
+            f"update {rule.kind!r}: the momentum bound is for nag, look-aheads without a ridge"
         )
     steps, momenta = rule.rates, rule.momenta
     table = np.zeros((rule.rounds, rule.rounds))
@@ -66,21 +64,26 @@ class MomentumBound:
 
     Attributes:
         rule: its rates and momenta.
-        gain: L, largest entry of the preconditioner; 1 without one.
         features: d, bias included.
         norm_bound: B.
         noise: tau, std of ALL parties' noise on the mean gradient.
         failure: delta; not used without noise.
-        error: bound on the l2 error of the computed mean gradient, added to every B h.
+        error: bound on the l2 error of the computed mean gradient, added to every sqrt(Lambda) h.
+        spectrum: Lambda; None: B^2.
     """
 
-    rule: AcceleratedRule
-    gain: float
+    rule: Nesterov
     features: int
     norm_bound: float
     noise: float
     failure: float
     error: float = 0.0
+    spectrum: float | None = None
+
+    @property
+    def longest(self) -> float:
+        """sqrt(Lambda)."""
+        return self.norm_bound if self.spectrum is None else math.sqrt(self.spectrum)
 
     @property
     def x(self) -> float:
@@ -101,6 +104,6 @@ class MomentumBound:
         pushes = np.zeros(self.rule.rounds)
         for t in range(self.rule.rounds):
             row = table[t]
-            reached[t] = self.gain * (row @ pushes + spread * math.sqrt(row @ row))
-            pushes[t] = self.norm_bound * residual(self.norm_bound * float(reached[t])) + self.error
+            reached[t] = row @ pushes + spread * math.sqrt(row @ row)
+            pushes[t] = self.longest * residual(self.norm_bound * float(reached[t])) + self.error
         return reached

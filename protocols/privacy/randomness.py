@@ -49,6 +49,7 @@ class SeededRandomness:
 
     def __init__(self, seed: int, label: str = "") -> None:
         """Start the stream at its beginning."""
+        self._seed, self._label = seed, label
         self._prefix = f"ciphercohort/not-private/{label}/{seed}/".encode()
         self._counter = 0
         self._rest: Words = np.zeros(0, dtype=np.uint64)
@@ -67,9 +68,18 @@ class SeededRandomness:
         self._rest = joined[count:]
         return joined[:count]
 
+    def apart(self, label: str) -> SeededRandomness:
+        """Another stream of the seed, for another run."""
+        return SeededRandomness(self._seed, f"{self._label}/{label}")
+
     def __repr__(self) -> str:
         """Name the danger in every log line."""
         return "SeededRandomness(NOT PRIVATE)"
+
+
+def apart(source: RandomSource, label: str) -> RandomSource:
+    """Randomness of another run of the same party: a seed's stream must not be used twice."""
+    return source.apart(label) if isinstance(source, SeededRandomness) else source
 
 
 def uniform_below(randomness: RandomSource, bound: int, count: int) -> NDArray[np.int64]:

@@ -4,6 +4,8 @@ The rule is w <- w - eta (lam w + (1/N) sum_i (p(<w, x_i>) - y_i) x_i + chi) fro
 multiplicative level beyond the gradient's own. The polynomial's interval [-B R, B R] fixes the
 radius R, and the certificate shows that R holds:
 
+0. whitening: Lambda bounds the rows' second moment, except with the probability that it states and
+   that delta pays for; without whitening Lambda = B^2 (`whitening`);
 1. descent_bound: every iterate stays within R, except with probability delta_norm
    (`descent_bound`, whose docstring is the proof; alpha = eta lam, the TOTAL noise);
 2. within the ball one row moves the gradient sum by at most `sensitivity.diameter(p, B, R)`, hence
@@ -97,9 +99,11 @@ def check(setting: RidgeSetting) -> Certificate:
         eta=s.eta,
         norm_bound=s.norm_bound,
         radius=radius,
+        spectrum=s.largest_eigenvalue,
     )
     reached = math.sqrt(bound.squared_bound(radius, push))
     conditions = (
+        *s.conditions,
         Condition(
             "descent_bound",
             reached,
@@ -113,6 +117,7 @@ def check(setting: RidgeSetting) -> Certificate:
         "reached": reached,
         "interval": ends,
         "e_f": error_bound(s.sigmoid.polynomial, "sigmoid", -ends, ends),
+        "Lambda": s.largest_eigenvalue,
         "M": push,
         "alpha": bound.alpha,
         "rho": bound.rho,

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.approximation import Approximation, Polynomial, sigmoid_approximation
+from protocols.approximation import Approximation, sigmoid_approximation
 from protocols.privacy.descent_bound import DescentBound
-from protocols.privacy.problem import LEARNING_RATES, Problem
+from protocols.privacy.problem import Problem
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.sensitivity import diameter
-from protocols.privacy.utility import Candidates, Stack, correlation
+from protocols.privacy.utility import Candidate, Moments, log_loss
 
 Floats = NDArray[np.float64]
 
-INTERVALS = tuple(np.geomspace(3.0, 24.0, 16))
+INTERVALS = tuple(np.geomspace(3.0, 24.0, 16).tolist())
+WHITENED_INTERVALS = tuple(np.geomspace(6.0, 48.0, 16).tolist())
+"""Whitened rows have short axes, and their weights are longer."""
 MARGIN = 1e-3
 _GRID = 801
 _PENALTIES = np.geomspace(1e-5, 0.5, 60)
@@ -30,7 +32,7 @@ _PENALTIES = np.geomspace(1e-5, 0.5, 60)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """A setting that is likely to be certified, for rows of norm 1."""
+    """A setting that is likely to be certified, for rows of norm 1 and of Lambda = spectrum."""
 
     approximation: Approximation
     eta: float
@@ -38,6 +40,7 @@ class Draft:
     rounds: int
     sigma: float
     noise: float
+    spectrum: float = 1.0
 
     @property
     def degree(self) -> int:
@@ -48,7 +51,7 @@ class Draft:
 def drafts(problem: Problem) -> Iterator[Draft]:
     """For each polynomial, learning rate and T, the least penalty whose ball fits the interval.
 
-    Learning rates are for rows of norm 1; without noise 1 / max|p'|, which is 1/beta
+    Learning rates are for rows of norm 1; without noise 1 / (Lambda max|p'|), which is 1/beta
     (arXiv:2605.27782, Theorem 1).
     """
     budget, features = problem.budget, problem.features
@@ -56,7 +59,9 @@ def drafts(problem: Problem) -> Iterator[Draft]:
         t: budget.sigma(rounds=t, sensitivity=1.0, rows=problem.rows) * (1 + 1e-6)
         for t in problem.tried_rounds()
     }
-    for approximation in _approximations(problem.degrees):
+    wide = problem.spectrum is not None or problem.steps is not None
+    intervals = WHITENED_INTERVALS if wide else INTERVALS
+    for approximation in _approximations(problem.degrees, intervals):
         p = approximation.polynomial
         radius = p.radius
         z: Floats = np.linspace(-radius, radius, _GRID).astype(np.float64)
@@ -66,12 +71,12 @@ def drafts(problem: Problem) -> Iterator[Draft]:
             if any(per_round.values())
             else 0.0
         )
-        smooth = (1.0 / approximation.max_slope,)
-        for eta in smooth if budget.epsilon is None else LEARNING_RATES:
-            square = 0.5 * eta * residual**2
-            for t, unit in per_round.items():
-                sigma = spread * unit
-                noise = budget.total_std(sigma)
+        smooth = (1.0 / (approximation.max_slope * problem.longest),)
+        for t, unit in per_round.items():
+            sigma = spread * unit
+            noise = budget.total_std(sigma)
+            for eta in smooth if budget.epsilon is None else _rates(problem, t, noise):
+                square = 0.5 * eta * problem.longest * residual**2
                 lam = _least_penalty(
                     z * residual, square, radius, eta, t, features, noise, budget.bound_failure
                 )
@@ -83,15 +88,22 @@ def drafts(problem: Problem) -> Iterator[Draft]:
                         rounds=t,
                         sigma=sigma,
                         noise=noise,
+                        spectrum=problem.longest,
                     )
 
 
-def _approximations(degrees: Sequence[int]) -> Iterator[Approximation]:
-    """Polynomials worth trying: the minimax one, and least squares, flatter at the ends."""
+def _rates(problem: Problem, rounds: int, noise: float) -> Sequence[float]:
+    if problem.steps is None:
+        return problem.learning_rates
+    return (problem.steps.eta(spectrum=problem.longest, rounds=rounds, noise=noise),)
+
+
+def _approximations(degrees: Sequence[int], intervals: Sequence[float]) -> Iterator[Approximation]:
+    """Polynomials worth trying: of least push, and least squares, of a smaller diameter."""
     for degree in degrees:
-        for interval in INTERVALS:
-            yield sigmoid_approximation(degree, float(interval), "minimax")
-            yield sigmoid_approximation(degree, float(interval), "least-squares")
+        for interval in intervals:
+            yield sigmoid_approximation(degree, interval, "least-push")
+            yield sigmoid_approximation(degree, interval, "least-squares")
 
 
 def _least_penalty(
@@ -132,19 +144,18 @@ def _least_penalty(
     return float(allowed[low]) if low < allowed.size else None
 
 
-def merits(found: Sequence[Draft], features: int) -> Floats:
-    """The utility proxy of each draft."""
-    one = Polynomial(coefficients=(1.0,), center=0.0, radius=1.0)
-    candidates = Candidates(
-        eta=np.array([draft.eta for draft in found]),
-        rounds=np.array([draft.rounds for draft in found]),
-        noise=np.array([draft.noise for draft in found]),
-        slope=Stack.of([draft.approximation.polynomial.derivative() for draft in found]),
-        interval=np.array([draft.approximation.polynomial.radius for draft in found]),
-        strength=np.array([draft.lam for draft in found]),
-        force=Stack.of([one] * len(found)),
-    )
-    return correlation(candidates, features=features)
+def merits(found: Sequence[Draft], features: int, population: Moments | None) -> Floats:
+    """Expected log loss of each draft."""
+    candidates = [
+        Candidate(
+            rates=(draft.eta,) * draft.rounds,
+            noise=draft.noise,
+            link=draft.approximation.polynomial,
+            strength=draft.lam,
+        )
+        for draft in found
+    ]
+    return log_loss(candidates, features=features, population=population)
 
 
 def setting(draft: Draft, problem: Problem) -> RidgeSetting:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from protocols import arithmetic
 from protocols.approximation import Approximation
+from protocols.errors import ParameterError
 from protocols.privacy.budget import Budget
-from protocols.privacy.certificate import document, require_numbers
+from protocols.privacy.certificate import Condition, document, require_numbers
 from protocols.privacy.sensitivity import diameter
+from protocols.whitening import Whitening
 
 if TYPE_CHECKING:
     from protocols.rows import RowsPlan
@@ -30,6 +32,8 @@ class RowSetting:
             promise.
         budget: epsilon, delta, P, t.
         encryption_error: e_ckks per round and coordinate, see `Sensitivity`; 0: NOT counted.
+        spectrum: Lambda, bound on the largest eigenvalue of X^T X / N; None: B^2.
+        whitening: what Lambda follows from; None: `spectrum` is taken for granted.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -42,9 +46,27 @@ class RowSetting:
     sigma: float
     budget: Budget
     encryption_error: float = 0.0
+    spectrum: float | None = None
+    whitening: Whitening | None = None
 
     def __post_init__(self) -> None:
         require_numbers(self, "rows features norm_bound", "sigma encryption_error")
+        if self.spectrum is not None:
+            require_numbers(self, "spectrum")
+        if self.whitening is not None and self.whitening.features != self.features:
+            raise ParameterError(
+                f"whitening of {self.whitening.features} columns: the rows have {self.features}"
+            )
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        """Lambda."""
+        return self.norm_bound**2 if self.spectrum is None else self.spectrum
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Of Lambda."""
+        return () if self.whitening is None else self.whitening.check(self.budget.split)
 
     @property
     def radius(self) -> float:
@@ -74,18 +96,32 @@ class RowSetting:
 def row_setting(plan: RowsPlan, norm_bound: float) -> dict[str, Any]:
     """Fields of a setting; a run without privacy has no noise, and counts no arithmetic.
 
+    norm_bound: of the rows as the schema gives them; whitened ones are clipped to norm 1.
+
     Raises:
         ParameterError: a figure is out of range, or the arithmetic is worse than is counted.
     """
     promise, counted = plan.privacy, {"encryption_error": 0.0}
+    whitening = plan.whitening
+    bound = norm_bound if whitening is None else 1.0
     if promise:
-        arithmetic.check(plan, norm_bound)
-        counted = arithmetic.counted(plan, norm_bound)
+        arithmetic.check(plan, bound)
+        counted = arithmetic.counted(plan, bound)
+        if whitening is not None:
+            counted = whitening.charged(
+                counted,
+                plan.split,
+                rows=plan.num_rows,
+                norm_bound=norm_bound,
+                epsilon=promise.epsilon,
+            )
     return {
+        "spectrum": None if whitening is None else min(whitening.spectrum, 1.0),
+        "whitening": whitening,
         "encryption_error": counted.pop("encryption_error"),
         "rows": plan.num_rows,
         "features": plan.num_features,
-        "norm_bound": norm_bound,
+        "norm_bound": bound,
         "sigmoid": Approximation.unchecked(plan.link),
         "sigma": promise.sigma if promise else 0.0,
         "budget": Budget.of(promise, plan.split, **counted),

@@ -184,11 +184,11 @@ def stated(plan: GradientPlan, found: Certificate) -> tuple[Stated, ...]:
     if promise is None:
         return ()
     share = plan.split.share_std(smallest)
-    clip = 2 * plan.task.norm_bound(plan.queries[-1])
+    clip = plan.task.diameter(plan.queries[-1])
     return (
         Stated("noise_scales", smallest, promise.sigma, "sigma as stated beside the promise"),
         Stated("noise_scales", share, promise.share_std, "share_std as stated, a party's part"),
-        Stated("sensitivity", promise.sensitivity, clip, "twice the clip"),
+        Stated("sensitivity", promise.sensitivity, clip, "what one row moves, not weighed"),
     )
 
 

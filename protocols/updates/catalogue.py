@@ -10,7 +10,6 @@ import msgspec
 
 from protocols.errors import ParameterError
 from protocols.updates.adaptive import Adaptive
-from protocols.updates.quadratic import Quadratic
 from protocols.updates.registry import RULES
 from protocols.updates.update import Update
 
@@ -19,8 +18,6 @@ REGISTRY: dict[str, type[Update]] = {
 }
 KINDS = tuple(REGISTRY)
 """Kinds of rules in a plan."""
-QUADRATIC = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Quadratic))
-"""Those on the quadratic gradient that need nothing but sums and products."""
 ADAPTIVE = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Adaptive))
 """Those that divide by roots."""
 

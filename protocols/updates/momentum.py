@@ -97,17 +97,21 @@ class Momentum(Update):
         return self.response(0.0)
 
     def response(self, ridge: float) -> float:
-        """Root of the summed squared responses of w_T, where all curvature is `ridge`.
+        """Root of the summed squares of `responses`."""
+        return math.sqrt(sum(r**2 for r in self.responses(ridge)))
+
+    def responses(self, ridge: float) -> tuple[float, ...]:
+        """What an error of step t, of w_{t+1}, adds to w_T, where all curvature is `ridge`.
 
         Backwards, with p_v, p_w the response to v_t and w_t:
         r_t = p_w + (1 + m_t) p_v,   p_v <- (1 - eta_t ridge) r_t,   p_w <- -m_t p_v.
         """
-        p_v, p_w, total = 0.0, 1.0, 0.0
+        p_v, p_w, found = 0.0, 1.0, []
         for rate, momentum in zip(reversed(self.rates), reversed(self.momenta), strict=True):
             response = p_w + (1 + momentum) * p_v
             p_v, p_w = (1 - rate * ridge) * response, -momentum * p_v
-            total += response**2
-        return math.sqrt(total)
+            found.append(response)
+        return tuple(reversed(found))
 
     @property
     def largest_rate(self) -> float:

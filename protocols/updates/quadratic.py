@@ -13,10 +13,9 @@ by m_1 / (1 + m_0) W_1, m_1 = 6e-5, a factor of 0.006: no error is amplified.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, field
-from itertools import accumulate, product, repeat
+from itertools import accumulate, repeat
 from operator import mul
 from typing import ClassVar
 
@@ -36,15 +35,10 @@ class Quadratic(Momentum):
     default_rounds: ClassVar[int] = 4
     curvature: Curvature
 
-    @classmethod
-    @abstractmethod
-    def candidates(cls, rounds: int, curvature: Curvature) -> Iterator[Quadratic]:
-        """What the search for certified settings tries; it scales the curvature itself."""
-
     @property
     def largest_rate(self) -> float:
-        """Largest factor of any gradient entry: max_t N_t (1 + max(m_t, 0)) / low."""
-        return self._largest_step / self.curvature.low
+        """Largest factor of any gradient entry: max_t N_t (1 + max(m_t, 0)) / offset."""
+        return self._largest_step / self.curvature.offset
 
     @property
     def least_rate(self) -> float:
@@ -52,15 +46,33 @@ class Quadratic(Momentum):
         return 1 / self.curvature.high
 
     @property
-    def inverse_gain(self) -> float:
-        """Bound of the weights' error over that of b / high, from all rounds.
+    def path(self) -> float:
+        """Bound of w_T's error over one of B^-1 grad that all rounds share: sum_t N_t |r_t|.
 
-        An error e makes a relative one of e high / b_k in 1 / b_k. With t the mean |x_k|, a bias
-        column and residuals below 1, |grad_k| <= t and b_k >= low + t / 4, hence a step errs by
-        at most N e high t / (low + t / 4)^2 <= N e high / low.
+        Of a flat loss, as for `noise_gain`.
         """
-        ratio = self.curvature.high / self.curvature.low
-        return self.rounds * self._largest_step * ratio
+        pairs = zip(self.rates, self.responses(0.0), strict=True)
+        return math.fsum(rate * abs(response) for rate, response in pairs)
+
+    @property
+    def row_path(self) -> float:
+        """Bound of w_T's error over that of the mean of independent noise in the rows' entries.
+
+        Noise in x_ik itself moves grad_k by |p - 1/2| <= 1/2 of it, which 1 / b_k <= 1 / offset
+        multiplies. Noise in any x_ij moves z_i, and grad_k by |x_ik| of that times |p'| |w| <= 1/2:
+        with s = mean x_k^2 and c the constant, b_k >= offset + c s (its own circle alone), and
+        sqrt(s) / (offset + c s) <= 1 / (2 sqrt(c offset)).
+        """
+        offset = self.curvature.offset
+        return self.path * (1 / offset + 1 / (2 * math.sqrt(self.curvature.constant * offset))) / 2
+
+    @property
+    def inverse_gain(self) -> float:
+        """Bound of the weights' error over the relative one of 1 / b, the same in all rounds.
+
+        Residuals are at most 1, so |grad_k| <= sqrt(s), s = mean x_k^2; 1 / b_k as in `row_path`.
+        """
+        return self.path / (2 * math.sqrt(self.curvature.constant * self.curvature.offset))
 
     @property
     def _largest_step(self) -> float:
@@ -112,12 +124,6 @@ class QuadraticNesterov(Quadratic):
                 f"extra={self.extra}, decay=1.0: a constant rate {1 + self.extra:g} is outside "
                 "[1, 2]; B bounds the curvature, so that steps beyond 2 B^-1 may climb: let it fall"
             )
-
-    @classmethod
-    def candidates(cls, rounds: int, curvature: Curvature) -> Iterator[QuadraticNesterov]:
-        """N_t = 1, or falling from 2 to it; the paper's momenta, or FISTA's."""
-        for extra, alpha in product((0.0, 1.0), (0.01, 1.0)):
-            yield cls(rounds=rounds, curvature=curvature, extra=extra, first_alpha=alpha)
 
     @property
     def rates(self) -> tuple[float, ...]:

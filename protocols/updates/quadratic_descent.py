@@ -7,7 +7,6 @@ B lies above the Hessian, so that N in (0, 2) never climbs; N = 1 is what the bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -35,11 +34,6 @@ class QuadraticDescent(Quadratic):
         Update.__post_init__(self)
         if not 1 <= self.rate < 2:
             raise ParameterError(f"rate={self.rate} is outside [1, 2)")
-
-    @classmethod
-    def candidates(cls, rounds: int, curvature: Curvature) -> Iterator[QuadraticDescent]:
-        """The bound's own step: the search scales the curvature."""
-        yield cls(rounds=rounds, curvature=curvature)
 
     @property
     def rates(self) -> tuple[float, ...]:

@@ -107,13 +107,18 @@ class Update(ABC):
         """Least that one iteration moves w, over its gradient."""
         return min(map(self.gradient_factor, range(self.rounds)))
 
+    @property
+    def row_path(self) -> float:
+        """w_T's error over that of the mean of independent noise in the rows' entries, about."""
+        return self.rounds * self.largest_rate
+
     def noise_shares(self) -> tuple[float, ...]:
         """Each iteration's share of the privacy budget (epsilon or rho); they sum to 1."""
         return (1 / self.rounds,) * self.rounds
 
     @property
     def inverse_gain(self) -> float:
-        """Bound of w_T's error over that of b / high in the preconditioner, from all rounds."""
+        """Bound of w_T's error over the relative one of the preconditioner, from all rounds."""
         return 0.0
 
     def facts(self) -> Iterator[Fact]:

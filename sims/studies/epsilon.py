@@ -37,14 +37,15 @@ from protocols.plan import Member
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import choose_rows
+from protocols.privacy.calibrate.whitened import RULES as WHITENED
 from protocols.privacy.catalogue import NOISES
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.mechanism import KINDS as CERTIFIED
 from protocols.privacy.mechanism import Mechanism
-from protocols.updates.catalogue import QUADRATIC
 from protocols.updates.registry import UPDATES
 from sims import audit_regression, audit_sums
 from sims.audit_privacy import audit_privacy
+from sims.audit_whitened import both_runs
 from sims.config import REGRESSIONS, SimulationConfig
 from sims.console import FAILED, refusals, stdout
 from sims.second_accountant import (
@@ -54,6 +55,7 @@ from sims.second_accountant import (
     gaussian_epsilon,
     regression_epsilon,
     sums_epsilon,
+    whitened_epsilon,
 )
 
 PRIVATE_REGRESSIONS = tuple(name for name in REGRESSIONS if model_named(name).certified)
@@ -106,9 +108,8 @@ def cases() -> Iterator[Case]:
     for model in PRIVATE_REGRESSIONS:
         yield Case(protocol="regression", update=model)
     for update in UPDATES[ENCRYPTED_ROWS]:
-        if f"rows/{update}" not in CERTIFIED:
-            continue
-        yield Case(protocol=ENCRYPTED_ROWS, update=update)
+        if update in WHITENED or f"rows/{update}" in CERTIFIED:
+            yield Case(protocol=ENCRYPTED_ROWS, update=update)
     for mechanism in NOISES:
         for update in UPDATES[SECURE_AGGREGATION]:
             # Secret batches are accounted for with Gaussian noise alone: others are refused.
@@ -171,6 +172,8 @@ def examine(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
     """All three figures of a case."""
     if case.protocol == "regression":
         return examine_regression(case, regression(case.update), runs=runs, rng=rng)
+    if case.protocol == ENCRYPTED_ROWS and case.update in WHITENED:
+        return examine_whitened(case, runs=runs, rng=rng)
     if case.protocol == ENCRYPTED_ROWS:
         return _examine_rows(case, runs=runs, rng=rng)
     return examine_sums(case, plan_of(case), runs=runs, rng=rng)
@@ -220,17 +223,7 @@ def examine_sums(case: Case, plan: GradientPlan, *, runs: int, rng: np.random.Ge
 
 
 def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
-    # Both tables of the attack have one curvature: its part of the promise cannot be seen.
-    epsilon = 4.0 if case.update in QUADRATIC else EPSILON
-    config = SimulationConfig(
-        update=case.update,
-        parties=len(ROWS),
-        colluders=COLLUDERS,
-        epsilon=epsilon,
-        delta=DELTA,
-        rounds=2 if "nag" in case.update else 10,
-    )
-    setting = choose_rows(FIGURES, Wanted.of(config))
+    setting = choose_rows(FIGURES, wanted_rows(case, rounds=2 if case.update == "nag" else 10))
     certificate = setting.certificate
     if certificate is None:  # the settings above always carry noise
         raise AssertionError("a private setting came without a certificate")
@@ -249,6 +242,41 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
         accounted=circuit_epsilon(
             json.loads(json.dumps(certificate.setting.to_dict())),
             radius=certificate.figures["R"],
+            ring_dim=LARGEST_RING,
+            delta=delta,
+        ),
+        attacked=audit.lower_bound,
+        delta=delta,
+    )
+
+
+def wanted_rows(case: Case, **options: Any) -> Wanted:
+    """Of encrypted rows."""
+    return Wanted.of(
+        SimulationConfig(
+            update=case.update,
+            parties=len(ROWS),
+            colluders=COLLUDERS,
+            epsilon=EPSILON,
+            delta=DELTA,
+            **options,
+        )
+    )
+
+
+def examine_whitened(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
+    """Of both runs together: the second moment, then training on whitened rows."""
+    first, plan, certificate = both_runs(FIGURES, wanted_rows(case), rng)
+    delta = certificate.figures["delta_mechanism"]
+    audit = audit_privacy(
+        certificate, plan.rule, coalition=COLLUDERS, runs=runs, rng=rng, confidence=CONFIDENCE
+    )
+    return Found(
+        case=case,
+        claimed=audit.claimed,
+        accounted=whitened_epsilon(
+            json.loads(json.dumps(first.to_dict())),
+            json.loads(json.dumps(plan.to_dict())),
             ring_dim=LARGEST_RING,
             delta=delta,
         ),

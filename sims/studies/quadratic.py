@@ -34,6 +34,7 @@ import pandas as pd
 import typer
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from parties.data.encode import encode_shard
 from parties.data.schema import Label, NumericColumn, Schema
@@ -50,11 +51,11 @@ from sims.datasets import split_rows
 from sims.documents import to_json
 from sims.figures import figures_of
 from sims.plots import BLUE, VERMILLION
-from sims.prepare import PreparedData
+from sims.prepare import PreparedData, raw_rows
 from sims.result import Array, RunResult
 from sims.simulation import Event, run
 from sims.studies.scaffold import save_figure, write_lines, write_rows
-from sims.twin import logistic_loss
+from sims.twin import fit_optimum, fit_unclipped, logistic_loss
 
 UPDATES = ("nag", "quadratic-nag")
 POINTS = (1, 2, 4, 8, 15, 30)
@@ -120,7 +121,15 @@ def prepared(
         name: encode_shard(frame, table.schema) for name, frame in zip(names, frames, strict=True)
     }
     test_rows = encode_shard(test, table.schema)
-    return PreparedData(schema=table.schema, shards=shards, test=test_rows, notes=())
+    raw = np.concatenate([raw_rows(frame, table.schema) for frame in frames])
+    return PreparedData(
+        schema=table.schema,
+        shards=shards,
+        test=test_rows,
+        raw=raw,
+        raw_test=raw_rows(test, table.schema),
+        notes=(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +165,17 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve:
-    """The twin's mean log-likelihood of the training rows after 1 … T iterations [nats]."""
+    """The twin's mean log-likelihood of the training rows after 1 … T iterations [nats].
+
+    optimum, base_rate: of the best fit without privacy, and of the share of positive rows alone.
+    """
 
     data: str
     update: str
     radius: float
     likelihood: Array
+    optimum: float
+    base_rate: float
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -228,9 +242,17 @@ def curve_and_config(
         asked = replace(config, update=update, rounds=rounds, degree=CURVE_DEGREE, radius=radius)
         likelihood, largest = _course(data, asked)
         if largest <= radius:
-            return Curve(
-                data=table.name, update=update, radius=radius, likelihood=likelihood
-            ), asked
+            best = fit_unclipped(fit_optimum, data.raw, data.labels)
+            share = np.full(len(data.labels), logit(data.labels.mean()))
+            found = Curve(
+                data=table.name,
+                update=update,
+                radius=radius,
+                likelihood=likelihood,
+                optimum=-logistic_loss(best, data.raw, data.labels),
+                base_rate=-logistic_loss(np.ones(1), share[:, None], data.labels),
+            )
+            return found, asked
     raise ParameterError(
         f"{table.name}, {update}: logits leave [-{INTERVALS[-1]:g}, {INTERVALS[-1]:g}] within "
         f"{rounds} iterations: take fewer"
@@ -329,6 +351,9 @@ def convergence_figure(runs: Sequence[Run], curves: Sequence[Curve]) -> Figure:
                 linestyle="none",
                 label=f"{title}, encrypted",
             )
+        first = next(curve for curve in curves if curve.data == name)
+        axes.axhline(first.optimum, color="#444", linewidth=1.2, label="optimum without privacy")
+        axes.axhline(first.base_rate, color="#444", linewidth=1.2, ls=":", label="base rate")
         axes.set_title(name, fontsize=11)
         axes.set_xlabel("iterations of the run")
         axes.legend(loc="lower right")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from benchmarks import baselines, cases, cell, ceremony, compare, fixed, scaling, session, table
 from benchmarks.__main__ import app
-from protocols import planner
+from protocols import traffic
 from protocols.ckks.cost import UnitTimes
 from protocols.ckks.tally import OPERATIONS
 from protocols.errors import ParameterError
@@ -132,7 +132,7 @@ def test_the_ceremony_is_as_large_as_predicted() -> None:
     found = ceremony.measure(2, secure=False)
     plan = session.plan_of(replace(ceremony.SHAPE, parties=2, secure=False))
     replies = (
-        sum(e.reply.blobs) for e in planner.exchanges(plan, "hospital-1") if e.phase == "keys"
+        sum(e.reply.blobs) for e in traffic.exchanges(plan, "hospital-1") if e.phase == "keys"
     )
     assert found["upload_bytes"] == sum(replies)
     assert 0 < found["party_seconds"] < 60

@@ -405,14 +405,20 @@ def test_the_command(tmp_path: Path) -> None:
     assert "FAILED" not in shown.stdout and "INSECURE" in shown.stdout
     assert "run the steps again" in shown.stderr
 
-    model = json.loads((out / "model.json").read_text())
-    model["weights"][0] += 1e-9
-    (out / "model.json").write_text(json.dumps(model))
-    shown = cohort("audit", "transcript", out, "--json")
-    assert shown.exit_code == 1
-    found = json.loads(shown.stdout)
-    assert not found["passed"] and [check["passed"] for check in found["checks"]][-2:] == [1, 0]
-    assert "model.json, field weights" in found["checks"][-1]["detail"]
+    honest = json.loads((out / "model.json").read_text())
+    for field in ("released", "weights", "coef"):
+        values = honest[field]
+        (out / "model.json").write_text(
+            json.dumps({**honest, field: [values[0] + 1e-9, *values[1:]]})
+        )
+        shown = cohort("audit", "transcript", out, "--json")
+        assert shown.exit_code == 1
+        found = json.loads(shown.stdout)
+        assert not found["passed"] and [check["passed"] for check in found["checks"]][-2:] == [1, 0]
+        assert f"model.json, field {field}" in found["checks"][-1]["detail"]
+    (out / "model.json").write_text("[]")
+    shown = cohort("audit", "transcript", out)
+    assert shown.exit_code == 1 and "model.json has another shape" in " ".join(shown.stdout.split())
 
     (out / FOLDER / file_name(7)).unlink()
     shown = cohort("audit", "transcript", out)

@@ -21,7 +21,7 @@ from protocols.models.lffr import PAPER_LINK
 from protocols.remez import _EXPANSIONS, FloatArray, dyadic_rule, odd_part
 from protocols.serialise import from_plain, to_plain
 
-METHODS: tuple[ap.Method, ...] = ("minimax", "least-squares")
+METHODS: tuple[ap.Method, ...] = ("minimax", "least-squares", "least-push")
 DEGREES = st.sampled_from(ap.SIGMOID_DEGREES)
 sigmoid, reciprocal = ap.sigmoid_approximation, ap.reciprocal_approximation
 POLYNOMIALS = st.builds(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from protocols import candidates as search
-from protocols import planner
+from protocols import planner, traffic
 from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.cost import UnitTimes, work
 from protocols.ckks.parameters import CkksParameters, choose_parameters
@@ -72,7 +72,7 @@ def test_the_plans_own_is_found(found: list[search.Candidate]) -> None:
     assert not own[0].why_out
     course = planner.seconds(plan_of(), model_times(PARAMS))
     assert own[0].seconds == course.total
-    assert own[0].num_bytes == sum(planner.bytes_per_party(cheapest_layout(plan_of())).values())
+    assert own[0].num_bytes == sum(traffic.bytes_per_party(cheapest_layout(plan_of())).values())
 
 
 def test_one_special_prime_less_is_cheaper(found: list[search.Candidate]) -> None:

@@ -19,6 +19,7 @@ from fractions import Fraction
 from functools import partial, reduce
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -33,12 +34,15 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import flooding_std, gaussian_polynomial, rounding_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
+from protocols.curvature import Curvature
 from protocols.decrypt import fuse, release_error_std
 from protocols.errors import ProtocolError
 from protocols.keygen import PUBLIC_KEY
 from protocols.messages import Body
 from protocols.privacy.randomness import SeededRandomness, SystemRandomness
+from protocols.rows import RowsPlan
 from protocols.train import train_encrypted
+from protocols.updates.quadratic import Quadratic, QuadraticNesterov
 from protocols.updates.update import Update
 from tests import exact
 from tests.exact import SIGMA, TERNARY, rms
@@ -398,6 +402,33 @@ def test_the_models_noise_is_below_its_bound(
     noise = exact.centred(exact.coefficients(released.message[0], prime) - message, prime)
     assert rms(noise) > 1  # the measurement sees the rounding at least
     assert rms(noise) <= plan.model_error_std()
+
+
+def quadratic_noise(offset: float) -> tuple[float, RowsPlan]:
+    """Of the released polynomial: nine columns as small as the inverse's worst, labels of one."""
+    curvature = Curvature.for_rows(1.0, offset=offset)
+    rule = QuadraticNesterov(rounds=3, curvature=curvature)
+    plan = make_plan(rows=[4] * 3, features=9, update=rule.to_dict(), ring_dim=N)
+    x = np.full((4, 9), math.sqrt(4 * offset))
+    shards = [(x, np.ones(4)) for _ in range(3)]
+    zeros = [plan.draw_noise(SeededRandomness(1))] * 3
+    released = encrypted_weights(plan, shards, zeros)
+    twin = plain_weights(plan, shards, sum(zeros)) / plan.link.radius
+    prime = joint_keys(3, plan.ckks.depth, N).context.primes[0]
+    message = exact.encoded(plan.layout.heads(twin), N, SCALE)
+    return rms(exact.centred(exact.coefficients(released.message[0], prime) - message, prime)), plan
+
+
+@pytest.mark.parametrize("offset", [0.02, 0.002])
+def test_the_noise_behind_an_inverse_is_below_its_bound(offset: float) -> None:
+    """Small columns have a large 1 / b: without the gains of rows and inverse it is not below."""
+    noise, plan = quadratic_noise(offset)
+    assert 1 < noise <= plan.model_error_std()
+    with (
+        mock.patch.object(Quadratic, "inverse_gain", 0.0),
+        mock.patch.object(Quadratic, "row_path", 0.0),
+    ):
+        assert offset > 0.01 or noise > plan.model_error_std()
 
 
 def test_the_released_error_is_predicted() -> None:

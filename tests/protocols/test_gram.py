@@ -40,17 +40,28 @@ GRID = [
     (9, 2, 5, 6, True, 4, 1024),
     (16, 2, 2, 30, True, 6, 1024),
     (32, 1, 2, 4, True, 5, 2048),
+    (5, 2, 2, 90, True, 6, 1024),
     (8, 4, 3, 5, False, 3, 512),
     (17, 2, 2, 7, False, 5, 4096),
 ]
 
 
+@pytest.mark.parametrize("accelerated", [True, False])
 @pytest.mark.parametrize("case", GRID, ids=str)
-def test_encrypted_equals_plain(case: tuple[int, int, int, int, bool, int, int]) -> None:
+def test_encrypted_equals_plain(
+    case: tuple[int, int, int, int, bool, int, int], accelerated: bool
+) -> None:
     """Weights agree to 1e-9, far below 1e-4, and nothing else is released."""
     features, outputs, parties, rounds, row_sums, levels, ring = case
     task = make_task(
-        features, outputs, parties, rounds, ring_dim=ring, levels=levels, row_sums=row_sums
+        features,
+        outputs,
+        parties,
+        rounds,
+        ring_dim=ring,
+        levels=levels,
+        row_sums=row_sums,
+        accelerated=accelerated,
     )
     x, y = make_rows(task, seed=features)
     sums = split(task, x, y)
@@ -142,7 +153,7 @@ def test_cost_does_not_depend_on_rows() -> None:
 
 
 def test_two_iterations_take_one_and_two_levels() -> None:
-    """Rotations: log2 d' and 2 log2 d' + 1; with 6 levels, four iterations a refresh."""
+    """Rotations: log2 d' and 2 log2 d' + 1, one for a mean of copies; four iterations a refresh."""
     counts = [
         sum(
             n

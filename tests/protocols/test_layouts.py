@@ -9,7 +9,7 @@ import pytest
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.parameters import choose_parameters
 from protocols.errors import ParameterError
-from protocols.planner import cheapest_layout, iteration_work
+from protocols.planner import NEARLY, cheapest_layout, iteration_work
 from protocols.rows import RowsPlan
 from tests.helpers import make_plan
 
@@ -25,13 +25,14 @@ def plan_of(rows: int, features: int, update: str = "barrier-1") -> RowsPlan:
 
 @pytest.mark.parametrize("update", ["barrier-1", "nag"])
 @pytest.mark.parametrize(("rows", "features"), SHAPES)
-def test_no_other_packing_needs_less_work(rows: int, features: int, update: str) -> None:
-    """Against all powers of two, not only those that the search tries."""
+def test_no_other_packing_needs_much_less_work(rows: int, features: int, update: str) -> None:
+    """Against all powers of two, not only those that the search tries; fewer parts, fewer bytes."""
     plan = plan_of(rows, features, update)
     chosen = cheapest_layout(plan)
     widths = [1 << k for k in range(next_power_of_two(features).bit_length())]
     works = {w: iteration_work(replace(plan, features_per_ciphertext=w)) for w in widths}
-    assert works[chosen.layout.num_blocks] == min(works.values())
+    good = [width for width, work in works.items() if work <= NEARLY * min(works.values())]
+    assert chosen.layout.num_blocks == max(good)
 
 
 def test_one_group_of_rows_takes_one_ciphertext() -> None:

@@ -17,9 +17,9 @@ from protocols.ckks.tally import CountingContext, Shadow
 from protocols.contribute import collect, contribution
 from protocols.curvature import LIFT, Curvature
 from protocols.inverse import plan_inverse
-from protocols.lffr_inverse import LEVELS, relative_error, sharp_precondition
 from protocols.lffr_training import LffrCircuit
 from protocols.messages import Body
+from protocols.precondition import LEVELS, precondition, relative_error
 from tests import exact
 from tests.helpers import drive, uncommitted
 from tests.protocols.gram_session import gram_keys
@@ -69,7 +69,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
         return refresh.refresh(evaluator, plan, keys.seed, next(steps), keys.public_key, vectors)
 
     _, side = drive(collect(evaluator, plan, uncommitted(plan.names)), answer)
-    found = drive(sharp_precondition(evaluator, numbers, side[0], fresh), answer)
+    found = drive(precondition(evaluator, numbers, side[0], fresh), answer)
     rounding = slot_std(plan.ckks, rounding_std(plan.ckks, 2))
     assert found.vector.level == REFRESH_LEVEL
     low = keys.context.primes[:2]
@@ -87,7 +87,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
     assert np.abs(relative).max() < 1e-8
     # For each b_k its roundings, and the noise of the parties' encryptions of LIFT b_k / high.
     gain = numbers.high / (numbers.bound(x) * LIFT)
-    roundings = (4 + numbers.high / (numbers.low * LIFT)) * rounding
+    roundings = (4 + numbers.high / (numbers.offset * LIFT)) * rounding
     std = np.sqrt(2) * np.hypot(roundings, gain * slot_std(plan.ckks, fresh_std(plan.ckks, 2)))
     assert (np.abs(relative[:, 0] - relative[:, 1]) < 6 * std).all()
     largest = relative_error(numbers, plan.ckks, 2) * rounding
@@ -102,7 +102,7 @@ def test_the_announced_refreshes_are_those_of_the_circuit() -> None:
         params = CkksParameters(ring_dim=512, depth=depth, security_bits=0)
         budget = params.num_towers - REFRESH_TOWERS
         for ratio in (1.05, 2.0, 10.0, 100.0, 3000.0):
-            numbers = Curvature(offset=1.0, low=1.0, high=ratio, error=0.05)
+            numbers = Curvature(offset=1.0, high=ratio, error=0.05)
             counted: list[int] = []
             evaluator: Any = Evaluator(CountingContext(params), make_plan().layout)
 
@@ -117,7 +117,7 @@ def test_the_announced_refreshes_are_those_of_the_circuit() -> None:
                 return tuple(evaluator.wrap(Shadow(0)) for _ in vectors)
                 yield
 
-            exchange = sharp_precondition(evaluator, numbers, evaluator.wrap(Shadow(0)), fresh)
+            exchange = precondition(evaluator, numbers, evaluator.wrap(Shadow(0)), fresh)
             assert next(exchange, None) is None
             steps = len(numbers.inverse.steps)
             lengths.add(steps)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocols import planner
+from protocols import planner, traffic
 from protocols.ckks import cost
 from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.context import CkksContext
@@ -56,20 +56,20 @@ def test_bytes_are_those_of_a_run(
         rounds,
         degree,
         update,
-        privacy=NOISE,
+        privacy=None if update == QUADRATIC else NOISE,
         ring_dim=1024,
         features_per_ciphertext=width,
     )
     session.run()
     assert session.plan is not None
-    predicted = planner.bytes_per_party(session.plan)
+    predicted = traffic.bytes_per_party(session.plan)
     for phase, measured in session.coordinator.costs.bytes_per_party.items():
         # Only weights and seeds as text have another length: 2 % of a phase without residues.
         assert abs(predicted[phase] - measured) <= (0.02 if phase == "agree" else 1e-3) * measured
-    traffic = session.coordinator.costs.traffic
-    for name, by_phase in planner.bytes_by_party(session.plan).items():
-        assert by_phase["encrypt"] == traffic["encrypt"][name]
-        assert by_phase["keys"] == traffic["keys"][name]
+    sent = session.coordinator.costs.traffic
+    for name, by_phase in traffic.bytes_by_party(session.plan).items():
+        assert by_phase["encrypt"] == sent["encrypt"][name]
+        assert by_phase["keys"] == sent["keys"][name]
 
 
 @pytest.mark.parametrize(("depth", "digits"), [(6, 1), (6, 2), (7, 3), (8, 3), (9, 4)])
@@ -249,3 +249,108 @@ def test_times_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
         assert json.loads(file.read_text())["operations"].keys() == set(OPERATIONS)
     assert cost.unit_times(TINY, file / "folder").setup > 0
     assert cost.fingerprint(TINY) != cost.fingerprint(replace(TINY, depth=7))
+
+
+# -- every kind of plan ----------------------------------------------------------------------------
+
+KINDS: dict[str, dict[str, Any]] = {
+    "gram": {"model": "linear", "rounds": 9, "epsilon": None},
+    "gram-private": {"model": "linear", "rounds": 4, "epsilon": 5.0},
+    "lffr": {"model": "lffr", "rounds": 3, "epsilon": None},
+    "lffr-private": {"model": "lffr", "rounds": 3, "epsilon": 5.0},
+    "sums": {"protocol": "secure-aggregation", "update": "nag", "rounds": 5, "epsilon": 2.0},
+    "sums-curvature": {"protocol": "secure-aggregation", "update": "quadratic-gd", "rounds": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Counter[Any]]]:
+    """A run of each kind, and what its circuit asked of OpenFHE; rings are INSECURE."""
+    from protocols.ckks import evaluator
+    from sims.config import SimulationConfig
+    from sims.simulation import simulate
+
+    found: dict[str, tuple[Any, Counter[Any]]] = {}
+    build = evaluator.Evaluator.__init__
+    for name, options in KINDS.items():
+        spies: list[Spy] = []
+
+        def spied(self: Any, context: Any, layout: Any, spies: list[Spy] = spies) -> None:
+            build(self, context, layout)
+            if isinstance(context, CkksContext):
+                self.cc = Spy(context.cc)
+                spies.append(self.cc)
+
+        if "protocol" not in options:
+            options = {**options, "profile": "fast-insecure"}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(evaluator.Evaluator, "__init__", spied)
+            result = simulate(SimulationConfig(seed=1, **options))
+        found[name] = result, spies[0].counts if spies else Counter()
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_of_every_kind_are_those_of_a_run(kind: str, runs: Any) -> None:
+    result, _ = runs[kind]
+    predicted = traffic.bytes_per_party(result.plan)
+    for phase, measured in result.costs.bytes_per_party.items():
+        # Weights and seeds as text; a query without decimals.
+        assert abs(predicted[phase] - measured) <= 0.02 * measured
+    assert sum(predicted.values()) > 1000
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("sums")])
+def test_operations_of_every_circuit_are_those_of_a_run(kind: str, runs: Any) -> None:
+    result, counted = runs[kind]
+    course = planner.iterations(result.plan)
+    assert len(course) == result.plan.rounds
+    assert sum(each.refreshed for each in course) == sum(result.plan.refreshes)
+    total = Counter[Any]()
+    for iteration in course:
+        total.update(iteration.operations)
+    compared = {key for key in {*total, *counted} if key[0] not in ("mask", "scalar")}
+    assert len(compared) > 10
+    assert {key: counted[key] for key in compared} == {key: total[key] for key in compared}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("sums")])
+def test_seconds_of_every_circuit_count_operations_refreshes_and_messages(
+    kind: str, runs: Any
+) -> None:
+    plan = runs[kind][0].plan
+    one = planner.seconds(plan, times(plan.ckks))
+    operations = sum(each.total(*OPERATIONS) for each in planner.iterations(plan))
+    assert one.by_phase["train"] == operations
+    free = replace(times(plan.ckks), operations=dict.fromkeys(OPERATIONS, (0.0,)))
+    mapped = sum(None not in plan.column_maps(k) for k in range(len(plan.refreshes)))
+    read = planner.seconds(plan, replace(free, read=1.0)).total
+    assert read == len(plan.refreshes) + mapped
+    assert mapped == (0 if plan.kind == "gram" else plan.rounds + (plan.privacy is None))
+    asked = sum(1 for _ in traffic.exchanges(plan, plan.names[0]))
+    assert planner.seconds(plan, replace(free, message=1.0)).total == asked * len(plan.members)
+    assert planner.memory(plan)["coordinator"] > planner.BASE_MEMORY
+
+
+def test_seconds_of_sums_are_counts_times_unit_times(runs: Any) -> None:
+    from sims import sums_cost
+
+    plan = runs["sums-curvature"][0].plan
+    parties, rounds, rows = 3, 4, plan.num_rows
+    assert len(plan.queries) == rounds
+    names = tuple(sums_cost.SumTimes.__dataclass_fields__)
+    for name, amount in {
+        "row": rounds * rows,
+        **dict.fromkeys(("contribution", "noise", "encrypt", "read"), rounds * parties),
+        "open": rounds,
+        "message": (rounds + 6) * parties,
+        "secret": parties,
+        "mask": parties * (parties - 1),
+    }.items():
+        only = {each: 1.0 if each == name else 0.0 for each in names}
+        assert sums_cost.seconds(plan, sums_cost.SumTimes(**only)).total == amount, name
+    asked = sum(1 for _ in traffic.exchanges(plan, plan.names[0]))
+    assert asked == rounds + 6
+    found = to_plain(sums_cost.measure(plan))
+    assert all(value >= 0 for value in found.values())
+    assert min(found[name] for name in ("contribution", "encrypt", "open", "secret")) > 0

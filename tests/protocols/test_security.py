@@ -123,7 +123,7 @@ def test_a_key_share_answers_a_label_once() -> None:
         (lambda p: p.update(members=p["members"][:1]), "parties=1"),
         (lambda p: p["ckks"].update(depth=5), "depth=5"),
         (lambda p: p.update(profile="secure"), "128-bit"),
-        (lambda p: p.clear(), "plan version None is not 6"),
+        (lambda p: p.clear(), "plan version None is not 7"),
     ],
 )
 def test_plans_that_a_party_refuses(change: Callable[[dict[str, Any]], Any], words: str) -> None:

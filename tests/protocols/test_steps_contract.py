@@ -37,6 +37,7 @@ from tests.sessions import (
     resigned,
     small,
     sums_session,
+    whitened_session,
     with_meta,
 )
 
@@ -47,9 +48,10 @@ SEQUENCES = {
     "cover": f"{AGREE} {KEYS} cover-keys cover-deal cover-hold {ROWS} refresh/0 refresh/1 decrypt "
     "finish",
     "gram": f"{AGREE} {KEYS} {ROWS} refresh/0 refresh/1 refresh/2 decrypt finish".replace(
-        "rotations/0", "rotations/0 rotations/1"
+        "rotations/0", "rotations/0 rotations/1 rotations/2"
     ),
     "lffr": f"{AGREE} {KEYS} {ROWS} refresh/0 refresh/1 refresh/2 refresh/3 decrypt finish",
+    "whitened": f"{AGREE} second-moment {KEYS} {ROWS} refresh/0 refresh/1 decrypt finish",
     "sums": f"{AGREE} mask-keys opening-key round/0 round/1 finish",
 }
 SESSIONS: dict[str, Callable[[], Session]] = {
@@ -57,6 +59,7 @@ SESSIONS: dict[str, Callable[[], Session]] = {
     "cover": lambda: small(rounds=2, parties=3, cover=2),
     "gram": lambda: gram_session(rounds=2),
     "lffr": lambda: lffr_session(rounds=2),
+    "whitened": whitened_session,
     "sums": lambda: sums_session(rounds=2),
 }
 EVERY_STEP = [
@@ -64,14 +67,14 @@ EVERY_STEP = [
     for protocol, steps in SEQUENCES.items()
     for step in steps.split()
 ]
-# Gram and lffr share all but these with rows. The weights that `finish` tells differ in their last
-# bits from one decoding to the next: recorded replies do not fit another one's.
-OWN = ("contribute", "refresh/0")
+# Gram, lffr and whitened rows share all but these with rows. The weights that `finish` tells differ
+# in their last bits from one decoding to the next: recorded replies do not fit another one's.
+OWN = ("contribute", "refresh/0", "second-moment")
 FED_STEPS = [
     case
     for case in EVERY_STEP
     if case.values[1] != "finish"
-    and (case.values[0] not in ("gram", "lffr") or case.values[1] in OWN)
+    and (case.values[0] not in ("gram", "lffr", "whitened") or case.values[1] in OWN)
 ]
 NOT_READ = ("enrol", "rotations", "finish")  # a rotation's index is the plan's
 COVERED = ("confirm", "refresh", "decrypt")

@@ -28,6 +28,7 @@ RUNS: dict[str, Callable[[], Run]] = {
         runs.rows_session("nag", rounds=3, **COVERED), LOST, {"refresh/2": ["hospital-2"]}
     ),
     "rows, coordinator resumed": lambda: resumed(Path(tempfile.mkdtemp())),
+    "rows, whitened": lambda: record(sessions.whitened_session()),
     "gram, linear (no map)": lambda: record(sessions.gram_session("linear")),
     "gram, improved lffr (no map)": lambda: record(sessions.gram_session("improved-lffr")),
     "lffr": lambda: record(sessions.lffr_session()),

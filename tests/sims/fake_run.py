@@ -24,9 +24,10 @@ from protocols.registry import phase_of, sequence
 from protocols.rows import RowsPlan
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
+from sims.prepare import raw_rows
 from sims.result import RunResult
 from sims.run_folder import RunFolder
-from sims.twin import fit_optimum, run_twin, score
+from sims.twin import fit_optimum, fit_unclipped, run_twin, score
 
 NASTY = "<script>alert('x')</script> & $a$ [red]"
 SCHEMA = Schema(
@@ -116,21 +117,28 @@ def make_result(folder: RunFolder | None = None, **changes: Any) -> RunResult:
     noise = np.zeros((plan.rounds, plan.num_features))
     twin, iterations = run_twin(plan, train.x, train.y, noise, test.x, test.y)
     weights = twin + np.linspace(-3e-7, 2e-7, twin.size)
-    optimum = fit_optimum(train.x, train.y)
+    clipped = fit_optimum(train.x, train.y)
+    raw, test_raw = raw_rows(make_frame(300), SCHEMA), raw_rows(make_frame(200, seed=2), SCHEMA)
+    optimum = fit_unclipped(fit_optimum, raw, train.y)
     transcript, costs = fake_transcript(plan, folder.transcript_path if folder else None)
     result = RunResult(
         plan=plan,
         schema=SCHEMA,
+        released=weights,
+        scaling=None,
         weights=weights,
         twin_weights=twin,
         optimum_weights=optimum,
         scores=score(weights, test.x, test.y),
         twin=score(twin, test.x, test.y),
-        optimum=score(optimum, test.x, test.y),
+        optimum=score(optimum, test_raw, test.y),
+        clipped_optimum_weights=clipped,
+        clipped_optimum=score(clipped, test.x, test.y),
         iterations=iterations,
         costs=costs,
         rows_by_party=rows,
         test_x=test.x,
+        test_raw=test_raw,
         test_y=test.y,
         clamped={"hospital-1": {"notes": ["values clamped: 3 in age"]}, "hospital-3": {}},
         warnings=("a warning with <i>markup</i>",),

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from sims import cli
 from sims.documents import to_json
-from sims.run_folder import STATUS, file_digest
+from sims.places import STATUS
+from sims.run_folder import file_digest
 from sims.verify import verify_run
 
 TOY = ("--profile", "fast-insecure")

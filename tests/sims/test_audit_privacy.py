@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from protocols.errors import ParameterError
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
+from protocols.privacy.calibrate.whitened import RULES
 from protocols.train import PlainGradient, train_plain
 from sims.audit_privacy import PrivacyAudit, audit_privacy, worst_neighbours
+from sims.audit_whitened import Pair, both_runs
 from sims.cli_audit import audit_app
 from sims.config import SimulationConfig
 from sims.many_twins import train_many
@@ -25,7 +27,7 @@ PARTIES, COLLUDERS = 5, 4
 
 
 @lru_cache
-def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> RowsChoice:
+def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> RowsChoice | Pair:
     config = SimulationConfig(
         parties=PARTIES,
         colluders=COLLUDERS,
@@ -34,12 +36,16 @@ def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> RowsChoi
         update=update,
         rounds=rounds,
     )
+    wanted = Wanted.of(config)
+    if update in RULES:
+        figures = PublicFigures.even(rows=4 * ROWS, features=FEATURES - 1, parties=PARTIES)
+        return both_runs(figures, wanted, np.random.default_rng(2))
     figures = PublicFigures.even(rows=ROWS, features=FEATURES - 1, parties=PARTIES)
-    return choose_rows(figures, Wanted.of(config))
+    return choose_rows(figures, wanted)
 
 
 def _audit(
-    setting: RowsChoice,
+    setting: RowsChoice | Pair,
     *,
     runs: int = RUNS,
     coalition: int = COLLUDERS,
@@ -58,7 +64,7 @@ def _audit(
     )
 
 
-@pytest.mark.parametrize("update", ["barrier", "gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
 @pytest.mark.parametrize("delta", [1e-5, 1e-2])
 def test_the_truth_is_not_refuted(update: str, delta: float) -> None:
     found = _audit(_setting(update, delta))
@@ -75,7 +81,7 @@ def test_a_larger_coalition_sees_more() -> None:
     assert all(not b.refuted for b in bounds)
 
 
-@pytest.mark.parametrize("update", ["barrier", "gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
 @pytest.mark.parametrize(
     ("mutant", "share_of_sigma"),
     [
@@ -96,20 +102,23 @@ def test_a_split_by_p_is_harmless_without_colluders() -> None:
     assert found.lower_bound < 1.0
 
 
-@pytest.mark.parametrize("update", ["barrier", "gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
 def test_many_runs_are_the_twins_runs(update: str) -> None:
     """One run of `train_many` against `train_plain` on the rows written out."""
     setting = _setting(update)
     assert setting.certificate is not None
     pair = worst_neighbours(setting.certificate, setting.rule)
     noise = np.random.default_rng(1).normal(0, 0.02, (ROUNDS, FEATURES))
-    x = np.concatenate([np.tile(pair.driver, (ROWS - 1, 1)), pair.own[None]])
-    y = np.append(np.ones(ROWS - 1), 0.0)
-    assert np.linalg.norm(x, axis=1).max() <= 1 + 1e-12
+    counts = pair.counts.astype(int)
+    positive = np.rint(pair.counts * pair.labels).astype(int)
+    x = np.concatenate([np.repeat(pair.common, counts, axis=0), pair.own[None]])
+    y = [np.arange(n) < k for n, k in zip(counts, positive, strict=True)]
+    y = np.append(np.concatenate(y).astype(float), 0.0)
+    assert len(x) == pair.rows and np.linalg.norm(x, axis=1).max() <= 1 + 1e-12
     twin = train_plain(setting.rule, PlainGradient(x, y, noise, pair.link), FEATURES)
     many = train_many(
         setting.rule,
-        lambda t, w: (pair.shared(w) + pair.last(w, pair.own)) / ROWS + noise[t],
+        lambda t, w: (pair.shared(w) + pair.last(w, pair.own)) / pair.rows + noise[t],
         runs=3,
         features=FEATURES,
     )
@@ -137,8 +146,37 @@ def test_the_command() -> None:
     assert CliRunner().invoke(audit_app, ["privacy", *flags, "--coalition", "5"]).exit_code == 2
 
 
+def test_the_command_audits_both_runs_on_whitened_rows() -> None:
+    flags = ["--rows", "8000", "--features", "4", "--parties", "5", "--colluders", "1"]
+    flags += ["--runs", "20000", "--seed", "1", "--update", "quadratic-gd", "--json"]
+    result = CliRunner().invoke(audit_app, ["privacy", *flags])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert 0.1 < found["lower_bound"] <= found["claimed"] == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("update", ["gd", "quadratic-gd"])
+def test_a_second_moment_is_told_along_the_difference(update: str) -> None:
+    """|x x^T - y y^T| / (N sigma) by hand, of rows 2 phi apart: sqrt(2) sin(2 phi) B^2."""
+    setting = _setting(update)
+    assert setting.certificate is not None
+    pair = worst_neighbours(setting.certificate, setting.rule)
+    if isinstance(setting, RowsChoice):
+        assert pair.released == 0
+        return
+    whitening = setting.plan.whitening
+    assert whitening is not None
+    first, second = (
+        np.linalg.solve(np.array(whitening.matrix), row) for row in (pair.own, pair.other)
+    )
+    first, second = first / np.linalg.norm(first), second / np.linalg.norm(second)
+    moved = math.sqrt(2) * math.sqrt(1 - float(first @ second) ** 2)
+    assert pair.released == pytest.approx(moved / (pair.rows * whitening.sigma), rel=1e-9)
+    assert 0.3 * math.sqrt(2) < moved <= math.sqrt(2)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("update", ["barrier", "gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
 def test_a_million_runs(update: str) -> None:
     """epsilon = 1 at delta = 1e-5, T = 25: the truth holds, both mutants are caught."""
     setting = _setting(update, rounds=25)

@@ -14,14 +14,16 @@ from parties.data.encode import encode_shard
 from parties.data.schema import Label, NumericColumn, Schema, Targets
 from parties.recompute import recompute
 from protocols import arithmetic
+from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
 from protocols.gram import GramSums
 from protocols.gram_plan import GramPlan
 from protocols.plan import Member
 from protocols.plans import plan_from_dict
-from protocols.privacy.calibrate.calibration import Calibration
-from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.regression import gram_curvature, gram_ring
+from protocols.privacy.calibrate.rows import RELEASED
 from protocols.privacy.randomness import SeededRandomness
 from sims.config import SimulationConfig
 from sims.deployed import DeployedModel
@@ -90,7 +92,7 @@ def test_the_plan_without_privacy() -> None:
     assert plan_from_dict(plan.to_dict()) == plan
     assert (plan.outputs, plan.rounds, plan.ridge, plan.privacy) == (2, 7, 0.01, None)
     assert plan.schema["targets"] == ["cost", "days"] and plan.task.row_sums
-    assert found.certificate is None and planned().rounds == 30
+    assert found.certificate is None and planned().rounds == 60
 
 
 def test_the_ring_has_room_for_the_matrix() -> None:
@@ -189,8 +191,44 @@ def test_a_deployment_needs_public_figures_only() -> None:
     plan = found.plan("session", members)
     weights = np.arange(2.0 * schema.num_features).reshape(-1, 2)
     model: Any = DeployedModel(
-        plan=plan, schema=schema, weights=weights, transcript_head="", noise="system"
+        plan=plan,
+        schema=schema,
+        weights=weights,
+        released=weights,
+        scaling=None,
+        transcript_head="",
+        noise="system",
     )
     document = model_document(model)
     assert document["kind"] == "regression" and document["privacy"]["epsilon"] == 1.0
     assert np.shape(document["coef"]) == (2, schema.num_features - 1)
+
+
+# -- offset of the quadratic gradient --------------------------------------------------------------
+
+
+def quadratic_plan(rows: int, features: int) -> Any:
+    shape = PublicFigures.even(rows=rows, features=features, parties=3)
+    return calibrate(shape, Wanted(update="quadratic-nag")).template
+
+
+def test_the_offset_is_the_smallest_that_the_released_error_allows() -> None:
+    """Many rows: a smaller one, and longer steps; never above a hundredth of the largest part."""
+    offsets = []
+    for rows, features in ((150, 9), (2_000, 9), (200_000, 9)):
+        plan = quadratic_plan(rows, features)
+        curvature = plan.curvature
+        offsets.append(curvature.offset / (curvature.high - curvature.offset))
+        assert release_error_std(plan) <= RELEASED
+        if offsets[-1] > 0.01 / 31:
+            half = replace(
+                curvature,
+                offset=curvature.offset / 2,
+                high=curvature.high - curvature.offset / 2,
+            )
+            rule = replace(plan.rule, curvature=half)
+            assert release_error_std(replace(plan, update=rule.to_dict())) > RELEASED
+    assert offsets == sorted(offsets, reverse=True)
+    assert offsets[0] <= 0.01 and offsets[-1] < offsets[0] / 4
+    # The bound of the diagonal, whose inverse is certified on it, holds for the worst rows.
+    assert curvature.inverse.relative_error <= curvature.error

@@ -25,7 +25,8 @@ from rich.console import Console
 from parties.data.infer import infer_schema
 from parties.data.schema import Schema
 from protocols.errors import ParameterError
-from sims.progress import reporting
+from sims.api import configured
+from sims.progress import Reporter, reporting
 from sims.simulation import Event
 from tests.sims.model_runs import cohort
 
@@ -80,13 +81,18 @@ def test_one_json_object_on_stdout(finished: tuple[Path, Result]) -> None:
     for scores in (summary, summary["twin"], summary["optimum"]):
         assert all(isinstance(scores[name], float) for name in figures)
     assert summary["max_abs_diff_to_twin"] < 1e-4 and summary["iterations"] == 3
+    predicted = summary.pop("predicted")
+    assert predicted["seconds"] > 0
+    assert predicted["bytes_per_party"] == pytest.approx(
+        sum(summary["bytes_per_party"].values()), rel=1e-3
+    )
     assert summary == json.loads((out / "summary.json").read_text())
 
 
 def test_progress_is_plain_lines_where_no_terminal_is(finished: tuple[Path, Result]) -> None:
     lines = finished[1].stderr.splitlines()
     phases = [line for line in lines if line.startswith("[")]
-    assert len(phases) == 8 and "load the libraries" in phases[0] and "plaintext" in phases[-1]
+    assert len(phases) == 9 and "load the libraries" in phases[0] and "plaintext" in phases[-1]
     assert all("\x1b" not in line for line in lines)
 
 
@@ -160,7 +166,7 @@ def test_a_table_for_people(table: Path, tmp_path: Path) -> None:
     for _ in range(2):
         result = cohort("simulate", "--data", table, *options, *TOY)
         assert result.exit_code == 0, result.stderr
-    words = ("decrypted model", "plaintext twin", "non-private optimum", "INSECURE", "Brier")
+    words = ("decrypted", "twin", "without", "clipped", "INSECURE", "Brier")
     assert all(word in result.stdout for word in words)
     assert "report.html" in result.stdout and "warning: " in result.stderr
     assert "note: the earlier run in" in result.stderr
@@ -204,8 +210,12 @@ REFUSALS: dict[str, tuple[pd.DataFrame | None, tuple[str, ...], str]] = {
     "positive": (make_frame(), ("--positive", "7"), "positive='7' is no value of label"),
     "epsilon twice": (make_frame(), ("--epsilon", "1"), "no-privacy is given together with eps"),
     "test twice": (make_frame(), ("--test", "a.csv", "--holdout", "0.1"), "both given"),
-    "missing file": (None, ("--label", "y"), "none.csv' does not exist"),
-    "missing schema": (make_frame(), ("--schema", "none.json"), "schema file 'none.json' cannot"),
+    "missing file": (None, ("--label", "y"), "none.csv' cannot be read: there is no such file"),
+    "missing schema": (
+        make_frame(),
+        ("--schema", "none.json"),
+        "schema='none.json' cannot be read",
+    ),
 }
 
 
@@ -379,6 +389,147 @@ def test_reporters(terminal: bool) -> None:
         reporter(Event("progress", "train", 2, 8))
         assert reporter.place == "in phase 'train', 2 of 8 iterations done"
     assert "train on ciphertexts" in text.getvalue() and ("8/8" in text.getvalue()) == terminal
+
+
+def test_progress_without_a_terminal_says_what_is_left_but_not_too_often() -> None:
+    """At 7 s an iteration: the pace so far times what remains, ten seconds apart at least."""
+    text, now = io.StringIO(), [100.0]
+    console = Console(file=text, force_terminal=False, width=100)
+    reporter = Reporter(console, clock=lambda: now[0])
+    reporter(Event("phase", "train"))
+    for done in range(1, 11):
+        now[0] += 7.0
+        reporter(Event("progress", "train", done, 10))
+    lines = text.getvalue().splitlines()[1:]
+    assert lines[0] == "[  14.0 s] 2 of 10 iterations done, about 56.0 s left"
+    assert [int(line.split("]")[1].split()[0]) for line in lines] == [2, 4, 6, 8]
+    assert lines[-1].endswith("about 14.0 s left")
+    # Long runs speak once in a tenth of what is left.
+    text.truncate(0)
+    reporter(Event("phase", "train"))
+    for done in range(1, 301):
+        now[0] += 7.0
+        reporter(Event("progress", "train", done, 300))
+    assert 20 < len(text.getvalue().splitlines()) < 60
+
+
+def test_a_run_says_its_costs_before_it_begins_and_what_that_missed(
+    table: Path, finished: tuple[Path, Result]
+) -> None:
+    _, result = finished
+    told = result.stderr
+    assert told.index("predicted: ") < told.index("make the joint keys")
+    assert "per party, on this machine if nothing else runs on it" in told
+    assert told.count("interval [-8, 8]") == 1
+    shown = cohort("simulate", "--data", table, "--label", "y", "--iterations", "2", *TOY)
+    assert "predicted / measured: " in shown.stdout
+    assert "and 1.00)" in " ".join(shown.stdout.split())
+
+
+def test_a_much_cheaper_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from protocols.privacy.calibrate.calibration import calibrate
+    from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+    from sims import foresight
+
+    figures = PublicFigures.even(rows=400, features=5, parties=3)
+
+    def costs(found: Any) -> tuple[float, int]:
+        plan = found.template
+        asked.append(plan)
+        return (300.0, 10**8) if plan.kind == "rows" else (sums, 10**5)
+
+    def lines(**options: Any) -> tuple[str, ...]:
+        config = configured(no_privacy=True, iterations=5, **options)
+        return foresight.foresee(config, calibrate(figures, Wanted.of(config))).lines
+
+    asked: list[Any] = []
+    monkeypatch.setattr(foresight, "predicted_run", costs)
+    sums = 4.0
+    (predicted, cheaper) = lines(update="nag")
+    assert predicted.startswith("predicted: 5.0 min and 100 MB per party")
+    assert "--protocol secure-aggregation --update nag takes about 4.0 s and 100 kB" in cheaper
+    assert [plan.rounds for plan in asked] == [5, 5]
+    sums = 200.0
+    assert len(lines(update="nag")) == 1
+    sums = 4.0
+    assert len(lines(protocol="secure-aggregation", update="nag")) == 1
+    assert len(lines(model="linear")) == 1
+
+
+# -- before anything is loaded -----------------------------------------------------------------
+
+EARLY: dict[str, tuple[dict[str, Any], str]] = {
+    "parties": ({"parties": 1}, "parties=1 is below 2"),
+    "colluders": ({"parties": 3, "colluders": 3}, "colluders=3 must be below parties=3"),
+    "epsilon": ({"epsilon": 0.0}, "epsilon=0.0 must be positive"),
+    "delta": ({"delta": 1.0}, "delta=1.0 is outside (0, 1)"),
+    "iterations": ({"iterations": 0}, "iterations=0 is below 1"),
+    "degree": ({"degree": 4}, "degree=4 is not one of 3, 5, 7"),
+    "model": ({"model": "linaer"}, "did you mean 'linear'?"),
+    "protocol": ({"protocol": "encrypted-row"}, "did you mean 'encrypted-rows'?"),
+    "update": ({"update": "quadratic-dg"}, "did you mean 'quadratic-gd'"),
+    "update of the other": ({"update": "adam"}, "it runs with --protocol secure-aggregation"),
+    "option": ({"epsilom": 1.0}, "did you mean 'epsilon'?"),
+    "profile": ({"profile": "fast-secure"}, "did you mean 'fast-insecure'"),
+    "rate": ({"update": "gd", "learning_rate": 2.0}, "learning_rate=2.0 cannot be given for gd"),
+    "radius": ({"radius": 4.0}, "radius=4.0 cannot be given for encrypted-rows with privacy"),
+    "poisson": ({"model": "poisson"}, "epsilon=1: no certificate bounds what a row moves"),
+    "clip": (
+        {"protocol": "secure-aggregation", "update": "clipped-gd"},
+        "update='clipped-gd' needs a clip",
+    ),
+    "batches": (
+        {"protocol": "secure-aggregation", "update": "gd", "batches": 4},
+        "batches=4 is an option of --update scd",
+    ),
+    "ring": ({"ring_dim": 3000}, "ring_dim=3000 is no power of two: take 4096"),
+    "budget": ({"within": "soon"}, "within='soon' is no budget"),
+    "data": ({"data": "HERE/patient.csv", "label": "y"}, "did you mean 'patients.csv'?"),
+    "a folder": ({"data": "HERE", "label": "y"}, "it is a folder, give a file"),
+    "schema": ({"schema": "HERE/none.json"}, "schema='HERE/none.json' cannot be read"),
+    "test": ({"test": "HERE/none.csv"}, "test='HERE/none.csv' cannot be read"),
+    "out": ({"out": "HERE"}, "is not empty and holds no run of ciphercohort"),
+    "out file": ({"out": "HERE/patients.csv"}, "is a file: give a folder"),
+    "ledger": ({"ledger": "HERE/patients.csv"}, "is a file: give a folder"),
+}
+
+
+def test_options_are_checked_before_anything_is_loaded(tmp_path: Path) -> None:
+    """Every refusal in one process, which has loaded neither cryptography nor tables in the end."""
+    (tmp_path / "patients.csv").write_text("a,y\n1,0\n")
+    code = (
+        "import json, sys\n"
+        "from protocols.errors import CohortError\n"
+        "from sims.api import configured\n"
+        "told = {}\n"
+        "for name, options in json.load(sys.stdin).items():\n"
+        "    try: told[name] = str(configured(**options))\n"
+        "    except CohortError as error: told[name] = f'refused: {error}'\n"
+        "heavy = {'openfhe', 'torch', 'flwr', 'sklearn', 'pandas', 'matplotlib'}\n"
+        "print(json.dumps([told, sorted(heavy & set(sys.modules))]))"
+    )
+    here = str(tmp_path)
+    asked = json.dumps({name: options for name, (options, _) in EARLY.items()})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=asked.replace("HERE", here),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    told, loaded = json.loads(done.stdout)
+    assert loaded == []
+    for name, (_, words) in EARLY.items():
+        assert told[name].startswith("refused: "), (name, told[name])
+        assert words.replace("HERE", here) in told[name], (name, told[name])
+
+
+def test_a_column_that_is_nearly_named_is_suggested(table: Path) -> None:
+    for options in (("--label", "Y"), ("--label", "y", "--exclude", "agee")):
+        result = cohort("simulate", "--data", table, *options, *TOY)
+        assert result.exit_code == 2
+        assert "did you mean" in result.stderr
 
 
 # -- Ctrl-C ------------------------------------------------------------------------------------

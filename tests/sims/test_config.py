@@ -72,20 +72,23 @@ def test_the_coordinator_refuses_at_once(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and DEGREE_WORDS in " ".join(refused.output.split())
     assert not (tmp_path / "centre").exists()
     assert cohort(*words[:-1], "5", "--colluders", "7").exit_code == 0
-    assert 'update = "barrier"' in (tmp_path / "centre" / "coordinator.toml").read_text()
+    assert "colluders = 7" in (tmp_path / "centre" / "coordinator.toml").read_text()
 
 
-def test_names_kinds_and_defaults_are_the_commands() -> None:
+def test_names_kinds_and_defaults_are_the_commands(tmp_path: Path) -> None:
     """Texts become paths and names; an option has one name and another that it had before."""
-    config = configured(data="a.csv", target="a, b", model="linear", out="runs/x", exclude=["c"])
+    data = tmp_path / "a.csv"
+    data.write_text("a,b\n1,2\n")
+    config = configured(data=str(data), target="a, b", model="linear", out="runs/x", exclude=["c"])
     assert (config.targets, config.exclude, config.out) == (("a", "b"), ("c",), Path("runs/x"))
-    assert configured(interval=3.0).radius == configured(radius=3.0).radius == 3.0
+    open_interval = {"update": "gd", "no_privacy": True}
+    for name in ("interval", "radius"):
+        assert configured(**{name: 3.0}, **open_interval).radius == 3.0
     assert (configured().epsilon, SimulationConfig().epsilon) == (1.0, None)
     assert configured(split="by:ward").parties is None
     assert DEGREES == SIGMOID_DEGREES
-    rules = {"logistic": "barrier", "poisson": "nag", "linear": "", "lffr": ""}
-    assert {name: SimulationConfig(model=name).update for name in rules} == rules
-    assert replace(SimulationConfig(), rounds=3) == SimulationConfig(rounds=3, update="barrier")
+    assert not SimulationConfig().update  # chosen with the plan
+    assert replace(SimulationConfig(), rounds=3) == SimulationConfig(rounds=3)
 
 
 def test_every_rule_is_offered() -> None:

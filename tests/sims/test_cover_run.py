@@ -12,7 +12,7 @@ import pytest
 from coordinator.replay import CHECKS, replay
 from parties.agent.manifest import describe_plan
 from parties.policy import Policy
-from protocols import planner
+from protocols import traffic
 from protocols.errors import ParameterError, PolicyError
 from protocols.plans import plan_from_dict
 from sims.config import SimulationConfig
@@ -131,7 +131,7 @@ def test_predicted_bytes_are_those_of_a_run() -> None:
     session = make_session(parties=4, cover=3, rows=4, ring_dim=512, degree=3, update="gd")
     session.run()
     assert session.plan is not None
-    predicted = planner.bytes_per_party(session.plan)
+    predicted = traffic.bytes_per_party(session.plan)
     for phase, size in session.coordinator.costs.bytes_per_party.items():
         assert abs(predicted[phase] - size) < 1000, phase
 

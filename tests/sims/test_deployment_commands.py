@@ -13,9 +13,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keyring
+import numpy as np
 import pandas as pd
 import pytest
 from keyring.backend import KeyringBackend
@@ -154,7 +156,7 @@ def test_a_keyring_that_keeps_nothing_is_refused(
 
 
 def test_a_plan_from_cards_alone(home: Path) -> None:
-    plan = plan_template(CentreSettings.load(home / "centre"))
+    plan, _ = plan_template(CentreSettings.load(home / "centre"))
     assert [(m.name, m.rows) for m in plan.members] == [("a", 40), ("b", 40)]
     assert (plan.rounds, plan.privacy, plan.num_features) == (2, None, 2)
 
@@ -177,7 +179,7 @@ def test_a_plan_of_encrypted_sums(home: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     cards = [home / name / "card.json" for name in ("a", "b")]
     assert cohort("coordinator", "admit", centre, *cards).exit_code == 0
-    plan = plan_template(CentreSettings.load(centre))
+    plan, _ = plan_template(CentreSettings.load(centre))
     assert isinstance(plan, GradientPlan) and plan.privacy is not None
     assert (plan.rounds, plan.update["kind"]) == (7, "scd")
 
@@ -264,7 +266,7 @@ def test_a_known_peer_counts_at_once(home: Path, tmp_path: Path) -> None:
     words = list(init(home, "a"))
     words[2] = tmp_path / "a"
     assert cohort(*words, "--consent", "policy", "--name", "a").exit_code == 0
-    plan = plan_template(CentreSettings.load(home / "centre"))
+    plan, _ = plan_template(CentreSettings.load(home / "centre"))
     own = json.loads((tmp_path / "a/card.json").read_text())["identity"]
     plan = replace(plan, members=(replace(plan.members[0], verify_key=own), plan.members[1]))
     agent = build_agent(Settings.load(tmp_path / "a"), "correct horse battery staple")
@@ -387,7 +389,7 @@ def test_party_status_and_consent_by_command(home: Path) -> None:
 
 
 def ask(agent: Any, home: Path) -> None:
-    agent.consent.require(plan_template(CentreSettings.load(home / "centre")))
+    agent.consent.require(plan_template(CentreSettings.load(home / "centre"))[0])
 
 
 def test_toml_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -499,3 +501,32 @@ def test_a_program_is_started_again_and_ends_with_its_children(tmp_path: Path) -
             time.sleep(0.05)
         else:
             raise AssertionError(f"process {pid} is alive")
+
+
+def test_a_whitened_pair_is_chosen_once(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second plan follows from what the first was asked for, and there is one of each."""
+    from coordinator.deployment import create_session
+    from protocols.serialise import to_plain
+    from sims import deployed
+
+    centre = tmp_path / "centre"
+    words = ("--schema", home / "schema.json", "--update", "quadratic-gd", "--epsilon", 5)
+    assert cohort("coordinator", "init", centre, *words).exit_code == 0
+    cards = [home / name / "card.json" for name in ("a", "b")]
+    assert cohort("coordinator", "admit", centre, *cards).exit_code == 0
+    settings = CentreSettings.load(centre)
+    plan, wanted = plan_template(settings)
+    first = create_session(settings, plan, to_plain(wanted))
+    assert deployed.is_first(settings, first) and deployed.following(settings, first) is None
+    moment = np.diag([0.5, 0.25])
+    shown = SimpleNamespace(plan=plan, opened=lambda: (moment, {}))
+    monkeypatch.setattr(deployed, "read_evidence", lambda folder: shown)
+    monkeypatch.setattr(deployed, "calibrated", lambda *asked: pytest.fail("chosen again"))
+    second, again = plan_template(settings, first)
+    assert again == wanted
+    assert second.moment_plan == plan.digest()  # type: ignore[attr-defined]
+    following = create_session(settings, second, to_plain(again), first)
+    assert deployed.following(settings, first) == following
+    assert not deployed.is_first(settings, following)

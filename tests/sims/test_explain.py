@@ -69,9 +69,9 @@ def test_the_table_marks_the_plans_own() -> None:
 
 
 def test_json_holds_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sims import planning
+    from sims import predicted
 
-    monkeypatch.setattr(planning, "unit_times", model_times)
+    monkeypatch.setattr(predicted, "_unit_times", model_times)
     shape = ["plan", "--rows", "800", "--features", "9", "--no-privacy", "--explain"]
     done = CliRunner().invoke(app, [*shape, "--json"])
     assert done.exit_code == 0, done.output

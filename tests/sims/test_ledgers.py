@@ -44,6 +44,7 @@ def test_a_run_is_charged_and_a_second_one_is_refused(
         data=pd.DataFrame(np.c_[x, y], columns=list("abcy")),
         label="y",
         parties=2,
+        update="barrier",
         epsilon=2.0,
         rounds=2,
         degree=3,

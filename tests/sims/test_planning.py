@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from protocols.privacy.calibrate.figures import PublicFigures
+from sims import predicted
 from sims.cli import app
 from sims.config import SimulationConfig
 from sims.planning import forecast
@@ -80,6 +81,7 @@ def test_without_privacy_there_is_no_epsilon() -> None:
 def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("protocols.ckks.cost.busy", lambda: False)
+    predicted._unit_times.cache_clear()
     result = cohort("--rows 500 --features 4 --profile fast-insecure --ring-dim 1024 --json")
     body = json.loads(result.stdout)
     assert body["seconds_per_iteration"] > 0
@@ -87,6 +89,36 @@ def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(list(tmp_path.glob("ciphercohort/timing-*.json"))) == 1
     assert "INSECURE" in body
     assert "INSECURE" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--model linear --target a,b --no-privacy", ("encrypted-rows", "fixed-hessian", 60)),
+        ("--model linear --epsilon 3", ("encrypted-rows", "fixed-hessian", 30)),
+        ("--model lffr --no-privacy --iterations 7", ("encrypted-rows", "fixed-hessian", 7)),
+        ("--model poisson --no-privacy --iterations 4", ("encrypted-rows", "nag", 4)),
+        ("--protocol secure-aggregation --update nag", ("secure-aggregation", "nag", 50)),
+    ],
+)
+def test_every_model_and_protocol_is_planned(words: str, expected: tuple[str, str, int]) -> None:
+    """As `simulate` would run it; with bytes, operations and words for a person."""
+    shape = "--rows 600 --features 5 --no-timing"
+    body = planned(f"{shape} {words}")
+    assert (body["protocol"], body["update"]["kind"], body["iterations"]) == expected
+    assert sum(body["bytes_per_party"].values()) > 10_000
+    assert bool(body["operations_per_iteration"]) is (expected[0] == "encrypted-rows")
+    assert (body["privacy"] is None) is ("--no-privacy" in words)
+    told = cohort(f"{shape} {words}").stdout
+    assert f"protocol {expected[0]}" in told and "MB per party" in told
+
+
+def test_rows_of_regressions_are_as_long_as_their_columns_allow() -> None:
+    body = planned("--rows 600 --features 8 --model linear --no-privacy --no-timing")
+    assert body["norm_bound"] == 3.0
+    assert (
+        planned("--rows 600 --features 8 --no-privacy --update gd --no-timing")["norm_bound"] == 1
+    )
 
 
 def test_data_give_their_own_shape() -> None:
@@ -126,11 +158,17 @@ def test_a_person_reads_the_same() -> None:
         ("--rows 10 --features 3 --norm-bound -1", "norm_bound=-1"),
         ("--rows 10 --features 3 --split by:ward", "split='by:ward' needs data"),
         ("--rows 10 --features 3 --label y", "given without data"),
-        ("--rows 900 --features 3 --ring-dim 1000", "fits no ring of [1000]"),
-        ("--rows 60 --features 300 --epsilon 0.01", "no barrier setting is certified"),
-        ("--rows 60 --features 300 --epsilon 0.01", "condition"),
+        ("--rows 900 --features 3 --ring-dim 1000", "ring_dim=1000 is no power of two: take 1024"),
+        (
+            "--rows 60 --features 300 --epsilon 0.01 --update barrier",
+            "no barrier setting is certified",
+        ),
+        ("--rows 60 --features 300 --epsilon 0.01 --update barrier", "condition"),
         ("--rows 60 --features 300 --epsilon 0.01 --update nag", "no nag setting is certified"),
         ("--rows 900 --features 3 --no-privacy --epsilon 1", "no-privacy is given together"),
+        ("--rows 900 --features 3 --within 1m", "within and no_timing are both given"),
+        ("--rows 900 --features 3 --model linaer", "did you mean 'linear'?"),
+        ("--rows 900 --features 3 --protocol secure-agregation", "did you mean 'secure-aggreg"),
     ],
 )
 def test_refusals_name_the_cure(words: str, message: str) -> None:

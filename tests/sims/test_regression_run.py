@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,9 @@ Runs = Callable[[str], Run]
 @pytest.mark.parametrize("name", RUNS)
 def test_encrypted_is_the_twin_and_the_folder_verifies(name: str, runs: Runs) -> None:
     run = runs(name)
-    np.testing.assert_allclose(run.summary["mse"], run.summary["twin"]["mse"], rtol=1e-4)
+    # The flooding alone moves mean squares of large targets by 8e-5 [std]; weights are exact.
+    assert run.summary["max_abs_diff_to_twin"] < 1e-4
+    np.testing.assert_allclose(run.summary["mse"], run.summary["twin"]["mse"], rtol=5e-4)
     checks = {check.name: check for check in verify_run(run.folder, run.tables.test)}
     assert all(check.passed for check in checks.values()), checks
     extra = {"certificate"} if name in PRIVATE else set()
@@ -159,7 +160,8 @@ def test_metrics_tell_every_iteration(runs: Runs) -> None:
     course = runs("linear").course()
     errors = [line["training_mse"] for line in course]
     assert [line["iteration"] for line in course] == list(range(1, 61))
-    assert errors[0] > 5 * errors[-1] and all(a >= b for a, b in pairwise(errors))
+    # Chebyshev's steps may climb on the way.
+    assert errors[0] > 5 * errors[-1] and errors[-1] <= 1.1 * min(errors)
 
 
 def test_the_closing_table(tables: Tables) -> None:
@@ -382,3 +384,15 @@ def test_two_parties_at_128_bits(tables: Tables) -> None:
     summary = json.loads(result.stdout)
     assert (summary["security_bits"], summary["ring_dim"]) == (128, 32768)
     np.testing.assert_allclose(summary["mse"], summary["twin"]["mse"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", ["linear", "improved-lffr", "lffr"])
+def test_training_that_has_not_converged_says_so(tables: Tables, model: str) -> None:
+    """Two iterations leave much; the default of sums leaves nothing to tell."""
+    words = ("--model", model, "--no-privacy", "--profile", "fast-insecure", "--json")
+    few = json.loads(tables.simulate(*words, "--iterations", "2").stdout)["warnings"]
+    told = [w for w in few if "has not converged: 2 iterations leave" in w]
+    assert len(told) == 1 and "--iterations" in told[0]
+    if model != "lffr":
+        usual = json.loads(tables.simulate(*words).stdout)["warnings"]
+        assert not any("converged" in w for w in usual)

@@ -177,7 +177,7 @@ def judged(weights: Array, **changes: Any) -> RunResult:
 @pytest.mark.parametrize("factor", [0.0, 200.0, -1.0, 1.0])
 def test_the_first_line_says_when_the_base_rate_is_as_good(factor: float, privacy: bool) -> None:
     """Weights 0, far too large, reversed, and a good model's."""
-    result = judged(factor * make_result().optimum_weights, privacy=privacy)
+    result = judged(factor * make_result().clipped_optimum_weights, privacy=privacy)
     warnings, html = result.summary()["warnings"], render_report(result)
     with redirect_stdout(io.StringIO()) as out:
         show(stderr(), SimulationConfig(data=make_frame(3), label="died"), result, as_json=False)
@@ -207,7 +207,9 @@ def test_a_tie_with_the_base_rate_is_no_better_and_one_class_has_none() -> None:
 
 def test_huge_coefficients_have_an_odds_ratio() -> None:
     result = make_result()
-    assert "1.798e+308" in render_report(replace(result, weights=1e5 * result.optimum_weights))
+    assert "1.798e+308" in render_report(
+        replace(result, weights=1e5 * result.clipped_optimum_weights)
+    )
 
 
 def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

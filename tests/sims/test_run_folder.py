@@ -17,8 +17,9 @@ from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from protocols.plans import plan_from_dict
 from sims.documents import to_json
+from sims.places import STATUS, read_status
 from sims.result import Figures
-from sims.run_folder import FILES, STATUS, RunFolder, file_digest, read_status
+from sims.run_folder import FILES, RunFolder, file_digest
 from tests.sims.fake_run import CERTIFICATE, ROUNDS, finished_run, make_result
 
 
@@ -174,3 +175,28 @@ def test_the_earlier_text_stays_until_the_new_one_is_whole(
     with pytest.raises(KeyboardInterrupt):
         folder.note("train", 2)
     assert status(folder.path)["iteration"] == 1
+
+
+def test_an_aborted_run_is_told_in_one_sentence(tmp_path: Path) -> None:
+    from sims.verify import verify_run
+
+    folder = RunFolder.create(tmp_path / "run", rounds=9)
+    (check,) = verify_run(tmp_path / "run")
+    assert not check.passed and "is still going on (process" in check.detail
+    folder.note("train", 4)
+    folder.abort("party 'b' left")
+    (check,) = verify_run(tmp_path / "run")
+    assert not check.passed
+    assert check.detail == (
+        "this is the folder of a run that was aborted in phase 'train' after 4 of 9 iterations "
+        "(party 'b' left) and left no model, so there is nothing to verify"
+    )
+
+
+def test_a_result_is_one_short_line_without_rows(tmp_path: Path) -> None:
+    from tests.sims.fake_run import make_result
+
+    shown = repr(make_result(privacy=True))
+    assert shown.startswith("RunResult(logistic by encrypted-rows, 3 parties, 300 rows, 4 iterat")
+    assert "epsilon 1" in shown and "INSECURE" in shown and "array" not in shown
+    assert len(shown) < 300 and "\n" not in shown

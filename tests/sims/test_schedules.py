@@ -48,7 +48,7 @@ def template(folder: Path, *options: object) -> GradientPlan:
         }
         path = folder / "centre" / "parties" / f"{name}.json"
         path.write_text(pd.Series(card).to_json())
-    plan = plan_template(Settings.load(folder / "centre"))
+    plan, _ = plan_template(Settings.load(folder / "centre"))
     assert isinstance(plan, GradientPlan)
     return plan
 

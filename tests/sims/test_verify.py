@@ -15,8 +15,9 @@ from protocols.errors import DataError, ParameterError
 from protocols.plans import plan_from_dict
 from protocols.transcript import Transcript
 from sims.documents import to_json
+from sims.places import STATUS
 from sims.result import RunResult
-from sims.run_folder import FILES, STATUS, RunFolder, file_digest
+from sims.run_folder import FILES, RunFolder, file_digest
 from sims.verify import Check, verify_run
 from tests.sims.fake_run import finished_run, make_frame
 

@@ -6,14 +6,26 @@ Another protocol is one function from (figures, wanted) to a `Draft`, and one li
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from protocols.errors import ParameterError, PrivacyError
+from protocols.gradients import GradientPlan
+from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.calibrate.pace import pace
 from protocols.privacy.calibrate.regression import draft_gram, draft_lffr
 from protocols.privacy.calibrate.rows import draft_poisson, draft_rows
 from protocols.privacy.calibrate.sums import draft_sums
+from protocols.privacy.calibrate.whitened import (
+    MOST_FEATURES,
+    RULES,
+    Moment,
+    draft_whitened,
+    expected_moment,
+    moment_plan,
+)
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.mechanism import Mechanism
 
@@ -26,6 +38,8 @@ KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
     SECURE_AGGREGATION: draft_sums,
 }
 """By model, or of logistic models by protocol."""
+WHITENED = "quadratic-gd"
+"""Where rows are whitened and no update is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,20 +47,36 @@ class Calibration:
     """What all parties are to agree to.
 
     template: the plan, but for session, members' names and keys; certificate: None where no theorem
-    is claimed; notes: sentences for the reader.
+    is claimed; notes: sentences for the reader; first: the run that has to come before it, whose
+    second moment the final plan follows from: until then the template is what it is expected to be;
+    wanted: what was asked for, the update chosen.
     """
 
     template: RunPlan
     certificate: Certificate | None
     notes: tuple[str, ...] = ()
+    first: GradientPlan | None = None
+    wanted: Wanted = field(default_factory=Wanted)
 
     def plan(self, session: str, members: tuple[Member, ...]) -> RunPlan:
         """The template for these members, who have the rows that it was made for, in its order."""
         return replace(self.template, session=session, members=members)
 
+    def first_plan(self, session: str, members: tuple[Member, ...]) -> RunPlan:
+        """The same of the run before.
 
-def calibrate(figures: PublicFigures, wanted: Wanted) -> Calibration:
+        Raises:
+            ParameterError: there is none.
+        """
+        if self.first is None:
+            raise ParameterError("nothing has to run before this plan")
+        return replace(self.first, session=session, members=members)
+
+
+def calibrate(figures: PublicFigures, wanted: Wanted, moment: Moment | None = None) -> Calibration:
     """Rule, polynomial, noise, rounds and parameters, from public figures only.
+
+    moment: the second moment that the run before has opened, see `Calibration.first`.
 
     Every refusal that depends on them alone comes here, before the first key; so does what every
     party and auditor will say of the plan's privacy.
@@ -54,10 +84,45 @@ def calibrate(figures: PublicFigures, wanted: Wanted) -> Calibration:
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
     """
-    kind = KINDS[wanted.protocol if wanted.model == "logistic" else wanted.model]
-    draft = kind(figures, wanted)
+    if not wanted.update:
+        wanted = _usual(figures, wanted)
+    first = None
+    if _whitens(wanted):
+        if moment is None:
+            first, moment = moment_plan(figures, wanted), expected_moment(figures, wanted)
+        draft = draft_whitened(figures, wanted, moment)
+    else:
+        draft = KINDS[wanted.protocol if wanted.model == "logistic" else wanted.model](
+            figures, wanted
+        )
     plan, certificate = draft.plan, draft.certificate
     if plan.privacy:
         mechanism = Mechanism.from_plan(plan, figures.norm_bound).require()
         certificate = certificate or mechanism.certificate.require()
-    return Calibration(template=plan, certificate=certificate, notes=draft.notes)
+    return Calibration(
+        template=plan, certificate=certificate, notes=draft.notes, first=first, wanted=wanted
+    )
+
+
+def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
+    """The update where none is asked for; with privacy whitened rows, where that pays.
+
+    Public figures alone decide: whether the data are whitened is known before they are asked.
+    """
+    usual = replace(wanted, update=model_named(wanted.model).update)
+    whitened = replace(wanted, update=WHITENED)
+    if not _whitens(whitened):
+        return usual
+    found = pace(figures, wanted)
+    if found.whitens and figures.num_features <= MOST_FEATURES:
+        try:
+            draft_whitened(figures, whitened, expected_moment(figures, whitened))
+        except PrivacyError:
+            return usual
+        return whitened
+    return usual if found.whitens else replace(wanted, update="gd")
+
+
+def _whitens(wanted: Wanted) -> bool:
+    rows = wanted.protocol == ENCRYPTED_ROWS and wanted.model == "logistic"
+    return rows and wanted.update in RULES and wanted.epsilon is not None

@@ -11,31 +11,40 @@ from protocols.approximation import Approximation
 from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.parameters import choose_parameters
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
+from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.poisson import Poisson
 from protocols.models.registry import model_named
 from protocols.plan import PrivacyPlan
 from protocols.planner import cheapest_layout
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.calibrate.pace import DEGREE, pace
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.search import find_setting
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
-from protocols.updates.catalogue import QUADRATIC, REGISTRY
+from protocols.updates.catalogue import REGISTRY
 from protocols.updates.momentum import GradientDescent
 from protocols.updates.update import Update
 
 DEFAULT_DEGREE = 7
 DEFAULT_RADIUS = 8.0
 CURVATURE_OFFSET = 0.01
-"""Offset of the curvature over the largest entry of a row's part."""
+"""Largest offset of the curvature over the largest entry of a row's part."""
+HALVINGS = 5
+"""Of it: the inverse takes a range of 2^12 at most."""
+RELEASED = 5e-5
+"""Error of a weight [std] that a smaller offset may cost; the encryption hides it by flooding."""
 POISSON_ROUNDS = 30
 """Without privacy: as many as of regressions on sums."""
+TIMID = (
+    "few rows for so many columns at this epsilon: steps are short, so that probabilities lean "
+    "towards one half; use more rows, a larger epsilon or fewer columns"
+)
 NOTES = {
     "gd": "gradient descent with a certified ridge term, which bounds every iterate",
     "nag": "few accelerated steps, so short that their certified length bounds every iterate",
 }
-NOTES |= dict.fromkeys(QUADRATIC, NOTES["nag"])
 _RULES: Mapping[str, Callable[[Any], Update]] = {
     "barrier": lambda s: Barrier(
         rounds=s.rounds,
@@ -73,14 +82,10 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     update, noisy = wanted.update, wanted.epsilon is not None
     if update != "barrier" and not noisy:
         return _uncertified(figures, wanted)
-    for name in ("learning_rate", "radius"):
-        if getattr(wanted, name) is not None:
-            what = update if update == "barrier" else f"{update} with privacy"
-            raise ParameterError(
-                f"{name}={getattr(wanted, name)} cannot be given for {what}: its certificate "
-                "fixes it; leave it out, or use --update gd --no-privacy"
-            )
+    refuse_fixed(wanted)
     counted = arithmetic.allowances(figures.norm_bound, figures.num_features) if noisy else {}
+    found = pace(figures, wanted) if noisy and update == "gd" else None
+    few = found.steps if found and not found.whitens else None
     certificate = find_setting(
         method="ridge" if update == "gd" else update,
         rows=figures.rows,
@@ -91,7 +96,8 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
         parties=figures.parties,
         colluders=wanted.colluders,
         rounds=wanted.rounds or (None if noisy else REGISTRY[update].default_rounds),
-        degree=wanted.degree or (None if noisy else DEFAULT_DEGREE),
+        degree=wanted.degree or (DEGREE if few else None if noisy else DEFAULT_DEGREE),
+        steps=few,
         **counted,
     )
     setting = certificate.setting
@@ -101,8 +107,27 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
         link=setting.sigmoid,
         privacy=wanted.promise(figures, sigma=float(setting.sigma), sensitivity=float(moved)),
         certificate=certificate,
-        notes=(NOTES[update],) if update in NOTES else (),
+        notes=(
+            *((NOTES[update],) if update in NOTES else ()),
+            *((TIMID,) if few else ()),
+        ),
     )
+
+
+def refuse_fixed(wanted: Wanted) -> None:
+    """Refuse what a certificate fixes.
+
+    Raises:
+        ParameterError: names the option.
+    """
+    for name in ("learning_rate", "radius"):
+        if getattr(wanted, name) is not None:
+            update = wanted.update
+            what = update if update == "barrier" else f"{update} with privacy"
+            raise ParameterError(
+                f"{name}={getattr(wanted, name)} cannot be given for {what}: its certificate "
+                "fixes it; leave it out, or use --update gd --no-privacy"
+            )
 
 
 def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
@@ -131,10 +156,27 @@ def usual_rule(kind: str, figures: PublicFigures, *, rounds: int, learning_rate:
     return made
 
 
-def curvature_of(figures: PublicFigures) -> Curvature:
+def curvature_of(figures: PublicFigures, halvings: int = 0) -> Curvature:
     """Of a preconditioner without noise."""
-    largest = largest_row_sum(figures.num_features, norm=figures.norm_bound)
-    return Curvature.for_rows(largest, offset=CURVATURE_OFFSET * LOGISTIC * largest)
+    columns = [figures.entry_bound] * figures.num_features
+    largest = largest_row_sum(figures.num_features, norm=figures.norm_bound, columns=columns)
+    offset = CURVATURE_OFFSET * 0.5**halvings
+    return Curvature.for_rows(largest, offset=offset * LOGISTIC * largest)
+
+
+def with_least_offset(plan: RowsPlan, figures: PublicFigures) -> RowsPlan:
+    """The smallest offset, hence the longest steps, that leaves the release exact to `RELEASED`.
+
+    Noise in a column of small entries is multiplied by 1 / offset, and flooding hides as much. It
+    falls with the rows: where there are many, an offset need not hold back their rare columns.
+    """
+    for halvings in range(1, HALVINGS + 1):
+        rule: Any = replace(plan.rule, curvature=curvature_of(figures, halvings))  # type: ignore[type-var]
+        finer = replace(plan, update=rule.to_dict()).with_slot_bound(figures.norm_bound)
+        if release_error_std(finer) > RELEASED:
+            break
+        plan = finer
+    return plan
 
 
 def draft_rows(figures: PublicFigures, wanted: Wanted) -> Draft:
@@ -144,7 +186,10 @@ def draft_rows(figures: PublicFigures, wanted: Wanted) -> Draft:
         PrivacyError, ParameterError: see `choose_rows`; or no secure ring fits.
     """
     chosen = choose_rows(figures, wanted)
-    return Draft(rows_plan(figures, wanted, chosen), chosen.certificate, chosen.notes)
+    plan = rows_plan(figures, wanted, chosen)
+    if plan.curvature is not None and plan.privacy is None:
+        plan = with_least_offset(plan, figures)
+    return Draft(plan, chosen.certificate, chosen.notes)
 
 
 def draft_poisson(figures: PublicFigures, wanted: Wanted) -> Draft:
@@ -172,8 +217,8 @@ def draft_poisson(figures: PublicFigures, wanted: Wanted) -> Draft:
     return Draft(rows_plan(figures, wanted, chosen), None, chosen.notes)
 
 
-def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice) -> RowsPlan:
-    """The plan of a choice.
+def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice, **more: Any) -> RowsPlan:
+    """The plan of a choice; more: fields of the plan.
 
     Raises:
         ParameterError: no secure ring fits, or the asked ring is insecure.
@@ -186,5 +231,6 @@ def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice) -> Row
         update=chosen.rule.to_dict(),
         ckks=choose_parameters(levels, secure=wanted.secure, ring_dim=wanted.ring_dim),
         cover=wanted.cover,
+        **more,
     )
     return cheapest_layout(plan).with_slot_bound(figures.norm_bound)

@@ -25,6 +25,7 @@ from protocols.privacy.catalogue import noise_of
 from protocols.privacy.grid import NoiseGrid
 from protocols.privacy.noise import NOISE_TAIL, Noise
 from protocols.privacy.poisson import poisson_noise_multiplier
+from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.updates.adaptive import Adaptive
 from protocols.updates.catalogue import REGISTRY
@@ -133,7 +134,7 @@ def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
         privacy=wanted.promise(
             figures,
             sigma=min(scales, default=0.0),
-            sensitivity=2 * objective.norm_bound(objective.queries(1)[-1]),
+            sensitivity=objective.diameter(objective.queries(1)[-1]),
         ),
         mechanism=wanted.mechanism,
         noise_scales=scales,
@@ -296,7 +297,7 @@ def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[floa
     queries = objective.queries(rule.rounds)
     dual = objective if isinstance(objective, DualObjective) else None
     weight, rate = (1.0, dual.rate) if dual else (case.row_weight, 1.0)
-    sensitivities = tuple(2 * objective.norm_bound(query) * weight for query in queries)
+    sensitivities = tuple(objective.diameter(query) * weight for query in queries)
     multipliers = _multipliers(case, rule, objective, wanted.epsilon)
     setting = SumSetting(
         mechanism=wanted.mechanism,
@@ -347,11 +348,21 @@ def _cipher(case: _Case, objective: Objective, scales: tuple[float, ...]) -> Agg
     if isinstance(objective, DualObjective):
         count = float(most)
     largest = max(objective.norm_bound(query) for query in set(objective.queries(1))) * count
+    return cipher_of(figures, case.wanted.split(figures), case.noise, scales, largest)
+
+
+def cipher_of(
+    figures: PublicFigures,
+    split: NoiseSplit,
+    mechanism: Noise,
+    scales: tuple[float, ...],
+    largest: float,
+) -> AggregateParameters:
+    """Of sums to which a party contributes at most `largest`, without its noise."""
     noise = NOISE_TAIL * max(scales, default=0.0)
     precision = PRECISION * largest
     if scales:
-        split = case.wanted.split(figures)
-        shares = (case.noise.scale_of_share(scale, split) for scale in scales)
+        shares = (mechanism.scale_of_share(scale, split) for scale in scales)
         unit = min(NoiseGrid.for_scale(share).unit for share in shares)
         units = math.ceil(TAIL * NOISE_STD * math.sqrt(figures.parties)) + figures.parties / 2
         precision = unit * units

@@ -6,9 +6,10 @@ ticks, and no axis zooms into mere scatter.
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ _STEP = 0.1
 # Dashes of a formula, dots of a bound: on, off [points].
 _DASHES = {"=": (0, (4, 2.5)), "<=": (0, (1.2, 1.6)), "": (0, (4, 2.5))}
 _WORDS = {"=": "formula", "<=": "bound"}
+LEVELS = {"optimum": "optimum without privacy", "majority": "base rate"}
+_LEVEL_DASHES = {"optimum without privacy": (0, (6, 2)), "base rate": (0, (1, 1))}
 # Smallest ratio of a logarithmic axis' ends, and smallest span of a linear one in %.
 _RATIO, _PERCENT = 1.25, 1.0
 
@@ -71,7 +74,7 @@ class Plot:
     """One figure: name of its files, caption, what is on the axes.
 
     part: heading that it stands under; apart: lines are moved sideways a little, so that none
-    hides another.
+    hides another; levels: what the lines are judged beside, by label: horizontal.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Plot:
     log_y: bool = True
     part: str = ""
     apart: bool = False
+    levels: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def unit(self) -> str:
@@ -110,6 +114,16 @@ def lines_of(
     return found
 
 
+def levels_of(frame: pd.DataFrame, component: str) -> dict[str, float]:
+    """The optimum's and the majority's figure of a component, those that were measured."""
+    factor = _shown(component)[0]
+    means = {
+        words: factor * figures_of(frame, f"{component}_{name}").value.mean()
+        for name, words in LEVELS.items()
+    }
+    return {words: mean for words, mean in means.items() if not math.isnan(mean)}
+
+
 def axis_label(component: str) -> str:
     """Title and unit, which has a line of its own where they are long."""
     title, unit = COMPONENTS[component].title, f"[{_shown(component)[1]}]"
@@ -132,6 +146,8 @@ def draw(plot: Plot) -> Figure:
         for k, line in enumerate(plot.lines):
             shift = 2 ** (_STEP * (k - (len(plot.lines) - 1) / 2)) if plot.apart else 1.0
             _line(axes, line, k, shift)
+        for words, level in plot.levels.items():
+            axes.axhline(level, color="#444", linewidth=1.2, linestyle=_LEVEL_DASHES[words])
         axes.set_xlabel(plot.x_label)
         axes.set_ylabel(plot.y_label)
         drawn = pd.concat([line.points for line in plot.lines])
@@ -173,6 +189,9 @@ def _legend(figure: Figure, axes: Axes, plot: Plot) -> None:
     """Above the axes: no line is hidden, whatever its slope."""
     handles, labels = axes.get_legend_handles_labels()
     drawn = {line.relation for line in plot.lines if len(line.formula) and len(line.measured)}
+    for words in plot.levels:
+        handles.append(Line2D([], [], color="#444", ls=_LEVEL_DASHES[words], lw=1.2))
+        labels.append(words)
     for relation, words in _WORDS.items():
         if relation in drawn:
             handles.append(Line2D([], [], color="#333", ls=_DASHES[relation], lw=1.2))

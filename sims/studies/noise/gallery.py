@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from sims.studies.noise.components import COMPONENTS, WORDS
-from sims.studies.noise.figures import Line, Plot, axis_label, lines_of
+from sims.studies.noise.figures import Line, Plot, axis_label, levels_of, lines_of
 from sims.studies.noise.grid import VARIED, Grid, coalition_words
 
 CLIENTS = "number of clients P"
-LINEAR = ("accuracy", "auc", "left_ratio", "bytes_party")
+LINEAR = ("accuracy", "auc", "log_loss", "left_ratio", "bytes_party")
 MODES = {"fixed": "All rows shared out", "growing": "Every client brings its own rows"}
 _AT_SLOTS = "error of the weights\n[integer units per slot, rms]"
 # Field of a cell -> column of the table, where they differ.
@@ -102,6 +102,7 @@ def _twin_plots(twins: pd.DataFrame, grid: Grid) -> Iterator[Plot]:
                 log_y=component not in LINEAR,
                 part=_part(words, mine),
                 apart=True,
+                levels=levels_of(mine, component),
             )
 
 
@@ -125,16 +126,17 @@ def _varied_plots(twins: pd.DataFrame, grid: Grid) -> Iterator[Plot]:
             words = shown[x].map(lambda v, name=name: _VALUES.get(name, str)(v))
             label = words + ", " + shown.who if len(ends) > 1 else words
             x, x_label, where = "parties", CLIENTS, " and ".join(map(coalition_words, ends))
-        for component in ("privacy_noise", "accuracy") if len(shown) else ():
+        for component in ("privacy_noise", "accuracy", "log_loss") if len(shown) else ():
             yield Plot(
                 name=f"{component}_by_{name}",
                 caption=f"{_sentence(component)} by {_FIELDS.get(name, name)}; {where}.",
                 x_label=x_label,
                 y_label=axis_label(component),
                 lines=lines_of(shown, component, label, x),
-                log_y=component != "accuracy",
+                log_y=component not in LINEAR,
                 part=part,
                 apart=True,
+                levels=levels_of(shown, component),
             )
 
 

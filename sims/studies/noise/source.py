@@ -20,6 +20,7 @@ from sims.config import SimulationConfig
 from sims.datasets import split_rows
 from sims.prepare import PreparedData, prepare
 from sims.studies.noise.grid import Cell
+from sims.twin import fit_optimum, fit_unclipped, score
 
 RowNumbers = NDArray[np.intp]
 _FILES = ("data", "schema", "test")
@@ -100,6 +101,24 @@ def _prepared(source: Source) -> PreparedData:
     counts = ClampCounts(rows=len(data.labels))
     whole = Shard(x=data.rows, y=data.labels, counts=counts, schema=data.schema)
     return replace(data, shards={"all": whole})
+
+
+@lru_cache(maxsize=8)
+def levels(source: Source) -> dict[str, float]:
+    """What every model of these rows is judged beside, on the same test rows.
+
+    accuracy_optimum, auc_optimum, log_loss_optimum: trained on all rows as they are, without
+    privacy; accuracy_majority, log_loss_majority: of the share of positive test rows alone.
+    """
+    data = _prepared(source)
+    best = score(fit_unclipped(fit_optimum, data.raw, data.labels), data.raw_test, data.test.y)
+    share = float(data.test.y.mean())
+    found = {f"{name}_optimum": best[name] for name in ("accuracy", "auc", "log_loss")}
+    return {
+        **found,
+        "accuracy_majority": max(share, 1 - share),
+        "log_loss_majority": best["base_rate_log_loss"],
+    }
 
 
 def draw_groups(cell: Cell, pool: PreparedData, rng: np.random.Generator) -> list[RowNumbers]:

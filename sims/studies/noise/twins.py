@@ -7,7 +7,7 @@ noise rides along, as the reference of `model_noise`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,19 +23,19 @@ from protocols.gradients import GradientPlan
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.objectives import RowObjective
 from protocols.plan import RunPlan
-from protocols.planner import exchanges
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import RowsChoice, choose_rows, rows_plan
 from protocols.privacy.calibrate.sums import SumsChoice, choose_sums
 from protocols.privacy.shares import NoiseSplit
 from protocols.rows import RowsPlan
+from protocols.traffic import exchanges
 from protocols.updates.update import Update
 from sims.config import SimulationConfig
 from sims.many_twins import train_many
 from sims.prepare import PreparedData
 from sims.studies.noise import components
 from sims.studies.noise.grid import Cell
-from sims.studies.noise.source import Source, draw_groups, open_pool
+from sims.studies.noise.source import Source, draw_groups, levels, open_pool
 from sims.studies.noise.store import Measurement
 from sims.twin import score
 
@@ -46,6 +46,7 @@ COVERED = {
     SECURE_AGGREGATION: ("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt"),
 }
 """Rules whose plaintext twin runs for many seeds at once; encrypted cells take them all."""
+QUALITY = ("accuracy", "auc", "log_loss")
 _BLOCK = 512
 # Values travel as float64; a coefficient of a masked secret as 16 bits.
 _VALUE, _MASKED = 8, 2
@@ -291,12 +292,17 @@ def _batch(
         Measurement(
             cell=cell,
             seed=seed,
-            values={**oracle.values(weights, k), "accuracy": s.accuracy, "auc": s.auc},
+            values={**oracle.values(weights, k), **quality_of(source, s)},
             predicted=predicted,
             facts=facts,
         )
         for k, (seed, s) in enumerate(zip(seeds, scores, strict=True))
     ]
+
+
+def quality_of(source: Source, scores: Mapping[str, float]) -> dict[str, float]:
+    """A model's scores on the test rows, and what they are judged beside."""
+    return {**{name: scores[name] for name in QUALITY}, **levels(source)}
 
 
 def predictions(cell: Cell, setting: Setting) -> dict[str, float]:

@@ -63,7 +63,7 @@ from sims.studies.noise.exact import (
 from sims.studies.noise.grid import Cell
 from sims.studies.noise.source import Source, draw_groups, open_pool, shared_out
 from sims.studies.noise.store import Measurement
-from sims.studies.noise.twins import plan_traffic
+from sims.studies.noise.twins import plan_traffic, quality_of
 from sims.twin import score
 from sims.twins import twin_of
 
@@ -192,7 +192,7 @@ def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
     finally:
         clients.erase()
     quality = score(weights, pool.test.x, pool.test.y)
-    scores = {name: off, "accuracy": quality.accuracy, "auc": quality.auc}
+    scores = {name: off, **quality_of(source, quality)}
     return Measurement(
         cell=cell,
         seed=seed,
@@ -393,8 +393,8 @@ class RowStages(Stages):
         shards = [spec.shard for spec in self.clients.specs.values()]
         x = np.concatenate([shard.x for shard in shards])
         y = np.concatenate([shard.y for shard in shards])
-        first, noise = plan.divide_noise(np.sum(list(self._noise.values()), axis=0))
-        inverse = plan.curvature.preconditioner(x, first) if plan.curvature else 1.0
+        noise = np.sum(list(self._noise.values()), axis=0)
+        inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
         gradient: Any = PlainGradient(x, y, noise, plan.link, inverse)
         zero: Floats = np.zeros(plan.num_features)
         state, found = rule.start(zero), []

@@ -16,6 +16,7 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.tally import CountingContext, Shadow, Tally
+from protocols.curvature import LIFT
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan
 from protocols.lffr_training import train_lffr
@@ -50,7 +51,7 @@ def test_slots_stand_where_the_formula_says() -> None:
         at = ((j * 4 + o) * size + column + packing.offset) % 256
         used[3 * k : 3 * k + 3, at] = True
         x, term = rows[i, j], rows[i, j] * factors[i, o]
-        assert [packed[3 * k + kind][at] for kind in range(3)] == [x, 1024 * x, 1024 * term]
+        assert [packed[3 * k + kind][at] for kind in range(3)] == [x, LIFT * x, LIFT * term]
     assert not np.stack(list(packed.values()))[~used].any()
 
 

@@ -23,7 +23,7 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.decrypt import fuse
 from protocols.messages import Body
-from protocols.precondition import precondition
+from protocols.precondition import LEVELS, precondition
 from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_plain
 from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
@@ -162,7 +162,7 @@ def test_encrypted_equals_plain(case: str) -> None:
     assert np.abs(twin).max() > 0.05
     error = log2_error(run.train(), twin)
     assert error <= (-28 if width else -30), f"log2 error {error:.1f}"
-    announced = rule.curvature.inverse.refreshes(gradient_levels(run.plan.link))
+    announced = rule.curvature.inverse.refreshes(gradient_levels(run.plan.link), *LEVELS)
     vectors = (*announced, *(2,) * (rule.rounds - 1), 1)
     assert tuple(run.sizes) == tuple(parts * count for count in vectors) == run.plan.refreshes
 

@@ -37,8 +37,10 @@ def _setting(
     epsilon: float | None = 1.0,
     delta: float = 1e-5,
     split: NoiseSplit = SPLIT,
+    spectrum: float | None = None,
+    least: float = 10.0,
 ) -> RidgeSetting:
-    """The first draft of degree 7 whose ball has a radius of about 10."""
+    """The first draft of degree 7 whose ball has a radius of about 10 (least)."""
     budget = Budget(epsilon=epsilon, delta=delta, split=split, mechanism_share=0.5)
     problem = Problem(
         method="ridge",
@@ -48,9 +50,10 @@ def _setting(
         budget=budget,
         rounds=rounds,
         degree=7,
+        spectrum=spectrum,
     )
     found = drafts(problem)
-    wide = (d for d in found if d.approximation.polynomial.radius > 10)
+    wide = (d for d in found if d.approximation.polynomial.radius > least)
     draft = next(d for d in wide if epsilon is None or d.eta == eta)
     return from_draft(draft, problem)
 
@@ -128,9 +131,13 @@ def test_the_push_bound_is_the_maximum(
 
 
 def _worst_run(setting: RidgeSetting, noise: float, trials: int) -> NDArray[np.float64]:
-    """Largest |w| of each trial; in every round all rows point where they push hardest."""
+    """Largest |w| of each trial; in every round all rows point where they push hardest.
+
+    The mean of the rows has the squared length Lambda: see the test of rows that attain it.
+    """
     rng = np.random.default_rng(6)
-    p, m, bound = setting.sigmoid.polynomial, setting.features, setting.norm_bound
+    p, m = setting.sigmoid.polynomial, setting.features
+    bound = math.sqrt(setting.largest_eigenvalue)
     w = np.zeros((trials, m))
     w[:, 0] = 1e-9
     largest = np.zeros(trials)
@@ -164,6 +171,42 @@ def test_iterates_stay_within_the_ball_on_the_worst_data() -> None:
     largest = _worst_run(loud, noise, 4000)
     assert np.mean(largest > certificate.figures["R"]) <= loud.budget.delta_norm
     assert np.mean(largest > 0.6 * certificate.figures["R"]) > 0.01, "the noise matters"
+
+
+def test_rows_attain_the_lemma() -> None:
+    """|g|^2 = Lambda mean(r^2), rows of norm 1, for rows with a mean of squared length Lambda."""
+    spectrum, axes = 0.2, 7
+    across = np.vstack([np.eye(axes), -np.eye(axes)]) * math.sqrt(1 - spectrum)
+    x = np.column_stack([np.full(2 * axes, math.sqrt(spectrum)), across])
+    assert np.linalg.norm(x, axis=1) == pytest.approx(np.ones(2 * axes))
+    assert np.linalg.eigvalsh(x.T @ x / len(x))[-1] == pytest.approx(spectrum)
+    residual = np.full(len(x), 0.7)
+    assert np.linalg.norm(residual @ x / len(x)) ** 2 == pytest.approx(spectrum * 0.7**2)
+
+
+@pytest.mark.parametrize(("rounds", "spectrum", "rate"), [(6, 0.05, 6.0), (10, 0.2, 4.0)])
+def test_lambda_bounds_the_worst_data_and_its_half_does_not(
+    rounds: int, spectrum: float, rate: float
+) -> None:
+    """Rates of several times 1 / Lambda; the bound is attained to three digits without noise."""
+    loud = _setting(rounds=rounds, spectrum=spectrum, eta=rate / spectrum, least=5.0)
+    assert check(loud).satisfied
+    quiet = replace(loud, sigma=0.0, budget=replace(loud.budget, epsilon=None))
+    # one more round: the last iterate is within the ball as well
+    far = _worst_run(replace(quiet, rounds=rounds + 1), 0.0, 20).max()
+    reached = check(quiet).figures["reached"]
+    assert 0.998 * reached < far <= reached
+    half = check(replace(quiet, spectrum=spectrum / 2)).figures["reached"]
+    assert far > 1.04 * half, "half of Lambda claims a smaller ball"
+
+
+def test_lambda_with_noise_that_can_be_seen_to_fail() -> None:
+    loud = _setting(rows=2000, features=5, delta=0.6, rounds=10, spectrum=0.05, eta=40.0, least=6.0)
+    certificate = check(loud).require()
+    largest = _worst_run(loud, certificate.figures["sigma_total"], 4000)
+    assert np.mean(largest > certificate.figures["R"]) <= loud.budget.delta_norm
+    half = check(replace(loud, spectrum=0.025)).figures["reached"]
+    assert np.mean(largest > half) > loud.budget.delta_norm
 
 
 def test_geometric_sums() -> None:

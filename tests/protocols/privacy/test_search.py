@@ -1,4 +1,4 @@
-"""The search certifies what it returns, and its proxy picks settings that learn."""
+"""The search certifies what it returns, and its figure of merit picks settings that learn."""
 
 from __future__ import annotations
 

@@ -14,9 +14,12 @@ from sklearn.datasets import load_breast_cancer
 from protocols.approximation import sigmoid_approximation
 from protocols.curvature import LIFT, Curvature, largest_row_sum, row_sums
 from protocols.errors import ParameterError
+from protocols.plans import plan_from_dict
 from protocols.train import PlainGradient, train_plain
 from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
+from tests.helpers import NOISE, make_plan
+from tests.protocols.updates.cases import FEATURES, fields_of
 
 D, N = 6, 60
 LINK = sigmoid_approximation(5, 8.0).polynomial
@@ -40,6 +43,17 @@ def train(rule: Any, noise: bool = True, preconditioner: Any = 1.0) -> np.ndarra
 
 def quadratic(**changes: Any) -> QuadraticNesterov:
     return QuadraticNesterov(**({"rounds": 4, "curvature": CURVATURE} | changes))
+
+
+@pytest.mark.parametrize("kind", ["quadratic-nag", "quadratic-gd"])
+def test_a_preconditioner_and_privacy_are_no_plan(kind: str) -> None:
+    """Whoever makes it, from Python or from a message; the cure is in the words."""
+    plan = make_plan(features=FEATURES, update=fields_of(kind))
+    with pytest.raises(ParameterError, match=f"with update={kind!r}.*--update quadratic-gd"):
+        replace(plan, privacy=NOISE)
+    stated = replace(plan, update=fields_of("gd"), privacy=NOISE).to_dict()
+    with pytest.raises(ParameterError, match="not noised"):
+        plan_from_dict({**stated, "update": fields_of(kind)})
 
 
 # -- enhanced Nesterov ---------------------------------------------------------------------------
@@ -148,16 +162,41 @@ def test_no_error_is_amplified() -> None:
 
 
 def test_an_error_of_the_bound_moves_the_weights_by_less_than_stated() -> None:
-    """b / high off by 1e-9, sign by column, without the refinement of an exact inverse."""
+    """1 / b off by 1e-9 of itself, sign by column."""
     x, _, _ = data()
     rule, signs = quadratic(), np.array([1, -1, 1, -1, 1, -1])
     b = CURVATURE.bound(x)
-    moved = [
-        train(rule, noise=False, preconditioner=1 / (b + CURVATURE.high * e * signs))
-        for e in (0.0, 1e-9)
-    ]
+    moved = [train(rule, noise=False, preconditioner=(1 + e * signs) / b) for e in (0.0, 1e-9)]
     largest = np.abs(moved[1] - moved[0]).max()
     assert 1e-10 < largest <= 1e-9 * rule.inverse_gain
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0, 3.0])
+def test_the_inverse_gain_is_attained(size: float) -> None:
+    """A column as small as the bound's worst, and residuals of 1: its weight moves, no further."""
+    low, high = 0.01, 1.01
+    curvature = Curvature(offset=low, high=high)
+    rule = quadratic(rounds=1, curvature=curvature)
+    x = np.full((50, 1), size * math.sqrt(4 * low))
+
+    def outcome(error: float) -> float:
+        b = curvature.bound(x) / (1 + error)
+        gradient = PlainGradient(x, np.ones(50), np.zeros((1, 1)), lambda z: 0.0 * z, 1 / b)
+        return float(train_plain(rule, gradient, 1)[0])
+
+    moved = abs(outcome(1e-9) - outcome(0.0)) / 1e-9
+    assert moved <= rule.inverse_gain * (1 + 1e-6)
+    if size == 1.0:
+        assert moved > 0.99 * rule.inverse_gain
+
+
+def test_the_path_bounds_a_constant_error_of_any_curvature() -> None:
+    """Of B^-1 H between 0 and 1: the recursion's own responses."""
+    for alpha, extra in ((0.01, 1.0), (1.0, 0.0)):
+        rule = quadratic(rounds=6, first_alpha=alpha, extra=extra)
+        for curvature in np.linspace(0, 1, 33):
+            pairs = zip(rule.rates, rule.responses(float(curvature)), strict=True)
+            assert sum(rate * abs(r) for rate, r in pairs) <= rule.path * (1 + 1e-12)
 
 
 def test_rates() -> None:

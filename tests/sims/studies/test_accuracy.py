@@ -44,7 +44,7 @@ def test_the_same_seed_repeats_and_others_differ() -> None:
 
 def test_nothing_certified_is_refused() -> None:
     with pytest.raises(PrivacyError, match="certified"):
-        found("gd", seeds=2, epsilon=1e-3)
+        found("nag", seeds=2, epsilon=1e-3)
 
 
 @pytest.mark.parametrize(("name", "features"), [("adult", 48), ("credit", 30)])

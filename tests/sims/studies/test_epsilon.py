@@ -14,22 +14,29 @@ from scipy import stats
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from parties.recompute import recompute
-from protocols import arithmetic, objectives
+from protocols import arithmetic, gradients, objectives
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.lffr import LffrPlan
 from protocols.objectives import DualObjective
 from protocols.privacy.accounting import GaussianEvent
-from protocols.privacy.calibrate import sums
+from protocols.privacy.calibrate import sums, whitened
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.catalogue import NOISES, noise_of
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.updates.registry import UPDATES
+from protocols.whitening import Whitening
 from sims import audit_regression, audit_sums
+from sims.audit_whitened import both_runs
 from sims.documents import to_json
-from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon
+from sims.second_accountant import (
+    gaussian_epsilon,
+    laplace_epsilon,
+    sums_epsilon,
+    whitened_epsilon,
+)
 from sims.studies import epsilon as study
 from sims.studies.epsilon import COLLUDERS, DELTA, EPSILON, Case, Found, certificate_of
 from sims.verify_certificate import certificate_problems
@@ -38,6 +45,7 @@ from tests.sims.fake_run import SCHEMA
 RUNS = 60_000
 CYCLIC = Case(protocol="secure-aggregation", update="scd", schedule="cyclic")
 POISSON = Case(protocol="secure-aggregation", update="scd", schedule="poisson")
+WHITENED = Case(protocol="encrypted-rows", update="quadratic-gd")
 LAPLACE = Case(protocol="secure-aggregation", update="scd", schedule="cyclic", mechanism="laplace")
 
 
@@ -79,7 +87,7 @@ def test_every_accepted_combination_is_examined() -> None:
                 assert (plan.mechanism, update, stated) in found
 
 
-# -- the three defects, put back ------------------------------------------------------------------
+# -- defects, put back ------------------------------------------------------------------
 
 
 def test_an_l2_clip_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +143,27 @@ def test_a_dropped_schedule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "_dual", dropped)
     with pytest.raises(PrivacyError, match="schedule='poisson' was asked for, not 'cyclic'"):
         examined(POISSON)
+
+
+@pytest.mark.parametrize("share", [whitened.SHARE, 4.0])
+def test_a_second_moment_for_free_is_caught(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One budget for two uses: all of it for the gradients, and C beside them.
+
+    The accountant sees a tenth of mu^2, the attack four times the whole.
+    """
+    whole = Whitening.charged
+
+    def free(*args: Any, **more: Any) -> dict[str, float]:
+        return {**whole(*args, **more), "paid_mu": 0.0}
+
+    monkeypatch.setattr(whitened, "SHARE", share)
+    monkeypatch.setattr(Whitening, "charged", free)
+    # A plan that announces less than it spends is refused before any accountant sees it.
+    monkeypatch.setattr(gradients, "_check_moment", lambda plan, task: None)
+    found = examined(WHITENED)
+    assert found.claimed <= EPSILON and not found.holds
+    assert found.accounted > 1.04 * found.claimed
+    assert (found.attacked > found.claimed) == (share > 1)
 
 
 @pytest.mark.parametrize(
@@ -336,9 +365,13 @@ def test_options_that_would_be_dropped_are_refused(options: dict[str, Any], word
     }
     if options["update"] != "scd" and "batches" not in options:
         del fields["batches"]
-    wanted = Wanted.of(SimulationConfig(**fields))
     with pytest.raises(ParameterError, match=words):
-        sums.choose_sums(PublicFigures(rows_by_party=(50, 50, 50), num_features=3), wanted)
+        sums.choose_sums(
+            PublicFigures(rows_by_party=(50, 50, 50), num_features=3), Wanted(**fields)
+        )
+    if "option of" in words:
+        with pytest.raises(ParameterError, match=words):
+            SimulationConfig(**fields)
 
 
 def test_secret_batches_without_an_accounting_are_no_plan() -> None:
@@ -412,6 +445,31 @@ def test_the_second_accountant_against_known_cases() -> None:
     for delta in (1e-5, 1e-2):
         wanted = 1 + 2 * math.log1p(-delta)
         assert laplace_epsilon([1.0], delta=delta) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_the_second_accountant_reads_both_runs() -> None:
+    """Each release's noise and bound by itself: mu^2 adds up, C has about a tenth of it."""
+    rng = np.random.default_rng(4)
+    made = both_runs(study.FIGURES, study.wanted_rows(WHITENED), rng)
+    first, plan = (json.loads(json.dumps(each.to_dict())) for each in made[:2])
+
+    def mu(first: Any, plan: Any) -> float:
+        found = whitened_epsilon(first, plan, ring_dim=1024, delta=DELTA)
+        return mu_for_epsilon(epsilon=found, delta=DELTA)
+
+    base = mu(first, plan)
+    part = mu(first, {**plan, "privacy": {**plan["privacy"], "sigma": 1e3}})
+    assert part**2 == pytest.approx(whitened.SHARE * base**2, rel=0.05)
+    for more, release in (
+        (({**first, "noise_scales": [first["noise_scales"][0] / 2]}, plan), part),
+        (({**first, "objective": {**first["objective"], "row_norm": math.sqrt(2)}}, plan), part),
+        (
+            (first, {**plan, "update": {**plan["update"], "rounds": 4 * plan["update"]["rounds"]}}),
+            math.sqrt(base**2 - part**2),
+        ),
+    ):
+        # Twice the mu of one release.
+        assert mu(*more) ** 2 == pytest.approx(base**2 + 3 * release**2, rel=1e-3)
 
 
 def test_the_second_accountant_reads_every_field() -> None:

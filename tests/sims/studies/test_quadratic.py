@@ -73,6 +73,14 @@ def test_the_curve_climbs_and_keeps_to_its_interval(file: Path) -> None:
     table = Table.load(file, "y")
     curves = {u: curve_and_config(table, u, 12, CONFIG)[0] for u in quadratic.UPDATES}
     assert all(curve.likelihood.shape == (12,) for curve in curves.values())
+    labels = table.frame["y"].to_numpy()
+    share = labels.mean()
+    entropy = share * np.log(share) + (1 - share) * np.log(1 - share)
+    for curve in curves.values():
+        assert curve.base_rate == pytest.approx(entropy)
+        assert max(curve.likelihood) <= curve.optimum < 0
+    axes = quadratic.convergence_figure([], list(curves.values())).axes[0]
+    assert {"optimum without privacy", "base rate"} <= set(axes.get_legend_handles_labels()[1])
     assert curves["quadratic-nag"].likelihood[-1] > curves["nag"].likelihood[-1] > -np.log(2)
 
 

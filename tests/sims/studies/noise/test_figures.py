@@ -17,6 +17,45 @@ from sims.studies.noise.grid import Grid, cells_of
 from sims.studies.noise.tables import tidy
 from tests.sims.studies.noise.test_report_browser import GRID, made_up
 
+
+def test_scores_are_judged_beside_the_optimum_and_the_base_rate() -> None:
+    """A line each, at its height, named in the legend."""
+    levels = {"optimum without privacy": 86.0, "base rate": 76.2}
+    figure = draw(plot([80.0] * 8, "accuracy", log_y=False, levels=levels))
+    (axes,) = figure.axes
+    flat = [float(y[0]) for line in axes.lines if len(set(y := list(line.get_ydata()))) == 1]
+    assert {86.0, 76.2} <= set(flat)
+    low, high = axes.get_ylim()
+    assert low < 76.2 < 86.0 < high
+    assert {"optimum without privacy", "base rate"} <= {
+        text.get_text() for legend in figure.legends for text in legend.get_texts()
+    }
+
+
+@pytest.mark.parametrize("positive", ["0", "1"])
+def test_levels_are_those_of_scikit_learn(positive: str) -> None:
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from sims.studies.noise.source import Source, levels, open_pool
+
+    source = Source(draw=3, positive=positive)
+    pool, found = open_pool(source, None), levels(source)
+    rows, y = pool.raw[:, :-1], pool.test.y
+    penalty = 1e6 / len(rows)
+    best = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=5000))
+    guess = best.fit(rows, pool.labels).predict_proba(pool.raw_test[:, :-1])[:, 1]
+    assert found["accuracy_optimum"] == pytest.approx(accuracy_score(y, guess > 0.5), abs=0.02)
+    assert found["auc_optimum"] == pytest.approx(roc_auc_score(y, guess), abs=5e-3)
+    dummy = DummyClassifier(strategy="prior").fit(pool.raw_test, y)
+    prior = dummy.predict_proba(pool.raw_test)[:, 1]
+    assert found["accuracy_majority"] == accuracy_score(y, dummy.predict(pool.raw_test))
+    assert found["log_loss_majority"] == pytest.approx(log_loss(y, prior))
+
+
 X = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0]
 
 

@@ -129,15 +129,15 @@ def test_a_clip_bounds_what_a_row_adds() -> None:
 
 
 def test_no_certified_setting_is_a_row(tmp_path: Path) -> None:
-    grid = Grid(parties=(50,), colluders=("0",), epsilons=(1e-3,), updates=("gd",))
+    grid = Grid(parties=(50,), colluders=("0",), epsilons=(1e-3,), updates=("nag",))
     (cell,) = grid.cells()
     store = Store(tmp_path, ABOUT)
     store.add(measure_twin(cell, Source(), [0]))
-    assert "no ridge setting is certified" in store.measurements[0].refusal
+    assert "no nag setting is certified" in store.measurements[0].refusal
     write_all(tmp_path, "t", "c", store.measurements, [grid])
-    assert "no ridge setting" in (tmp_path / "report.html").read_text()
+    assert "no nag setting" in (tmp_path / "report.html").read_text()
     (row,) = read(tmp_path / "measurements.csv")
-    assert "no ridge setting" in row["refusal"]
+    assert "no nag setting" in row["refusal"]
 
 
 # -- killed and resumed ----------------------------------------------------------------------------

@@ -1,0 +1,178 @@
+"""Whitened rows: first a private second moment, then few steps as long as it allows.
+
+The plan of the second run follows from what the first one opened, which is public. Before there is
+any, `expected_moment` stands for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols import arithmetic
+from protocols.errors import ParameterError
+from protocols.gradients import GradientPlan
+from protocols.objectives import MOMENT, MomentObjective
+from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.calibrate.pace import DEGREE, SHARE, pace
+from protocols.privacy.calibrate.rows import RowsChoice, refuse_fixed, rows_plan
+from protocols.privacy.calibrate.sums import cipher_of
+from protocols.privacy.catalogue import noise_of
+from protocols.privacy.certificate import Certificate
+from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
+from protocols.privacy.search import find_setting
+from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
+from protocols.privacy.utility import Columns
+from protocols.second_moment import length
+from protocols.updates.momentum import GradientDescent
+from protocols.whitening import Whitening, whiten
+
+Array = NDArray[np.float64]
+
+RULES = {"quadratic-gd": "ridge", "quadratic-nag": "nag"}
+"""Updates that are private by whitening, and what steps on whitened rows."""
+FAILURE_SHARE = 2.0**-6
+"""Of delta, for the tail of the second moment's noise."""
+NOTE = (
+    "two runs: one opens the noisy second moment of the rows' columns, the other trains on rows "
+    "that are whitened by it; epsilon is of both"
+)
+MOST_FEATURES = 160
+"""A plan holds two matrices, and has to fit into the header of a message."""
+
+
+class Moment(NamedTuple):
+    """What the first run opened: shape (d, d), its noise as in `Whitening`, and its plan."""
+
+    matrix: Array
+    sigma: float
+    plan: str
+
+
+def moment_plan(figures: PublicFigures, wanted: Wanted) -> GradientPlan:
+    """One noisy sum by secure aggregation.
+
+    Raises:
+        ParameterError: no privacy is wanted, or there are too many columns.
+    """
+    if wanted.epsilon is None:
+        raise ParameterError("epsilon=None: rows are whitened in runs with privacy alone")
+    _check_size(figures)
+    task = MomentObjective(row_norm=figures.norm_bound, epsilon_in_all=wanted.epsilon)
+    delta, moved = MECHANISM_SHARE * wanted.delta, task.diameter(MOMENT) / figures.rows
+    mu = math.sqrt(SHARE) * mu_for_epsilon(epsilon=wanted.epsilon, delta=delta)
+    split, size = wanted.split(figures), length(figures.num_features)
+    epsilon = epsilon_for_mu(mu=mu, delta=delta)
+    setting = SumSetting(
+        mechanism="gaussian",
+        sensitivities=(moved,),
+        scales=(moved / mu,),
+        length=size,
+        split=split,
+        epsilon=epsilon,
+        delta=wanted.delta,
+    )
+    # The grid's part of the sensitivity grows with the noise.
+    for _ in range(5):
+        setting = replace(setting, scales=(setting.widened[0] / mu,))
+    return GradientPlan(
+        **wanted.common(
+            figures,
+            replace(wanted, epsilon=epsilon).promise(
+                figures, sigma=setting.scales[0], sensitivity=task.diameter(MOMENT)
+            ),
+        ),
+        cipher=cipher_of(
+            figures, split, noise_of("gaussian"), setting.scales, task.norm_bound(MOMENT)
+        ),
+        objective=task.to_dict(),
+        update=GradientDescent(rounds=1, learning_rate=1.0).to_dict(),
+        length=size,
+        noise_scales=setting.scales,
+    )
+
+
+def expected_moment(figures: PublicFigures, wanted: Wanted) -> Moment:
+    """Of the reference population (`utility`), without noise."""
+    usual = Columns.usual(figures.num_features)
+    diagonal = np.repeat(usual.moments, usual.count.astype(int)) * figures.norm_bound**2
+    plan = moment_plan(figures, wanted)
+    return Moment(np.diag(diagonal), plan.noise_scales[0], "0" * 64)
+
+
+def draft_whitened(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draft:
+    """The best certified run of few steps on whitened rows.
+
+    Raises:
+        PrivacyError: none is certified. ParameterError: options that do not fit.
+    """
+    refuse_fixed(wanted)
+    whitening = whiten(
+        moment.matrix,
+        sigma=moment.sigma,
+        split=wanted.split(figures),
+        failure=FAILURE_SHARE * wanted.delta,
+    )
+    certificate = _certified(figures, wanted, whitening)
+    setting: Any = certificate.setting
+    rule = RULES[wanted.update]
+    chosen = RowsChoice(
+        rule=setting.rule
+        if rule != "ridge"
+        else GradientDescent(rounds=setting.rounds, learning_rate=setting.eta, ridge=setting.lam),
+        link=setting.sigmoid,
+        privacy=wanted.promise(
+            figures, sigma=float(setting.sigma), sensitivity=float(certificate.sensitivity)
+        ),
+        certificate=certificate,
+        notes=(NOTE,),
+    )
+    plan = rows_plan(figures, wanted, chosen, whitening=whitening, moment_plan=moment.plan)
+    return Draft(plan, certificate, chosen.notes)
+
+
+def _certified(figures: PublicFigures, wanted: Wanted, whitening: Whitening) -> Certificate:
+    # Of small tables, too, where whitening was asked for.
+    steps = pace(figures, wanted).steps if wanted.update == "quadratic-gd" else None
+    counted: dict[str, Any] = whitening.charged(
+        arithmetic.allowances(1.0, figures.num_features),
+        wanted.split(figures),
+        rows=figures.rows,
+        norm_bound=figures.norm_bound,
+        epsilon=wanted.epsilon or 0.0,
+    )
+    return find_setting(
+        method=RULES[wanted.update],
+        rows=figures.rows,
+        features=figures.num_features,
+        norm_bound=1.0,
+        whitening=whitening,
+        population=_moments(whitening),
+        epsilon=wanted.epsilon,
+        delta=wanted.delta,
+        parties=figures.parties,
+        colluders=wanted.colluders,
+        rounds=wanted.rounds,
+        degree=wanted.degree or (DEGREE if steps else None),
+        steps=steps,
+        **counted,
+    )
+
+
+def _moments(whitening: Whitening) -> tuple[float, ...]:
+    """Of uncorrelated columns of the whitened rows, as far as C tells."""
+    matrix = np.array(whitening.matrix)
+    found = np.linalg.eigvalsh(matrix @ whitening.square @ matrix)
+    return tuple(np.maximum(found, 0.0).tolist())
+
+
+def _check_size(figures: PublicFigures) -> None:
+    if figures.num_features > MOST_FEATURES:
+        raise ParameterError(
+            f"features={figures.num_features} are too many to whiten rows ({MOST_FEATURES} at "
+            "most): take --update gd or barrier"
+        )

@@ -1,0 +1,87 @@
+"""Files and folders that options name, looked at before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from protocols.documents import suggest
+from protocols.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from sims.config import SimulationConfig
+
+STATUS, KIND = "status.json", "ciphercohort-run"
+
+
+def check_places(config: SimulationConfig) -> None:
+    """Refuse files that are not there, and folders that cannot be a run's.
+
+    Raises:
+        DataError, ParameterError: name the option, the path and the cure.
+    """
+    for name in ("data", "schema", "test"):
+        value = getattr(config, name)
+        if isinstance(value, (str, os.PathLike)):
+            _check_file(name, Path(value))
+    if config.out is not None:
+        check_place(Path(config.out).resolve(), str(config.out))
+    if config.ledger is not None and config.ledger.exists() and not config.ledger.is_dir():
+        raise ParameterError(f"ledger={str(config.ledger)!r} is a file: give a folder")
+
+
+def _check_file(name: str, path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"{name}={str(path)!r} cannot be read: it is a folder, give a file")
+    if not path.exists():
+        near = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(
+            f"{name}={str(path)!r} cannot be read: there is no such file{suggest(path.name, near)}"
+        )
+
+
+def check_place(folder: Path, given: str) -> None:
+    """Refuse a run folder that is a file, holds something else, or a run that is going on.
+
+    Raises:
+        ParameterError: says which.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"out={given!r} is a file: give a folder")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    status = read_status(folder)
+    if status is None:
+        raise ParameterError(
+            f"out={given!r} is not empty and holds no run of ciphercohort: choose another "
+            "folder, or empty it"
+        )
+    if status.get("state") == "running" and is_alive(status.get("pid")):
+        raise ParameterError(
+            f"out={given!r} belongs to a run that is still going on (process "
+            f"{status['pid']}): wait for its end, or choose another folder"
+        )
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """status.json of a run folder; None where there is none of ours."""
+    try:
+        status = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return status if isinstance(status, dict) and status.get("kind") == KIND else None
+
+
+def is_alive(pid: object) -> bool:
+    """Whether a process of this number exists."""
+    if not isinstance(pid, int) or pid < 1:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
