@@ -243,7 +243,8 @@ def compare(
     outcome = ran.outcome
     plan, twin, test = outcome.plan, twin_of(outcome.plan, data, specs), data.test
     weights, scaling = published(plan, outcome.weights, data.schema.bias)
-    twin_weights, _ = published(plan, twin.weights, data.schema.bias)
+    # The same for both: what is left between them is what encryption does.
+    twin_weights = scaling.of(twin.weights, data.schema.bias) if scaling else twin.weights
     model = model_named(plan.model)
     reference = model_named(model.reference)
     fit = OPTIMA[reference.name]

@@ -10,11 +10,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
+from protocols.privacy.rescale import Scaling
 from protocols.published import published
 from sims.documents import model_fields
 from sims.plan_figures import plan_figures, privacy_figures
@@ -25,6 +27,9 @@ from sims.verify_messages import bytes_per_party
 
 Files = Mapping[str, Any]
 TOLERANCE = 1e-9  # relative; figures are written with all their digits
+
+CLOSE = 0.05
+"""Of slope and intercept of a rescaling, from one machine to another."""
 
 
 def compare(file: str, field: str, found: Any, expected: Any) -> Iterator[str]:
@@ -88,11 +93,13 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     except CohortError as error:
         yield f"{name}: {error}"
         return
-    weights, scaling = published(plan, np.array(model["released"], np.float64), schema.bias)
+    released = np.array(model["released"], np.float64)
+    yield from _scaling_problems(model, plan, released, schema.bias)
+    stated = model["scaling"]
+    weights = Scaling(**stated).of(released, schema.bias) if stated else released
     expected = {
         **own,
         "weights": weights.tolist(),
-        "scaling": asdict(scaling) if scaling else None,
         "session": plan.session,
         "security_bits": plan.security_bits,
         "privacy": privacy_figures(plan),
@@ -102,6 +109,19 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     yield from compare("plan.json", "schema.digest", plan.schema.get("digest"), schema.digest())
     yield from compare(name, "schema", len(schema.feature_names) + 1, plan.num_features)
     yield from _insecure(name, model, plan)
+
+
+def _scaling_problems(
+    model: Mapping[str, Any], plan: RunPlan, released: NDArray[np.float64], bias: float
+) -> Iterator[str]:
+    """What is stated against what this machine computes, to within CLOSE: see `rescale`."""
+    _, own = published(plan, released, bias)
+    stated = model["scaling"]
+    if (own is None) != (stated is None):
+        yield f"model.json, field scaling: found {stated}, expected {own and asdict(own)}"
+    for field, value in asdict(own).items() if own and stated else ():
+        if not abs(stated[field] - value) <= CLOSE * max(1.0, abs(value)):
+            yield f"model.json, field scaling.{field}: found {stated[field]}, expected {value}"
 
 
 def _insecure(file: str, content: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:

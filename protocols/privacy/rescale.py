@@ -27,7 +27,8 @@ a = 1 and b = 0 (`DOUBT`).
 **Privacy.** The arguments are the released weights, the released second moment (and base rate) and
 the plan. The result is a fixed function of them, without rows, labels or randomness: differential
 privacy is closed under such post-processing, and nothing is charged. Who holds the three computes
-the same: a and b are rounded to DIGITS significant digits, far above the rounding of any machine.
+nearly the same: of directions with equal q_j another machine's rounding takes other ones, and a and
+b move by up to a percent. So a model states the a and b that it was given.
 
 **Why there is no private recalibration.** Two numbers fitted to the labels with a share f of mu^2
 cost about D^2 v / (N mu)^2 / (f E[s']) nats, D^2 = 10 of scores clipped to three spreads and v =

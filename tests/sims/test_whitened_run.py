@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from parties.data.schema import Schema
 from protocols.plans import plan_from_dict
+from protocols.privacy.rescale import Scaling
 from protocols.published import published
 from sims.config import SimulationConfig
 from sims.run_folder import SECOND_MOMENT
@@ -70,3 +72,23 @@ def test_the_run_before_is_part_of_it(folder: Path, tmp_path: Path, what: str) -
         last = max(messages.glob("*.msg"))
         last.write_bytes(last.read_bytes()[:-1])
     assert {"second moment"} <= {check.name for check in failed(path)}
+
+
+@pytest.mark.parametrize("field", ["slope", "intercept"])
+def test_a_scaling_of_ones_own_is_refused(folder: Path, tmp_path: Path, field: str) -> None:
+    """What is stated may differ by a percent, as another machine's would, and no more."""
+    path = shutil.copytree(folder, tmp_path / "run")
+    model = json.loads((path / "model.json").read_text())
+    if model["scaling"] is None:
+        pytest.skip("nothing was known of this model's scale")
+    for moved, refused in ((0.001, False), (0.2, True)):
+        scaling = {**model["scaling"], field: model["scaling"][field] + moved}
+        weights = Scaling(**scaling).of(np.array(model["released"]), _bias(model))
+        changed = {**model, "scaling": scaling, "weights": weights.tolist()}
+        (path / "model.json").write_text(json.dumps(changed))
+        told = " ".join(check.detail for check in failed(path) if check.name == "model")
+        assert (f"scaling.{field}" in told) == refused
+
+
+def _bias(model: dict[str, Any]) -> float:
+    return Schema.from_dict(model["schema"]).bias
