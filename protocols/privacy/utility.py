@@ -209,7 +209,6 @@ class Scores:
         signal, noise: sum_{j>1} of q_j u_j^2, and of q_j n_j.
         wander: q_1 n_1, what noise makes of the mean.
         overlap: cov(z, z*).
-        flutter: variance of sum_{j>1} q_j w_j^2 over the noise.
     """
 
     mean: Floats
@@ -217,7 +216,6 @@ class Scores:
     noise: Floats
     wander: Floats
     overlap: Floats
-    flutter: Floats
 
 
 def log_loss(
@@ -301,7 +299,7 @@ class Field:
         return signal, var
 
     def _scores(self, signal: Floats, var: Floats, truth: Truths) -> Scores:
-        q, wide = self._columns.moments[1:], self._columns.energy[1:]
+        wide = self._columns.energy[1:]
         u, n = signal[:, 1:], var[:, 1:]
         return Scores(
             mean=np.sqrt(self._columns.moments[0]) * signal[:, 0],
@@ -309,5 +307,4 @@ class Field:
             noise=n @ wide,
             wander=self._columns.moments[0] * var[:, 0],
             overlap=(u * truth.weights[:, 1:]) @ wide,
-            flutter=(4 * u**2 * n + 2 * n**2) @ (q * wide),
         )

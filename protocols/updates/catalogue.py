@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from protocols.errors import ParameterError
-from protocols.updates.adaptive import Adaptive
 from protocols.updates.registry import RULES
 from protocols.updates.update import Update
 
@@ -18,8 +17,6 @@ REGISTRY: dict[str, type[Update]] = {
 }
 KINDS = tuple(REGISTRY)
 """Kinds of rules in a plan."""
-ADAPTIVE = tuple(kind for kind, rule in REGISTRY.items() if issubclass(rule, Adaptive))
-"""Those that divide by roots."""
 
 
 def rounds_of(fields: Mapping[str, Any]) -> int:

@@ -84,23 +84,20 @@ def calibrate(figures: PublicFigures, wanted: Wanted, moment: Moment | None = No
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
     """
-    if not wanted.update:
-        wanted = _usual(figures, wanted)
-    first = None
-    if _whitens(wanted):
-        if moment is None:
-            first, moment = moment_plan(figures, wanted), expected_moment(figures, wanted)
-        draft = draft_whitened(figures, wanted, moment)
-    else:
-        draft = KINDS[wanted.protocol if wanted.model == "logistic" else wanted.model](
-            figures, wanted
-        )
+    chosen = wanted if wanted.update else _usual(figures, wanted)
+    try:
+        draft, first = _drafted(figures, chosen, moment)
+    except PrivacyError:
+        if wanted.update or not _whitens(chosen):
+            raise
+        chosen = replace(wanted, update=model_named(wanted.model).update)
+        draft, first = _drafted(figures, chosen, moment)
     plan, certificate = draft.plan, draft.certificate
     if plan.privacy:
         mechanism = Mechanism.from_plan(plan, figures.norm_bound).require()
         certificate = certificate or mechanism.certificate.require()
     return Calibration(
-        template=plan, certificate=certificate, notes=draft.notes, first=first, wanted=wanted
+        template=plan, certificate=certificate, notes=draft.notes, first=first, wanted=chosen
     )
 
 
@@ -113,14 +110,22 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
     whitened = replace(wanted, update=WHITENED)
     if not _whitens(whitened):
         return usual
-    found = pace(figures, wanted)
-    if found.whitens and figures.num_features <= MOST_FEATURES:
-        try:
-            draft_whitened(figures, whitened, expected_moment(figures, whitened))
-        except PrivacyError:
-            return usual
-        return whitened
-    return usual if found.whitens else replace(wanted, update="gd")
+    if not pace(figures, wanted).whitens:
+        return replace(wanted, update="gd")
+    return whitened if figures.num_features <= MOST_FEATURES else usual
+
+
+def _drafted(
+    figures: PublicFigures, wanted: Wanted, moment: Moment | None
+) -> tuple[Draft, GradientPlan | None]:
+    """The plan, and the run that has to come before it; moment: what that one has opened."""
+    if not _whitens(wanted):
+        kind = wanted.protocol if wanted.model == "logistic" else wanted.model
+        return KINDS[kind](figures, wanted), None
+    if moment is not None:
+        return draft_whitened(figures, wanted, moment), None
+    first = moment_plan(figures, wanted)
+    return draft_whitened(figures, wanted, expected_moment(figures, first)), first
 
 
 def _whitens(wanted: Wanted) -> bool:

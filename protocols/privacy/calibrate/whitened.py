@@ -96,12 +96,11 @@ def moment_plan(figures: PublicFigures, wanted: Wanted) -> GradientPlan:
     )
 
 
-def expected_moment(figures: PublicFigures, wanted: Wanted) -> Moment:
-    """Of the reference population (`utility`), without noise."""
+def expected_moment(figures: PublicFigures, first: GradientPlan) -> Moment:
+    """Of the reference population (`utility`), without noise; first: the plan that is to sum it."""
     usual = Columns.usual(figures.num_features)
     diagonal = np.repeat(usual.moments, usual.count.astype(int)) * figures.norm_bound**2
-    plan = moment_plan(figures, wanted)
-    return Moment(np.diag(diagonal), plan.noise_scales[0], "0" * 64)
+    return Moment(np.diag(diagonal), first.noise_scales[0], first.digest())
 
 
 def draft_whitened(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draft:
