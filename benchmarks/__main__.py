@@ -38,7 +38,7 @@ def table(
     if context.invoked_subcommand:
         return
     _count(cpu)
-    from benchmarks import cases, tenseal_venv
+    from benchmarks import cases, peer_venv
     from benchmarks import cell as cells
     from benchmarks import table as tables
 
@@ -47,7 +47,7 @@ def table(
     if not wanted:
         raise typer.BadParameter(f"only={only}: choose from {[c.name for c in every]}")
     cells.settle(wait)
-    source = tenseal_venv.interpreter() if tenseal and not quick else nullcontext()
+    source = peer_venv.interpreter("tenseal", "numpy") if tenseal and not quick else nullcontext()
     with source as python:
         result = tables.measure(wanted, python, _say)
     tables.save(result, out)
@@ -62,6 +62,40 @@ def cell(case: str) -> None:
 
     cells.follow_clock()
     sys.stdout.write(json.dumps(cells.run(Case(**json.loads(case))).to_dict()) + "\n")
+
+
+@app.command()
+def trust(
+    quick: Quick = False,
+    out: Out = DEFAULT_OUT,
+    only: Annotated[list[str] | None, typer.Option(help="Data sets to take.")] = None,
+    spu: Annotated[bool, typer.Option(help="Compare with SPU, from a venv of its own.")] = True,
+    wait: Annotated[float, typer.Option(help="Wait at most so long for a quiet machine [s].")] = 0,
+) -> None:
+    """Rounds of encrypted-model, encrypted rows and secret sharing beside them, by trust."""
+    from benchmarks import cell as cells
+    from benchmarks import peer_venv
+    from benchmarks import trust as tables
+
+    every = tables.QUICK if quick else tables.CASES
+    wanted = [c for c in every if not only or c.name in only]
+    if not wanted:
+        raise typer.BadParameter(f"only={only}: choose from {[c.name for c in every]}")
+    cells.settle(wait)
+    with peer_venv.interpreter(*tables.SPU) if spu and not quick else nullcontext() as python:
+        result = tables.measure(wanted, python, _say)
+    tables.save(result, out)
+    sys.stdout.write(tables.markdown(result))
+
+
+@app.command(hidden=True)
+def rounds(case: str) -> None:
+    """One run of `trust`, as JSON."""
+    from benchmarks import trust as tables
+    from benchmarks.cases import Case
+
+    found = tables.run(Case(**json.loads(case)))
+    sys.stdout.write(json.dumps(tables.to_dict(found)) + "\n")
 
 
 @app.command()

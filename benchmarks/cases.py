@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_ROWS, UNDER_CKKS
 
 Array = NDArray[np.float64]
 UPDATES = ("barrier", "quadratic-nag")
@@ -26,8 +27,8 @@ class Case:
     """One measured run.
 
     name: data set; rows: training rows of all parties; features: columns without the bias; update:
-    see UPDATES; degree: of the sigmoid polynomial; secure: 128 bits, or an INSECURE toy ring;
-    rounds: iterations, of which the inner ones are measured.
+    see UPDATES; protocol: one of UNDER_CKKS; degree: of the sigmoid polynomial; secure: 128 bits,
+    or an INSECURE toy ring; rounds: iterations, of which the inner ones are measured.
 
     Raises:
         ParameterError: a field is out of range.
@@ -37,6 +38,7 @@ class Case:
     rows: int
     features: int
     update: str = "barrier"
+    protocol: str = ENCRYPTED_ROWS
     parties: int = 3
     degree: int = 7
     rounds: int = ROUNDS
@@ -45,6 +47,8 @@ class Case:
     def __post_init__(self) -> None:
         if self.update not in UPDATES:
             raise ParameterError(f"update={self.update!r} is not one of {', '.join(UPDATES)}")
+        if self.protocol not in UNDER_CKKS:
+            raise ParameterError(f"protocol={self.protocol!r} is not of {', '.join(UNDER_CKKS)}")
         if self.rounds < 3:
             raise ParameterError(f"rounds={self.rounds} is below 3: no iteration is inner")
         if self.rows < self.parties:

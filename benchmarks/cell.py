@@ -84,11 +84,11 @@ class Cell:
 
 def run(case: Case) -> Cell:
     """Measure one case here and now."""
-    plan, load = session.plan_of(case), _load()
+    plan, before_load = session.plan_of(case), load()
     times = measure(plan.ckks)
-    before = _peak()
+    before = peak()
     found = session.run(case, plan)
-    peak = max(before, _peak())
+    most = max(before, peak())
     times = lesser(times, measure(plan.ckks))
     laps = tuple(found.costs.iteration_seconds[case.measured])
     predicted, sizes = planner.seconds(plan, times), traffic.bytes_per_party(plan)
@@ -111,9 +111,9 @@ def run(case: Case) -> Cell:
         predicted_bytes=sum(sizes.values()),
         upload_per_party=sum(uploads.values()),
         key_upload_per_party=uploads["keys"],
-        peak_memory=peak,
+        peak_memory=most,
         predicted_memory=_together(planner.memory(plan), case.parties),
-        load=(load, _load()),
+        load=(before_load, load()),
     )
 
 
@@ -124,16 +124,21 @@ def follow_clock() -> None:
 
 
 def in_process(case: Case) -> Cell:
-    """`run` in a fresh interpreter: honest memory, no keys of earlier cells.
+    """`run` in a fresh interpreter."""
+    return from_dict(fresh("cell", case))
+
+
+def fresh(command: str, case: Case) -> dict[str, Any]:
+    """What a hidden command prints, in a new interpreter: honest memory, no keys of earlier cells.
 
     Raises:
         RuntimeError: it failed; the message is its error output.
     """
-    command = [sys.executable, "-m", "benchmarks", "cell", json.dumps(case.to_dict())]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-m", "benchmarks", command, json.dumps(case.to_dict())]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{case.name}: {done.stderr.strip()[-2000:]}")
-    return from_dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def from_dict(fields: dict[str, Any]) -> Cell:
@@ -174,11 +179,13 @@ def _together(memory: dict[str, int], parties: int) -> int:
     return memory["coordinator"] + parties * own
 
 
-def _peak() -> int:
+def peak() -> int:
+    """Of this process' memory [bytes]."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _load() -> float:
+def load() -> float:
+    """One-minute load average over processors."""
     return os.getloadavg()[0] / len(os.sched_getaffinity(0))
 
 
@@ -190,7 +197,7 @@ def quiet(load: float) -> bool:
 def settle(seconds: float = 0.0) -> None:
     """Wait until the machine is quiet, at most so long."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until and not quiet(_load()):
+    while time.monotonic() < until and not quiet(load()):
         time.sleep(5)
 
 

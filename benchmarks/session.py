@@ -6,6 +6,8 @@ bytes of every message.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -13,6 +15,7 @@ import numpy as np
 
 from benchmarks.cases import Array, Case
 from coordinator.costs import Costs
+from protocols import refresh
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.rows import RowsPlan
@@ -22,17 +25,24 @@ from tests.helpers import open_session
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A finished run. plan: with placeholders of the usual length."""
+    """A finished run.
+
+    plan: with placeholders of the usual length; twin: the same weights in plaintext; share_seconds:
+    of one party for each refreshed ciphertext, its messages read and signed.
+    """
 
     plan: RowsPlan
     costs: Costs
     weights: Array
+    twin: Array
+    share_seconds: float
 
 
 def plan_of(case: Case) -> RowsPlan:
     """The plan that a run of this shape would have, without privacy noise."""
     profile = "secure" if case.secure else "fast-insecure"
     config = SimulationConfig(
+        protocol=case.protocol,
         parties=case.parties,
         update=case.update,
         rounds=case.rounds,
@@ -53,5 +63,22 @@ def run(case: Case, plan: RowsPlan | None = None) -> Measured:
         return replace(plan, **{**common, "schema": {**plan.schema, **common["schema"]}})
 
     session = open_session(make_plan, list(shards), secure=case.secure)
-    weights = session.run(session.deliver).weights
-    return Measured(plan=plan, costs=session.coordinator.costs, weights=weights)
+    laps: list[float] = []
+
+    def deliver(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """One after the other: the coordinator's costs tell the slowest from all."""
+        for name, data in outgoing.items():
+            started = time.perf_counter()
+            reply = session.parties[name].handle(data)
+            if step.startswith(refresh.STEP):
+                laps.append(time.perf_counter() - started)
+            yield name, reply
+
+    weights = session.run(deliver).weights
+    return Measured(
+        plan=plan,
+        costs=session.coordinator.costs,
+        weights=weights,
+        twin=session.twin(),
+        share_seconds=sum(laps) / (case.parties * sum(plan.refreshes)),
+    )

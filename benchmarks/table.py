@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks import baselines, cell, session, tenseal_venv
+from benchmarks import baselines, cell, peer_venv, session
 from benchmarks.cases import UPDATES, Case
 from protocols.ckks.cost import processor
 
@@ -61,7 +61,7 @@ def beside(case: Case, python: Path | None) -> dict[str, Any]:
 def _tenseal(case: Case, python: Path | None) -> dict[str, Any] | None:
     if python is None:
         return None
-    found = tenseal_venv.measure(python, case.features + 1)
+    found = peer_venv.measure(python, "tenseal_training.py", features=case.features + 1)
     return {**found, "iteration": found["sample"] * case.rows + found["epoch"]}
 
 
@@ -94,14 +94,14 @@ def cells(row: dict[str, Any]) -> list[str]:
         lasts = others[name]["iteration"]
         # Another layout of the rows needs the same update and refresh.
         lasts += row["beside"] if name in ("per_sample", "row_major") else 0
-        return f"{_seconds(lasts)} ({lasts / own:.3g}x)"
+        return f"{as_seconds(lasts)} ({lasts / own:.3g}x)"
 
     return [
         f"{case['name']} {case['rows']:,} x {case['features']}",
         case["update"],
         f"{row['data_ciphertexts']} (k = {row['features_per_ciphertext']})",
-        f"{_seconds(own)}{mark}",
-        f"{_seconds(row['predicted'])} ({row['ratio']:.2f})",
+        f"{as_seconds(own)}{mark}",
+        f"{as_seconds(row['predicted'])} ({row['ratio']:.2f})",
         f"{row['efficiency']:.2f}",
         f"{row['bytes_per_party'] / 1e6:,.1f} ({row['predicted_bytes'] / 1e6:,.1f})",
         f"{row['peak_memory'] / 1e9:.1f} GB",
@@ -123,9 +123,13 @@ def show(result: dict[str, Any]) -> None:
 
 def markdown(result: dict[str, Any]) -> str:
     """The table for docs/benchmarks.md."""
-    lines = [" | ".join(("", *COLUMNS, "")).strip(), "|---" * len(COLUMNS) + "|"]
-    lines += [" | ".join(("", *cells(row), "")).strip() for row in result["rows"]]
-    return "\n".join(lines) + "\n"
+    return "\n".join(shown(COLUMNS, map(cells, result["rows"]))) + "\n"
+
+
+def shown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table in Markdown."""
+    lines = [" | ".join(("", *columns, "")).strip(), "|---" * len(columns) + "|"]
+    return lines + [" | ".join(("", *row, "")).strip() for row in rows]
 
 
 def save(result: dict[str, Any], folder: Path) -> None:
@@ -135,5 +139,6 @@ def save(result: dict[str, Any], folder: Path) -> None:
     (folder / "benchmarks.md").write_text(markdown(result), encoding="utf-8")
 
 
-def _seconds(value: float) -> str:
+def as_seconds(value: float) -> str:
+    """Three digits and a unit."""
     return f"{value:,.3g} s" if value >= 1 else f"{value * 1e3:,.3g} ms"

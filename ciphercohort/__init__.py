@@ -12,8 +12,6 @@ from importlib import import_module, metadata
 
 from protocols.platform import guard
 
-guard()
-
 _HOMES = {
     "FederatedLogisticRegression": "sims.estimators",
     "FederatedRegression": "sims.estimators",
@@ -30,6 +28,8 @@ def __getattr__(name: str) -> object:
         return metadata.version("ciphercohort")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # `ciphercohort.flower` needs no OpenFHE and loads anywhere.
+    guard()
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -252,13 +252,16 @@ class Coordinator:
 
     def _waited(self, ask: Callable[[], Replies]) -> Iterator[tuple[str, bytes]]:
         """Replies as they arrive; counts the seconds until each."""
-        asked = time.perf_counter()
+        asked, slowest = time.perf_counter(), 0.0
         for reply in arrivals(ask()):
-            self.costs.waiting_seconds += time.perf_counter() - asked
+            waited = time.perf_counter() - asked
+            self.costs.waiting_seconds += waited
+            slowest = max(slowest, waited)
             yield reply
             del reply
             asked = time.perf_counter()
         self.costs.waiting_seconds += time.perf_counter() - asked
+        self.costs.slowest_seconds += slowest
 
     def _read(self, name: str, step: str, answers: str, data: bytes) -> Body:
         try:

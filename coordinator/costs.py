@@ -16,14 +16,19 @@ class Costs:
     directions, wire bytes; iteration_seconds: one entry per iteration, the coordinator's own
     work, its part of the refresh included, waiting for parties not; reading_seconds: of each of
     them, what checking and adding up the parties' replies takes, done as they arrive;
-    waiting_seconds, read_seconds: in all.
+    whole_seconds: of each of them, everybody's, as the clock says; path_seconds: the same with the
+    slowest party alone, where parties answer one after the other in one process; waiting_seconds,
+    slowest_seconds, read_seconds: in all.
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     traffic: dict[str, dict[str, int]] = field(default_factory=dict)
     iteration_seconds: list[float] = field(default_factory=list)
     reading_seconds: list[float] = field(default_factory=list)
+    whole_seconds: list[float] = field(default_factory=list)
+    path_seconds: list[float] = field(default_factory=list)
     waiting_seconds: float = 0.0
+    slowest_seconds: float = 0.0
     read_seconds: float = 0.0
 
     def __add__(self, other: Costs) -> Costs:
@@ -41,7 +46,10 @@ class Costs:
             traffic=traffic,
             iteration_seconds=other.iteration_seconds,
             reading_seconds=other.reading_seconds,
+            whole_seconds=other.whole_seconds,
+            path_seconds=other.path_seconds,
             waiting_seconds=self.waiting_seconds + other.waiting_seconds,
+            slowest_seconds=self.slowest_seconds + other.slowest_seconds,
             read_seconds=self.read_seconds + other.read_seconds,
         )
 
@@ -61,14 +69,19 @@ class LapClock:
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._since, self._read = self._own_time(), costs.read_seconds
+        self._mark()
 
-    def _own_time(self) -> float:
-        return time.perf_counter() - self._costs.waiting_seconds
+    def _mark(self) -> None:
+        costs, self._since = self._costs, time.perf_counter()
+        self._read, self._waited = costs.read_seconds, costs.waiting_seconds
+        self._slowest = costs.slowest_seconds
 
     def lap(self) -> None:
         """End one iteration."""
-        now = self._own_time()
-        self._costs.iteration_seconds.append(now - self._since)
-        self._costs.reading_seconds.append(self._costs.read_seconds - self._read)
-        self._since, self._read = now, self._costs.read_seconds
+        costs, whole = self._costs, time.perf_counter() - self._since
+        own = whole - (costs.waiting_seconds - self._waited)
+        costs.iteration_seconds.append(own)
+        costs.reading_seconds.append(costs.read_seconds - self._read)
+        costs.whole_seconds.append(whole)
+        costs.path_seconds.append(own + costs.slowest_seconds - self._slowest)
+        self._mark()

@@ -6,21 +6,26 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
+from coordinator.flower_waits import shorten_waits
 from protocols.errors import LostError, ProtocolError
 from protocols.registry import may_repeat
+from protocols.waits import pause
 
 RECORD = "ciphercohort"
 PAYLOAD = "payload"
-POLL_SECONDS = 0.25
 STEP_TIMEOUT_SECONDS = 3600.0
 # How often a relay may raise before the step is given up; other errors (a node that restarts, a
 # lost process) are waited for until the step's end.
 RELAY_ATTEMPTS = 3
 RETRY_SECONDS = 2.0
+# Up to this size a payload is one Flower object; else it goes in chunks of 5 MB, below two objects
+# more. Each object is a request of its own, there and back.
+SMALL_BYTES = 1 << 20
 _RELAY_RAISED = 2
 
 # A session takes a function that delivers one step's messages and yields (party, reply).
@@ -35,8 +40,9 @@ class GridTransport:
 
     nodes: Flower node id by party name. Replies are pulled one at a time, so that one is in memory;
     they are matched by the request they answer, never by their source node, and late ones are not
-    lost. relay_attempts: the same request goes out again after a failure: a party answers it with
-    the same bytes.
+    lost. While nothing comes, a look is for one party's reply, each in turn: every look costs the
+    SuperLink some milliseconds. relay_attempts: the same request goes out again after a failure: a
+    party answers it with the same bytes.
     """
 
     def __init__(
@@ -61,13 +67,16 @@ class GridTransport:
         waiting = {self._push(step, name, data): name for name, data in outgoing.items()}
         failures = dict.fromkeys(outgoing, 0)
         lost: dict[str, str] = {}
-        deadline = time.monotonic() + self._timeout
+        heard = time.monotonic()
+        deadline = heard + self._timeout
         while waiting:
+            asked, came = time.monotonic(), False
             for identifier in list(waiting):
                 for reply in self._grid.pull_messages([identifier]):
                     name = waiting.pop(reply.metadata.reply_to_message_id, None)
                     if name is None:
                         continue  # a second reply to one request
+                    came = True
                     if self._is_lost(reply, name, failures):
                         time.sleep(RETRY_SECONDS)
                         waiting[self._push(step, name, outgoing[name])] = name
@@ -82,13 +91,19 @@ class GridTransport:
                             raise LostError(lost[name], (name,))
                     else:
                         yield name, _payload(name, reply)
+                if not came:
+                    waiting[identifier] = waiting.pop(identifier)  # to the end
+                    break
             if waiting and time.monotonic() > deadline:
                 late = sorted(waiting.values())
                 words = f"no reply to {step!r} within {self._timeout:g} s from {', '.join(late)}"
                 lost.update(dict.fromkeys(late, words))
                 waiting.clear()
+            now = time.monotonic()
+            if came:
+                asked = heard = now
             if waiting:
-                time.sleep(POLL_SECONDS)
+                time.sleep(pause(now - heard, now - asked))
         if lost:
             raise LostError("; ".join(dict.fromkeys(lost.values())), tuple(lost))
 
@@ -106,14 +121,19 @@ class GridTransport:
 
 
 def _to_record(data: bytes) -> RecordDict:
+    if len(data) <= SMALL_BYTES:
+        return RecordDict({RECORD: ConfigRecord({PAYLOAD: data})})
     array = Array(dtype="uint8", shape=(len(data),), stype="raw", data=data)
     return RecordDict({RECORD: ArrayRecord({PAYLOAD: array})})
 
 
 def _payload(name: str, reply: Message) -> bytes:
     try:
-        data: bytes = reply.content.array_records[RECORD][PAYLOAD].data
-    except KeyError:
+        record: Any = reply.content[RECORD]
+        data = record[PAYLOAD] if isinstance(record, ConfigRecord) else record[PAYLOAD].data
+        if not isinstance(data, bytes):
+            raise TypeError(type(data).__name__)
+    except (AttributeError, KeyError, TypeError):
         raise ProtocolError(f"party {name!r} sent a foreign message", culprit=name) from None
     return data
 
@@ -135,4 +155,5 @@ def main(grid: Grid, context: Context) -> None:
     def transport(nodes: Mapping[str, int], seconds: float) -> AskParties:
         return GridTransport(grid, nodes, seconds, RELAY_ATTEMPTS)
 
+    shorten_waits()
     serve_session(Settings.load(Path(os.environ[HOME_VARIABLE])), name, transport)

@@ -1,13 +1,15 @@
 """Network namespaces as hosts: an address each, joined by a bridge, with a slow and long line.
 
-Needs root on Linux. Every host sends at RATE at most (the kernel's tbf). The parties reach the
-centre through one more host, `line`, whose relay holds every byte back for DELAY in each direction:
-in user space, since netem is not in every kernel. Nothing outlives the block.
+`hosts` needs root on Linux. Every host sends at RATE at most (the kernel's tbf). The parties reach
+the centre through one more host, `line`, whose relay holds every byte back for DELAY in each
+direction: in user space, since netem is not in every kernel. `narrow` needs no root: the same relay
+on this host, with a rate of its own. Nothing outlives the block.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import subprocess
 import sys
@@ -91,16 +93,56 @@ def _run(command: Sequence[str]) -> None:
 # -- the line --------------------------------------------------------------------------------------
 
 
-async def relay(own: str, target: str, delay: float = DELAY_SECONDS) -> None:
-    """Relay TCP connections from `own` to `target` (HOST:PORT), bytes late by `delay` seconds."""
+@contextmanager
+def narrow(own: str, target: str, latency: float, rate: float) -> Iterator[None]:
+    """The centre's line to the parties: they dial `own`, it ends at `target` (HOST:PORT).
+
+    latency: there and back [s]; rate: of all parties together, in each direction [bit/s].
+    """
+    here = [sys.executable, str(Path(__file__)), own, target, str(latency / 2), str(rate)]
+    process = subprocess.Popen(here)
+    print(
+        f"network: the centre's line carries {rate / 1e6:g} Mbit/s each way, "
+        f"{1000 * latency:g} ms there and back"
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Line:
+    """One direction for all connections: bytes queue for it, then travel.
+
+    rate: [bit/s]; delay: of the way [s].
+    """
+
+    def __init__(self, rate: float, delay: float) -> None:
+        self._rate, self._delay, self._free = rate, delay, 0.0
+
+    def due(self, size: int, now: float) -> float:
+        """When so many bytes arrive that are handed in now."""
+        self._free = max(self._free, now) + 8 * size / self._rate
+        return self._free + self._delay
+
+
+async def relay(
+    own: str, target: str, delay: float = DELAY_SECONDS, rate: float = math.inf
+) -> None:
+    """Relay TCP connections from `own` to `target` (HOST:PORT); delay, rate: see `Line`."""
     host, port = _split(own)
-    server = await asyncio.start_server(partial(_connected, target, delay), host, port)
+    lines = Line(rate, delay), Line(rate, delay)
+    server = await asyncio.start_server(partial(_connected, target, lines), host, port)
     async with server:
         await server.serve_forever()
 
 
 async def _connected(
-    target: str, delay: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    target: str,
+    lines: tuple[Line, Line],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
     try:
         there, back = await asyncio.open_connection(*_split(target))
@@ -110,13 +152,13 @@ async def _connected(
     for end in (writer, back):
         end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with suppress(OSError):
-        await asyncio.gather(_late(reader, back, delay), _late(there, writer, delay))
+        await asyncio.gather(_late(reader, back, lines[0]), _late(there, writer, lines[1]))
     for end in (writer, back):
         end.close()
 
 
-async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
-    """Everything of one direction, each chunk `delay` seconds after it came."""
+async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: Line) -> None:
+    """Everything of one direction, each chunk when the line has carried it."""
     queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUE)
 
     async def send() -> None:
@@ -132,7 +174,7 @@ async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dela
     sending = asyncio.ensure_future(send())
     while True:
         chunk = await reader.read(_CHUNK)
-        await queue.put((time.monotonic() + delay, chunk))
+        await queue.put((line.due(len(chunk), time.monotonic()), chunk))
         if not chunk or sending.done():
             return await sending
 
@@ -144,4 +186,4 @@ def _split(where: str) -> tuple[str, int]:
 
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        asyncio.run(relay(sys.argv[1], sys.argv[2]))
+        asyncio.run(relay(*sys.argv[1:3], *map(float, sys.argv[3:])))

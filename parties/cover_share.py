@@ -149,6 +149,11 @@ class CoverShare:
 
     # -- standing in ------------------------------------------------------------------------------
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Who is covered for."""
+        return self._covering.missing if self._covering else ()
+
     def stand_in(self, request: Body) -> None:
         """From now on this party's share of the secret covers for the missing ones.
 

@@ -1,24 +1,27 @@
 """Flower ClientApp: a relay between the SuperLink and the party, and nothing more.
 
-Every Flower message may start a fresh process, so the party itself lives elsewhere: behind an
-address in the node's configuration (`party`): a party agent's socket, `unix:/PATH`, or a party of
-this process, `local:NAME`.
+Flower's own SuperNode starts a fresh process for every message, so the party itself lives
+elsewhere: behind an address in the node's configuration (`party`): a party agent's socket,
+`unix:/PATH`, or a party of this process, `local:NAME`. `flower_node` relays in one process.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from parties.agent.frames import AgentClient
 from protocols.errors import MessageError, ParameterError
 
-# Names of the one record and the one array that a message holds.
+# Names of the one record that a message holds, and of what is in it.
 RECORD = "ciphercohort"
 PAYLOAD = "payload"
+# Up to this size a payload is one Flower object; else it goes in chunks of 5 MB, below two objects
+# more. Each object is a request of its own, there and back.
+SMALL_BYTES = 1 << 20
 
 
 class Handler(Protocol):
@@ -51,6 +54,8 @@ def connect(address: str) -> Handler:
 
 def to_record(data: bytes) -> RecordDict:
     """Bytes as a Flower record."""
+    if len(data) <= SMALL_BYTES:
+        return RecordDict({RECORD: ConfigRecord({PAYLOAD: data})})
     array = Array(dtype="uint8", shape=(len(data),), stype="raw", data=data)
     return RecordDict({RECORD: ArrayRecord({PAYLOAD: array})})
 
@@ -62,10 +67,19 @@ def from_record(content: RecordDict) -> bytes:
         MessageError: the record is not ours.
     """
     try:
-        data: bytes = content.array_records[RECORD][PAYLOAD].data
-    except KeyError:
+        record: Any = content[RECORD]
+        data = record[PAYLOAD] if isinstance(record, ConfigRecord) else record[PAYLOAD].data
+        if not isinstance(data, bytes):
+            raise TypeError(type(data).__name__)
+    except (AttributeError, KeyError, TypeError):
         raise MessageError("a Flower message without our record") from None
     return data
+
+
+def relay(message: Message, address: str) -> Message:
+    """One request to the party at an address, and its reply back."""
+    reply = connect(address).handle(from_record(message.content))
+    return Message(to_record(reply), reply_to=message)
 
 
 app = ClientApp()
@@ -73,10 +87,8 @@ app = ClientApp()
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """Relay one request to the party and its reply back."""
-    party = connect(str(context.node_config["party"]))
-    reply = party.handle(from_record(message.content))
-    return Message(to_record(reply), reply_to=message)
+    """Relay, where Flower's own SuperNode starts this app."""
+    return relay(message, str(context.node_config["party"]))
 
 
-__all__ = ["LOCAL", "app", "connect", "from_record", "to_record"]
+__all__ = ["LOCAL", "app", "connect", "from_record", "relay", "to_record"]

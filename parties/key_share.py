@@ -18,20 +18,21 @@ import numpy as np
 import openfhe
 from numpy.typing import NDArray
 
-from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
-from protocols.ckks import shamir
-from protocols.ckks.column_map import ColumnMap
+from protocols.ckks import shamir, subring
 from protocols.ckks.context import CkksContext, refuse_forked_child
 from protocols.ckks.flooding import FRESH_ERROR_STD, gaussian_polynomial
-from protocols.ckks.lift import lift, reduced
-from protocols.ckks.masks import draw_mask
+from protocols.ckks.fresh_errors import fresh_errors
+from protocols.ckks.lift import lift
+from protocols.ckks.masks import draw_mask, mask_values
 from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks.residues import Residues, add
+from protocols.ckks.threads import each
+from protocols.ckks.trace_map import TraceMap
 from protocols.errors import PolicyError
 from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.messages import Body
-from protocols.privacy.randomness import SystemRandomness
+from protocols.privacy.randomness import ExpandedRandomness, SystemRandomness
 from protocols.protocol import repeated
 from protocols.samples import (
     EPHEMERAL,
@@ -47,6 +48,7 @@ from protocols.samples import (
     SampleLedger,
     Term,
 )
+from protocols.secret_half import Asked, Halves
 from protocols.serialise import from_plain, to_plain
 
 T = TypeVar("T")
@@ -210,7 +212,8 @@ class KeyShare:
         context, label = self._context, rotation_label(index)
         a = context.uniform_key_half(self._seed, label)
         reference = context.rotation_key_map(index, a, np.zeros_like(a))
-        back = pow(int(context.cc.FindAutomorphismIndex(index)), -1, 2 * context.params.ring_dim)
+        automorphism = context.automorphism(index)
+        back = pow(automorphism, -1, 2 * context.params.ring_dim)
         samples = [
             Sample(
                 f"{label}/{digit}",
@@ -224,7 +227,7 @@ class KeyShare:
         ]
 
         def make() -> Residues:
-            share = context.cc.MultiEvalAtIndexKeyGen(self._key, reference, [index])
+            share = context.cc.MultiEvalAutomorphismKeyGen(self._key, reference, [automorphism])
             return self._halves(share)[1]
 
         return self._publish(samples, make)
@@ -250,6 +253,39 @@ class KeyShare:
         return self._publish(
             samples, lambda: context.residues_of(context.encrypt(public_key, slots))
         )
+
+    def encrypt_onto(
+        self, public_key: Any, sums: Sequence[Sequence[Residues]], label: str
+    ) -> list[list[Residues]]:
+        """Polynomials of each ciphertext plus a fresh encryption of zero, at REFRESH_TOWERS towers.
+
+        sums: (c0, c1) whose c1 depends on private rows; label: unique name of them all.
+        """
+        names = [f"{label}/{k}" for k in range(len(sums))]
+        samples = [
+            Sample(
+                f"{name}/{half}",
+                (Term(element, f"v({name})"),),
+                FRESH_ERROR_STD,
+                message="gradient",
+            )
+            for name in names
+            for half, element in (
+                ("c0", Element(JOINT_KEY)),
+                ("c1", Element(SEED, PUBLIC_KEY)),
+            )
+        ]
+        context, low = self._context, self._context.primes[:REFRESH_TOWERS]
+        zero = context.encode(np.zeros(1), context.params.num_towers - REFRESH_TOWERS)
+
+        def make() -> list[list[Residues]]:
+            found = []
+            for total in sums:
+                fresh = context.polynomials_of(context.cc.Encrypt(public_key, zero))
+                found.append([add(own, new, low) for own, new in zip(total, fresh, strict=True)])
+            return found
+
+        return self._publish(samples, make)
 
     # -- cover for missing parties ------------------------------------------------------------
 
@@ -285,49 +321,84 @@ class KeyShare:
 
     # -- shares of ciphertexts ----------------------------------------------------------------
 
-    def refresh_share(
-        self, c1: Residues, label: str, column_map: ColumnMap | None = None
-    ) -> tuple[Residues, Residues]:
-        """Masked decryption and re-encryption share of one ciphertext.
+    def refresh_shares(self, asked: Sequence[Asked]) -> list[Halves]:
+        """Masked decryption and re-encryption share of each ciphertext (c1, label, T).
 
         c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh; both
-        fix the random element a'; column_map: T, applied on the way. Returns (h0, h1):
+        fix the random element a'; T: a map that is applied on the way, or None. Returns (h0, h1):
         h0 = c1 s_p - M_p at c1's towers, h1 = -a' s_p + T(M_p) + e at level 0, M_p uniform in the
         room of c1's primes (`ckks.masks`).
         """
         context, primes = self._context, self._context.primes
         low, n = primes[:REFRESH_TOWERS], context.params.ring_dim
-        given, mask = self._given(c1, label), f"M({label})"
-        name, through = context.refresh_label(label, c1), "T" if column_map else ""
-        samples = [
-            Sample(
-                f"{label}/h0",
-                (Term(given, SHARE),),
-                pads=(Pad(mask, -1),),
-                lemma="masked decryption",
-            ),
-            Sample(
-                f"{label}/h1",
-                (_seeded(name, SHARE, -1),),
-                FRESH_ERROR_STD,
-                pads=(Pad(mask, 1, through),),
-            ),
-        ]
+        samples, names = self._refresh_samples(asked)
 
-        def make() -> tuple[Residues, Residues]:
+        def make() -> list[Halves]:
             secret, random = self._present, SystemRandomness()
-            element = context.uniform_polynomial(self._seed, name)
-            error = reduced(narrow_gaussian(FRESH_ERROR_STD, n, random), low)
-            masked = draw_mask(low, self._parties, n, random)
-            masked, error = lift(context, [masked, error])
-            hidden = rns.negate(rns.product(element, secret, primes), primes)
-            mapped = context.mapped(column_map, masked) if column_map else masked
-            h0 = add(
-                rns.product(c1, secret[: len(low)], low), rns.negate(masked[: len(low)], low), low
-            )
-            return h0, add(add(hidden, error, primes), mapped, primes)
+
+            def share(one: Asked, name: str, mask: Residues, error: Residues) -> Halves:
+                shown = rns.product(one[0], secret[: len(low)], low)
+                hidden = rns.product(context.uniform_polynomial(self._seed, name), secret, primes)
+                mapped = context.mapped(one[2], mask) if one[2] else mask
+                h1 = rns.subtract(add(mapped, error, primes), hidden, primes)
+                return rns.subtract(shown, mask[: len(low)], low), h1
+
+            masks = each(lambda _: draw_mask(low, self._parties, n, random), asked)
+            errors = fresh_errors(context, len(asked))
+            return each(share, asked, names, lift(context, masks), errors)
 
         return self._publish(samples, make)
+
+    def trace_shares(self, asked: Sequence[tuple[Residues, str, TraceMap]]) -> list[Halves]:
+        """The same through maps of the subring's coefficients alone (`ckks.subring`).
+
+        M_p is uniform modulo c1's primes on all others; on these it is uniform in the room.
+        """
+        context, primes = self._context, self._context.primes
+        low, n = primes[:REFRESH_TOWERS], context.params.ring_dim
+        samples, names = self._refresh_samples(asked)
+
+        def make() -> list[Halves]:
+            secret = self._present
+
+            def share(one: tuple[Residues, str, TraceMap], name: str, error: Residues) -> Halves:
+                c1, _, trace_map = one
+                count = 2 * trace_map.period
+                inner = mask_values(low, self._parties, count, SystemRandomness())
+                mask = subring.kernel(low, n, trace_map.period, ExpandedRandomness())
+                mask = add(mask, subring.embed(inner, low, n), low)
+                h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
+                hidden = rns.product(context.uniform_polynomial(self._seed, name), secret, primes)
+                mapped = subring.embed(trace_map.apply(inner), primes, n)
+                return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
+
+            return each(share, asked, names, fresh_errors(context, len(asked)))
+
+        return self._publish(samples, make)
+
+    def _refresh_samples(
+        self, asked: Sequence[tuple[Residues, str, Any]]
+    ) -> tuple[list[Sample], list[str]]:
+        """What is published, and the labels of the random elements."""
+        samples, names = [], []
+        for c1, label, through in asked:
+            given, mask = self._given(c1, label), f"M({label})"
+            names.append(self._context.refresh_label(label, c1))
+            samples += [
+                Sample(
+                    f"{label}/h0",
+                    (Term(given, SHARE),),
+                    pads=(Pad(mask, -1),),
+                    lemma="masked decryption",
+                ),
+                Sample(
+                    f"{label}/h1",
+                    (_seeded(names[-1], SHARE, -1),),
+                    FRESH_ERROR_STD,
+                    pads=(Pad(mask, 1, "T" if through else ""),),
+                ),
+            ]
+        return samples, names
 
     def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
         """d = c1 s_p + e_flood, shape of c1.

@@ -6,11 +6,12 @@ import pkgutil
 from collections.abc import Mapping
 
 from parties.party_protocol import PartyProtocol
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
 
 _HALVES: Mapping[str, str] = {
     ENCRYPTED_ROWS: "parties.encrypted_rows:EncryptedRowsParty",
+    ENCRYPTED_MODEL: "parties.encrypted_model:EncryptedModelParty",
     SECURE_AGGREGATION: "parties.secure_aggregation:SecureAggregationParty",
 }
 

@@ -16,16 +16,16 @@ import numpy as np
 
 from protocols import remez
 from protocols.errors import ParameterError
-from protocols.push import odd_least_push
+from protocols.push import odd_least_push, saturating_least_push
 from protocols.remez import FloatArray, Scaled
 
 Function = Literal["sigmoid", "exponential", "reciprocal"]
-Method = Literal["minimax", "least-squares", "least-push"]
+Method = Literal["minimax", "least-squares", "least-push", "saturating"]
 
 SIGMOID_DEGREES = (3, 5, 7, 9, 11, 13, 15)
 EXPONENTIAL_DEGREES = tuple(range(3, 16))
 RECIPROCAL_DEGREES = (1, 2, 3, 4, 5, 6)
-PUSH_ERROR = 1.2  # of the minimax error: allowed to "least-push"
+PUSH_ERROR = 1.2  # of the minimax error: allowed to "least-push" and "saturating"
 NOTHING = 1e-7  # a minimax error below it leaves no push to save, and no digits to save it in
 MAX_RADIUS = 1000.0
 MAX_EXPONENT = 10.0  # radius of exp; its least value is then e^-20 of the largest
@@ -111,7 +111,8 @@ def sigmoid_approximation(degree: int, radius: float, method: Method = "minimax"
     """Approximate 1/(1 + e^-x) on [-radius, radius] by exactly 1/2 + an odd polynomial; cached.
 
     degree: one of SIGMOID_DEGREES. radius: in (0, MAX_RADIUS] [units of x]. method: "minimax",
-    "least-squares", continuous, or "least-push", see `push`.
+    "least-squares", continuous, or "least-push", see `push`. "saturating", also there, has no
+    symmetry: it stands for the sigmoid above 0, for 1/2 below.
 
     Raises: ParameterError: an argument is outside its bound.
     """
@@ -124,6 +125,10 @@ def sigmoid_approximation(degree: int, radius: float, method: Method = "minimax"
 
 @lru_cache(maxsize=4096)
 def _sigmoid(degree: int, radius: float, method: Method) -> Approximation:
+    if method == "saturating":
+        p = _around_zero(saturating_least_push(degree, radius, PUSH_ERROR), radius)
+        slope = max(map(abs, range_bound(p.derivative(), -radius, radius)))
+        return Approximation(polynomial=p, max_error=link_error(p, radius), max_slope=slope)
     coefficients = np.zeros(degree + 1)
     coefficients[0] = 0.5
     if method == "least-push":
@@ -134,9 +139,13 @@ def _sigmoid(degree: int, radius: float, method: Method) -> Approximation:
     else:
         fit = remez.odd_minimax if method == "minimax" else remez.odd_least_squares
         coefficients[1::2] = fit(degree, radius)
-    p = Polynomial(coefficients=tuple(coefficients), center=0.0, radius=radius)
+    p = _around_zero(coefficients, radius)
     # p - f is odd and p' even: half the interval is enough
     return _approximation(p, "sigmoid", (0.0, radius))
+
+
+def _around_zero(coefficients: FloatArray, radius: float) -> Polynomial:
+    return Polynomial(coefficients=tuple(coefficients.tolist()), center=0.0, radius=radius)
 
 
 def exponential_approximation(degree: int, radius: float) -> Approximation:
@@ -220,6 +229,17 @@ def range_bound(polynomial: Polynomial, low: float, high: float) -> tuple[float,
     coefficients, center, radius = _bare(polynomial)
     negative = remez.supremum((-coefficients, center, radius), (low, high), "zero", 1e-9)
     return -negative, remez.supremum((coefficients, center, radius), (low, high), "zero", 1e-9)
+
+
+def link_error(p: Polynomial, ends: float) -> float:
+    """Return a certain bound of |p(z) - f(z)| over |z| <= ends.
+
+    f: the sigmoid, or where p is not symmetric max(sigmoid, 1/2).
+    """
+    if is_symmetric(p):
+        return error_bound(p, "sigmoid", -ends, ends)
+    low, high = range_bound(p, -ends, 0.0)
+    return max(error_bound(p, "sigmoid", 0.0, ends), high - 0.5, 0.5 - low)
 
 
 def is_symmetric(p: Polynomial) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from protocols import planner, traffic
-from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.cost import UnitTimes
 from protocols.ckks.parameters import (
     MAX_LOG_QP_128,
@@ -94,7 +93,7 @@ def is_choice(candidate: Candidate, plan: RowsPlan) -> bool:
 
 def _judge(plan: RowsPlan, times: UnitTimes, ring: int, digits: int, scale: int) -> Candidate:
     tried = Candidate(ring_dim=ring, num_digits=digits, scale_bits=scale)
-    depth = iteration_levels(plan.link, plan.rule) + REFRESH_TOWERS - 1
+    depth = plan.levels_of(plan.link, plan.rule) + REFRESH_TOWERS - 1
     if math.ceil((depth + 1) / digits) * (digits - 1) >= depth + 1:
         return replace(tried, why_out=f"{digits} digits leave one without a prime")
     params = CkksParameters(

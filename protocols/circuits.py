@@ -53,6 +53,7 @@ class Circuit(Protocol):
 
 CIRCUITS: Mapping[str, Callable[[Any], Circuit]] = {
     "rows": RowsCircuit,
+    "model": RowsCircuit,
     "gram": GramCircuit,
     "lffr": LffrCircuit,
 }

@@ -99,7 +99,8 @@ def decrypt(
     survivors = survivors or Survivors(plan)
     _, (shares,) = yield from survivors.ask(STEP, request, [low], context.params.ring_dim)
     try:
-        return fuse(context, rns.add(c0, shares, low)) * plan.unit
+        found: NDArray[np.float64] = fuse(context, rns.add(c0, shares, low)) * plan.unit
+        return found
     except ProtocolError as error:
         # Without a proof that the model fits its slots it may have outgrown them.
         raise ProtocolError(f"{error}{'' if plan.slot_bound else DIVERGED}") from None
@@ -115,7 +116,8 @@ def release(
     level = evaluator.context.params.num_towers - DECRYPTION_TOWERS
     low = evaluator.drop_to(heads, level)
     slots = yield from decrypt(evaluator.context, plan, low, survivors)
-    return evaluator.layout.read_heads(slots)
+    found: NDArray[np.float64] = evaluator.layout.read_heads(slots)
+    return found
 
 
 def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:
@@ -132,4 +134,5 @@ def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:
             "the decryption shares do not fit together: one is missing, doubled or of another round"
         ) from None
     plaintext.SetLength(context.num_slots)
-    return np.array(plaintext.GetRealPackedValue())
+    slots: NDArray[np.float64] = np.array(plaintext.GetRealPackedValue())
+    return slots

@@ -121,16 +121,17 @@ def coordinate(
     watch.on_phase("keys")
     context, circuit = CkksContext(plan.ckks, plan.session), circuit_of(plan)
     try:
-        public_b, endorsements = yield from keygen.ceremony(context, plan, seed, seeds)
+        keys = yield from keygen.ceremony(context, plan, seed, seeds)
         yield from cover.share(plan, seed)
 
         watch.on_phase("encrypt")
         evaluator, survivors = circuit.evaluator(context), Survivors(plan, watch.on_missing)
-        opened = partial(contribute.opened, plan, seed, endorsements, survivors)
+        opened = partial(contribute.opened, plan, seed, keys.endorsements, survivors)
         encrypted = yield from circuit.collect(evaluator, opened)
 
         watch.on_phase("train")
-        key: Any = keygen.public_key(context, seed, public_b)
+        key: Any = keygen.public_key(context, seed, keys.public_b)
+        del keys  # their halves are large, and loaded
         numbers = count()
 
         def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:

@@ -25,6 +25,7 @@ coordinator that sends another H0 or H1 reads s_p: SECURITY.md says so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from protocols import agree, commitments
@@ -142,12 +143,42 @@ def add_public_shares(
 # -- coordinator half -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class JointKeys:
+    """What the ceremony makes.
+
+    public_b: the public key's b, summed; endorsements: everyone's, of the key shares;
+    relinearisation: (H1, sum_p t_p); rotations: the summed b of each rotation key.
+    """
+
+    public_b: Residues
+    endorsements: Body
+    relinearisation: tuple[Residues, Residues]
+    rotations: Mapping[int, Residues]
+
+    def load(self, context: CkksContext, seed: bytes) -> None:
+        """Make the evaluation keys usable in this context."""
+        load_keys(context, seed, self.relinearisation, self.rotations)
+
+
+def load_keys(
+    context: CkksContext,
+    seed: bytes,
+    relinearisation: tuple[Residues, Residues],
+    rotations: Mapping[int, Residues],
+) -> None:
+    """Make joint evaluation keys usable; arguments as in `JointKeys`."""
+    maps = [
+        context.rotation_key_map(index, context.uniform_key_half(seed, rotation_label(index)), b)
+        for index, b in rotations.items()
+    ]
+    context.load_evaluation_keys(context.evaluation_key(*relinearisation), maps)
+
+
 def ceremony(
     context: CkksContext, plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str]
-) -> Exchange[tuple[Residues, Body]]:
+) -> Exchange[JointKeys]:
     """Run the ceremony, load the joint evaluation keys.
-
-    Returns the summed b of the public key, and the endorsements of everyone's key shares.
 
     Raises:
         ProtocolError: a party sent other shares than it committed to, or malformed ones; names it.
@@ -171,17 +202,16 @@ def ceremony(
         request = Body({"others": others}, tuple(shares.pop(name)[0] for name in chunk))
         yield to_everyone(f"{PUBLIC_SHARES}/{k}", names, request)
 
-    rotations = []
+    rotations: dict[int, Residues] = {}
     for k, indices in enumerate(plan.rotation_chunks):
         sums = RunningSums(names, [primes] * len(indices), n)
         request = Body({"indices": list(indices)})
         replies = yield to_everyone(f"rotations/{k}", names, request, sums.fold)
-        for index, b in zip(indices, sums.of(replies), strict=True):
-            a = context.uniform_key_half(seed, rotation_label(index))
-            rotations.append(context.rotation_key_map(index, a, b))
+        rotations.update(zip(indices, sums.of(replies), strict=True))
 
     sums = RunningSums(names, [primes], n)
     request = Body(blobs=(rns.pack(h0, primes), rns.pack(h1, primes)))
     (t,) = sums.of((yield to_everyone(RELINEARISE, names, request, sums.fold)))
-    context.load_evaluation_keys(context.evaluation_key(h1, t), rotations)
-    return public_b, endorsements
+    keys = JointKeys(public_b, endorsements, (h1, t), rotations)
+    keys.load(context, seed)
+    return keys

@@ -8,7 +8,10 @@ from urllib.parse import quote
 from protocols.errors import ParameterError
 from protocols.messages import COORDINATOR
 
-ENCRYPTED_ROWS, SECURE_AGGREGATION = "encrypted-rows", "secure-aggregation"
+ENCRYPTED_ROWS, ENCRYPTED_MODEL = "encrypted-rows", "encrypted-model"
+SECURE_AGGREGATION = "secure-aggregation"
+UNDER_CKKS = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
+"""Protocols that compute on ciphertexts, and open the final model alone."""
 _ALIASES = {"shards": ENCRYPTED_ROWS, "gradients": SECURE_AGGREGATION}
 # What a deployed party asks for, and a coordinator offers, unless told otherwise; help says it.
 DEFAULT_COLLUDERS = 1

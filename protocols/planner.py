@@ -7,11 +7,14 @@ one machine, as in `cohort simulate`. Memory is an estimate: see `memory`. Bytes
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
 
+from protocols import model_cost, model_gradient, refresh
 from protocols.circuits import circuit_of
 from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.cost import UnitTimes, work
@@ -19,14 +22,18 @@ from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.tally import CountingContext, IterationTally, Shadow, Tally, tally_iterations
 from protocols.contribute import grouped
+from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.messages import Exchange
+from protocols.model_cost import BANDWIDTH, CACHE
+from protocols.model_plan import ModelPlan
 from protocols.plan import RunPlan
 from protocols.precondition import precondition
 from protocols.protocol import PHASES
 from protocols.rows import RowsPlan
 from protocols.traffic import Circuit, Exchanged, exchanges, num_ciphertexts, packed
 
+Rows = TypeVar("Rows", bound=RowsPlan)
 # Copies of a message that exist at once: residues, blobs, frame, transport.
 _COPIES = 4
 # Copies that the transport makes of a message: record, serialised, delivered, parsed, taken out.
@@ -35,9 +42,9 @@ _TRANSPORT_COPIES = 5
 BASE_MEMORY = 280 << 20
 
 
-# A ciphertext's refresh through a map in key switches at level 0, 25 ms at ring 2^15: the
-# coordinator's 70 ms and one party's 110 ms, for parties work side by side, on machines of their
-# own. What a refresh costs once for all its ciphertexts is the same for every layout.
+# What a ciphertext's refresh counts in key switches at level 0. Share and join take three of them,
+# 48 and 37 ms of one thread at ring 2^15; it counts as seven, because each also moves 3.7 MB per
+# party, and who is far away waits for these longer than for the arithmetic.
 REFRESH_SWITCHES = 7
 NEARLY = 1.1
 """A tenth of an iteration's time for up to half of its bytes."""
@@ -48,15 +55,18 @@ _HOPELESS = 1.5
 # -- the cheapest layout --------------------------------------------------------------------------
 
 
-def cheapest_layout(plan: RowsPlan) -> RowsPlan:
+def cheapest_layout(plan: Rows, bandwidth: float = BANDWIDTH) -> Rows:
     """The plan with the features per ciphertext that make an iteration cheapest, or nearly so.
 
     Small k: fewer groups of rows, each with less to sum over features. Large k: fewer parts, each
     with its own update, relinearisation and refresh, hence fewer bytes: of layouts that cost the
-    same to within NEARLY, the largest k. The choice depends on the plan alone, not on a
+    same to within NEARLY, the largest k. bandwidth: of an owner's line [bit / s], which counts
+    where bytes differ much: of an encrypted model. The choice depends on the plan alone, not on a
     machine, so that whoever makes the plan makes the same.
     """
-    costs = list[tuple[float, RowsPlan]]()
+    if isinstance(plan, ModelPlan):
+        return model_cost.cheapest_layout(plan, bandwidth)
+    costs = list[tuple[float, Rows]]()
     least, width = float("inf"), next_power_of_two(plan.num_features)
     while width:
         tried = replace(plan, features_per_ciphertext=width)
@@ -88,6 +98,8 @@ def iteration_work(plan: RowsPlan) -> float:
 
 def iterations(plan: Circuit) -> tuple[IterationTally, ...]:
     """Operations of every iteration; but on rows, what comes before the first is part of it."""
+    if isinstance(plan, ModelPlan):
+        return model_cost.iterations(plan)
     if isinstance(plan, RowsPlan):
         return tally_iterations(plan.ckks, plan.layout, plan.link, plan.rule)
     return _counted(plan)
@@ -165,18 +177,31 @@ class Seconds:
 
     by_phase: as a run's costs state them; iteration: the coordinator's own work in one iteration in
     the middle of the run, its part of the refresh included, of Gram sums in the mean of all;
-    waiting: what all parties do in it, one after the other; total: the protocol, without loading
-    libraries and data.
+    waiting: what all parties do in it, one after the other; slowest: the slowest of them; beside:
+    of the whole run, what the others do while the slowest works, where each has a machine; total:
+    the protocol, without loading libraries and data.
     """
 
     by_phase: dict[str, float]
     iteration: float
     waiting: float
+    slowest: float
+    beside: float
 
     @property
     def total(self) -> float:
-        """All phases."""
+        """All phases, every role in turn."""
         return sum(self.by_phase.values())
+
+    @property
+    def everybody(self) -> float:
+        """An iteration, every role in turn."""
+        return self.iteration + self.waiting
+
+    @property
+    def path(self) -> float:
+        """An iteration of the slowest party and the coordinator."""
+        return self.iteration + self.slowest
 
 
 def circuit_seconds(operations: Tally, times: UnitTimes) -> float:
@@ -188,83 +213,173 @@ def circuit_seconds(operations: Tally, times: UnitTimes) -> float:
 
 def seconds(plan: Circuit, times: UnitTimes) -> Seconds:
     """Wall clock of a run on one machine that all roles share."""
-    params, course, first = plan.ckks, iterations(plan), first_mapped(plan)
+    params, course, roles = plan.ckks, iterations(plan), _Roles(plan, times)
     found = dict.fromkeys(PHASES, 0.0)
-    # Of each refresh: the coordinator's part, and all parties' together.
-    own, waiting = [0.0] * len(plan.refreshes), [0.0] * len(plan.refreshes)
+    # Of each step: the coordinator's part; that of all parties together, and of the slowest.
+    own, waiting, slowest = (defaultdict[str, float](float) for _ in range(3))
     share = 1 / len(plan.members)
-    for name in plan.names:
-        for each in exchanges(plan, name):
+    for member in plan.members:
+        for each in exchanges(plan, member.name):
             asked, replied = each.request.size, each.reply.size
             # Requests are signed, and sums reduced, once for all parties.
             sending = asked * times.sign * share + replied * times.check
             reading = replied * (times.unpack + times.add + times.reduce * share)
-            party = _party_work(each, times, first)
+            party, alone = roles.party(each, member.rows)
             found[each.phase] += times.message + sending + party + reading
-            if each.phase == "refresh":
-                step = int(each.step.partition("/")[2])
-                own[step] += sending + reading
-                waiting[step] += party
-    # Random elements are expanded once for all roles of a process.
+            own[each.step] += sending + reading
+            waiting[each.step] += party
+            slowest[each.step] = max(slowest[each.step], alone)
+    # Random elements are expanded once for all roles of a process, while it remembers them.
     keys, element = len(plan.rotations) + 1, times.expand * params.num_towers
     found["keys"] += times.setup + keys * times.key_join
     found["keys"] += times.expand * (keys + 1) * params.key_rows + element
-    found["refresh"] += element * sum(plan.refreshes)
+    for k, count in enumerate(plan.refreshes):
+        step, again = f"{refresh.STEP}/{k}", roles.expansions(k) * element * count
+        own[step] += roles.join(k)
+        found["refresh"] += again
+        found["train"] += roles.join(k)
+        waiting[step] += again
+        slowest[step] += element * count
     circuits = [inversion(plan), *(iteration.operations for iteration in course)]
-    joins = [_join_seconds(plan, k, times, first) for k in range(len(plan.refreshes))]
     found["train"] += sum(circuit_seconds(operations, times) for operations in circuits)
-    found["train"] += sum(joins)
-    waiting = [each + element * count for each, count in zip(waiting, plan.refreshes, strict=True)]
+    found["train"] += sum(roles.once(member.rows) for member in plan.members)
+    beside = sum(waiting.values()) - sum(slowest.values())
     if isinstance(plan, GramPlan):
-        work, waits = found["train"] + sum(own), sum(waiting)
-        iteration, wait = work / plan.rounds, waits / plan.rounds
+        steps = [f"{refresh.STEP}/{k}" for k in range(len(plan.refreshes))]
+        work, over = sum(circuit_seconds(each, times) for each in circuits), plan.rounds
     else:
-        step = refresh_after(plan, plan.rounds // 2)
-        iteration = circuit_seconds(course[plan.rounds // 2].operations, times)
-        iteration, wait = iteration + joins[step] + own[step], waiting[step]
-    return Seconds(by_phase=found, iteration=iteration, waiting=wait)
+        steps, middle = _steps_of(plan, plan.rounds // 2), course[plan.rounds // 2]
+        work, over = circuit_seconds(middle.operations, times), 1
+    return Seconds(
+        by_phase=found,
+        iteration=(work + sum(own[step] for step in steps)) / over,
+        waiting=sum(waiting[step] for step in steps) / over,
+        slowest=sum(slowest[step] for step in steps) / over,
+        beside=beside,
+    )
+
+
+def _steps_of(plan: Circuit, iteration: int) -> list[str]:
+    """In which the parties answer during an iteration."""
+    last = f"{refresh.STEP}/{refresh_after(plan, iteration)}"
+    asked = [f"{model_gradient.STEP}/{iteration}"] if isinstance(plan, ModelPlan) else []
+    return [*asked, last]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """An owner's line to the coordinator; bandwidth [bit / s]; latency: of a round trip [s]."""
+
+    bandwidth: float = math.inf
+    latency: float = 0.0
+
+    def seconds(self, num_bytes: int, trips: int) -> float:
+        """Of so many messages and their replies."""
+        return 8 * num_bytes / self.bandwidth + trips * self.latency
+
+
+def trips(plan: RunPlan) -> tuple[int, int]:
+    """Messages to a party and back: of an iteration in the middle of the run, and of the run."""
+    return len(_middle(plan)), sum(1 for _ in exchanges(plan, plan.names[0]))
+
+
+def iteration_bytes(plan: RunPlan) -> int:
+    """Residues that a party moves in an iteration in the middle of the run."""
+    middle = _middle(plan)
+    return sum(e.blob_bytes for e in exchanges(plan, plan.names[0]) if e.step in middle)
+
+
+def _middle(plan: RunPlan) -> list[str]:
+    if isinstance(plan, GradientPlan):
+        return [f"round/{len(plan.queries) // 2}"]
+    return _steps_of(cast(Circuit, plan), plan.rounds // 2)
 
 
 def iteration_seconds(plan: RowsPlan, iteration: int, times: UnitTimes) -> float:
     """The coordinator's circuit, and what it makes of the parties' refresh shares."""
     circuit = circuit_seconds(iterations(plan)[iteration].operations, times)
-    step = refresh_after(plan, iteration)
-    return circuit + _join_seconds(plan, step, times, first_mapped(plan))
+    return circuit + _Roles(plan, times).join(refresh_after(plan, iteration))
 
 
-def _join_seconds(plan: Circuit, step: int, times: UnitTimes, first: int) -> float:
-    """What the coordinator does with the shares of one refresh, which it reads as one or two."""
-    count = plan.refreshes[step]
-    if step >= first:
-        return 2 * times.read + count * times.map_join
-    return times.read + count * times.refresh_join
+class _Roles:
+    """What parties and coordinator compute in a step, beside the circuit."""
 
+    def __init__(self, plan: Circuit, times: UnitTimes) -> None:
+        self._plan, self._times = plan, times
+        self._first = first_mapped(plan)
+        # A simulation's parties share what one party has by itself.
+        caches = (CACHE // len(plan.members), CACHE)
+        self._gradients = [lru_cache(partial(self._gradient, cache=cache)) for cache in caches]
 
-def _party_work(each: Exchanged, times: UnitTimes, first: int) -> float:
-    """What one party does for one step, and the transport to it; first: see `first_mapped`.
+    def _gradient(self, rows: int, is_first: bool, cache: int) -> float:
+        t, plan = 0 if is_first else 1, cast(ModelPlan, self._plan)
+        return model_cost.gradient_seconds(plan, rows, t, self._times, cache)
 
-    What it commits to in one step, and opens in a later one of the same phase, counts as made in
-    the later one.
-    """
-    count, (kind, _, number) = len(each.reply.blobs), each.step.partition("/")
-    unit = {
-        # The secret key, and both halves of the first round; then two products for the second.
-        "keys": times.key_share * 2.5,
-        "rotations": times.key_share * count,
-        "relinearise": times.key_share * 2,
-        "contribute": times.encrypt * count,
-        "decrypt": times.decryption_share,
-    }
-    if kind == "refresh":
-        mapped = int(number) >= first
-        unit[kind] = (times.map_share if mapped else times.refresh_share) * count / 2
-    asked, replied = each.request.size, each.reply.size
-    wire = asked * (times.check + times.unpack) + replied * (times.pack + times.sign)
-    if kind in ("keys", "contribute"):
-        wire += replied * times.sign  # hashed for the commitment as well
-    if kind == "public-shares":
-        wire += asked * times.add
-    return unit.get(kind, 0.0) + wire + (asked + replied) * _TRANSPORT_COPIES * times.copy
+    def party(self, each: Exchanged, rows: int) -> tuple[float, float]:
+        """One party's part of a step, and the transport to it: beside the others, and alone.
+
+        What it commits to in one step, and opens in a later one of the same phase, counts as made
+        in the later one.
+        """
+        times, plan = self._times, self._plan
+        count, (kind, _, number) = len(each.reply.blobs), each.step.partition("/")
+        unit = {
+            # The secret key, and both halves of the first round; then two products for the second.
+            "keys": times.key_share * 2.5,
+            "rotations": times.key_share * count,
+            "relinearise": times.key_share * 2,
+            "contribute": times.encrypt * count,
+            "decrypt": times.decryption_share,
+        }
+        if kind == refresh.STEP:
+            unit[kind] = self._share(int(number), count)
+        asked, replied = each.request.size, each.reply.size
+        wire = asked * (times.check + times.unpack) + replied * (times.pack + times.sign)
+        if kind in ("keys", "contribute"):
+            wire += replied * times.sign  # hashed for the commitment as well
+        if kind == "public-shares":
+            wire += asked * times.add
+        wire += unit.get(kind, 0.0) + (asked + replied) * _TRANSPORT_COPIES * times.copy
+        if kind == model_gradient.KEYS and int(number) == len(plan.rotation_chunks):
+            # Once in a process.
+            loading = (len(plan.rotations) + 1) * times.key_join
+            return wire + loading / len(plan.members), wire + loading
+        if kind != model_gradient.STEP:
+            return wire, wire
+        beside, alone = (gradient(rows, number == "0") for gradient in self._gradients)
+        return wire + beside, wire + alone
+
+    def _share(self, step: int, count: int) -> float:
+        times, plan = self._times, self._plan
+        if isinstance(plan, ModelPlan):
+            return model_cost.share_seconds(plan, step, times)
+        share = times.map_share if step >= self._first else times.refresh_share
+        return times.read + share * count / 2
+
+    def join(self, step: int) -> float:
+        """What the coordinator does with the shares of a refresh, which it reads as one or two.
+
+        Of an encrypted model with the gradients before, too.
+        """
+        times, plan = self._times, self._plan
+        if isinstance(plan, ModelPlan):
+            return model_cost.join_seconds(plan, step, times)
+        count = plan.refreshes[step]
+        if step >= self._first:
+            return 2 * times.read + count * times.map_join
+        return times.read + count * times.refresh_join
+
+    def expansions(self, step: int) -> int:
+        """Of each random element of a refresh, in a process with all roles."""
+        plan = self._plan
+        return model_cost.expansions(plan, step) if isinstance(plan, ModelPlan) else 1
+
+    def once(self, rows: int) -> float:
+        """What a party does in the first round alone."""
+        plan, cache = self._plan, CACHE // len(self._plan.members)
+        if not isinstance(plan, ModelPlan):
+            return 0.0
+        return model_cost.encoding_seconds(plan, rows, self._times, cache)
 
 
 # -- memory ---------------------------------------------------------------------------------------
@@ -285,11 +400,26 @@ def memory(plan: RunPlan) -> dict[str, int]:
             replies[each.step] = max(replies[each.step], each.reply.size)
             alone = max(alone, each.blob_bytes)
     frames, kept = _resident(plan) if isinstance(plan, Circuit) else (0, 0)
-    rows = 8 * max(member.rows for member in plan.members) * plan.num_features
+    own = 8 * max(member.rows for member in plan.members) * plan.num_features
+    if isinstance(plan, ModelPlan):
+        own += model_cost.keys_bytes(plan) + model_cost.party_bytes(plan)
+        own += model_cost.working_bytes(plan)
     return {
         "coordinator": BASE_MEMORY + frames + kept + _COPIES * max((flights + replies).values()),
-        "party": BASE_MEMORY + frames + rows + _COPIES * alone,
+        "party": BASE_MEMORY + frames + own + _COPIES * alone,
     }
+
+
+def memory_together(plan: RunPlan) -> int:
+    """The same of every role in one process, whose parties answer one after the other [bytes]."""
+    parties = len(plan.members)
+    largest = max(each.blob_bytes for each in exchanges(plan, plan.names[0]))
+    frames, kept = _resident(plan) if isinstance(plan, Circuit) else (0, 0)
+    rows = 8 * plan.num_rows * plan.num_features
+    if isinstance(plan, ModelPlan):
+        kept += model_cost.keys_bytes(plan) + model_cost.working_bytes(plan)
+        kept += parties * model_cost.party_bytes(plan, CACHE // parties)
+    return BASE_MEMORY + frames + kept + rows + _COPIES * largest
 
 
 def _resident(plan: Circuit) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from protocols.serialise import from_plain
 
 KINDS: Mapping[str, str] = {
     "rows": "protocols.rows:RowsPlan",
+    "model": "protocols.model_plan:ModelPlan",
     "gram": "protocols.gram_plan:GramPlan",
     "lffr": "protocols.lffr:LffrPlan",
     "gradients": "protocols.gradients:GradientPlan",

@@ -117,13 +117,15 @@ class Protocol:
     """Steps between the agreement and `finish`, in the only order in which parties answer.
 
     name: as users know it; coordinate: everything from the agreement to the released weights;
-    release_error(plan): std of the noise that opening adds to each of them.
+    release_error(plan): std of the noise that opening adds to each of them; rounds: steps that take
+    turns, name/0 of each, then name/1.
     """
 
     name: str
     steps: tuple[Step, ...]
     coordinate: Coordinate
     release_error: Callable[[Any], float] = lambda plan: 0.0
+    rounds: tuple[str, ...] = ()
     by_name: Mapping[str, Step] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +145,12 @@ class Protocol:
 
     def sequence(self, plan: Any) -> tuple[str, ...]:
         """Every step of a run, the common ones included."""
-        own = (name for step in self.steps for name in step.names(plan))
+        own = [name for step in self.steps for name in step.names(plan)]
+        if self.rounds:
+            turns = [self.by_name[name].names(plan) for name in self.rounds]
+            first = own.index(f"{self.rounds[0]}/0")
+            taken = [name for turn in zip(*turns, strict=True) for name in turn]
+            own[first : first + len(taken)] = taken
         return (*BEFORE, *own, FINISH)
 
     def shows_rows(self, name: str) -> bool:

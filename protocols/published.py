@@ -1,7 +1,8 @@
 """What is made public of a run: its released weights, their known bias taken out.
 
-Of runs on whitened rows alone, where a second moment is public: see `privacy.rescale`. A function
-of the plan and the released weights: post-processing, for which no privacy is spent.
+Of runs on whitened rows alone, where a second moment is public, and links that stand for the
+sigmoid: see `privacy.rescale`. A function of the plan and the released weights: post-processing,
+for which no privacy is spent.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def published(plan: RunPlan, weights: Array, bias: float) -> tuple[Array, Scalin
     clipped.
     """
     found: Any = plan
-    if not plan.whitens or plan.privacy is None or weights.ndim != 1:
+    if not plan.whitens or plan.privacy is None or weights.ndim != 1 or found.signed:
         return weights, None
     whitening = found.whitening
     rule, matrix = found.rule, np.array(whitening.matrix)

@@ -1,14 +1,23 @@
-"""The sigmoid's polynomial that pushes iterates outwards least.
+"""Polynomials in the sigmoid's place that push iterates outwards least.
 
 A row with label 1 and score z pushes gradient descent outwards by z (1 - p(z)) (`descent_bound`),
 at most .2785 for the sigmoid itself. The minimax polynomial ends below 1, which costs R (1 - p(R))
 at the end R of a wide interval: 2.14 of degree 7 on [-20, 20]. A little more error buys that back.
 
-Of all p = 1/2 + odd with |p - sigmoid| <= `error`, the least maximum of z (1 - p(z)) over 0 < z <=
-R is a linear programme in the coefficients: both are linear at every z. (For z < 0 the push is
--|z| p(|z|), an odd p being 1 - p(-z): never above.) It is solved on a grid; whatever comes out is
-certified afterwards, like any other polynomial. The basis are the odd Chebyshev polynomials, in
-which degree 15 has a condition number of a few units.
+Of all p in a linear space with |p - target| <= `error`, the least maximum of z (1 - p(z)) over 0 <
+z <= R is a linear programme in the coefficients: both are linear at every z. (For z < 0 the push of
+p = 1/2 + odd is -|z| p(|z|): never above; that of a p <= 1 is negative.) It is solved on a grid;
+whatever comes out is certified afterwards, like any other polynomial. The basis are Chebyshev
+polynomials, in which degree 15 has a condition number of a few units.
+
+**Saturating** (`saturating_least_push`). Where noise is large, what one row may say has to be
+small: the residual 1 - p(z) of a row on the wrong side is held at 1/2, however far it is,
+    1 - p(z) = min(1/2, 1 - sigmoid(z)),   p(z) = max(1/2, sigmoid(z)).
+Two rows then differ by 1.06 in place of 1.82 (`sensitivity.diameter`, degree 15 on [-10, 10]), and
+noise falls as much. Such a p is not 1/2 plus an odd polynomial: rows of label 0 are negated and get
+the label 1 (`RowsPlan.signed`). Its loss is convex and classifies as the logistic one does, but a
+probability near 1/2 comes out further from it (at z = 0 the loss bends half as much): worth it
+where noise, not bias, decides (`calibrate.pace`).
 """
 
 from __future__ import annotations
@@ -35,25 +44,68 @@ def odd_least_push(degree: int, radius: float, error: float) -> FloatArray:
     Raises:
         ParameterError: no polynomial has so small an error.
     """
+    t = _grid(degree, radius)
+    basis: FloatArray = chebyshev.chebvander(t, degree)[:, 1::2].astype(np.float64)
+    target = odd_part(radius * t)
+    return np.asarray(odd_powers(degree) @ _least_push(t, basis, 0.5, target, error))
+
+
+def saturating_least_push(degree: int, radius: float, slack: float) -> FloatArray:
+    """Coefficients of 1, t, t^2, ... of p, t = z / R; shape (degree + 1,).
+
+    slack: error allowed at the grid's points, in units of the least possible.
+
+    Raises:
+        ParameterError: slack is below 1.
+    """
+    half = _grid(degree, radius)
+    t = np.concatenate([-half[::-1], [0.0], half])
+    basis: FloatArray = chebyshev.chebvander(t, degree).astype(np.float64)
+    target = np.maximum(odd_part(radius * t), 0.0) + 0.5
+    ones = np.ones((t.size, 1))
+    least = _solved(np.block([[basis, -ones], [-basis, -ones]]), np.concatenate([target, -target]))
+    if least is None or not slack >= 1:
+        raise ParameterError(f"slack={slack} is below 1: no polynomial has less than the least")
+    series = _least_push(t, basis, 0.0, target, slack * float(least[-1]) + _TOLERANCE)
+    found = np.zeros(degree + 1)
+    powers = chebyshev.cheb2poly(series)
+    found[: powers.size] = powers
+    return found
+
+
+def _grid(degree: int, radius: float) -> FloatArray:
+    """Of (0, 1]."""
     wide = np.cos(np.linspace(0.5 * np.pi, 0.0, 24 * degree + 1)[1:])
     bend = np.linspace(0.0, min(1.0, _BEND / radius), 201)[1:]
-    t: FloatArray = np.unique(np.concatenate([wide, bend])).astype(np.float64)
-    basis, target = chebyshev.chebvander(t, degree)[:, 1::2], odd_part(radius * t)
+    return np.asarray(np.unique(np.concatenate([wide, bend])), dtype=np.float64)
+
+
+def _least_push(
+    t: FloatArray, basis: FloatArray, start: float, target: FloatArray, error: float
+) -> FloatArray:
+    """The series a of p = start + q, q = B a, with |q - target| <= error."""
     none = np.zeros((t.size, 1))
-    # unknowns: the series a and M / R; t (1/2 - q(t)) <= M / R and |q - target| <= error, q = B a
+    # unknowns: the series and M / R; t (1 - p(t)) <= M / R
+    found = _solved(
+        np.block([[-t[:, None] * basis, none - 1.0], [basis, none], [-basis, none]]),
+        np.concatenate([(start - 1.0) * t, target + error, error - target]),
+    )
+    if found is None:
+        raise ParameterError(
+            f"no polynomial is within {error:.3g} of what it stands for; allow more, or take a "
+            "smaller radius"
+        )
+    return found[:-1]
+
+
+def _solved(rows: FloatArray, bounds: FloatArray) -> FloatArray | None:
+    """The x of least last entry with rows x <= bounds; None if there is none."""
     found = linprog(
-        np.append(np.zeros(basis.shape[1]), 1.0),
-        A_ub=np.block(
-            [[-t[:, None] * basis, np.full_like(none, -1.0)], [basis, none], [-basis, none]]
-        ),
-        b_ub=np.concatenate([-0.5 * t, target + error, error - target]),
+        np.append(np.zeros(rows.shape[1] - 1), 1.0),
+        A_ub=rows,
+        b_ub=bounds,
         bounds=(None, None),
         method="highs-ds",
         options={"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": 1e-9},
     )
-    if found.status != 0:
-        raise ParameterError(
-            f"degree={degree}, radius={radius}: no polynomial is within {error:.3g} of the "
-            "sigmoid; allow more, or take a smaller radius"
-        )
-    return np.asarray(odd_powers(degree) @ found.x[:-1])
+    return np.asarray(found.x) if found.status == 0 else None

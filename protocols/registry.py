@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from protocols.errors import ProtocolError
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
 from protocols.protocol import BEFORE, FINISH, Protocol, Step, repeated
 
 PROTOCOLS: Mapping[str, str] = {
     ENCRYPTED_ROWS: "protocols.encrypted_rows:PROTOCOL",
+    ENCRYPTED_MODEL: "protocols.encrypted_model:PROTOCOL",
     SECURE_AGGREGATION: "protocols.secure_aggregation:PROTOCOL",
 }
 _COMMON = {**dict.fromkeys(BEFORE, "agree"), FINISH: "decrypt"}

@@ -21,8 +21,8 @@ x))), for the three vectors of all iterations together except with probability f
 failure): `privacy.momentum_bound`, unrolled by running the rule itself. Short runs alone stay
 small.
 
-**Ball** (gd, 1 - p(z) = p(-z)). `privacy.descent_bound` with all noise, or without noise
-`privacy.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
+**Ball** (gd, 1 - p(z) = p(-z) or signed rows). `privacy.descent_bound` with all noise, or without
+noise `privacy.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
 
 **Barrier** (1 - p(z) = p(-z)). arXiv:2605.27782, Theorem 3 (`privacy.barrier_certificate`): |v_t|,
 |w_T| <= R, and |rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as
@@ -78,7 +78,8 @@ class Course:
 
     rule: in units of w; link: p; norm_bound: C; rows: N; features: d; sigma: without any t
     colluders; budget: P, t and the probability `delta_norm` that norms may fail with; spectrum:
-    Lambda of whitened rows, None: C^2; unproven: the probability that it may fail with.
+    Lambda of whitened rows, None: C^2; unproven: the probability that it may fail with; signed:
+    whether all labels are 1.
     """
 
     rule: Update
@@ -90,6 +91,7 @@ class Course:
     budget: Budget
     spectrum: float | None = None
     unproven: float = 0.0
+    signed: bool = False
 
     @property
     def noise(self) -> float:
@@ -274,7 +276,9 @@ def norms(course: Course) -> tuple[Norms, ...]:
     rule, symmetric = course.rule, is_symmetric(course.link)
     proofs = [
         barrier(course, rule) if isinstance(rule, Barrier) and symmetric else None,
-        ball(course, rule) if isinstance(rule, GradientDescent) and symmetric else None,
+        ball(course, rule)
+        if isinstance(rule, GradientDescent) and (symmetric or course.signed)
+        else None,
         walk(course) if isinstance(rule, Momentum) else None,
     ]
     return tuple(found for found in proofs if found is not None)
@@ -311,12 +315,13 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         budget=Budget.of(privacy, plan.split),
         spectrum=None if whitening is None else min(whitening.spectrum, 1.0),
         unproven=0.0 if whitening is None else whitening.failure,
+        signed=plan.signed,
     )
 
 
 def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
     layout, c, rows = plan.layout, course.norm_bound, course.rows
-    groups, curvature = -(-rows // layout.block_size), course.curvature
+    groups, curvature = layout.groups, course.curvature
     unit, gain = (1 / curvature.high, curvature.high * course.gain) if curvature else (1.0, 1.0)
     scale = abs(plan.units.side_scale)
     start = plan.link.coefficients[0]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols import row_slots
-from protocols.approximation import Polynomial, is_symmetric, range_bound
+from protocols.approximation import Polynomial, is_symmetric, link_error, range_bound
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
@@ -81,15 +81,21 @@ class RowsPlan(CircuitPlan):
                 "and is not noised; take update gd or nag on whitened rows, which --update "
                 "quadratic-gd with an epsilon makes a plan of, or leave privacy out (--no-privacy)"
             )
-        iteration = iteration_levels(self.link, self.rule)
-        check_depth(self, {"one iteration": iteration + REFRESH_TOWERS - 1})
+        check_depth(
+            self, {"one iteration": self.levels_of(self.link, self.rule) + REFRESH_TOWERS - 1}
+        )
         _ = self.layout
-        if self.privacy and not is_symmetric(self.link):
+        if self.privacy and self.fitted.numeric and not is_symmetric(self.link):
             raise ParameterError(
-                f"privacy with model={self.model!r}: certificates are about links p with p(z) + "
-                "p(-z) = 1 alone, and this one is not; leave privacy out (--no-privacy), or take "
-                "--model linear"
+                f"privacy with model={self.model!r}: certificates are about labels, or links p "
+                "with p(z) + p(-z) = 1, and these are neither; leave privacy out (--no-privacy), "
+                "or take --model linear"
             )
+
+    @staticmethod
+    def levels_of(link: Polynomial, rule: Update) -> int:
+        """Levels between two refreshes."""
+        return iteration_levels(link, rule)
 
     @property
     def fitted(self) -> Model:
@@ -194,9 +200,21 @@ class RowsPlan(CircuitPlan):
                 "ledger has been charged for that part already"
             )
 
-    def encode(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What owners encrypt of their rows, shape (rows, d)."""
-        return rows if self.whitening is None else self.whitening.encode(rows)
+    @property
+    def signed(self) -> bool:
+        """Whether rows of label 0 are negated and labelled 1, as certificates of other links take.
+
+        p(<w, x>) - y and x are then p(-z) - 1 and -x in the place of p(z) and x: the same gradient
+        where p(z) + p(-z) = 1.
+        """
+        return self.privacy is not None and not is_symmetric(self.link)
+
+    def encode(
+        self, rows: NDArray[np.float64], targets: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What owners encrypt of their rows, shape (rows, d), and targets, shape (rows,)."""
+        rows, y = rows if self.whitening is None else self.whitening.encode(rows), targets.ravel()
+        return (rows * (2 * y - 1)[:, None], np.ones_like(y)) if self.signed else (rows, y)
 
     def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, 1)."""
@@ -301,10 +319,20 @@ class RowsPlan(CircuitPlan):
                 "Whitening",
                 f"Λ = {number(self.whitening.spectrum)}",
                 "bound on the rows' second moment along any axis, after a public change of "
-                "coordinates: steps may be as long as 2 / Λ",
+                "coordinates: steps may be several times 1 / Λ",
             )
         yield from self.rule.facts()
         yield from self.fitted.facts()
+        if self.signed:
+            yield (
+                "Saturation",
+                number(1 - self.link.coefficients[0]),
+                "about the most that the label of one row says, however wrong the model is about "
+                "it: less noise hides less",
+            )
+            error = link_error(self.link, self.link.radius)
+            yield from link_facts(self.link, error, "sigmoid above 0 and 1/2 below", "probability")
+            return
         yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)
 
 

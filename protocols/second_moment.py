@@ -45,7 +45,7 @@ from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.accounting import GaussianEvent
 from protocols.protocol import BEFORE, Request
-from protocols.whitening import ROUNDING
+from protocols.whitening import ROUNDING, full
 
 STEP, ROUND, SEAL = "second-moment", "round/0", "rows"
 AGREE = BEFORE[1]
@@ -68,10 +68,7 @@ def square(values: Array) -> Array:
     """Inverse of `flat`."""
     size = int(np.sqrt(2 * len(values)))
     rows, columns = np.triu_indices(size)
-    matrix = np.zeros((size, size))
-    matrix[rows, columns] = values / np.where(rows == columns, 1.0, np.sqrt(2.0))
-    matrix[columns, rows] = matrix[rows, columns]
-    return matrix
+    return full(values / np.where(rows == columns, 1.0, np.sqrt(2.0)), size)
 
 
 def length(features: int) -> int:

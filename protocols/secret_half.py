@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from protocols.ckks.context import CkksContext
     from protocols.commitments import Opening
     from protocols.cover import CoverHalf
+
+# c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
+Asked = tuple[Residues, str, ColumnMap | None]
+Halves = tuple[Residues, Residues]
 
 
 class SecretHalf(Protocol):
@@ -40,10 +45,8 @@ class SecretHalf(Protocol):
         """Both polynomials of a fresh ciphertext, one after the other."""
         ...
 
-    def refresh_share(
-        self, c1: Residues, label: str, column_map: ColumnMap | None = None
-    ) -> tuple[Residues, Residues]:
-        """Share of a collective refresh, through a map if there is one, once per label."""
+    def refresh_shares(self, asked: Sequence[Asked]) -> list[Halves]:
+        """Shares of a collective refresh, through maps if there are any, once per label."""
         ...
 
     def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:

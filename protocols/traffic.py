@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from protocols import second_moment
+from protocols import model_gradient, pads, second_moment
 from protocols.aggregate.parameters import choose
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.ckks import residues as rns
@@ -22,6 +22,7 @@ from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
+from protocols.model_plan import ModelPlan
 from protocols.plan import RunPlan
 from protocols.privacy.noise import NOISE_TAIL
 from protocols.protocol import PHASES
@@ -88,17 +89,18 @@ def contributed(plan: Circuit, index: int) -> tuple[dict[str, Any], int]:
 
 
 def num_ciphertexts(plan: Circuit) -> int:
-    """Of all parties, summed."""
+    """Of all parties, summed; of an encrypted model's coordinator, those of one refresh."""
+    if isinstance(plan, ModelPlan):
+        return max(plan.refreshes)
     if isinstance(plan, GramPlan):
         return plan.task.num_ciphertexts
     return plan.layout.num_data_ciphertexts + plan.layout.num_side_ciphertexts
 
 
-def _circuit(plan: Circuit, party: str) -> Iterator[Exchanged]:
-    """Between the agreement and `finish`, under threshold CKKS."""
+def _ceremony(plan: Circuit) -> Iterator[Exchanged]:
+    """From the agreement to the joint keys, under threshold CKKS."""
     params, nothing = plan.ckks, Part()
     half, top = packed(params, params.key_rows), packed(params, params.num_towers)
-    low = packed(params, REFRESH_TOWERS)
     everyone = Part({"signed": dict.fromkeys(plan.names, _SIGNED)})
     if plan.whitens:
         yield Exchanged("agree", second_moment.STEP, _evidence(plan), nothing)
@@ -116,6 +118,14 @@ def _circuit(plan: Circuit, party: str) -> Iterator[Exchanged]:
         yield Exchanged("keys", "cover-keys", nothing, Part(_SIGNED))
         yield Exchanged("keys", "cover-deal", everyone, dealt)
         yield Exchanged("keys", "cover-hold", dealt, nothing)
+
+
+def _circuit(plan: Circuit, party: str) -> Iterator[Exchanged]:
+    """Between the agreement and `finish`, on encrypted rows or sums."""
+    params, nothing = plan.ckks, Part()
+    top, low = packed(params, params.num_towers), packed(params, REFRESH_TOWERS)
+    everyone = Part({"signed": dict.fromkeys(plan.names, _SIGNED)})
+    yield from _ceremony(plan)
     meta, amount = contributed(plan, plan.party_index(party))
     sent = Part({**meta, "endorsement": _SIGNED}, (2 * top,) * amount)
     yield Exchanged("encrypt", "commit-rows", everyone, Part(_SIGNED))
@@ -124,6 +134,29 @@ def _circuit(plan: Circuit, party: str) -> Iterator[Exchanged]:
     for k, count in enumerate(plan.refreshes):
         shares = Part({}, (low, top) * count)
         yield Exchanged("refresh", f"refresh/{k}", Part({}, (low,) * count), shares)
+    last = Part({}, (packed(params, DECRYPTION_TOWERS),))
+    yield Exchanged("decrypt", "decrypt", last, last)
+
+
+def _model(plan: ModelPlan, party: str) -> Iterator[Exchanged]:
+    """The same of an encrypted model; every party sends as much as any other."""
+    _ = party
+    params, nothing, parts = plan.ckks, Part(), plan.layout.num_parts
+    half, top = packed(params, params.key_rows), packed(params, params.num_towers)
+    low = packed(params, REFRESH_TOWERS)
+    everyone = Part({"signed": dict.fromkeys(plan.names, _SIGNED)})
+    yield from _ceremony(plan)
+    yield Exchanged("keys", pads.KEYS, everyone, Part(_SIGNED))
+    yield Exchanged("keys", pads.AGREE, everyone, nothing)
+    chunks = [2, *map(len, plan.rotation_chunks)]
+    for k, count in enumerate(chunks):
+        yield Exchanged("keys", f"{model_gradient.KEYS}/{k}", Part({}, (half,) * count), nothing)
+    for t, fresh in enumerate(plan.refreshes):
+        point = Part({}, (top,) * (parts if t else 0))
+        sent = Part({}, (low,) * (2 * parts))
+        yield Exchanged("train", f"{model_gradient.STEP}/{t}", point, sent)
+        shares = Part({}, (low, top) * fresh)
+        yield Exchanged("refresh", f"refresh/{t}", Part({}, (low,) * fresh), shares)
     last = Part({}, (packed(params, DECRYPTION_TOWERS),))
     yield Exchanged("decrypt", "decrypt", last, last)
 
@@ -156,6 +189,7 @@ def _sums(plan: GradientPlan, party: str) -> Iterator[Exchanged]:
 
 _OWN: Mapping[type[RunPlan], Callable[[Any, str], Iterator[Exchanged]]] = {
     RowsPlan: _circuit,
+    ModelPlan: _model,
     GramPlan: _circuit,
     LffrPlan: _circuit,
     GradientPlan: _sums,

@@ -53,10 +53,10 @@ class RowsCircuit:
             PolicyError: other targets than labels.
         """
         plan, layout, units = self._plan, self._plan.layout, self._plan.units
-        rows = plan.encode(rows)
+        rows, y = plan.encode(rows, targets)
         scaled = units.row_scale * rows.reshape(-1, *layout.shape)
         data = layout.pack_rows(scaled, plan.party_index(party))
-        linear = rows.T @ (plan.link.coefficients[0] - targets.reshape(len(rows)))
+        linear = rows.T @ (plan.link.coefficients[0] - y)
         linear = linear + layout.num_rows * noise
         columns = linear / units.side_scale
         if plan.curvature is not None:

@@ -51,6 +51,8 @@ ROUNDING = 2.0**-10
 """Of sigma: Frobenius norm of what fixed point may leave in C beside the noise."""
 HAIR = 2.0**-20
 """Lambda is stated that much above what is found, so that every machine's rounding passes."""
+LEAST = 2.0**-10
+"""Of Lambda: rounding leaves room for a hair of it. Rows that fill their norm have more."""
 LARGEST = 2.0**100
 """Of entries: products neither overflow, nor underflow by more than `_UNDERFLOW`."""
 LONGEST_ROW = 2.0**8
@@ -118,7 +120,7 @@ class Whitening:
     @property
     def square(self) -> Array:
         """C, shape (d, d)."""
-        return _full(self.moment, self.features)
+        return full(np.array(self.moment), self.features)
 
     def encode(self, rows: Array) -> Array:
         """A x of every row x, clipped to norm 1; shape (rows, d)."""
@@ -139,18 +141,14 @@ class Whitening:
         deviation = math.sqrt(2 * math.log(2 / self.failure))
         return total * (math.sqrt(2 * self.features) + deviation) + ROUNDING * self.sigma
 
-    def mu(self, rows: int, norm_bound: float) -> float:
-        """Gaussian-DP parameter of C, N rows of norm B = norm_bound: sqrt(2) B^2 / (N sigma)."""
-        return moment_sensitivity(rows, norm_bound) / self.sigma
-
     def spent(self, split: NoiseSplit, *, rows: int, norm_bound: float) -> float:
-        """mu of C as it is released.
+        """mu of C as it is released, N rows of norm B: sqrt(2) B^2 / (N sigma), and rounding.
 
         Owners round (C_ii, sqrt(2) C_ij) to the noise's grid, each of two neighbours by half a unit
         in every entry: the sensitivity grows by sqrt(d (d + 1) / 2) units.
         """
         units = math.sqrt(len(self.moment)) * split.grid(self.sigma).unit
-        return self.mu(rows, norm_bound) + units / self.sigma
+        return moment_sensitivity(rows, norm_bound) / self.sigma + units / self.sigma
 
     def delta(self, split: NoiseSplit, epsilon: float) -> float:
         """Beside mu: the tail, as much for the release itself, and the noise's grid in the tail."""
@@ -224,20 +222,7 @@ def moment_sensitivity(rows: int, norm_bound: float) -> float:
     return math.sqrt(2) * norm_bound**2 / rows
 
 
-def moment_sigma(mu: float, *, rows: int, norm_bound: float) -> float:
-    """sigma of a C that costs mu.
-
-    Raises:
-        ParameterError: an argument is out of range.
-    """
-    if not 0 < mu < math.inf:
-        raise ParameterError(f"mu={mu} is not a finite number > 0")
-    return moment_sensitivity(rows, norm_bound) / mu
-
-
-def whiten(
-    moment: Array, *, sigma: float, split: NoiseSplit, failure: float, strength: float = STRENGTH
-) -> Whitening:
+def whiten(moment: Array, *, sigma: float, split: NoiseSplit, failure: float) -> Whitening:
     """A and Lambda from a noisy C; public post-processing.
 
     Args:
@@ -245,16 +230,31 @@ def whiten(
         sigma: see `Whitening`.
         split: P and t.
         failure: see `Whitening`.
-        strength: k.
 
     Raises:
-        ParameterError: see `Whitening`; or strength is not above 0, or no Lambda can be proven.
+        ParameterError: see `Whitening`; or C is noise alone, or no Lambda can be proven.
+    """
+    start = scaled(moment, norm_bound=1.0, sigma=sigma, split=split, failure=failure)
+    values, axes = np.linalg.eigh(start.square)
+    positive = np.maximum(values, 0.0)
+    damped = positive + STRENGTH * start.tail(split)
+    mean_square = float(np.sum(positive / damped))
+    if not mean_square > 0:
+        raise ParameterError("moment has no eigenvalue above 0: it is noise alone, lower sigma")
+    root = (axes / np.sqrt(damped * mean_square)) @ axes.T
+    return _proven(start, 0.5 * (root + root.T), split)
+
+
+def scaled(
+    moment: Array, *, norm_bound: float, sigma: float, split: NoiseSplit, failure: float
+) -> Whitening:
+    """Rows divided by their norm's bound, and no more: where a second moment is of no use.
+
+    It has been released and is paid for all the same. Arguments and errors as of `whiten`.
     """
     c = np.asarray(moment, dtype=np.float64)
     if c.ndim != 2 or not np.array_equal(c, c.T):
         raise ParameterError(f"moment of shape {c.shape} is not a symmetric matrix")
-    if not 0 < strength < math.inf:
-        raise ParameterError(f"strength={strength} is not a finite number > 0")
     d = len(c)
     start = Whitening(
         moment=tuple(c[np.triu_indices(d)].tolist()),
@@ -263,16 +263,13 @@ def whiten(
         sigma=sigma,
         failure=failure,
     )
-    tau = start.tail(split)
-    values, axes = np.linalg.eigh(c)
-    positive = np.maximum(values, 0.0)
-    damped = positive + strength * tau
-    mean_square = float(np.sum(positive / damped))
-    if not mean_square > 0:
-        raise ParameterError("moment has no eigenvalue above 0: it is noise alone, lower sigma")
-    root = (axes / np.sqrt(damped * mean_square)) @ axes.T
-    matrix = 0.5 * (root + root.T)
-    own = float(np.linalg.eigvalsh(matrix @ (c + tau * np.eye(d)) @ matrix)[-1])
+    return _proven(start, np.eye(d) / norm_bound, split)
+
+
+def _proven(start: Whitening, matrix: Array, split: NoiseSplit) -> Whitening:
+    """With this matrix, and the least Lambda that `Whitening.check` lets pass."""
+    noisy = start.square + start.tail(split) * np.eye(start.features)
+    own = max(float(np.linalg.eigvalsh(matrix @ noisy @ matrix)[-1]), LEAST)
     made = replace(start, matrix=tuple(map(tuple, matrix.tolist())), spectrum=own * (1 + HAIR))
     for _ in range(_TRIES):
         if all(condition.satisfied for condition in made.check(split)):
@@ -281,11 +278,11 @@ def whiten(
     raise ParameterError("moment is too ill conditioned: no Lambda can be proven")
 
 
-def _full(upper: tuple[float, ...], size: int) -> Array:
-    """The symmetric matrix of an upper triangle."""
-    full = np.zeros((size, size))
-    full[np.triu_indices(size)] = upper
-    return np.asarray(np.triu(full) + np.triu(full, 1).T)
+def full(upper: Array, size: int) -> Array:
+    """The symmetric matrix of an upper triangle, in `np.triu_indices` order."""
+    found = np.zeros((size, size))
+    found[np.triu_indices(size)] = upper
+    return np.asarray(found + np.triu(found, 1).T)
 
 
 def _largest_eigenvalue(matrix: Array, middle: Array, guess: float) -> float:

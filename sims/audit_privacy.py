@@ -175,12 +175,14 @@ class Neighbours:
 
     def shared(self, weights: Floats) -> Floats:
         """Sum of the N - 1 common rows' gradients, shape (runs, d)."""
-        pushes = self.counts * (self.link(weights @ self.common.T) - self.labels)
+        z = weights @ self.common.T
+        ones, zeros = self.link(z) - 1, 1 - self.link(-z)
+        pushes = self.counts * (self.labels * ones + (1 - self.labels) * zeros)
         return np.asarray(pushes @ self.common)
 
     def last(self, weights: Floats, row: Floats) -> Floats:
-        """Gradient of the last row, label 0, shape (runs, d)."""
-        gradient: Floats = self.link(weights @ row)[:, None] * row
+        """Gradient of the last row, label 0, shape (runs, d): as of -row with label 1."""
+        gradient: Floats = (1 - self.link(-(weights @ row)))[:, None] * row
         return gradient
 
 

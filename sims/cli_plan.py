@@ -24,6 +24,8 @@ cohort plan --rows 30000 --features 23 --parties 10 --colluders 3 --epsilon 1
 
 cohort plan --rows 30000 --features 23 --parties 10 --within 10m,2GB
 
+cohort plan --rows 100000 --features 20 --no-privacy --bandwidth 100 --latency 20
+
 cohort plan --rows 600 --features 12 --model linear --target Y1,Y2 --no-privacy
 
 cohort plan --data patients.csv --label died --split by:hospital --json"""
@@ -75,6 +77,7 @@ def plan(
     """Show what a run would promise and cost: every condition, epsilon, ring, seconds, bytes.
 
     Takes the shape of the data from --rows and --features, or from --data. Nothing is encrypted.
+    Of logistic models, all protocols stand beside one another, and one is recommended.
     """
     with refusals(debug) as console:
         from sims.documents import to_json
@@ -118,6 +121,8 @@ def _show(found: Forecast) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from sims.comparison import lines, table
+
     screen, body = stdout(), found.to_dict()
     say(
         screen,
@@ -128,20 +133,24 @@ def _show(found: Forecast) -> None:
         say(screen, line)
     say(screen, update_line(body))
     if body["conditions"]:
-        table = Table(title=Text(f"Conditions; the tightest is {body['binding']}"))
+        conditions = Table(title=Text(f"Conditions; the tightest is {body['binding']}"))
         for name in ("", "Condition", "Left", "", "Right", "Meaning"):
-            table.add_column(name, overflow="fold")
+            conditions.add_column(name, overflow="fold")
         for each in body["conditions"]:
             mark = Text("ok", style="green") if each["satisfied"] else Text("FAILED", style="red")
             sides = (f"{each['left']:.6g}", each["relation"], f"{each['right']:.6g}")
             cells = [Text(cell) for cell in (each["name"], *sides, each["meaning"])]
-            table.add_row(mark, *cells)
-        screen.print(table)
+            conditions.add_row(mark, *cells)
+        screen.print(conditions)
     for line in (*privacy_lines(body), *encryption_lines(body), *body["notes"]):
         say(screen, line)
     screen.print(cost_table(body))
     for line in cost_lines(body):
         say(screen, line)
+    if found.comparison:
+        screen.print(table(found.comparison))
+        for line in lines(found.comparison):
+            say(screen, line)
 
 
 def _show_search(searched: Explanation) -> None:

@@ -33,6 +33,10 @@ adult_test.csv --parties 1,2,5,10,20,50,100,200 --update barrier --seeds 20 --ou
 cohort study noise --data edin.csv --label y --parties none --encrypted 2,5,10,20 --colluders 0
 --epsilon none --iterations 4 --out studies/edin
 
+cohort study noise --protocol encrypted-model --parties none --encrypted 2,5,10,20,50,100,200
+--colluders 0 --epsilon none --iterations 3 --profile fast-insecure --ring-dim 1024
+--out studies/model
+
 Started again with the same options, a study goes on where it was stopped."""
 
 study_app = typer.Typer(

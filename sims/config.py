@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from protocols.documents import shown, suggest
-from protocols.errors import ParameterError, PrivacyError
+from protocols.errors import ParameterError
 from protocols.models.registry import MODELS, model_named
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS, protocol_name
+from protocols.privacy.calibrate.options import check_options
 from protocols.privacy.catalogue import NOISES
 from protocols.updates.registry import ANYWHERE, IN_THE_CLEAR, UPDATES, VARIANTS
 from sims.limits import Limits
@@ -124,15 +125,16 @@ class TrainingOptions:
     protocol: str = of_logistic(
         ENCRYPTED_ROWS,
         "encrypted-rows: every row encrypted once, owners offline between refreshes; "
+        "encrypted-model: rows stay home, and meet the encrypted model there, round by round; "
         "secure-aggregation: one small encrypted sum a round, owners online, every iterate public; "
-        "any: with --within, which then is the default, the better of the two.",
+        "any: with --within, which then is the default, the best of the three.",
         choices=(*UPDATES, ANY),
         is_asked=True,
     )
     update: str = of_rows(
         "",
         "Update rule. Default: with privacy quadratic-gd, on rows that a private sum has whitened; "
-        "else barrier, of poisson nag, which takes gd and nag. Both protocols: "
+        "else barrier, of poisson nag, which takes gd and nag. Everywhere: "
         f"{', '.join(ANYWHERE)}. "
         f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}.",
     )
@@ -186,6 +188,12 @@ class BudgetOptions:
         "Predicted time, such as 90s, 10m or 2h, traffic per party, such as 2GB, or both: 10m,2GB. "
         "Of protocol, iterations and degree, what is not given is chosen for the best model in it.",
     )
+    bandwidth: float = option(
+        1000.0, "Of an owner's line to the coordinator [Mbit/s].", above=0, is_asked=True
+    )
+    latency: float = option(
+        0.0, "Of a message over that line and its reply [ms].", least=0, is_asked=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,20 +230,20 @@ class EncryptionOptions:
         None,
         "Parties that can stand in for others who vanish during training; so many that collude "
         "have every key. Default: nobody can, and all must stay.",
-        of=ENCRYPTED_ROWS,
+        of=" or ".join(UNDER_CKKS),
         cure=": with secure-aggregation, start again without the party that vanished",
     )
     profile: str = option(
         "secure",
         "secure (128 bits), or fast-insecure: a toy ring for tests.",
         choices=PROFILES,
-        of=ENCRYPTED_ROWS,
+        of=" or ".join(UNDER_CKKS),
         cure=": leave it out, secure-aggregation is fast at 128 bits",
     )
     ring_dim: int | None = option(
         None,
         "Ring dimension, a power of two. Default: smallest secure.",
-        of=ENCRYPTED_ROWS,
+        of=" or ".join(UNDER_CKKS),
         cure=": leave it out, secure-aggregation takes the smallest secure ring",
     )
 
@@ -298,7 +306,7 @@ class SimulationConfig(
             raise ParameterError(
                 f"colluders={colluders} must be below parties={parties}: someone has to be honest"
             )
-        if cover is None or self.protocol != ENCRYPTED_ROWS:
+        if cover is None or self.protocol not in UNDER_CKKS:
             return
         if cover < 2 or (parties is not None and cover >= parties):
             raise ParameterError(
@@ -315,16 +323,16 @@ class SimulationConfig(
         """Refuse what the model or the protocol would drop without a word."""
         # What does not go with the model comes first: the protocol may be one of these.
         options = options_of(SimulationConfig)
-        for each in sorted(options, key=lambda option: str(option.metadata["of"]) in UPDATES):
+        for each in sorted(options, key=lambda option: _owners(option)[0] in UPDATES):
             value, of = getattr(self, each.name), each.metadata["of"]
             told = f"{option_name(each)}={value} is an option of"
             if not of or value == each.default:
                 continue
-            models = of.split(" or ")
-            if models[0] in MODELS and self.model not in models:
+            owners = _owners(each)
+            if owners[0] in MODELS and self.model not in owners:
                 raise ParameterError(f"{told} --model {of}: leave it out for {self.model}")
             is_ridge = each.name == "ridge" and self.is_regression
-            if of in UPDATES and of != self.protocol and not is_ridge:
+            if owners[0] in UPDATES and self.protocol not in owners and not is_ridge:
                 raise ParameterError(f"{told} --protocol {of}{each.metadata['cure']}")
         offered = UPDATES[self.protocol]
         if self.update and self.update not in offered:
@@ -336,24 +344,8 @@ class SimulationConfig(
             )
 
     def _check_rule(self) -> None:
-        """Refuse what no certificate or rule takes, whatever the data; calibration checks again."""
-        private, on_rows = self.epsilon is not None, self.protocol == ENCRYPTED_ROWS
-        if private and self.model == "poisson":
-            raise PrivacyError(
-                f"epsilon={self.epsilon:g}: no certificate bounds what a row moves of model "
-                "poisson, for all take a sigmoid's symmetry for granted; take --no-privacy "
-                "(epsilon=None), or a regression with a certificate (--model linear)"
-            )
-        usual = self.model == "logistic" and self.update in ("", "barrier")
-        fixed = on_rows and not self.is_regression and (private or usual)
-        for name in ("learning_rate", "radius") if fixed else ():
-            if getattr(self, name) is not None:
-                named = self.update or self.protocol
-                what = "barrier" if usual and not private else f"{named} with privacy"
-                raise ParameterError(
-                    f"{name}={getattr(self, name)} cannot be given for {what}: its certificate "
-                    "fixes it; leave it out, or use --update gd --no-privacy"
-                )
+        """Refuse what no certificate or rule takes, whatever the data."""
+        check_options(self)
         if self.update == "clipped-gd" and self.clip is None:
             raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
         for each in options_of(TrainingOptions):
@@ -399,6 +391,11 @@ class SimulationConfig(
                 f"split={self.split!r} skews classes, which numeric targets have not: take even "
                 "or by:COLUMN"
             )
+
+
+def _owners(each: Field[Any]) -> list[str]:
+    """Models or protocols that an option belongs to; one that is empty: all."""
+    return str(each.metadata["of"]).split(" or ")
 
 
 def alternatives(config: SimulationConfig) -> tuple[SimulationConfig, ...]:

@@ -4,12 +4,14 @@
 |---|---|---|
 | SuperLink | three gRPC ports: fleet, control, serverappio | one HTTP port: --host, --port |
 | who may start runs there | whoever reaches the port control | `OwnMachineOnly` |
-| SuperNode, for its own processes | --clientappio-api-address | --host, --port |
-| SuperNode that gives up | ends | lives on and does nothing: `end_with_main_thread` |
+| Flower's own SuperNode, for its processes | --clientappio-api-address | --host, --port |
+| Flower's own SuperNode that gives up | ends | lives on, does nothing: `end_with_main_thread` |
 | packages at run time | off unless asked for | on unless --disable-runtime-… (SuperLink) |
 | sender of a message | filled in by the grid | read from the process's TaskIdentity |
+| a request of a small message's round trip | 3 ms of the SuperLink | 10 ms: `tidy_less_often` |
 
 1.41's SuperLink and SuperNode therefore start through this file: `python -m sims.flower_commands`.
+The SuperNode is Flower's own only where `parties.flower_node` does not know the installed Flower.
 Everything is bound explicitly; telemetry and the look for updates are off.
 """
 
@@ -19,9 +21,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:  # it loads what Flower's processes need not
     from parties.agent.settings import Settings as PartySettings
 
 CONNECTION = "cohort"
+SAFE_PATH = sys.version_info >= (3, 11)
 COMMAND_SECONDS = 120.0
 
 
@@ -51,9 +56,15 @@ def program(name: str) -> str:
 
 
 def _start(name: str) -> list[str]:
-    # -P (3.11): nothing is loaded from the current folder.
-    started = [sys.executable, "-P", "-m", "sims.flower_commands", name]
+    started = [*_module("sims.flower_commands"), name]
     return started if has_one_port() else [program(name)]
+
+
+def _module(name: str) -> list[str]:
+    """Run an installed module; nothing is loaded from the current folder (3.10 has no -P)."""
+    code = "import runpy, sys; sys.path[:] = filter(None, sys.path); "
+    code += f"runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
+    return [sys.executable, *(("-P", "-m", name) if SAFE_PATH else ("-c", code))]
 
 
 def superlink(settings: CoordinatorSettings) -> list[str]:
@@ -81,12 +92,17 @@ def _superlink_addresses(settings: CoordinatorSettings) -> list[str]:
 
 
 def supernode(settings: PartySettings) -> list[str]:
-    """Command of a party's SuperNode, whose relay talks to the agent's socket."""
+    """Command of a party's node, which relays to the agent's socket.
+
+    It is `parties.flower_node`, started with the command of Flower's own SuperNode, to fall back
+    on where the installed Flower is unknown.
+    """
     from parties.agent import settings as party_files
 
     folder, own = settings.folder, settings.clientappio
     address = _host_and_port(own) if has_one_port() else ["--clientappio-api-address", own]
     return [
+        *_module("parties.flower_node"),
         *_start("flower-supernode"),
         *("--root-certificates", str(folder / party_files.CA)),
         *("--superlink", settings.superlink),
@@ -203,6 +219,7 @@ def has_one_port() -> bool:
 # --- what 1.41 needs inside its processes ------------------------------------------------------
 
 FLEET = "/v1/fleet/"
+TIDY_SECONDS = 1.0
 # An ASGI application, in the words of its specification.
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -249,7 +266,30 @@ def serve_guarded() -> None:
         config.loaded_app = OwnMachineOnly(config.loaded_app)
 
     uvicorn.Config.load = load_guarded
+    tidy_less_often()
     flower_superlink()
+
+
+def tidy_less_often() -> None:
+    """Let the SuperLink look for processes that died once a second, not at every request.
+
+    Each look takes its database's only write lock, for which the other requests then wait.
+    """
+    try:
+        module: Any = import_module("flwr.supercore.corestate.sql_corestate")
+        states = module.SqlCoreState
+        tidy = states._cleanup_expired_task_tokens
+    except (ImportError, AttributeError):
+        return  # another 1.41: each request takes longer
+    due = [0.0]
+
+    def tidy_when_due(state: Any) -> None:
+        now = time.monotonic()
+        if now >= due[0]:
+            due[0] = now + TIDY_SECONDS
+            tidy(state)
+
+    states._cleanup_expired_task_tokens = tidy_when_due
 
 
 def end_with_main_thread() -> None:

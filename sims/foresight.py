@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from protocols.errors import CohortError
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
-from protocols.plan import RunPlan
+from protocols.names import UNDER_CKKS
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
-from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.updates.registry import UPDATES
 from protocols.words import duration, size
+from sims.comparison import CHEAPER, COST, like
 from sims.config import SimulationConfig
 from sims.predicted import predicted_run
 from sims.result import RunResult
 
 SHORT = 30.0
 """Nobody waits for a cheaper protocol where a run is this short [s]."""
-CHEAPER = 1 / 3
-"""Share of the time that a protocol must do with to be named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +55,32 @@ def foresee(config: SimulationConfig, found: Calibration) -> Foresight:
         f"predicted: {duration(seconds)} and {size(num_bytes)} per party, on this machine if "
         "nothing else runs on it"
     )
-    return Foresight(seconds, num_bytes, (words, *_cheaper(config, found.template, seconds)))
+    return Foresight(seconds, num_bytes, (words, *_cheaper(config, found, seconds)))
 
 
-def _cheaper(config: SimulationConfig, plan: RunPlan, seconds: float) -> Iterator[str]:
-    """The other protocol, where it is much cheaper and takes what was asked."""
-    is_rows = plan.model == "logistic" and plan.protocol == ENCRYPTED_ROWS
-    if not is_rows or config.within is not None or seconds < SHORT:
+def _cheaper(config: SimulationConfig, found: Calibration, seconds: float) -> Iterator[str]:
+    """Other protocols that are much cheaper and take what was asked, the cheapest first."""
+    plan = found.template
+    under = plan.model == "logistic" and plan.protocol in UNDER_CKKS
+    if not under or config.within is not None or seconds < SHORT:
         return
-    update = config.update if config.update in UPDATES[SECURE_AGGREGATION] else "gd"
-    # Sums need no barrier: what they disclose is noisy already.
-    update = "gd" if update == "barrier" else update
     figures = PublicFigures(
         rows_by_party=tuple(member.rows for member in plan.members),
         num_features=plan.num_features,
     )
-    wanted = Wanted.of(config)
-    wanted = replace(
-        wanted, protocol=SECURE_AGGREGATION, update=update, rounds=plan.rounds, profile="secure"
-    )
-    try:
-        others, num_bytes = predicted_run(calibrate(figures, wanted))
-    except CohortError:
-        return
-    if others < CHEAPER * seconds:
-        yield (
-            f"cheaper: --protocol secure-aggregation --update {update} takes about "
-            f"{duration(others)} and {size(num_bytes)} per party; owners stay online, and every "
-            "iterate is public"
-        )
+    cheaper = list[tuple[float, str]]()
+    for protocol in UPDATES:
+        if protocol == plan.protocol:
+            continue
+        try:
+            wanted = like(config, found, protocol)
+            lasts, num_bytes = predicted_run(calibrate(figures, wanted))
+        except CohortError:
+            continue
+        if lasts < CHEAPER * seconds:
+            words = (
+                f"cheaper: --protocol {protocol} --update {wanted.update} takes about "
+                f"{duration(lasts)} and {size(num_bytes)} per party; {COST[protocol]}"
+            )
+            cheaper.append((lasts, words))
+    yield from (words for _, words in sorted(cheaper))

@@ -41,6 +41,8 @@ class PlanOptions(TypedDict, total=False):
     mechanism: str | None
     seed: int | None
     within: str | None
+    bandwidth: float | None
+    latency: float | None
     epsilon: float | None
     delta: float | None
     colluders: int | None

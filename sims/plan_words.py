@@ -61,11 +61,14 @@ def cost_lines(body: dict[str, Any]) -> list[str]:
     """Memory and seconds."""
     sizes = ", ".join(f"{role} {size:,} MB" for role, size in body["peak_memory_mb"].items())
     lines = [f"peak memory (an estimate): {sizes}"]
+    if "encoded_rows" in body:
+        lines.append(f"{body['encoded_rows']} (party.toml: encoded_rows_mb)")
     if body["seconds"]:
         lines.append(
             f"predicted seconds: {body['seconds_per_iteration']:.2f} of the coordinator per "
             f"iteration, {body['waiting_seconds_per_iteration']:.2f} waiting for the parties; "
-            f"{body['total_seconds']:,.0f} in all, every role on this machine in turn"
+            f"{body['total_seconds']:,.0f} in all, every role on this machine in turn; slowest "
+            f"party and coordinator alone {body['seconds_per_iteration_path']:.2f} per iteration"
         )
     return lines
 

@@ -6,19 +6,21 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from protocols import planner, traffic
+from protocols import model_cost, planner, traffic
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.cost import UnitTimes
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.decrypt import flooding_of, release_error_std
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
+from protocols.model_plan import ModelPlan
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.rows import RowsPlan
 from protocols.serialise import to_plain
 from protocols.words import count, duration, size
+from sims.comparison import Comparison, compare
 from sims.config import SimulationConfig
 from sims.figures import figures_of
 from sims.predicted import predicted_run, predicted_seconds
@@ -31,7 +33,7 @@ class Forecast:
     """A plan with placeholders for names, keys and column names, and what it will cost.
 
     seconds: None where this machine was not timed; operations: of a circuit; choice: within a
-    budget, where one was given.
+    budget, where one was given; comparison: with the other protocols, where there are any.
     """
 
     shape: PublicFigures
@@ -41,6 +43,7 @@ class Forecast:
     memory: dict[str, int]
     operations: dict[str, dict[int, int]]
     choice: Choice | None = None
+    comparison: Comparison | None = None
 
     def __repr__(self) -> str:
         """One line for a person."""
@@ -87,13 +90,19 @@ class Forecast:
             "seconds": self.seconds.by_phase if self.seconds else None,
             "seconds_per_iteration": self.seconds.iteration if self.seconds else None,
             "waiting_seconds_per_iteration": self.seconds.waiting if self.seconds else None,
+            "seconds_per_iteration_all": self.seconds.everybody if self.seconds else None,
+            "seconds_per_iteration_path": self.seconds.path if self.seconds else None,
             "total_seconds": self.seconds.total if self.seconds else None,
             "bytes_per_party": self.bytes_per_party,
-            "peak_memory_mb": {role: round(held / 2**20) for role, held in self.memory.items()},
+            "peak_memory_mb": {role: round(held / 1e6) for role, held in self.memory.items()},
             "notes": list(self.calibration.notes),
         }
         if self.choice:
             body["within"] = list(self.choice.lines)
+        if self.comparison:
+            body["comparison"] = self.comparison.to_dict()
+        if isinstance(plan, ModelPlan):
+            body["encoded_rows"] = model_cost.cache_words(plan)
         if certificate:
             body["conditions"] = [condition.to_dict() for condition in certificate.conditions]
             body["binding"] = certificate.binding.name
@@ -131,11 +140,15 @@ def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
     if isinstance(plan, RowsPlan):
         layout = plan.layout
         body |= {"degree": plan.link.degree, "interval": plan.link.radius}
-        body["ckks"] |= {
-            "features_per_ciphertext": layout.num_blocks,
-            "data_ciphertexts": layout.num_data_ciphertexts,
-            "side_ciphertexts": layout.num_side_ciphertexts,
-        }
+        body["ckks"]["features_per_ciphertext"] = layout.num_blocks
+        body["ckks"] |= (
+            {"parts": layout.num_parts}
+            if isinstance(plan, ModelPlan)
+            else {
+                "data_ciphertexts": layout.num_data_ciphertexts,
+                "side_ciphertexts": layout.num_side_ciphertexts,
+            }
+        )
     return body
 
 
@@ -157,14 +170,23 @@ def forecast(
     choice = chosen_within(config, shape)
     found = choice.best.found if choice else calibrate(shape, Wanted.of(config))
     plan = found.template
+
+    def timed(each: RunPlan) -> planner.Seconds | None:
+        own = times if times is None or isinstance(each, GradientPlan) else _carried(times, each)
+        return predicted_seconds(each, own) if timing else None
+
+    def _carried(known: UnitTimes, each: RunPlan) -> UnitTimes:
+        return known.scaled(cast(CircuitPlan, plan).ckks, cast(CircuitPlan, each).ckks)
+
     return Forecast(
         shape=shape,
         calibration=found,
-        seconds=predicted_seconds(plan, times) if timing else None,
+        seconds=timed(plan),
         bytes_per_party=traffic.bytes_per_party(plan),
         memory=planner.memory(plan),
         operations={} if isinstance(plan, GradientPlan) else operations_by_level(cast(Any, plan)),
         choice=choice,
+        comparison=compare(config, shape, found, timed),
     )
 
 

@@ -14,7 +14,8 @@ import pandas as pd
 from parties.data.encode import encode_features, encode_label, encode_targets
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
-from protocols.errors import ParameterError
+from protocols.documents import shown
+from protocols.errors import ParameterError, SchemaError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from sims.documents import LABEL_KIND, TARGET_KIND, coefficients
@@ -95,7 +96,9 @@ class ReleasedModel:
         """Per unit of each feature: log-odds of the positive label, a series by feature.
 
         Of a regression a frame, features by target: in the target's units where the model is
-        linear, else of the score.
+        linear, else of the score. Values beyond a column's range are clamped and rows beyond the
+        schema's norm are shortened first, as in training: for those rows sigmoid(intercept +
+        coefficients x) is not what `predict_proba` says.
         """
         coef, _ = coefficients(self.schema, self.weights, self.model)
         features = list(self.schema.feature_names)
@@ -139,8 +142,19 @@ class ReleasedModel:
         positive = self.predict(table)["probability"].to_numpy()
         return np.column_stack([1 - positive, positive])
 
-    def score(self, table: pd.DataFrame, rows: Array | None = None) -> Figures:
-        """Metrics on a table that has the columns to predict; rows: encoded otherwise."""
+    def score(self, data: Table, rows: Array | None = None) -> Figures:
+        """Metrics on a table that has the columns to predict; rows: encoded otherwise.
+
+        Raises:
+            SchemaError, DataError: as `predict`; or a column to predict is missing.
+        """
+        table = read_table(data, label=self.schema.label.name)
+        for name in self.schema.label.names:
+            if name not in table.columns:
+                raise SchemaError(
+                    f"column {shown(name)} to predict is missing: give a table with the outcomes, "
+                    "or call predict"
+                )
         if self.fitted.numeric:
             y, _ = encode_targets(table, targets_of(self.schema.label))
         else:

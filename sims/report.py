@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
+from protocols.plan import PrivacyPlan
+from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.words import Fact, count, duration, number, size
 from sims import plots
 from sims.documents import coefficients
@@ -272,6 +274,7 @@ def privacy_facts(result: RunResult) -> Iterator[Fact]:
         "exchanging one row changes the odds of any conclusion from the model by a factor of "
         f"{number(math.exp(privacy.epsilon))} at most",
     )
+    yield from _split_facts(result, privacy)
     yield "δ (delta)", f"{privacy.delta:g}", "except with about this probability"
     yield (
         "Colluders",
@@ -293,6 +296,25 @@ def privacy_facts(result: RunResult) -> Iterator[Fact]:
     )
     moved = "sums of x xᵀ and x yᵀ" if sums else "summed gradient"
     yield "Sensitivity", number(privacy.sensitivity), f"how far one row can move the {moved}"
+
+
+def _split_facts(result: RunResult, privacy: PrivacyPlan) -> Iterator[Fact]:
+    """Of whitened rows: what each of the two runs costs; their mu add up in squares."""
+    plan: Any = result.plan
+    if not plan.whitens:
+        return
+    share = {"epsilon": privacy.epsilon, "delta": privacy.delta}
+    first = plan.whitening.spent(
+        plan.split, rows=plan.num_rows, norm_bound=result.schema.norm_bound
+    )
+    second = math.sqrt(max(mu_for_epsilon(**share) ** 2 - first**2, 0.0))
+    parts = [epsilon_for_mu(mu=mu, delta=privacy.delta) for mu in (first, second)]
+    yield (
+        "ε of the two runs",
+        " and ".join(map(number, parts)),
+        "what the second moment of the columns would cost alone, and what training would; together "
+        "they cost ε, less than their sum",
+    )
 
 
 def _conditions(certificate: dict[str, Any]) -> Iterator[tuple[object, object]]:

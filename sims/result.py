@@ -229,6 +229,8 @@ class RunResult:
             "clipped_optimum": dict(self.clipped_optimum),
             "max_abs_diff_to_twin": self.max_abs_diff_to_twin,
             "seconds_per_iteration": float(np.median(self.costs.iteration_seconds)),
+            "seconds_per_iteration_all": float(np.median(self.costs.whole_seconds)),
+            "seconds_per_iteration_path": float(np.median(self.costs.path_seconds)),
             "seconds": {k: round(v, 4) for k, v in self.costs.seconds.items()},
             "bytes_per_party": self.costs.bytes_per_party,
             "peak_memory_mb": round(self.peak_memory_mb, 1),

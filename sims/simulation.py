@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -275,9 +277,9 @@ def compare(
         test_y=test.y,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
         warnings=(
+            *twin.warnings,
             *data.notes,
             *found.notes,
-            *twin.warnings,
             *unproven_warnings(plan, data.schema.norm_bound),
             *missing_words(outcome.missing),
         ),
@@ -297,13 +299,31 @@ def _noise_name(config: SimulationConfig) -> str:
 
 
 @contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def _recording(folder: RunFolder | None) -> Iterator[OnEvent]:
     """Keep the folder's status true, whatever ends the run."""
     if folder is None:
         yield lambda event: None
         return
     try:
-        yield lambda event: folder.note(event.phase, event.done)
+        with _terminable():
+            yield lambda event: folder.note(event.phase, event.done)
     except BaseException as error:
         reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
         folder.abort(reason or type(error).__name__)

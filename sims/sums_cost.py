@@ -63,7 +63,15 @@ def seconds(plan: GradientPlan, times: SumTimes) -> Seconds:
     found["keys"] = parties * (times.secret + masks + 2 * times.message)
     found["train"] = rounds * (waiting + own)
     found["decrypt"] = parties * times.message
-    return Seconds(by_phase=found, iteration=own, waiting=waiting)
+    most = max(member.rows for member in plan.members)
+    slowest = sent + most * times.row
+    return Seconds(
+        by_phase=found,
+        iteration=own,
+        waiting=waiting,
+        slowest=slowest,
+        beside=rounds * (waiting - slowest) + found["keys"] * (1 - 1 / parties),
+    )
 
 
 def measure(plan: GradientPlan) -> SumTimes:

@@ -41,9 +41,9 @@ def run_twin(
     every iteration.
     """
     course = Course(model_named(plan.model), (x, y), (test_x, test_y))
-    x = plan.encode(x)
+    x, y = plan.encode(x, y)
     inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
-    gradient = PlainGradient(x, y.reshape(len(x)), noise, plan.link, inverse)
+    gradient = PlainGradient(x, y, noise, plan.link, inverse)
 
     def record(t: int, weights: Array) -> None:
         course.record(t, plan.decode(weights).reshape(plan.layout.shape), gradient.largest)

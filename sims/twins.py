@@ -15,6 +15,7 @@ from parties.objectives import open_contributor
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
+from protocols.model_plan import ModelPlan
 from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
@@ -26,11 +27,13 @@ from sims.prepare import PreparedData
 from sims.regression_twin import run_gram_twin, unlearnt
 from sims.result import Course, Figures
 from sims.sums_twin import run_in_plain
-from sims.twin import run_twin
+from sims.twin import OPTIMA, run_twin
 
 Floats = NDArray[np.float64]
 MOST_UNLEARNT = 0.02
 """Of R^2 on the training rows, before a reader is told."""
+MOST_LOSS = 0.005
+"""Of the mean loss on the training rows [nats], likewise."""
 LONGER = 10
 """Times the iterations that LFFR, which has no closed form, is compared with."""
 Specs = Mapping[str, PartySpec]
@@ -92,7 +95,27 @@ def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
     warnings = _warned(
         "score" if plan.outputs else "logit", iterations[-1].largest_logit, plan.link.radius, cure
     )
+    warnings = _stopped_short(plan, data, weights) + warnings
     return Twin(weights=weights, iterations=iterations, warnings=warnings)
+
+
+def _stopped_short(plan: RowsPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
+    """Without noise, which is no reason then to stop early."""
+    if plan.privacy is not None:
+        return ()
+    model, kind = plan.fitted, plan.update["kind"]
+    best = OPTIMA[plan.model](data.rows, data.labels)
+    reached, least = (
+        float(np.mean(model.loss(data.rows @ w, data.labels))) for w in (weights, best)
+    )
+    if not reached > least + MOST_LOSS:
+        return ()
+    fastest = "nag" if plan.outputs or isinstance(plan, ModelPlan) else "quadratic-nag"
+    cure = "more (--iterations)" if kind == fastest else f"--update {fastest} --iterations 20"
+    return (
+        f"training has not converged: {plan.rounds} iterations of {kind} leave a mean loss of "
+        f"{reached:.4f} on the training rows, and {least:.4f} is possible; take {cure}",
+    )
 
 
 def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
@@ -159,6 +182,7 @@ def _sums(plan: GradientPlan, data: PreparedData, specs: Specs) -> Twin:
 
 _TWINS: Mapping[type[RunPlan], Callable[[Any, PreparedData, Specs], Twin]] = {
     RowsPlan: _rows,
+    ModelPlan: _rows,
     GramPlan: _gram,
     LffrPlan: _lffr,
     GradientPlan: _sums,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from protocols.errors import CohortError, ParameterError, PrivacyError
-from protocols.names import ENCRYPTED_ROWS
+from protocols.names import UNDER_CKKS
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -151,7 +151,7 @@ def _gain(worse: Setting, better: Setting) -> float:
 def _open(config: SimulationConfig) -> Iterator[SimulationConfig]:
     """Every protocol and degree that was left open."""
     for each in alternatives(config):
-        on_rows = each.protocol == ENCRYPTED_ROWS and each.model == "logistic"
+        on_rows = each.protocol in UNDER_CKKS and each.model == "logistic"
         for degree in DEGREES if on_rows and each.degree is None else (each.degree,):
             yield replace(each, degree=degree)
 

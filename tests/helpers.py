@@ -30,7 +30,6 @@ from parties.policy import Policy
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns
-from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters, choose_parameters
@@ -122,11 +121,12 @@ def make_plan(
     privacy: PrivacyPlan | None = None,
     ring_dim: int = 2048,
     members: tuple[Member, ...] | None = None,
+    make: type[RowsPlan] = RowsPlan,
     **changes: Any,
 ) -> RowsPlan:
     """A plan on an INSECURE ring (security_bits=0), or with `ckks` as given.
 
-    update: a name in UPDATES, or a rule's fields, which have rounds of their own.
+    update: a name in UPDATES, or a rule's fields, which have rounds of their own; make: whose.
     """
     link = make_link(degree)
     rule = make_rule(update, rounds) if isinstance(update, str) else rule_from_dict(update)
@@ -142,11 +142,19 @@ def make_plan(
         "num_features": features,
         "link": link,
         "update": rule.to_dict(),
-        "ckks": insecure(iteration_levels(link, rule), ring_dim),
+        "ckks": insecure(make.levels_of(link, rule), ring_dim),
         "privacy": privacy,
         "profile": "fast-insecure",
     }
-    return RowsPlan(**(fields | changes))
+    return make(**(fields | changes))
+
+
+def signed_plan(link: Polynomial, features: int = 3, **changes: Any) -> RowsPlan:
+    """A plan of gradient descent with noise and a link without symmetry."""
+    levels = RowsPlan.levels_of(link, make_rule("ridge", 2))
+    fields: dict[str, Any] = {"update": "ridge", "privacy": NOISE} | changes
+    params = insecure(levels, fields.get("ring_dim", 2048))
+    return make_plan(features=features, link=link, ckks=params, **fields)
 
 
 def insecure(levels: int, ring_dim: int) -> CkksParameters:
@@ -156,7 +164,7 @@ def insecure(levels: int, ring_dim: int) -> CkksParameters:
 
 def plain_weights(plan: RowsPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
     """The plaintext twin's weights; noise: shape (rounds, d), summed over parties."""
-    x, y = (np.concatenate(part) for part in zip(*shards, strict=True))
+    x, y = plan.encode(*(np.concatenate(part) for part in zip(*shards, strict=True)))
     inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
     gradient = PlainGradient(x, y, noise, plan.link, inverse)
     weights = train_plain(plan.rule, gradient, plan.num_features)
@@ -417,7 +425,7 @@ def run_ceremony(
             return keygen.answer_relinearise(context, shares[name], body)
         return keygen.answer_rotations(context, shares[name], body.meta["indices"])
 
-    public_b, _ = drive(keygen.ceremony(context, plan, seed, {}), answer)
+    public_b = drive(keygen.ceremony(context, plan, seed, {}), answer).public_b
     public_key = keygen.public_key(context, seed, public_b)
     secrets = {name: secret_rows(share) for name, share in shares.items()}
     return JointKeys(context, shares, seed, public_b, public_key, secrets)

@@ -22,6 +22,7 @@ from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
+from protocols.model_plan import ModelPlan
 from protocols.objectives import RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -50,6 +51,12 @@ Change = Callable[[Body], Body]
 def small(**changes: Any) -> Session:
     """Encrypted rows."""
     return make_session(**(SMALL | changes))
+
+
+def model_session(**changes: Any) -> Session:
+    """An encrypted model, in two parts."""
+    fields: dict[str, Any] = {"make": ModelPlan, "features_per_ciphertext": 2, "parties": 3}
+    return small(**(fields | {"rounds": 2} | changes))
 
 
 def quadratic_session(**changes: Any) -> Session:

@@ -9,7 +9,9 @@ import pytest
 
 from coordinator.replay import replay
 from protocols.ckks.parameters import MAX_LOG_QP_128
-from protocols.decrypt import release_error_std
+from protocols.model_plan import ModelPlan
+from protocols.registry import protocol_of
+from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.run_folder import SECOND_MOMENT
 from sims.simulation import simulate
@@ -21,8 +23,11 @@ ROWS = (1000, 250, 3)
 
 
 @pytest.mark.secure
-@pytest.mark.parametrize(("update", "degree"), [("barrier-1", 7), ("nag", 5)])
-def test_three_parties_at_128_bits(update: str, degree: int) -> None:
+@pytest.mark.parametrize(
+    ("make", "update", "degree"),
+    [(RowsPlan, "barrier-1", 7), (RowsPlan, "nag", 5), (ModelPlan, "nag", 7)],
+)
+def test_three_parties_at_128_bits(make: type[RowsPlan], update: str, degree: int) -> None:
     """1253 x 10 rows, T = 2: the twin's weights to 2^-13.3 (1e-4)."""
     session = make_session(
         rows=ROWS,
@@ -32,6 +37,7 @@ def test_three_parties_at_128_bits(update: str, degree: int) -> None:
         update=update,
         ring_dim=None,
         security=128,
+        make=make,
     )
     outcome = session.run()
     ckks = outcome.plan.ckks
@@ -43,7 +49,8 @@ def test_three_parties_at_128_bits(update: str, degree: int) -> None:
     error = log2_error(outcome.weights, twin)
     assert error <= np.log2(1e-4), f"log2 error {error:.1f}"
     # And as much as the flooding says: 6.5 deviations have p = 1e-10.
-    deviations = np.abs(outcome.weights - twin).max() / release_error_std(outcome.plan)
+    stated = protocol_of(outcome.plan).release_error(outcome.plan)
+    deviations = np.abs(outcome.weights - twin).max() / stated
     assert deviations <= 6.5, f"{deviations:.1f} deviations"
 
 

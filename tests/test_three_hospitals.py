@@ -1,10 +1,11 @@
 """Three hospitals and a centre as processes of their own, over TLS with node authentication.
 
-INSECURE toy ring. It takes about a minute: every step costs Flower 4 to 6 seconds.
+INSECURE toy ring. It takes about a minute, most of it to start and stop everything.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -35,14 +36,18 @@ pytestmark = [
 ]
 
 
-def test_deployed_and_simulated_give_the_same_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["encrypted-rows", "encrypted-model"])
+def test_deployed_and_simulated_give_the_same_model(tmp_path: Path, protocol: str) -> None:
     command = [sys.executable, str(ROOT / SCRIPT), "--fast-insecure", "--rows", "150"]
     command += ["--iterations", "2", "--epsilon", "3", "--keep", str(tmp_path)]
+    command += ["--protocol", protocol]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "largest difference of a weight to the in-process run" in done.stdout
     (folder,) = (path.parent for path in tmp_path.glob("centre/sessions/*/model.json"))
     assert len(list(folder.parent.iterdir())) == 2  # the second moment's, and the training's
+    plan = json.loads((folder / "plan.json").read_text())
+    assert plan["kind"] == {"encrypted-rows": "rows", "encrypted-model": "model"}[protocol]
     model = json.loads((folder / "model.json").read_text())
     simulated = json.loads((tmp_path / "simulated" / "model.json").read_text())
     allowed = load(SCRIPT).tolerance(folder)
@@ -52,14 +57,37 @@ def test_deployed_and_simulated_give_the_same_model(tmp_path: Path) -> None:
         assert not list((tmp_path / name / "state").glob("*.sealed"))
         assert not (tmp_path / name / "agent.sock").exists()
     assert not _stray(tmp_path)
+    spent = load(SCRIPT).spent(tmp_path)
+    assert sum(spent["trips"].values()) >= 20 and spent["trips"]["refresh"] == 2
+    assert 0 < spent["answered"] < spent["waited"] < sum(spent["seconds"].values())
+    for name in ("hospital-a", "hospital-b", "hospital-c"):  # one process for all messages
+        assert len(load(SCRIPT).answers(tmp_path / name)) == sum(spent["trips"].values())
+        log = (tmp_path / name / "logs" / "supernode.log").read_text()
+        assert "its own SuperNode runs instead" not in log
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("100Mbit", 1e8), ("20ms", 0.02), ("1.5Gbit", 1.5e9), ("2s", 2.0)]
+)
+def test_quantities_of_a_line(text: str, value: float) -> None:
+    assert load(SCRIPT).quantity(text) == pytest.approx(value)
+    for wrong in ("100", "Mbit", "20 m", "1.2.3ms"):
+        with pytest.raises((ValueError, argparse.ArgumentTypeError)):
+            load(SCRIPT).quantity(wrong)
 
 
 @pytest.mark.skipif(
     not os.environ.get("COHORT_SLOW"),
     reason="minutes of restarts under a real SuperLink: set COHORT_SLOW=1",
 )
-def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
-    example = load(SCRIPT, "--fast-insecure", "--rows", "150", "--iterations", "2", "--epsilon=3")
+@pytest.mark.parametrize(
+    ("protocol", "step"), [("encrypted-rows", "contribute"), ("encrypted-model", "gradient/1")]
+)
+def test_what_is_killed_comes_back_to_the_same_model(
+    tmp_path: Path, protocol: str, step: str
+) -> None:
+    words = ["--fast-insecure", "--rows", "150", "--iterations", "3", "--epsilon=3"]
+    example = load(SCRIPT, *words, "--protocol", protocol)
     options = example.arguments()
     label = example.prepare(tmp_path, options)
     example.found(tmp_path, options)
@@ -72,10 +100,10 @@ def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
         wait_for(tmp_path, "relinearise")
         for child in children(hosts["centre"].pid):  # the SuperLink
             os.kill(child, signal.SIGKILL)
-        wait_for(tmp_path, "contribute")
+        wait_for(tmp_path, step)
         kill_tree(hosts["hospital-b"])  # agent and SuperNode
         hosts["hospital-b"] = cohort("party", "start", tmp_path / "hospital-b", *secret)
-        session = wait_for(tmp_path, "refresh/0")
+        session = wait_for(tmp_path, "refresh/1")
         run.kill()
         run.wait()
         run = cohort("coordinator", "run", tmp_path / "centre", "--session", session)
@@ -89,7 +117,8 @@ def test_what_is_killed_comes_back_to_the_same_model(tmp_path: Path) -> None:
     simulated, _ = example.simulate(tmp_path, label, options)
     folder = tmp_path / "centre" / "sessions" / session
     model = json.loads((folder / "model.json").read_text())
-    assert np.abs(np.subtract(model["released"], simulated["released"])).max() < 1e-4
+    difference = np.abs(np.subtract(model["released"], simulated["released"])).max()
+    assert difference < example.tolerance(folder) < 0.05
     assert json.loads((folder / "status.json").read_text())["attempts"] >= 2
     assert cohort("audit", "transcript", folder).wait(120) == 0
 

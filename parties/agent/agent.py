@@ -1,6 +1,6 @@
 """The party agent: one party over many sessions, idempotent, with consent and with an end.
 
-Flower starts a fresh process for every message. The agent is what stays: it holds the key share,
+Flower's node relays messages and keeps nothing. The agent is what stays: it holds the key share,
 answers a repeated request with the same bytes, also after a restart, and erases everything secret
 when a session ends, falls silent or takes too long.
 """

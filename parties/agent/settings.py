@@ -27,6 +27,7 @@ from parties.data.schema import Schema
 from parties.party import Party
 from parties.policy import Policy
 from protocols.cards import check_key, spoken
+from protocols.ckks.clear_rows import ROOM
 from protocols.documents import Checked, check_durations, load_toml
 from protocols.errors import ParameterError
 from protocols.messages import public_bytes
@@ -68,13 +69,15 @@ class Settings(Checked, frozen=True):
     """party.toml.
 
     data: CSV or Parquet file with this party's rows. coordinator_key: the only key whose messages
-    are read. superlink: address that the SuperNode dials; clientappio: address that it binds.
+    are read. superlink: address that the node dials; clientappio: address that Flower's own
+    SuperNode binds, where it runs instead.
     socket: of the agent; relay_uid: user of the SuperNode, where it is another one. strict: refuse
     values outside the schema. keep_key_share: keep it on disk, sealed, while a run lasts, so that
     the agent may restart. insecure_noise_seed: NOT PRIVATE, for tests. budget: for all runs on
     `dataset`, counted in LEDGER; keep_ledger: false counts nothing. peers: verification keys of the
     other parties by name; a plan with any other member is refused. keyring: entry of the operating
-    system's keyring that has the passphrase; empty: it is asked for.
+    system's keyring that has the passphrase; empty: it is asked for. encoded_rows_mb: memory for
+    encoded rows of the protocol encrypted-model; those without room are encoded in every round.
 
     Raises:
         ParameterError: a field is out of range, or one key has two names.
@@ -94,6 +97,7 @@ class Settings(Checked, frozen=True):
     dataset: str = ""
     insecure_noise_seed: int | None = None
     keyring: str = ""
+    encoded_rows_mb: int = ROOM.total >> 20
     consent: ConsentMode = ConsentMode()
     policy: Policy = Policy()
     budget: Allowance = Allowance()
@@ -103,6 +107,8 @@ class Settings(Checked, frozen=True):
     def __post_init__(self) -> None:
         """Check the fields, then the peers against one another."""
         Checked.__post_init__(self)
+        if self.encoded_rows_mb < 0:
+            raise ParameterError(f"encoded_rows_mb={self.encoded_rows_mb} is below 0")
         for name, key in self.peers.items():
             check_key(f"peers.{check_name(name)}", key)
             twins = [other for other in self.peers if self.peers[other] == key]
@@ -235,6 +241,7 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
     schema = Schema.load(settings.folder / SCHEMA)
     shard = encode_shard(settings.folder / settings.data, schema, settings.strict)
     ledger = settings.open_ledger()
+    ROOM.total = settings.encoded_rows_mb << 20
     store = SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None)
 
     def make_party() -> Party:

@@ -34,7 +34,7 @@ DEFAULT_POLICY: Mapping[str, Any] = {
 _COMMENTS = {
     "data": "this party's rows: they never leave this machine unencrypted",
     "coordinator_key": "compare it with the coordinator's administrator, by telephone",
-    "superlink": "what the SuperNode dials; clientappio: what it binds",
+    "superlink": "what the node dials; clientappio: what Flower's own SuperNode binds, if it runs",
     "relay_uid": "user of the SuperNode, if it is not the agent's own",
     "keep_key_share": "sealed on disk while a run lasts, so that the agent may restart",
     "dataset": "runs on the same data share one budget, whatever their schema",

@@ -28,7 +28,7 @@ def narrow_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArr
 
     sigma: 1 .. 16 [units]; randomness: uniform words, two for each draw.
     """
-    high, low = _thresholds(sigma)
+    high, low = thresholds(sigma)
     out = np.empty(count, np.int64)
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
@@ -44,7 +44,7 @@ def narrow_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArr
 
 
 @lru_cache(maxsize=4)
-def _thresholds(sigma: float) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def thresholds(sigma: float) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """P(|k| <= j) 2^127 rounded, j = 0, 1, …, below 2^127, as high 64 and low 63 bits, columns."""
     cumulative = []
     with localcontext() as context:

@@ -18,8 +18,6 @@ the distance of a prime from 2^scale_bits.
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -67,40 +65,39 @@ class ColumnMap:
         at = (self.offset + (self.column or 0)) % self.block_size
         order, mask = _slot_order(n), _mask(self.block_size, at, self.value, primes, n, scale)
         found = np.empty_like(polynomial)
-
-        def tower(k: int) -> None:
+        for k, prime in enumerate(primes):
             slots = polynomial[k, order].reshape(2, n // 2)
-            found[k, order] = self._of_slots(slots, mask[k], primes[k]).ravel()
-
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            list(pool.map(tower, range(len(primes))))
+            found[k, order] = self._of_slots(slots, mask[k], prime).ravel()
         return found
 
     def _of_slots(self, slots: Residues, mask: Residues, prime: int) -> Residues:
         """The map modulo one prime, of values at zeta^(5^i) and zeta^(-5^i), shape (2, n / 2)."""
         size = self.block_size
         if self.column is None:
-            slots = _window_sums(slots, size, prime)
+            slots = np.roll(_window_sums(slots, size, prime), 1 - size, axis=-1)
         slots = rns.product(slots, np.tile(mask, slots.shape[1] // size), (prime, prime))
         if self.column:
             slots = np.roll(slots, -self.column, axis=-1)
         if self.head is not None:
             return np.roll(slots, self.head, axis=-1)
-        # Backwards: column 0 into all B columns from it on.
-        return _window_sums(np.roll(slots, size - 1, axis=-1), size, prime)
+        # Column 0 into all B columns from it on.
+        return _window_sums(slots, size, prime)
 
 
 def _window_sums(slots: Residues, size: int, prime: int) -> Residues:
-    """out[i] = sum_(r < size) slots[i + r] along the last axis, cyclic; size a power of two."""
-    rows = np.concatenate([slots, slots[:, : size - 1]], axis=1)
-    step, doublings = 1, 0
-    while step < size:
-        rows = rows[:, :-step] + rows[:, step:]
-        step, doublings = 2 * step, doublings + 1
-        # Residues are below 2^60: eight of them fit a word.
-        if doublings % 3 == 0 or step == size:
-            rows %= np.uint64(prime)
-    return rows
+    """out[i] = sum_(r < size) slots[i - r] mod prime along the last axis, cyclic.
+
+    Differences of running sums: modulo 2^64, and of the leading 45 bits, whose sums of 2^18 fit a
+    word and give the nearest multiple of the prime to 2^-26.
+    """
+    rows = np.concatenate([slots[:, -size:], slots], axis=1).view(np.int64)
+    cut = max(0, prime.bit_length() - 45)
+    whole, leading = np.cumsum(rows, axis=1), np.cumsum(rows >> cut, axis=1)
+    near = (leading[:, size:] - leading[:, :-size]) * (2**cut / prime)
+    multiple = np.rint(near).astype(np.int64) * prime
+    total: Residues = (whole[:, size:] - whole[:, :-size] - multiple).view(np.uint64)
+    np.minimum(total, total + np.uint64(prime), out=total)
+    return total
 
 
 # -- the mask -------------------------------------------------------------------------------------
@@ -170,7 +167,7 @@ def _evaluate(rows: Residues, primes: tuple[int, ...], n: int) -> Residues:
     phi = psi^(n / N), psi the root of X^n + 1 that OpenFHE takes.
     """
     towers, count = rows.shape
-    phi = _powers(primes, n, count)
+    phi = powers_of_root(primes, n, count)
     values = rns.product(rows, phi[:, :count], primes).reshape(towers, count, 1)
     modulus = np.array(primes, np.uint64)[:, None, None]
     length = count
@@ -189,8 +186,8 @@ def _evaluate(rows: Residues, primes: tuple[int, ...], n: int) -> Residues:
 
 
 @lru_cache(maxsize=8)
-def _powers(primes: tuple[int, ...], n: int, count: int) -> Residues:
-    """phi^i, i < 2 N, shape (len(primes), 2 N)."""
+def powers_of_root(primes: tuple[int, ...], n: int, count: int) -> Residues:
+    """phi^i, i < 2 N, shape (len(primes), 2 N); see `_evaluate`."""
     roots = [pow(_root(prime, n), n // count, prime) for prime in primes]
     return _geometric(roots, primes, 2 * count)
 

@@ -28,6 +28,8 @@ from protocols.errors import MessageError, ParameterError, PlatformError
 _NUMBERS = itertools.count()
 # Sessions whose evaluation keys stand in OpenFHE's static maps.
 _LOADED: set[str] = set()
+CONJUGATION = 0
+"""Stands for complex conjugation where rotations are listed: no key turns slots by nothing."""
 _OWNER = {"pid": os.getpid(), "forked": False}
 os.register_at_fork(after_in_child=lambda: _OWNER.update(forked=True))
 
@@ -120,11 +122,27 @@ class CkksContext:
     def rotation_key_map(self, index: int, a: Residues, b: Residues) -> Any:
         """Map {automorphism of a left rotation by index: key}."""
         at = self._frames.automorphism_offset
-        automorphism = int(self.cc.FindAutomorphismIndex(index))
+        automorphism = self.automorphism(index)
         frame = self._frames.rotation_key
         frame = frame[:at] + automorphism.to_bytes(4, "little") + frame[at + 4 :]
         blob = self._implant(frame, [a, b])
         return openfhe.DeserializeEvalKeyMapString(blob, openfhe.BINARY)
+
+    def automorphism(self, index: int) -> int:
+        """Exponent of X of a left rotation by index, or of CONJUGATION."""
+        if index == CONJUGATION:
+            return 2 * self.params.ring_dim - 1
+        return int(self.cc.FindAutomorphismIndex(index))
+
+    def rescaling_gain(self, level: int) -> float:
+        """What a product made at this level is too large by: scale / prime that is dropped."""
+        prime = self.primes[self.params.num_towers - 1 - level]
+        return 2.0**self.params.scale_bits / prime
+
+    def conjugate(self, ciphertext: Any) -> Any:
+        """Of every slot; the session has the key for CONJUGATION."""
+        keys = self.cc.GetEvalAutomorphismKeyMap(self.tag)
+        return self.cc.EvalAutomorphism(ciphertext, self.automorphism(CONJUGATION), keys)
 
     def ciphertext(self, polynomials: Sequence[Residues]) -> Any:
         """Ciphertext of one or two polynomials; their number of towers fixes the level.
@@ -149,20 +167,31 @@ class CkksContext:
                 raise MessageError(f"polynomials of {sorted(towers)} towers in a ciphertext")
         flat = [polynomial for polynomials in each for polynomial in polynomials]
         frame = ciphertext_frame(self.params, tuple(len(polynomial) for polynomial in flat))
-        whole = openfhe.DeserializeCiphertextString(self._implant(frame, flat), openfhe.BINARY)
-        elements, found = iter(whole.GetElements()), []
-        for polynomials in each:
-            ciphertext = whole.CloneEmpty()
-            ciphertext.SetElements(list(itertools.islice(elements, len(polynomials))))
+        counts = [len(polynomials) for polynomials in each]
+        found = self.read_parts(self._implant(frame, flat), counts, len(flat[0]))
+        for ciphertext, polynomials in zip(found, each, strict=True):
             ciphertext.SetLevel(self.params.num_towers - len(polynomials[0]))
             ciphertext.SetKeyTag(self.tag)
-            found.append(ciphertext)
         return found
+
+    def read_parts(self, blob: bytes, counts: Sequence[int], towers: int) -> list[Any]:
+        """Ciphertexts of so many polynomials each, from one serialised object that holds them all.
+
+        towers: of the first polynomial.
+        """
+        whole = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
+        # Drops nothing; but what OpenFHE has read is slow to copy, by 4 ms at ring 2^15.
+        return _split(self.cc.Compress(whole, towers), counts)
 
     def polynomials_of(self, ciphertext: Any) -> list[Residues]:
         """The polynomials of a ciphertext, each of shape (towers, n)."""
         rows = self.residues_of(ciphertext)
         return np.split(rows, ciphertext.NumberCiphertextElements())
+
+    def first_of(self, ciphertext: Any) -> Residues:
+        """The first polynomial of a ciphertext of two, which loses the other."""
+        ciphertext.RemoveElement(1)
+        return self.residues_of(ciphertext)
 
     def mapped(self, column_map: ColumnMap, polynomial: Residues) -> Residues:
         """The map of a polynomial at level 0, to be rescaled by the last prime."""
@@ -175,6 +204,11 @@ class CkksContext:
             ciphertext.SetNoiseScaleDeg(2)
             ciphertext.SetScalingFactor(ciphertext.GetScalingFactor() ** 2)
         return found
+
+    @cached_property
+    def zero(self) -> Any:
+        """The plaintext 0 at level 0."""
+        return self.encode(np.zeros(1))
 
     @cached_property
     def nothing(self) -> Any:
@@ -198,9 +232,7 @@ class CkksContext:
 
         OpenFHE cannot forget those of one session: memory is freed when the last one is over.
         """
-        _LOADED.discard(self.tag)
-        if not _LOADED:
-            _clear_keys()
+        unload(self.tag)
 
     def uniform_polynomial(self, seed: bytes, label: str) -> Residues:
         """Public uniform polynomial, from the joint seed."""
@@ -300,20 +332,43 @@ def message_primes(cc: Any, params: CkksParameters) -> tuple[int, ...]:
     return _repeated(key, params.ring_dim, 2, "public keys", params.num_towers)
 
 
+def _split(whole: Any, counts: Sequence[int]) -> list[Any]:
+    """By halves, so that a polynomial is copied log2 of their number times; takes `whole` apart."""
+    if len(counts) < 2:
+        return [whole]
+    left, right = counts[: len(counts) // 2], counts[len(counts) // 2 :]
+    other = whole.Clone()
+    for _ in range(sum(left)):
+        other.RemoveElement(0)
+    for _ in range(sum(right)):
+        whole.RemoveElement(sum(left))
+    return _split(whole, left) + _split(other, right)
+
+
 @lru_cache(maxsize=8)
-def throwaway_public_key(params: CkksParameters) -> Any:
-    """A key that nobody can decrypt for: some calls of OpenFHE want one for its context alone."""
-    return openfhe.DeserializePublicKeyString(_frames(params).public_key, openfhe.BINARY)
+def zero_public_key(params: CkksParameters) -> Any:
+    """The public key (0, 0), which hides nothing: for calls of OpenFHE that want one."""
+    frame = _frames(params)
+    zero = np.zeros((2 * params.num_towers, params.ring_dim), np.uint64)
+    blob = rns.implant(frame.public_key, zero, frame.primes)
+    return openfhe.DeserializePublicKeyString(blob, openfhe.BINARY)
 
 
 @lru_cache(maxsize=64)
 def ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
     """One serialised object with a polynomial for each number of towers."""
     cc = _open(params)
-    frame = cc.Encrypt(throwaway_public_key(params), cc.MakeCKKSPackedPlaintext([0.0]))
+    frame = cc.Encrypt(zero_public_key(params), cc.MakeCKKSPackedPlaintext([0.0]))
     part = {count: cc.Compress(frame, count).GetElements()[0] for count in set(towers)}
     frame.SetElements([part[count] for count in towers])
     return bytes(openfhe.Serialize(frame, openfhe.BINARY))
+
+
+def unload(tag: str) -> None:
+    """See `CkksContext.unload_evaluation_keys`."""
+    _LOADED.discard(tag)
+    if not _LOADED:
+        _clear_keys()
 
 
 def _clear_keys() -> None:
@@ -328,5 +383,5 @@ def release() -> None:
     _open.cache_clear()
     _frames.cache_clear()
     ciphertext_frame.cache_clear()
-    throwaway_public_key.cache_clear()
+    zero_public_key.cache_clear()
     openfhe.ReleaseAllContexts()

@@ -22,20 +22,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from protocols import refresh
-from protocols.aggregate.gaussian import narrow_gaussian
+from protocols import model_refresh, refresh
 from protocols.ckks import residues as rns
+from protocols.ckks import subring
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
-from protocols.ckks.flooding import FRESH_ERROR_STD, gaussian_polynomial
-from protocols.ckks.lift import lift, reduced
-from protocols.ckks.masks import draw_mask
+from protocols.ckks.flooding import encode_complex, gaussian_polynomial
+from protocols.ckks.fresh_errors import fresh_errors
+from protocols.ckks.lift import lift
+from protocols.ckks.masks import draw_mask, mask_values
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.tally import OPERATIONS
+from protocols.ckks.threads import each
+from protocols.ckks.trace_map import TraceMap
 from protocols.errors import CohortError, ParameterError
 from protocols.messages import Body, Envelope, decode, encode, new_signing_key, public_bytes
-from protocols.privacy.randomness import SystemRandomness
+from protocols.privacy.randomness import ExpandedRandomness, SystemRandomness
 from protocols.serialise import from_plain, to_plain
 
 # -- work -----------------------------------------------------------------------------------------
@@ -72,20 +75,24 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
         return Work((digits + 2) * wide, products)
     if operation == "rescale":
         return Work(_IN_PLACE * 2 * towers, 2 * towers)
-    if operation == "mask":
-        # Encoding is a complex transform of half the slots' size; then one transform per prime.
-        return Work(towers + 4, 2 * towers)
+    if operation == "encode":
+        # A complex transform of half the slots' size; then one transform per prime.
+        return Work(towers + 4, 0)
     return Work(0, _VARYING * 4 * towers if operation == "tensor" else 2 * towers)
 
 
 # -- seconds --------------------------------------------------------------------------------------
 
-VERSION = 7
+VERSION = 9
 # Load average per processor beyond which a measurement is not kept.
 BUSY_LOAD = 1.5
 # What grows with the residues of a polynomial in Q, of a key, of one row.
-_BY_TOWERS = ("setup", "encrypt", "refresh_share", "refresh_join", "map_share", "map_join", "read")
-_BY_KEY, _BY_ROW = ("key_share", "key_join"), ("expand", "decryption_share")
+_BY_TOWERS = (
+    *("setup", "encrypt", "refresh_share", "refresh_join", "map_share", "map_join", "read"),
+    *("trace_share", "trace_join"),
+)
+_BY_KEY = ("key_share", "key_join")
+_BY_ROW = ("expand", "decryption_share", "load", "fresh_reply")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,8 +103,11 @@ class UnitTimes:
     setup: context and frames. encrypt: one ciphertext, to residues. key_share: a party's half of
     one evaluation key; key_join: the coordinator's assembly of one. refresh_share, refresh_join:
     one ciphertext, the party's and the coordinator's part; map_share, map_join: of one that goes
-    through a map. read: OpenFHE's fixed time for reading any number of ciphertexts, which the joins
-    leave out. expand: one row of a public random element, which keys and refreshes leave out.
+    through a map. read: OpenFHE's fixed time for reading any number of ciphertexts, which all of
+    these leave out; load: of one row of residues, on top. trace_share, trace_join: of an encrypted
+    model's refresh, for k = 1; subring: what larger k cost, for one row and one of (2k)^2 products.
+    fresh_reply: a party's encryption of zero and kernel, of one part; pad: of one part, towards one
+    other party. expand: one row of a public random element, which keys and refreshes leave out.
     decryption_share: flooding included. pack, unpack, add, reduce: residues, per wire byte. sign,
     check, copy: messages, per byte; message: a request and its reply, however small.
     """
@@ -112,6 +122,12 @@ class UnitTimes:
     map_share: float
     map_join: float
     read: float
+    load: float
+    trace_share: float
+    trace_join: float
+    subring: float
+    fresh_reply: float
+    pad: float
     expand: float
     decryption_share: float
     pack: float
@@ -223,6 +239,8 @@ _OPERANDS = 12
 # Ciphertexts of the refresh step that is timed, and blocks of its map, on which its time hardly
 # depends.
 _REFRESHED, _BLOCKS = 2, 16
+# Coefficients of the subring that its products are timed with.
+_COEFFICIENTS = 32
 # Bytes of the message and of the residues that serialisation is timed with.
 SAMPLE_BYTES = 1 << 23
 # A small message and its reply over frames and signatures alone: what carries them, measured.
@@ -267,6 +285,7 @@ def _measured(context: CkksContext, started: float) -> UnitTimes:
         expand=element / params.num_towers,
         **_key_times(context, keys),
         **_refresh_times(context, keys, fresh()),
+        **_model_times(context, keys.publicKey, fresh()),
         **_byte_times(context),
     )
 
@@ -288,7 +307,8 @@ def _seconds(timed: Callable[..., Any], prepare: Callable[[], tuple[Any, ...]] =
 def _operations(context: CkksContext, fresh: Sequence[Any], level: int) -> dict[str, float]:
     """Of a level, as `Evaluator` works: in place where it is, on products that were just made."""
     cc, params = context.cc, context.params
-    towers, values = params.num_towers - level, np.full(params.num_slots, 0.5)
+    towers, values = params.num_towers - level, np.full(params.num_slots, 0.5 + 0.25j)
+    plain = encode_complex(context, values, level)
     ring = cycle([cc.Compress(ct, towers) for ct in fresh] if level else fresh)
     index = cycle(INDICES)
 
@@ -299,7 +319,8 @@ def _operations(context: CkksContext, fresh: Sequence[Any], level: int) -> dict[
         "rotate": (lambda ct: cc.EvalRotate(ct, next(index)), some(1)),
         "relinearise": (cc.Relinearize, lambda: (cc.EvalMultNoRelin(*islice(ring, 2)),)),
         "tensor": (cc.EvalMultNoRelin, some(2)),
-        "mask": (lambda ct: cc.EvalMult(ct, context.encode(values, level)), some(1)),
+        "encode": (lambda: encode_complex(context, values, level), some(0)),
+        "plain": (cc.EvalMult, lambda: (next(ring), plain)),
         "scalar": (lambda ct: cc.EvalMult(ct, 0.5), some(1)),
         "rescale": (cc.RescaleInPlace, lambda: (cc.EvalMult(next(ring), 0.5),)),
         "add": (cc.EvalAddInPlace, some(2)),
@@ -340,32 +361,85 @@ def _refresh_times(context: CkksContext, keys: Any, fresh: Any) -> dict[str, flo
     # The size of a secret's residues, whatever they are.
     secret = context.uniform_polynomial(_SEED, "secret")
 
-    def share(column_map: ColumnMap | None) -> tuple[Residues, Residues]:
-        random, a = SystemRandomness(), element(c1)
-        error = reduced(narrow_gaussian(FRESH_ERROR_STD, n, random), low)
-        mask, error = lift(context, [draw_mask(low, 2, n, random), error])
-        moved = context.mapped(column_map, mask) if column_map else mask
-        h0 = rns.add(rns.product(c1, secret[:REFRESH_TOWERS], low), mask[:REFRESH_TOWERS], low)
-        h1 = rns.add(rns.product(a, secret, primes), rns.add(error, moved, primes), primes)
-        return h0, h1
+    def share(column_map: ColumnMap | None) -> list[tuple[Residues, Residues]]:
+        def halves(mask: Residues, error: Residues) -> tuple[Residues, Residues]:
+            a, shown = element(c1), rns.product(c1, secret[:REFRESH_TOWERS], low)
+            moved = context.mapped(column_map, mask) if column_map else mask
+            h1 = rns.subtract(rns.add(moved, error, primes), rns.product(a, secret, primes), primes)
+            return rns.subtract(shown, mask[:REFRESH_TOWERS], low), h1
 
-    def join(column_map: ColumnMap | None, shares: tuple[Residues, Residues]) -> None:
-        adjusted = [adjust() for _ in range(_REFRESHED)]
-        sums = [(*shares, element(second)) for _, second in adjusted]
+        masks = each(lambda _: draw_mask(low, 2, n, SystemRandomness()), range(_REFRESHED))
+        return each(halves, lift(context, masks), fresh_errors(context, _REFRESHED))
+
+    def join(column_map: ColumnMap | None, shares: Sequence[tuple[Residues, Residues]]) -> None:
+        adjusted = [adjust() for _ in shares]
+        sums = [(*pair, element(c1)) for pair, (_, c1) in zip(shares, adjusted, strict=True)]
         maps = (column_map,) * _REFRESHED
         refresh.join(context, keys.publicKey, [ct for ct, _ in adjusted], maps, sums)
 
-    # Readings: one, or two through a map.
+    # Readings of the coordinator: one, or two through a map; of a party: one.
     read = _seconds(lambda: context.ciphertext([c1[:1]]))
 
     def both(column_map: ColumnMap | None, readings: int) -> tuple[float, float]:
         shares = share(column_map)
         joined = _seconds(lambda: join(column_map, shares)) - readings * read
-        return _seconds(lambda: share(column_map)), joined / _REFRESHED
+        made = _seconds(lambda: share(column_map)) - read
+        return made / _REFRESHED, joined / _REFRESHED
 
     plain, mapped = both(None, 1), both(ColumnMap(params.num_slots // _BLOCKS, 0, 0.5), 2)
     names = ("refresh_share", "refresh_join", "map_share", "map_join", "read")
     return dict(zip(names, (*plain, *mapped, read), strict=True))
+
+
+def _model_times(context: CkksContext, public_key: Any, fresh: Any) -> dict[str, float]:
+    """Of an encrypted model; the party's parts as in `parties.key_share`."""
+    params, cc, primes, n = context.params, context.cc, context.primes, context.params.ring_dim
+    low, level = primes[:REFRESH_TOWERS], params.num_towers - REFRESH_TOWERS
+    trace_map = TraceMap(params.num_slots, 1, 0.5)
+    deep, zero = cc.Compress(fresh, REFRESH_TOWERS), context.encode(np.zeros(1), level)
+    c1 = context.polynomials_of(deep)[1]
+    element, secret = (context.uniform_polynomial(_SEED, name) for name in ("timing", "secret"))
+
+    def halves(_: int, error: Residues) -> tuple[Residues, Residues]:
+        inner = mask_values(low, 2, 2, SystemRandomness())
+        mask = subring.kernel(low, n, 1, ExpandedRandomness())
+        mask = rns.add(mask, subring.embed(inner, low, n), low)
+        h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
+        mapped = rns.add(subring.embed(trace_map.apply(inner), primes, n), error, primes)
+        return h0, rns.subtract(mapped, rns.product(element, secret, primes), primes)
+
+    def share() -> list[tuple[Residues, Residues]]:
+        return each(halves, range(_REFRESHED), fresh_errors(context, _REFRESHED))
+
+    def join(shares: Sequence[tuple[Residues, Residues]]) -> None:
+        pairs = []
+        for h0, h1 in shares:
+            c0, c1 = context.polynomials_of(deep)
+            hashlib.sha256(c1.tobytes())
+            pairs.append([model_refresh.joined(context, c0, h0, h1, trace_map), element])
+        # The first polynomials are what the next request carries.
+        for ct in context.ciphertexts(pairs):
+            context.polynomials_of(ct)
+
+    def reply() -> None:
+        fresh, total = (context.polynomials_of(ct) for ct in (cc.Encrypt(public_key, zero), deep))
+        first, _ = (rns.add(own, new, low) for own, new in zip(total, fresh, strict=True))
+        hidden = subring.kernel(low, n, 1, ExpandedRandomness())
+        rns.add(first, rns.add(hidden, c1, low), low)
+
+    shares = share()
+    read = _seconds(lambda: context.ciphertext([c1[:1]]))
+    both = _seconds(lambda: context.ciphertexts([[element, element]] * _REFRESHED))
+    wide = subring.reduced(range(_COEFFICIENTS), low)
+    squares = len(low) * _COEFFICIENTS**2
+    return {
+        "load": max(0.0, both - read) / (2 * _REFRESHED * params.num_towers),
+        "trace_share": _seconds(share) / _REFRESHED,
+        "trace_join": max(0.0, _seconds(lambda: join(shares)) - read) / _REFRESHED,
+        "subring": _seconds(lambda: subring.embedded(wide, low, n)) / squares,
+        "fresh_reply": _seconds(reply),
+        "pad": _seconds(lambda: rns.add(rns.uniform(os.urandom(32), "", low, 2), wide[:, :2], low)),
+    }
 
 
 def _byte_times(context: CkksContext) -> dict[str, float]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from protocols.ckks.context import CkksContext
 from protocols.ckks.packing import Layout
+from protocols.ckks.periodic import PeriodicLayout
 
 
 class EncryptedVector:
@@ -64,6 +65,8 @@ class EncryptedVector:
     def __matmul__(self, other: EncryptedVector) -> EncryptedVector:
         """Inner product over features, one part, in every used slot; one level."""
         evaluator = self.evaluator
+        if evaluator.layout.is_complex:
+            other = evaluator.each(evaluator.context.conjugate, other)
         parts = zip(evaluator.parts(self), evaluator.parts(other), strict=True)
         product = self * other if len(self.cts) == 1 else evaluator.sum_of_products(parts)
         return evaluator.sum_features(product)
@@ -125,9 +128,9 @@ class Evaluator:
     context: CKKS context with this session's evaluation keys loaded; layout: the packing.
     """
 
-    def __init__(self, context: CkksContext, layout: Layout) -> None:
+    def __init__(self, context: CkksContext, layout: Layout | PeriodicLayout) -> None:
         self.context = context
-        self.layout = layout
+        self.layout: Any = layout
         self.cc = context.cc
 
     def wrap(self, *cts: Any) -> EncryptedVector:

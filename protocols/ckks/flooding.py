@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import openfhe
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from protocols.ckks.context import CkksContext, message_primes, new_context
@@ -88,12 +89,17 @@ def gaussian_polynomial(
     uniform = (randomness.words(params.ring_dim) >> np.uint64(11)).astype(np.float64)
     normal = ndtri((uniform + 0.5) / 2.0**53) * std * math.sqrt(params.ring_dim / 2)
     slots = (normal[::2] + 1j * normal[1::2]) / 2.0**params.scale_bits
-    complex_cc, primes = _complex_context(params)
-    if primes != context.primes:
-        raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
-    plaintext = complex_cc.MakeCKKSPackedPlaintext(slots.tolist(), 1, params.num_towers - towers)
+    plaintext = encode_complex(context, slots, params.num_towers - towers)
     zero = context.ciphertext([np.zeros((towers, params.ring_dim), np.uint64)])
     return context.residues_of(context.cc.EvalAdd(zero, plaintext))
+
+
+def encode_complex(context: CkksContext, slots: NDArray[np.complex128], level: int = 0) -> Any:
+    """Plaintext of complex slot values, shape (<= num_slots,), at the given level."""
+    complex_cc, primes = _complex_context(context.params)
+    if primes != context.primes:
+        raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
+    return complex_cc.MakeCKKSPackedPlaintext(slots.tolist(), 1, level)
 
 
 @lru_cache(maxsize=8)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import openfhe
-from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext, ciphertext_frame, throwaway_public_key
+from protocols.ckks.context import CkksContext, ciphertext_frame, zero_public_key
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import PlatformError
@@ -23,11 +20,6 @@ from protocols.errors import PlatformError
 # Behind the residues: prime 8 | form 4 | kind 4 | object 4, and its fields 40 where it is new.
 _FORM, _OBJECT, _END, _FIELDS = 8, 16, 20, 40
 _COEFFICIENTS = (1).to_bytes(4, "little")
-
-
-def reduced(values: NDArray[np.int64], primes: Sequence[int]) -> Residues:
-    """Residues of signed integers, shape (len(primes), n)."""
-    return np.stack([(values % prime).astype(np.uint64) for prime in primes])
 
 
 def lift(context: CkksContext, polynomials: Sequence[Residues]) -> list[Residues]:
@@ -39,20 +31,15 @@ def lift(context: CkksContext, polynomials: Sequence[Residues]) -> list[Residues
     frame = _frame(context.params, len(polynomials) + 1)
     blank = np.zeros((REFRESH_TOWERS, context.params.ring_dim), np.uint64)
     blob = rns.implant(frame, np.concatenate([blank, *polynomials]), context.primes)
-    whole = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
-    zero, *rest = (_alone(whole, element) for element in whole.GetElements())
-    key, nothing = throwaway_public_key(context.params), context.nothing
+    zero, rest = context.read_parts(blob, [1, len(polynomials)], REFRESH_TOWERS)
+    key, nothing = zero_public_key(context.params), context.nothing
     found = []
-    for part in rest:
-        lifted = context.cc.IntMPBootEncrypt(key, [part, nothing], nothing, zero)
-        found.append(context.polynomials_of(lifted)[0])
+    for _ in polynomials:
+        # Of the first polynomial of each.
+        lifted = context.cc.IntMPBootEncrypt(key, [rest, nothing], nothing, zero)
+        rest.RemoveElement(0)
+        found.append(context.first_of(lifted))
     return found
-
-
-def _alone(frame: Any, element: Any) -> Any:
-    ciphertext = frame.CloneEmpty()
-    ciphertext.SetElements([element])
-    return ciphertext
 
 
 @lru_cache(maxsize=8)

@@ -65,13 +65,24 @@ def draw_mask(
     count = -(-bits // _WORD)
     words = randomness.words(count * ring_dim).reshape(count, ring_dim)
     top = words[-1] >> np.uint64(count * _WORD - bits)
-    total: Residues = np.zeros((len(primes), ring_dim), np.uint64)
     modulus = np.array(primes, np.uint64)[:, None]
-    for k, word in enumerate([*words[:-1], top]):
-        total = rns.add(total, _times(word % modulus, 1 << _WORD * k, primes), primes)
-    return rns.add(total, _times(np.ones_like(total), -(1 << bits - 1), primes), primes)
+
+    def everywhere(number: int) -> Residues:
+        column = np.array([[number % prime] for prime in primes], np.uint64)
+        return np.broadcast_to(column, (len(primes), ring_dim))
+
+    total = top % modulus
+    for word in words[-2::-1]:
+        shifted = rns.product(total, everywhere(1 << _WORD), primes)
+        total = rns.add(shifted, word % modulus, primes)
+    return rns.subtract(total, everywhere(1 << bits - 1), primes)
 
 
-def _times(rows: Residues, factor: int, primes: Sequence[int]) -> Residues:
-    wide = [np.full(rows.shape[1], factor % prime, np.uint64) for prime in primes]
-    return rns.product(rows, np.stack(wide), primes)
+def mask_values(
+    primes: Sequence[int], parties: int, count: int, randomness: RandomSource
+) -> list[int]:
+    """So many coefficients of one party's mask, as integers."""
+    bits = mask_bits(primes, parties)
+    words = randomness.words(-(-bits // _WORD) * count).reshape(count, -1)
+    drawn = (int.from_bytes(row.tobytes(), "little") for row in words)
+    return [(value & (1 << bits) - 1) - (1 << bits - 1) for value in drawn]

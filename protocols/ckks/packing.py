@@ -56,6 +56,7 @@ class Layout:
             ciphertexts hold.
     """
 
+    is_complex: ClassVar[bool] = False
     kinds: ClassVar[int] = 1
     """Data ciphertexts for one part of one group of rows."""
 
@@ -131,9 +132,14 @@ class Layout:
         return sum(self.rows_by_party)
 
     @property
+    def groups(self) -> int:
+        """Groups of rows of all parties."""
+        return -(-self.num_rows // self.block_size)
+
+    @property
     def num_data_ciphertexts(self) -> int:
         """Ciphertexts that hold all rows."""
-        return self.kinds * self.num_parts * -(-self.num_rows // self.block_size)
+        return self.kinds * self.num_parts * self.groups
 
     @property
     def side_vectors(self) -> int:

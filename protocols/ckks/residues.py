@@ -15,9 +15,10 @@ Layout of one vector inside a serialised object, all little-endian:
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,9 @@ from protocols.errors import MessageError
 
 Residues = NDArray[np.uint64]
 _WORD = 8
-_HALF = 1 << 30
+REMEMBERED = 256
+"""Rows that `uniform` remembers."""
+_HALF = 30
 
 
 class Tower(NamedTuple):
@@ -75,12 +78,19 @@ def implant(frame: bytes, residues: Residues, primes: Collection[int] = ()) -> b
         MessageError: the number of towers differs, or a residue is not below its prime.
     """
     ring_dim = residues.shape[1]
-    towers = find_towers(frame, ring_dim, primes)
+    towers = _places(frame, ring_dim, tuple(primes))
     check(residues, [t.prime for t in towers], ring_dim)
-    out = bytearray(frame)
-    for tower, row in zip(towers, residues, strict=True):
-        out[tower.offset : tower.offset + ring_dim * _WORD] = row.tobytes()
-    return bytes(out)
+    rows, pieces, position = np.ascontiguousarray(residues), [], 0
+    for tower, row in zip(towers, rows, strict=True):
+        pieces += [memoryview(frame)[position : tower.offset], row.data]
+        position = tower.offset + ring_dim * _WORD
+    return b"".join([*pieces, memoryview(frame)[position:]])
+
+
+# A frame is used many times, and its hash is computed once.
+@lru_cache(maxsize=16)
+def _places(frame: bytes, ring_dim: int, primes: tuple[int, ...]) -> list[Tower]:
+    return find_towers(frame, ring_dim, primes)
 
 
 def check(residues: Residues, primes: Sequence[int], ring_dim: int) -> None:
@@ -95,40 +105,48 @@ def check(residues: Residues, primes: Sequence[int], ring_dim: int) -> None:
 
 def add(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
     """(left + right) mod primes, row by row; operands below their primes (< 2^61)."""
-    modulus = np.array(primes, dtype=np.uint64)[:, None]
     total = left + right
-    np.subtract(total, modulus, out=total, where=total >= modulus)
+    # What is below zero wraps around to the top of the 64-bit range.
+    np.minimum(total, total - _column(primes), out=total)
+    return total
+
+
+def subtract(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
+    """(left - right) mod primes, row by row; operands below their primes (< 2^61)."""
+    total = left - right
+    np.minimum(total, total + _column(primes), out=total)
     return total
 
 
 def negate(rows: Residues, primes: Sequence[int]) -> Residues:
     """-rows mod primes, row by row; rows below their primes."""
-    modulus = np.array(primes, dtype=np.uint64)[:, None]
-    return np.where(rows > 0, modulus - rows, rows)
+    return subtract(np.zeros_like(rows), rows, primes)
 
 
 def product(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
     """(left * right) mod primes, row by row; operands of one shape below their primes (< 2^60).
 
-    In halves of 30 bits, left * half = quotient * prime + rest: the quotient, below 2^30, is off by
-    at most one as a float, and the rest is right modulo 2^64.
+    With right = 2^30 high + low, left * high - q prime, then 2^30 times that + left * low - q'
+    prime. The quotients, below 2^31, are off by 1/2 + 2^-20 at most as nearest integers to
+    floats: each rest is within 2^60 of zero, and so right although products wrap modulo 2^64.
     """
     found = np.empty_like(left)
     for k, prime in enumerate(primes):
-        low = right[k] & np.uint64(_HALF - 1)
-        high = _half_product(left[k], right[k] >> np.uint64(30), prime)
-        total = _half_product(high, np.uint64(_HALF), prime) + _half_product(left[k], low, prime)
-        np.subtract(total, np.uint64(prime), out=total, where=total >= prime)
-        found[k] = total
+        row, other = left[k].view(np.int64), right[k].view(np.int64)
+        quotient, high, low = row * (1 / prime), other >> _HALF, other & ((1 << _HALF) - 1)
+        rest = row * high - _nearest(quotient * high) * prime
+        multiple = _nearest(rest * (2**_HALF / prime) + quotient * low)
+        total = ((rest << _HALF) + row * low - multiple * prime).view(np.uint64)
+        np.minimum(total, total + np.uint64(prime), out=found[k])
     return found
 
 
-def _half_product(rows: Residues, half: Any, prime: int) -> Residues:
-    quotient = (rows.astype(np.float64) * (half.astype(np.float64) / prime)).astype(np.uint64)
-    rest: NDArray[np.int64] = (rows * half - quotient * np.uint64(prime)).view(np.int64)
-    np.add(rest, prime, out=rest, where=rest < 0)
-    np.subtract(rest, prime, out=rest, where=rest >= prime)
-    return rest.view(np.uint64)
+def _nearest(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(numbers).astype(np.int64)
+
+
+def _column(primes: Sequence[int]) -> Residues:
+    return np.array(primes, np.uint64)[:, None]
 
 
 def scale(rows: Residues, factors: Sequence[int], primes: Sequence[int]) -> Residues:
@@ -151,26 +169,25 @@ def uniform(seed: bytes, label: str, primes: Sequence[int], ring_dim: int) -> Re
     Row k is SHAKE-256(seed | label | k) read as 64-bit words; words below floor(2^64 / q) q are
     kept and reduced mod q, so that each residue is exactly uniform.
     """
-    return _uniform(seed, label, tuple(primes), ring_dim)
-
-
-# Parties of one process, and its coordinator, expand the elements of a step one after the other.
-@lru_cache(maxsize=8)
-def _uniform(seed: bytes, label: str, primes: tuple[int, ...], ring_dim: int) -> Residues:
-    rows = np.empty((len(primes), ring_dim), dtype=np.uint64)
-    for k, prime in enumerate(primes):
-        limit = (1 << 64) // prime * prime
-        # A word is refused with probability < q / 2^64 < 1/8.
-        words_wanted = ring_dim + ring_dim // 4 + 64
-        prefix = (
-            b"ciphercohort/uniform/1\0" + seed + label.encode() + b"\0" + k.to_bytes(2, "little")
-        )
-        stream = hashlib.shake_256(prefix).digest(words_wanted * _WORD)
-        words = np.frombuffer(stream, np.uint64)
-        kept = words[words < np.uint64(limit)] if limit < 1 << 64 else words
-        rows[k] = kept[:ring_dim] % np.uint64(prime)
+    rows = np.stack([_uniform(seed, label, k, prime, ring_dim) for k, prime in enumerate(primes)])
     rows.setflags(write=False)
     return rows
+
+
+# Parties of one process, and its coordinator, expand the elements of a step one after the other:
+# 32 refreshes or 8 evaluation keys.
+@lru_cache(maxsize=REMEMBERED)
+def _uniform(seed: bytes, label: str, k: int, prime: int, ring_dim: int) -> Residues:
+    limit = (1 << 64) // prime * prime
+    # A word is refused with probability r < q / 2^64 < 1/8: as many as are needed, and 12
+    # standard deviations.
+    refused = 1 - limit / (1 << 64)
+    spread = 12 * math.sqrt(ring_dim * refused) + 64
+    words_wanted = math.ceil((ring_dim + spread) / (1 - refused))
+    prefix = b"ciphercohort/uniform/1\0" + seed + label.encode() + b"\0" + k.to_bytes(2, "little")
+    words = np.frombuffer(hashlib.shake_256(prefix).digest(words_wanted * _WORD), np.uint64)
+    kept = words[words < np.uint64(limit)] if limit < 1 << 64 else words
+    return kept[:ring_dim] % np.uint64(prime)
 
 
 def pack(residues: Residues, primes: Sequence[int]) -> bytes:

@@ -31,7 +31,8 @@ OPERATIONS = (
     "rotate",
     "relinearise",
     "tensor",  # ciphertext times ciphertext, not relinearised
-    "mask",  # encode a plaintext and multiply
+    "encode",  # a plaintext, counted at its level
+    "plain",  # times a plaintext
     "scalar",  # times a public number
     "rescale",
     "add",  # of ciphertexts, or of a public number
@@ -45,7 +46,8 @@ _SINGLE = {
     "Relinearize": "relinearise",
     "EvalRotate": "rotate",
 }
-_COUNTED = 4
+COUNTED = 4
+"""Iterations that are counted: those between the second and the last are alike."""
 Tally = Mapping[tuple[str, int], int]
 """(operation, level of its operand) -> how many. Dropped primes cost next to none."""
 
@@ -61,6 +63,10 @@ class Shadow:
         return self.level
 
 
+class Plain:
+    """Stands in for a plaintext."""
+
+
 class CountingContext:
     """Stands in for `CkksContext` and for OpenFHE's context.
 
@@ -73,12 +79,31 @@ class CountingContext:
         self.counts: Counter[tuple[str, int]] = Counter()
         self.cc = self
 
-    def encode(self, values: Any, level: int = 0) -> None:
-        """A plaintext; charged with the multiplication that follows."""
+    def encode(self, values: Any, level: int = 0) -> Plain:
+        """A plaintext."""
+        self.counts["encode", level] += 1
+        return Plain()
+
+    def conjugate(self, ct: Shadow) -> Shadow:
+        """A rotation, by its cost."""
+        return self._count("rotate", ct)
 
     def ciphertext(self, polynomials: Any) -> Shadow:
         """Of these residues; made once, where nothing is counted."""
         return Shadow(self.params.num_towers - len(polynomials[0]))
+
+    def ciphertexts(self, each: Any) -> list[Shadow]:
+        """The same of each."""
+        return [self.ciphertext(polynomials) for polynomials in each]
+
+    def polynomials_of(self, ct: Shadow) -> list[Any]:
+        """Nothing is counted."""
+        return []
+
+    def rescaling_gain(self, level: int) -> float:
+        """Primes are as large as the scale here."""
+        _ = level
+        return 1.0
 
     def take(self) -> Tally:
         """The tally since the last call."""
@@ -101,8 +126,8 @@ class CountingContext:
         """Ciphertext, public number or plaintext."""
         if isinstance(right, float):
             return self._count("scalar", left)
-        if right is None:
-            return self._count("mask", left)
+        if isinstance(right, Plain):
+            return self._count("plain", left)
         return self._count("relinearise", self._count("tensor", left))
 
     def EvalSquare(self, ct: Shadow) -> Shadow:  # noqa: N802
@@ -149,13 +174,15 @@ def tally_iterations(
 def _iterations(
     params: CkksParameters, layout: Layout, link: Polynomial, rule: Any
 ) -> tuple[IterationTally, ...]:
-    rounds = layout.rounds
-    counted = min(rounds, _COUNTED)
+    counted = min(layout.rounds, COUNTED)
     short = replace(rule, rounds=counted)
-    tallies = _tally(params, replace(layout, rounds=counted), link, short)
-    if rounds == counted:
-        return tuple(tallies)
-    return (*tallies[:-1], *[tallies[-2]] * (rounds - counted), tallies[-1])
+    return whole(_tally(params, replace(layout, rounds=counted), link, short), layout.rounds)
+
+
+def whole(tallies: list[IterationTally], rounds: int) -> tuple[IterationTally, ...]:
+    """All iterations of a run, from those of one of at most COUNTED."""
+    middle = tallies[-2:-1] * (rounds - len(tallies))
+    return (*tallies[:-1], *middle, tallies[-1])
 
 
 def _tally(

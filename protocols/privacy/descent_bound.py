@@ -1,21 +1,23 @@
 """How far noisy gradient descent with a shrinking step can get from the origin.
 
 The rule is w <- (1 - alpha) w - eta g(w) - eta chi, alpha = eta lam in [0, 1), from w = 0, with
-g(w) = (1/N) sum_i (p(z_i) - y_i) x_i, z_i = <w, x_i>, |x_i| <= B, y_i in {0, 1}, and chi ~
-N(0, tau^2 I_m) the noise of ALL parties. p is a polynomial with p(z) + p(-z) = 1. Lambda bounds
-the largest eigenvalue of the rows' second moment X^T X / N: B^2, which it never exceeds, or less
-where it is known (`whitening`).
+g(w) = (1/N) sum_i (p(z_i) - y_i) x_i, z_i = <w, x_i>, |x_i| <= B, and chi ~ N(0, tau^2 I_m) the
+noise of ALL parties. p is a polynomial: with p(z) + p(-z) = 1, and then y_i in {0, 1}, or any p,
+and then y_i = 1 (rows of label 0 are negated, `RowsPlan.signed`). Lambda bounds the largest
+eigenvalue of the rows' second moment X^T X / N: B^2, which it never exceeds, or less where it is
+known (`whitening`).
 
 **One step.** Let v = (1 - alpha) w - eta g(w) and |w| <= R. With r_i = p(z_i) - y_i, |g|^2 =
 r^T (X X^T) r / N^2 <= Lambda |r|^2 / N, since X X^T has the eigenvalues of X^T X. Expanding the
 square, |v|^2 <= (1 - alpha)^2 |w|^2 + (1/N) sum_i [2 eta (1 - alpha) (y_i - p(z_i)) z_i
 + eta^2 Lambda (p(z_i) - y_i)^2] <= rho |w|^2 + 2 eta M(R), rho = (1 - alpha)^2,
 M(R) = max over |z| <= B R of (1 - alpha) z (1 - p(z)) + (eta Lambda / 2) (1 - p(z))^2.
-(A row with y = 0 and z is one with y = 1 and -z.) No convexity of p is needed. For the sigmoid
-z (1 - p(z)) <= 0.2785: a row that is classified well hardly pushes outwards. Bounding the
-push by |grad f(0)| |w| instead, as convexity allows, costs a factor of about 0.9 B |w|. Fewer than
-N rows only lower the sum, because M >= eta Lambda / 8 > 0. Arithmetic that puts g off by at most
-`error` turns |v|^2 into at most (|v| + eta error)^2: M(R) grows by error |v| + eta error^2 / 2.
+(With the symmetry, a row with y = 0 and z is one with y = 1 and -z.) No convexity of p is needed.
+For the sigmoid z (1 - p(z)) <= 0.2785: a row that is classified well hardly pushes outwards.
+Bounding the push by |grad f(0)| |w| instead, as convexity allows, costs a factor of about 0.9 B
+|w|. Fewer than N rows only lower the sum, because M >= 0, the value at z = 0. Arithmetic that puts
+g off by at most `error` turns |v|^2 into at most (|v| + eta error)^2: M(R) grows by error |v| + eta
+error^2 / 2.
 
 **All steps.** |w'|^2 = |v|^2 + D + eta^2 |chi|^2 with D = -2 eta <v, chi>, which is
 N(0, 4 eta^2 tau^2 |v|^2) given the past. Unrolled, as long as no iterate has left the ball,
@@ -69,17 +71,13 @@ def push_bound(
     """M(R), certain: the maximum over |z| <= B R of the push's polynomial, of degree 2 deg p.
 
     Args:
-        p: the sigmoid's polynomial, symmetric.
+        p: as in the module: what has no symmetry is for signed rows.
         shrink: 1 - alpha.
         eta: learning rate.
         norm_bound: B.
         radius: R.
         spectrum: Lambda; None: B^2.
-
-    Raises:
-        ParameterError: p is not symmetric.
     """
-    require_symmetric(p)
     residual = np.zeros(p.degree + 1)
     residual[: len(p.coefficients)] = p.coefficients
     residual = -residual

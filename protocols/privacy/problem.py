@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocols.privacy.budget import Budget
@@ -22,18 +22,32 @@ WHITENED_DEGREES = (7, 15)
 class Steps:
     """Steps of gradient descent that are asked for, as long as they may be; see `calibrate.pace`.
 
-    rounds: T; rate: at most, times 1 / Lambda; wander: most that rate sqrt(T) tau may be, tau the
-    noise of ALL parties, for rows of norm 1.
+    rounds: T; rate: at most, times 1 / Lambda; wander: most that `chance` may make of a weight;
+    saturates: whether a row on the wrong side says no more than one at 0 (`push`).
     """
 
     rounds: int
     rate: float
     wander: float
+    saturates: bool = False
 
-    def eta(self, *, spectrum: float, rounds: int, noise: float) -> float:
+    def shorter(self, factor: float) -> Steps:
+        """The same, times a factor below 1."""
+        return replace(self, rate=factor * self.rate, wander=factor * self.wander)
+
+    def eta(self, *, spectrum: float, rounds: int, noise: float, rows: int, features: int) -> float:
         """The rate, for rows of norm 1."""
-        most = self.wander / (math.sqrt(rounds) * noise) if noise else math.inf
-        return min(self.rate / spectrum, most)
+        found = chance(rounds=rounds, noise=noise, rows=rows, features=features)
+        return min(self.rate / spectrum, self.wander / found)
+
+
+def chance(*, rounds: int, noise: float, rows: int, features: int) -> float:
+    """Std of a weight after T steps of rate 1, of rows of norm 1 that say nothing.
+
+    noise: tau of ALL parties, drawn anew in every step: sqrt(T) tau. What N rows themselves leave
+    to chance is the same in all: T sqrt(E[r^2 x_j^2] / N) <= T / sqrt(4 N d), r = 1/2 at w = 0.
+    """
+    return math.sqrt(rounds * noise**2 + rounds**2 / (4 * rows * features))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,18 +24,17 @@ count as well; the intercept likewise by what it is known to. a stays within 1/L
 Where the second moment's own noise hides much of S, so that nobody knows the scores' size,
 a = 1 and b = 0 (`DOUBT`).
 
-**Privacy.** The arguments are the released weights, the released second moment (and base rate) and
-the plan. The result is a fixed function of them, without rows, labels or randomness: differential
-privacy is closed under such post-processing, and nothing is charged. Who holds the three computes
-nearly the same: of directions with equal q_j another machine's rounding takes other ones, and a and
-b move by up to a percent. So a model states the a and b that it was given.
+**Privacy.** The arguments are the released weights, the released second moment and the plan. The
+result is a fixed function of them, without rows, labels or randomness: differential privacy is
+closed under such post-processing, and nothing is charged. Who holds the three computes nearly the
+same: of directions with equal q_j another machine's rounding takes other ones, and a and b move by
+up to a percent. So a model states the a and b that it was given.
 
 **Why there is no private recalibration.** Two numbers fitted to the labels with a share f of mu^2
 cost about D^2 v / (N mu)^2 / (f E[s']) nats, D^2 = 10 of scores clipped to three spreads and v =
 P / (P - t), and f / (1 - f) of what noise costs already. For epsilon = 1 that is 2e3 / (f N^2): at
 a tenth .02 for N = 1,000, .1 for 460, where it could gain .01 and .05 (six tables, an ideal fit
-after this one); for N >= 10,000 it could gain .003, the search's tolerance. So it pays nowhere. A
-noisy count of positive rows costs D^2 = 1 and only the intercept's half: it may be given here.
+after this one); for N >= 10,000 it could gain .003, the search's tolerance. So it pays nowhere.
 """
 
 from __future__ import annotations
@@ -92,14 +91,12 @@ class Moments:
         matrix: A, whitened rows are A x, shape (d, d), symmetric.
         noise: std of ALL parties' noise on a diagonal entry of C; off it, 1 / sqrt(2) of that.
         bias: value of the bias column in a row that is not clipped.
-        base: share of positive rows and the std of its noise, if released.
     """
 
     moment: Floats
     matrix: Floats
     noise: float
     bias: float
-    base: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,7 +218,6 @@ def _known(weights: Floats, candidate: Candidate, public: Moments) -> _Known | N
     if not doubt <= DOUBT:
         return None
     bases = [(base, math.sqrt(noise[0] + _LEAST) / lever), (0.5, BASE_PRIOR)]
-    bases += [public.base] if public.base else []
     precision = sum(error**-2 for _, error in bases)
     return _Known(
         mean=mean,
@@ -239,7 +235,8 @@ def _truths(pulls: Floats, base: float) -> Truths:
     """E[s'(z*)] w*_j given, for this base rate and one that is _STEP larger."""
     one = np.ones((2, 1))
     weights = np.tile(np.append(0.0, pulls), (2, 1))
-    return Truths(variance=one, base=np.array([[base], [base + _STEP]]), slope=one, weights=weights)
+    base_rates = np.array([[base], [base + _STEP]])
+    return Truths(mean=0 * one, variance=one, base=base_rates, slope=one, weights=weights)
 
 
 def _complement(unit: Floats) -> Floats:

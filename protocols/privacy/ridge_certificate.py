@@ -21,11 +21,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from protocols.approximation import error_bound
+from protocols.approximation import link_error
 from protocols.errors import ParameterError
 from protocols.privacy.budget import certify
 from protocols.privacy.certificate import Certificate, Condition, require_numbers
-from protocols.privacy.descent_bound import DescentBound, push_bound, require_symmetric
+from protocols.privacy.descent_bound import DescentBound, push_bound
 from protocols.privacy.row_setting import RowSetting, row_setting
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RidgeSetting(RowSetting):
-    """Everything that the ridge certificate speaks about; p is 1/2 plus an odd polynomial.
+    """Everything that the ridge certificate speaks about; any other p than 1/2 + odd: signed rows.
 
     Attributes:
         lam: coefficient of w in the update, >= 0; the penalty is lam |w|^2 / 2.
@@ -53,7 +53,6 @@ class RidgeSetting(RowSetting):
         require_numbers(self, "eta rounds", "lam")
         if self.eta * self.lam > 1:
             raise ParameterError(f"eta lam = {self.eta * self.lam} exceeds 1: lower eta or lam")
-        require_symmetric(self.sigmoid.polynomial)
 
     @property
     def descent_bound(self) -> DescentBound:
@@ -116,7 +115,7 @@ def check(setting: RidgeSetting) -> Certificate:
         "R": radius,
         "reached": reached,
         "interval": ends,
-        "e_f": error_bound(s.sigmoid.polynomial, "sigmoid", -ends, ends),
+        "e_f": link_error(s.sigmoid.polynomial, ends),
         "Lambda": s.largest_eigenvalue,
         "M": push,
         "alpha": bound.alpha,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.approximation import Approximation, sigmoid_approximation
+from protocols.approximation import Approximation, Method, sigmoid_approximation
 from protocols.privacy.descent_bound import DescentBound
 from protocols.privacy.problem import Problem
 from protocols.privacy.ridge_certificate import RidgeSetting
@@ -61,7 +62,8 @@ def drafts(problem: Problem) -> Iterator[Draft]:
     }
     wide = problem.spectrum is not None or problem.steps is not None
     intervals = WHITENED_INTERVALS if wide else INTERVALS
-    for approximation in _approximations(problem.degrees, intervals):
+    saturates = problem.steps is not None and problem.steps.saturates
+    for approximation in _approximations(problem.degrees, intervals, saturates):
         p = approximation.polynomial
         radius = p.radius
         z: Floats = np.linspace(-radius, radius, _GRID).astype(np.float64)
@@ -95,15 +97,17 @@ def drafts(problem: Problem) -> Iterator[Draft]:
 def _rates(problem: Problem, rounds: int, noise: float) -> Sequence[float]:
     if problem.steps is None:
         return problem.learning_rates
-    return (problem.steps.eta(spectrum=problem.longest, rounds=rounds, noise=noise),)
+    size = {"rows": problem.rows, "features": problem.features}
+    return (problem.steps.eta(spectrum=problem.longest, rounds=rounds, noise=noise, **size),)
 
 
-def _approximations(degrees: Sequence[int], intervals: Sequence[float]) -> Iterator[Approximation]:
+def _approximations(
+    degrees: Sequence[int], intervals: Sequence[float], saturates: bool
+) -> Iterator[Approximation]:
     """Polynomials worth trying: of least push, and least squares, of a smaller diameter."""
-    for degree in degrees:
-        for interval in intervals:
-            yield sigmoid_approximation(degree, interval, "least-push")
-            yield sigmoid_approximation(degree, interval, "least-squares")
+    methods: tuple[Method, ...] = ("saturating",) if saturates else ("least-push", "least-squares")
+    for degree, interval, method in product(degrees, intervals, methods):
+        yield sigmoid_approximation(degree, interval, method)
 
 
 def _least_penalty(

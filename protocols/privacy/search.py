@@ -107,7 +107,6 @@ def find_setting(
     encryption_error: float = 0.0,
     spent_mu: float = 0.0,
     paid_mu: float = 0.0,
-    spectrum: float | None = None,
     whitening: Whitening | None = None,
     population: Moments | None = None,
     steps: Steps | None = None,
@@ -130,9 +129,8 @@ def find_setting(
         encryption_error: e_ckks, see `Sensitivity`.
         spent_mu: of what is released beside the rounds, see `Budget`.
         paid_mu: of what an earlier run released, see `Budget`.
-        spectrum: Lambda of whitened rows, whose norm_bound is 1, before C is known; then
-            rounds of 4 to 10 and degrees 7 and 15 are tried. None without whitening.
-        whitening: gives Lambda and its proof. What C costs is the caller's to count, see
+        whitening: of rows, whose norm_bound then is 1: gives Lambda and its proof; rounds of 4 to
+            10 and degrees 7 and 15 are tried. What C costs is the caller's to count, see
             `Whitening.charged`.
         population: public second moments of the columns, times norm_bound^-2, see
             `utility.log_loss`; it ranks settings and proves nothing.
@@ -174,7 +172,7 @@ def find_setting(
         encryption_error=encryption_error,
         rounds=rounds,
         degree=degree,
-        spectrum=spectrum if whitening is None else min(whitening.spectrum, norm_bound**2),
+        spectrum=None if whitening is None else min(whitening.spectrum, norm_bound**2),
         whitening=whitening,
         steps=steps,
     )

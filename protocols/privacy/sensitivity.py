@@ -7,10 +7,11 @@ bias column included.
 
 That bound is not attained: a row with a large residual p(z) - y has a large |z|, hence points along
 w, and two such rows cannot point opposite ways. `diameter` bounds what is left, certainly. With
-u = x for y = 0 and u = -x for y = 1 (p(z) + p(-z) = 1), a row's gradient is p(<w, u>) u. Let phi be
-the angle of u and w, |w| <= R and q(s) the maximum of p between 0 and s. For a unit vector e in the
-plane of w and u, at the angle theta from w, <p(<w, u>) u, e> <= H(theta), where
-H(theta) = B max over phi of q(B R cos phi) cos(phi - theta), or B |min p| if that is larger. (A
+u = -x for y = 1, and u = x for y = 0 (p(z) + p(-z) = 1, or rows are signed, `RowsPlan.signed`, and
+x is already negated), a row's gradient is r(<w, u>) u, r(s) = 1 - p(-s). Let phi be the angle of u
+and w, |w| <= R and q(s) the maximum of r between 0 and s. For a unit vector e in the plane of w and
+u, at the angle theta from w, <r(<w, u>) u, e> <= H(theta), where
+H(theta) = B max over phi of q(B R cos phi) cos(phi - theta), or B |min r| if that is larger. (A
 shorter u or w only lowers <w, u>, and leaving the plane only shortens the projection.) The distance
 of two gradients is the width of the set along their difference, at most
 max over theta of H(theta) + H(pi - theta). Cells of a fine partition bound both maxima from above.
@@ -19,13 +20,14 @@ max over theta of H(theta) + H(pi - theta). Cells of a fine partition bound both
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from protocols.approximation import Polynomial, range_bound
 from protocols.errors import ParameterError
 from protocols.privacy.certificate import require_numbers
+from protocols.remez import FloatArray
 
 SIGMOID_SLOPE_MAX = 1.0
 """phi'max for the logistic loss: |sigmoid(z) - y| < 1."""
@@ -75,29 +77,30 @@ def diameter(p: Polynomial, *, norm_bound: float, radius: float, cells: int = 40
     """Certain bound on |g(x, y) - g(x', y')| over all rows and labels, and all |w| <= R.
 
     Args:
-        p: the sigmoid's polynomial, p(z) + p(-z) = 1.
+        p: the sigmoid's polynomial; without p(z) + p(-z) = 1 it is of signed rows.
         norm_bound: B, bound on the rows' norms.
         radius: R, bound on |w|.
         cells: partition of the angles; the bound exceeds the true diameter by about
             (B R max|p'| + 1) pi / cells of it.
 
     Returns:
-        at most 2 (1 + e_f) B; tends to B for small R and to 2 B for large R.
+        at most 2 B max |1 - p|; for a sigmoid it tends to B for small R and to 2 B for large R.
     """
     if not 4 <= cells <= 100_000:
         raise ParameterError(f"cells={cells} is outside 4 .. 100000")
-    ends = norm_bound * radius
-    slope = max(abs(bound) for bound in range_bound(p.derivative(), -ends, ends))
-    low, high = range_bound(p, -ends, ends)
+    ends, r = norm_bound * radius, _mirrored(p)
+    slope = max(abs(bound) for bound in range_bound(r.derivative(), -ends, ends))
+    low, high = range_bound(r, -ends, ends)
     # angles phi of (0, pi), cell by cell; q is largest at the cell's left end
     edges = np.linspace(0.0, math.pi, cells + 1)
     s = ends * np.cos(edges)
-    values = np.maximum(p(s[:-1]), p(s[1:])) + slope * np.abs(np.diff(s)) / 2
-    q = np.full(cells, 0.5)  # the value at z = 0, which is always allowed
+    values = np.maximum(r(s[:-1]), r(s[1:])) + slope * np.abs(np.diff(s)) / 2
+    values = np.maximum(values, r(0.0))  # z = 0 is always allowed
+    q: FloatArray = np.zeros(cells)
     ahead = np.flatnonzero(s[:-1] > 0)[::-1]  # cells in which u may point along w, z rising
-    q[ahead] = np.maximum.accumulate(np.maximum(values[ahead], 0.5))
+    q[ahead] = np.maximum.accumulate(values[ahead])
     behind = np.flatnonzero(s[:-1] <= 0)
-    q[behind] = np.maximum.accumulate(np.maximum(values[behind], 0.5))
+    q[behind] = np.maximum.accumulate(values[behind])
     q = np.minimum(q, high)
     # |cos(phi - theta)| within a cell exceeds that at its middle by half a cell at most
     middles = (edges[:-1] + edges[1:]) / 2
@@ -109,4 +112,13 @@ def diameter(p: Polynomial, *, norm_bound: float, radius: float, cells: int = 40
     support = norm_bound * np.maximum(widths, max(0.0, -low))
     # H is Lipschitz in theta with constant B max q
     width = support + support[::-1] + 2 * norm_bound * high * (theta[1] - theta[0]) / 2
-    return min(float(width.max()) * (1 + 1e-12), 2 * high * norm_bound)
+    return min(float(width.max()), 2 * max(high, -low) * norm_bound) * (1 + 1e-12)
+
+
+def _mirrored(p: Polynomial) -> Polynomial:
+    """1 - p(-s), the same where p is 1/2 plus an odd polynomial around 0."""
+    if p.center != 0:
+        raise ParameterError(f"center={p.center}: the polynomial must be around 0")
+    start, *others = p.coefficients
+    turned = (c * (-1.0) ** k for k, c in enumerate(others))
+    return replace(p, coefficients=(1.0 - start, *turned))

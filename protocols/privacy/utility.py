@@ -12,6 +12,12 @@ z ~ N(sqrt(q_1) u_1, sum_{j>1} q_j (u_j^2 + n_j) + q_1 n_1), tau of ALL parties.
 E[p'(z)] w = E[s'(z*)] w*: a link that is too flat makes weights too large, and this is seen.
 A look-ahead (1 + m_t) w - m_t w_before is linear in both points, its noise a covariance of the two.
 
+Rows that are signed because the link has no symmetry (`RowsPlan.signed`) have the residual s(z*)
+(p(z) - 1) + (1 - s(z*)) (1 - p(-z)) = P(z) - s(z*) + (2 s(z*) - 1) e(z), P = (p(z) + 1 - p(-z)) / 2
+and 2 e(z) = p(z) + p(-z) - 1: the recursion with P in the place of p, and by Stein's lemma for both
+arguments
+    E[(2 s(z*) - 1) e(z) x_j] = q_j (E[(2 s(z*) - 1) e'(z)] w_j + 2 E[s'(z*) e(z)] w*_j).
+
 The figure of merit is the expected log loss on new rows [nats], z and z* jointly Gaussian:
     E[ln(1 + exp z)] - E[s(z*) z],   E[s(z*) z] = E[s(z*)] E[z] + E[s'(z*)] cov(z, z*),
 of noise, of the polynomial's bias, of too few iterations and of the scale. It is a mean over TRUTHS
@@ -31,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from protocols.approximation import Polynomial
+from protocols.approximation import Polynomial, is_symmetric
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import Momentum
 
@@ -163,12 +169,13 @@ class Truths:
     """Reference populations, an entry each; arrays of shape (k, 1) or (k, groups).
 
     Attributes:
-        variance: of z*.
+        mean, variance: of z*.
         base: E[s(z*)], the share of positive rows.
         slope: E[s'(z*)].
         weights: w*_j of one column, 0 for the constant one.
     """
 
+    mean: Floats
     variance: Floats
     base: Floats
     slope: Floats
@@ -178,11 +185,12 @@ class Truths:
     def of(cls, columns: Columns, variance: Floats, base: Floats) -> Truths:
         """variance, base: shape (k,)."""
         variance, base = variance[:, None], base[:, None]
-        z = gaussian_mean(variance, base) + np.sqrt(variance) * FINE
+        mean = gaussian_mean(variance, base)
+        z = mean + np.sqrt(variance) * FINE
         varies = np.arange(columns.count.size) > 0
         weights = varies * np.sqrt(variance / max(float(columns.energy @ varies), _LEAST))
         slope = (expit(z) * expit(-z)) @ FINE_WEIGHTS
-        return cls(variance=variance, base=base, slope=slope[:, None], weights=weights)
+        return cls(mean=mean, variance=variance, base=base, slope=slope[:, None], weights=weights)
 
 
 def gaussian_mean(variance: Floats, base: Floats) -> Floats:
@@ -258,7 +266,9 @@ class Field:
         self._momenta = np.array(momenta).T[:, :, None]
         self._noise = np.array([[c.noise] for c in candidates])
         self._strength = np.array([[c.strength] for c in candidates])
-        self._link = Stack([c.link for c in candidates])
+        links = [c.link for c in candidates]
+        self._link = Stack(list(map(_odd, links)))
+        self._even = None if all(map(is_symmetric, links)) else Stack(list(map(_even, links)))
         self._force = Stack([c.force for c in candidates])
         self._columns = columns
 
@@ -287,6 +297,13 @@ class Field:
                 steep = (slope @ _WEIGHTS)[:, None]
                 push = pull - q * steep * ahead
                 push[:, :1] = bias * (truth.base - (value @ _WEIGHTS)[:, None])
+                if self._even is not None:
+                    overlap = (ahead * truth.weights)[:, 1:] @ wide[1:]
+                    shift, more, pulled = _lopsided(self._even, mean, width, overlap, truth)
+                    steep = steep + more
+                    drawn = q * (more * ahead + pulled * truth.weights)
+                    drawn[:, :1] = bias * shift
+                    push -= drawn
                 keep: Floats | float = 1.0
                 if self._strength.any():
                     force, _ = self._force((energy @ count)[:, None])
@@ -308,3 +325,36 @@ class Field:
             wander=self._columns.moments[0] * var[:, 0],
             overlap=(u * truth.weights[:, 1:]) @ wide,
         )
+
+
+def _odd(p: Polynomial) -> Polynomial:
+    """P: 1/2 plus the odd part."""
+    odd = (0.0 if k % 2 == 0 else c for k, c in enumerate(p.coefficients[1:], start=1))
+    return replace(p, coefficients=(0.5, *odd))
+
+
+def _even(p: Polynomial) -> Polynomial:
+    """e: what else there is of a link around 0."""
+    start, *others = p.coefficients
+    even = (c if k % 2 == 0 else 0.0 for k, c in enumerate(others, start=1))
+    return replace(p, coefficients=(start - 0.5, *even))
+
+
+def _lopsided(
+    even: Stack, mean: Floats, width: Floats, overlap: Floats, truth: Truths
+) -> tuple[Floats, Floats, Floats]:
+    """E[(2 s(z*) - 1) e(z)], E[(2 s(z*) - 1) e'(z)] and 2 E[s'(z*) e(z)], shape (n, 1).
+
+    overlap: cov(z, z*), shape (n,).
+    """
+    spread = np.sqrt(truth.variance)
+    tilt = np.clip(overlap[:, None] / np.maximum(width * spread, _LEAST), -1.0, 1.0)
+    value, slope = even(mean + width * _NODES)
+    # z* given z, shape (n, nodes, nodes)
+    center = truth.mean + spread * tilt * _NODES
+    rest = spread * np.sqrt(1 - tilt**2)
+    told = expit(center[:, :, None] + rest[:, :, None] * _NODES)
+    signs, bends = (2 * told - 1) @ _WEIGHTS, (told * (1 - told)) @ _WEIGHTS
+    parts = (signs * value, signs * slope, 2 * bends * value)
+    first, second, third = ((part @ _WEIGHTS)[:, None] for part in parts)
+    return first, second, third

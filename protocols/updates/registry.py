@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 
 ANYWHERE = {
     "barrier": "barrier.Barrier",
@@ -30,6 +30,7 @@ RULES = {**ANYWHERE, **IN_THE_CLEAR, **UNASKED}
 """Module and class of every kind in a plan."""
 UPDATES = {
     ENCRYPTED_ROWS: tuple(ANYWHERE),
+    ENCRYPTED_MODEL: tuple(ANYWHERE),
     SECURE_AGGREGATION: (*ANYWHERE, *VARIANTS, *IN_THE_CLEAR),
 }
 """What each protocol offers."""

@@ -30,6 +30,9 @@ V = TypeVar("V")
 # A plan's rounds are unrolled into sequences before anything else is known of it.
 MOST_ROUNDS = 2**20
 
+SMALLEST = 2.0**-100
+"""Of learning rates and the like: bounds take squares and quotients of them."""
+
 
 class Update(ABC):
     """One iteration of a first-order method: a frozen dataclass of its public parameters.
@@ -133,10 +136,15 @@ class Update(ABC):
 
 
 def check_positive(rule: Update, *names: str) -> None:
-    """Refuse fields that are not above 0."""
+    """Refuse fields that are not above 0, or whose squares are no numbers any more."""
     for name in names:
-        if not getattr(rule, name) > 0:
-            raise ParameterError(f"{name}={getattr(rule, name)} must be positive")
+        value = getattr(rule, name)
+        if not value > 0:
+            raise ParameterError(f"{name}={value} must be positive")
+        if not SMALLEST <= value <= 1 / SMALLEST:
+            raise ParameterError(
+                f"{name}={value} is outside {SMALLEST:.3g} … {1 / SMALLEST:.3g}: take one nearer 1"
+            )
 
 
 def check_fraction(rule: Update, *names: str) -> None:

@@ -11,12 +11,24 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import baselines, cases, cell, ceremony, compare, fixed, scaling, session, table
+from benchmarks import (
+    baselines,
+    cases,
+    cell,
+    ceremony,
+    compare,
+    fixed,
+    scaling,
+    session,
+    table,
+    trust,
+)
 from benchmarks.__main__ import app
 from protocols import traffic
 from protocols.ckks.cost import UnitTimes
 from protocols.ckks.tally import OPERATIONS
 from protocols.errors import ParameterError
+from protocols.names import UNDER_CKKS
 
 TOY = cases.QUICK[0]
 
@@ -90,7 +102,9 @@ def test_files_are_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "change", [{"update": "adam"}, {"rounds": 2}, {"rows": 1}], ids=lambda c: next(iter(c))
+    "change",
+    [{"update": "adam"}, {"protocol": "shares"}, {"rounds": 2}, {"rows": 1}],
+    ids=lambda c: next(iter(c)),
 )
 def test_a_case_out_of_range_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ParameterError, match=next(iter(change))):
@@ -117,9 +131,9 @@ def test_the_lesser_of_two_measurements() -> None:
     names = [f for f in UnitTimes.__dataclass_fields__ if f != "operations"]
     laps = dict.fromkeys(OPERATIONS, (1.0,))
     fast = UnitTimes(operations=laps, **dict.fromkeys(names, 0.0))
-    slow = replace(fast, sign=2.0, operations={**laps, "mask": (0.5,)})
+    slow = replace(fast, sign=2.0, operations={**laps, "plain": (0.5,)})
     both = cell.lesser(fast, slow)
-    assert (both.sign, both.of("mask", 0), both.of("rotate", 0)) == (0.0, 0.5, 1.0)
+    assert (both.sign, both.of("plain", 0), both.of("rotate", 0)) == (0.0, 0.5, 1.0)
 
 
 def test_this_tree_is_compared_with_itself() -> None:
@@ -156,3 +170,45 @@ def test_the_command_line_prints_one_cell() -> None:
 def test_an_unknown_data_set_is_named() -> None:
     done = CliRunner().invoke(app, ["--only", "iris"])
     assert done.exit_code == 2
+
+
+# -- by trust -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def by_trust() -> dict[str, object]:
+    return trust.measure([replace(TOY, parties=3)], None, lambda line: None)
+
+
+def test_both_protocols_train_the_same_model(by_trust: dict[str, object]) -> None:
+    assert [row["case"]["protocol"] for row in by_trust["rows"]] == list(UNDER_CKKS)[::-1]
+    for row in by_trust["rows"]:
+        assert 0 < row["difference"] < 1e-3
+        # Three parties answer in turn: the slowest alone takes less than all.
+        assert row["own"] < row["path"] < row["everybody"]
+        assert 0 < row["share"] < row["everybody"]
+        assert row["megabytes"]["refresh"] > 0
+    model, rows = by_trust["rows"]
+    assert model["megabytes"]["encrypt"] == 0 < rows["megabytes"]["encrypt"]
+    assert model["megabytes"]["train"] > 0
+
+
+def test_every_trust_has_its_lines(by_trust: dict[str, object], tmp_path: Path) -> None:
+    dealt = {"iteration": 0.5, "difference": 1e-3, "version": "0.9.5"}
+    body = {**by_trust, "rows": [*by_trust["rows"], {"case": TOY.to_dict(), "spu": dealt}]}
+    trust.save(body, tmp_path)
+    assert json.loads((tmp_path / "trust.json").read_text()) == body
+    ours, cited = (tmp_path / "trust.md").read_text().split("Not measured here:")
+    lines = ours.strip().splitlines()
+    assert {line.count("|") for line in lines} == {len(trust.COLUMNS) + 1}
+    assert "a dealer" in lines[-1] and "500 ms" in lines[-1]
+    assert len(body["published"]) == 4
+    for words in body["published"]:
+        assert words in cited
+
+
+def test_the_cases_of_rows_that_stay_home() -> None:
+    shapes = {c.name: (c.rows, c.features, c.parties) for c in trust.CASES}
+    assert shapes["million"] == (1_000_000, 20, 10)
+    assert shapes["parties-200"] == (20_000, 20, 200)
+    assert shapes["synthetic-20"] == (100_000, 20, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,23 @@ from coordinator.log import FOLDER, MessageLog, file_name
 from coordinator.replay import replay
 from protocols import decrypt
 from protocols.ckks import shamir
-from protocols.errors import LostError, ProtocolError
+from protocols.errors import LostError, ParameterError, ProtocolError
 from protocols.messages import Body
 from protocols.statement import make_statement
+from protocols.train import train_plain
 from sims.verify_messages import bytes_per_party, sequence_problems
 from tests import sessions
 from tests.helpers import NOISE, Session, log2_error, party_names
-from tests.sessions import Vanishing, asked, reply_of, request, resigned, run_until, small
+from tests.sessions import (
+    Vanishing,
+    asked,
+    model_session,
+    reply_of,
+    request,
+    resigned,
+    run_until,
+    small,
+)
 from tests.test_mutants import share_is_flooded
 
 A, B, C, D = party_names(4)
@@ -37,12 +48,25 @@ LOSSES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+# Of an encrypted model.
+MODEL_LOSSES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("gradient/0", (D,)),
+    ("refresh/0", (A, C)),
+    ("gradient/1", (B, D)),
+    ("refresh/1", (A,)),
+    ("gradient/2", (A,)),
+    ("refresh/2", (D,)),
+    ("decrypt", (B, D)),
+)
+Make = Callable[..., Session]
+
+
 class World:
     """A session whose parties vanish; what was asked of whom is in `asked`."""
 
-    def __init__(self, fates: Fates, **changes: Any) -> None:
+    def __init__(self, fates: Fates, make: Make = small, **changes: Any) -> None:
         fields = {"update": "nag", "parties": 4, "cover": 2}
-        self.session: Session = small(**(fields | changes))
+        self.session: Session = make(**(fields | changes))
         self.ask = Vanishing(lambda *sent: self.session.ask(*sent), fates)
         self.asked = self.ask.asked
 
@@ -63,6 +87,82 @@ def test_the_model_is_the_twins(step: str, lost: tuple[str, ...]) -> None:
     after = world.asked[[name for name, _ in world.asked].index(step) + 1 :]
     assert after[0][0] == f"cover-{step}" and after[-1][0] == "finish"
     assert all(set(names) == {A, B, C, D} - set(lost) for _, names in after)
+
+
+@pytest.mark.parametrize(("step", "lost"), MODEL_LOSSES)
+def test_a_model_goes_on_with_the_rows_that_are_left(step: str, lost: tuple[str, ...]) -> None:
+    """The twin whose gradients lack those of the missing from then on; pads cancel all the same."""
+    world = World({step: lost}, model_session, rounds=3)
+    outcome = world.run()
+    assert outcome.missing == lost
+    kind, _, t = step.partition("/")
+    # A loss at a refresh is after the round's gradient.
+    since = 3 if kind == "decrypt" else int(t) + (kind == "refresh")
+    assert log2_error(outcome.weights, without(world, lost, since)) < -17
+    if since < 3:
+        assert world.off(outcome) > -10
+    # What a party vanishes from is asked once more, and nothing of it afterwards.
+    after = world.asked[[name for name, _ in world.asked].index(step) + 1 :]
+    assert after[0][0] == f"cover-{step}"
+    assert all(set(names) == {A, B, C, D} - set(lost) for _, names in after)
+
+
+def without(world: World, lost: tuple[str, ...], since: int) -> Any:
+    """Weights of the twin; round `since` is the first whose gradient lacks those of `lost`."""
+    session = world.session
+    plan, left = session.plan, [n for n in session.parties if n not in lost]
+
+    def held(name: str) -> Any:
+        return session.shards[plan.party_index(name)]
+
+    everybody, rest = (
+        [np.concatenate(part) for part in zip(*map(held, names), strict=True)]
+        for names in (session.parties, left)
+    )
+    rounds = count()
+
+    def gradient(point: Any, step: float) -> Any:
+        x, y = everybody if next(rounds) < since else rest
+        return step * x.T @ (plan.link(x @ point) - y) / plan.num_rows
+
+    gradient.weight_unit = 1.0  # type: ignore[attr-defined]
+    return train_plain(plan.rule, gradient, plan.num_features)
+
+
+def test_a_model_may_lose_two_parties_one_after_the_other() -> None:
+    """Each restarts in between: who is missing is part of its state."""
+    world = World({"gradient/0": (D,), "gradient/1": (C,)}, model_session, rounds=3)
+    ask = world.ask
+
+    def restarting(step: str, outgoing: Mapping[str, bytes]) -> Any:
+        if step in ("refresh/0", "gradient/1", "cover-gradient/1", "gradient/2"):
+            for name in (A, B):
+                world.session.restart(name)
+        return ask(step, outgoing)
+
+    outcome = world.session.run(restarting)
+    assert outcome.missing == (C, D) and np.isfinite(outcome.weights).all()
+    assert 1e-3 < np.abs(outcome.weights).max() < 10
+
+
+def test_a_round_is_repeated_at_its_point() -> None:
+    """The difference of gradients at two points has no noise; one at the same point is the same."""
+    world = World({}, model_session)
+    sent = stop_after(world, "gradient/1")
+    covering = {"missing": [D], "stand_ins": [A, B]}
+    other = bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:]
+    words = refusal(world, A, "cover-gradient/1", Body(covering, (other, *sent.blobs[1:])))
+    assert "not for the point that 'gradient/1' was asked at" in words
+    world.session.restart(C)
+    words = refusal(world, C, "cover-gradient/1", Body(covering, (other, *sent.blobs[1:])))
+    assert "not for the point" in words
+    assert refusal(world, B, "cover-gradient/1", Body(covering, sent.blobs)) == ""
+
+
+def test_no_cover_with_a_promise() -> None:
+    """A party's noise is in its replies: who vanishes takes it along."""
+    with pytest.raises(ParameterError, match="cover=2 with epsilon=1: .* encrypted-rows"):
+        World({}, model_session, privacy=NOISE).run()
 
 
 @pytest.mark.parametrize("threshold", [2, 3])
@@ -249,23 +349,28 @@ def test_flooding_is_charged_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- what is recorded ------------------------------------------------------------------------------
 
 
-def record(folder: Path, fates: Fates) -> World:
-    world = World(fates)
+def record(folder: Path, fates: Fates, make: Make = small) -> World:
+    world = World(fates, make)
     sessions.record(folder, world.session, ask=world.ask)
     return world
 
 
 @pytest.mark.parametrize(
-    "fates",
+    ("make", "fates"),
     [
-        {"refresh/0": (A,)},
-        {"refresh/1": (B, C)},
-        {"decrypt": (D,)},
-        {"refresh/0": (D,), "decrypt": (C,)},
+        (small, {"refresh/0": (A,)}),
+        (small, {"refresh/1": (B, C)}),
+        (small, {"decrypt": (D,)}),
+        (small, {"refresh/0": (D,), "decrypt": (C,)}),
+        (model_session, {"gradient/1": (D,), "decrypt": (C,)}),
+        (model_session, {"gradient/0": (B, C)}),
+        (model_session, {"refresh/0": (D,), "gradient/1": (C,)}),
     ],
 )
-def test_the_log_of_a_covered_run_is_executed_again(tmp_path: Path, fates: Fates) -> None:
-    world = record(tmp_path, fates)
+def test_the_log_of_a_covered_run_is_executed_again(
+    tmp_path: Path, make: Make, fates: Fates
+) -> None:
+    world = record(tmp_path, fates, make)
     session = world.session
     told = [
         make_statement(session.coordinator.session, name, party.seen, session.party_keys[name])

@@ -7,7 +7,7 @@ of a missing or false reply, step by step: `tests/protocols/test_steps_contract.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ import parties.flower_app as party_app
 from protocols.errors import ProtocolError
 from sims.local import SERVER_NODE, LocalGrid
 from tests.helpers import Session, log2_error
-from tests.sessions import FIRST, VICTIM, small
+from tests.sessions import FIRST, VICTIM, model_session, small
 
 ENROL, ONCE = "enrol", ("reveal", "refresh/1", "decrypt")
 # At every step, and the run goes on: a reply with the third pull; a request twice, byte-identical
@@ -96,15 +96,26 @@ class Handler:
         return bytes(reply)
 
 
-@pytest.mark.parametrize("name", [FIRST, VICTIM])
-@pytest.mark.parametrize(
-    ("fault", "step"),
-    [*((fault, "") for fault in HARMLESS), *((fault, step) for fault in FATAL for step in ONCE)],
+EVERY = (
+    *((small, fault, "") for fault in HARMLESS),
+    *((small, fault, step) for fault in FATAL for step in ONCE),
+    *((model_session, fault, "") for fault in HARMLESS),
+    *((model_session, fault, "gradient/1") for fault in FATAL),
 )
-def test_every_step(fault: str, step: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+
+
+@pytest.mark.parametrize("name", [FIRST, VICTIM])
+@pytest.mark.parametrize(("make", "fault", "step"), EVERY)
+def test_every_step(
+    make: Callable[..., Session],
+    fault: str,
+    step: str,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first step has nothing before it that could be stale."""
-    monkeypatch.setattr(coordinator_app, "POLL_SECONDS", 0.001)
-    session = small(rounds=2)
+    monkeypatch.setattr(coordinator_app, "pause", lambda *_: 0.001)
+    session = make(rounds=2)
     grid = Faulty(session, fault, step, name)
     monkeypatch.setattr(party_app, "LOCAL", grid.handlers)
     timeout = 0.01 if fault == "vanish" else 60.0
@@ -126,7 +137,7 @@ def test_every_step(fault: str, step: str, name: str, monkeypatch: pytest.Monkey
 def test_where_there_is_cover_the_others_go_on(
     fault: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator_app, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(coordinator_app, "pause", lambda *_: 0.001)
     session = small(rounds=2, parties=4, cover=2)
     grid = Faulty(session, fault, step, FIRST)
     monkeypatch.setattr(party_app, "LOCAL", grid.handlers)

@@ -34,6 +34,7 @@ from tests.sessions import (
     asked,
     driven,
     messages,
+    model_session,
     position,
     record,
     resigned,
@@ -83,6 +84,15 @@ def test_an_honest_run_passes(tmp_path: Path, update: str) -> None:
     steps = [step for step, name, *_ in session.recorded if name == VICTIM]
     assert announced == [(step, k, len(steps)) for k, step in enumerate(steps)]
     assert found.weights == asked(session, session.recorded[-1][2]).meta["weights"]
+
+
+@pytest.mark.parametrize("update", ["barrier-2", "nag"])
+def test_an_honest_run_of_an_encrypted_model_passes(tmp_path: Path, update: str) -> None:
+    session = model_session(update=update, privacy=NOISE, rows=(7, 1, 12), ring_dim=1024)
+    record(tmp_path, session)
+    found = replay(tmp_path)
+    assert found.passed, found.checks
+    assert found.checks[4].detail == "in order, 2 refreshes, 1 decryption"
 
 
 def test_the_keys_are_shown(finished: tuple[Path, Session]) -> None:
@@ -146,6 +156,30 @@ def test_a_deviation_is_named(
 ) -> None:
     """Step, party and what was changed, whether the run came to its end or not."""
     record(tmp_path, small(update="nag"), altered(step, change, VICTIM))
+    name, detail = failure(tmp_path)
+    assert name == "re-execution"
+    assert detail.startswith(f"step {step!r}, party {VICTIM!r}: {words}"), detail
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "words"),
+    [
+        ("pad-keys", meta(signed={}), "field 'signed'"),
+        ("agree-pads", meta(hello=1), "field 'hello'"),
+        ("evaluation-keys/0", one_bit, "blob 1"),
+        ("evaluation-keys/1", one_bit, "blob 0"),
+        ("gradient/0", meta(hello=1), "field 'hello'"),
+        ("gradient/1", one_bit, "blob 1"),
+        ("gradient/1", zeros, "blob 0"),
+        ("refresh/0", one_bit, "blob 1"),
+        ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
+        ("decrypt", zeros, "blob 0"),
+    ],
+)
+def test_a_deviation_with_an_encrypted_model_is_named(
+    tmp_path: Path, step: str, change: Callable[[Body], Body], words: str
+) -> None:
+    record(tmp_path, model_session(), altered(step, change, VICTIM))
     name, detail = failure(tmp_path)
     assert name == "re-execution"
     assert detail.startswith(f"step {step!r}, party {VICTIM!r}: {words}"), detail

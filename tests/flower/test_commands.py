@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ def party(tmp_path: Path) -> Settings:
 def generation(monkeypatch: pytest.MonkeyPatch, one_port: bool) -> bool:
     monkeypatch.setattr(flower_commands, "has_one_port", lambda: one_port)
     monkeypatch.setattr(flower_commands, "program", lambda name: name)
+    monkeypatch.setattr(flower_commands, "SAFE_PATH", True)
     return one_port
 
 
@@ -78,8 +80,10 @@ def test_supernode(party: Settings, generation: bool) -> None:
         *("--auth-supernode-private-key", f"{folder}/node.key"),
         *("--node-config", 'party="unix:/run/a b.sock"'),
     ]
-    old = ["flower-supernode", *common, "--clientappio-api-address", "127.0.0.1:4"]
+    node = [sys.executable, "-P", "-m", "parties.flower_node"]
+    old = [*node, "flower-supernode", *common, "--clientappio-api-address", "127.0.0.1:4"]
     new = [
+        *node,
         *(sys.executable, "-P", "-m", "sims.flower_commands", "flower-supernode", *common),
         *("--host", "127.0.0.1", "--port", "4"),
     ]
@@ -100,9 +104,22 @@ def test_commands_go_to_the_port_that_takes_them(centre: CentreSettings, generat
     }
 
 
+def test_nothing_is_loaded_from_the_current_folder(tmp_path: Path) -> None:
+    """Neither the module nor what it imports."""
+    (tmp_path / "protocols").mkdir()
+    for trap in ("json.py", "protocols/__init__.py"):
+        (tmp_path / trap).write_text("raise SystemExit('loaded from here')")
+    command = [*flower_commands._module("protocols.errors"), "option"]
+    environment = {**quiet(), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_installed_programs_know_every_option(centre: CentreSettings, party: Settings) -> None:
-    """And the launcher, where there is one, starts them."""
-    for command in (flower_commands.superlink(centre), flower_commands.supernode(party)):
+    """And the launcher, where there is one, starts them; of the node: those it falls back on."""
+    node = flower_commands.supernode(party)
+    own = len(flower_commands._module("parties.flower_node"))
+    for command in (flower_commands.superlink(centre), node[own:]):
         start = command[: next(k for k, word in enumerate(command) if word.startswith("--"))]
         done = subprocess.run(
             [*start, "--help"], capture_output=True, text=True, timeout=60, env=dict(quiet())
@@ -180,8 +197,26 @@ def test_the_superlink_serves_behind_the_guard(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(uvicorn.Config, "load", uvicorn.Config.load)  # and back
     flower = importlib.import_module("flwr.superlink.cli.flower_superlink")
     monkeypatch.setattr(flower, "flower_superlink", start)
+    monkeypatch.setattr(flower_commands, "tidy_less_often", lambda: loaded.append("tidy"))
     flower_commands.serve_guarded()
+    assert loaded.pop(0) == "tidy"
     assert [type(served) for served in loaded] == [OwnMachineOnly]
+
+
+def test_the_superlink_tidies_up_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests ask for it every time; another 1.41 is left as it is."""
+    states = importlib.import_module("flwr.supercore.corestate.sql_corestate")
+    name, done, clock = "_cleanup_expired_task_tokens", list[Any](), [100.0]
+    monkeypatch.setattr(states.SqlCoreState, name, done.append)
+    monkeypatch.setattr(flower_commands, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    flower_commands.tidy_less_often()
+    for seconds in (0.0, 0.4, 0.4, 0.4, 0.1):
+        clock[0] += seconds
+        getattr(states.SqlCoreState, name)("state")
+    assert done == ["state", "state"]
+    monkeypatch.delattr(states.SqlCoreState, name)
+    flower_commands.tidy_less_often()
+    assert not hasattr(states.SqlCoreState, name)
 
 
 @pytest.mark.parametrize("ending", ["raise OSError('handshake')", "return"])

@@ -23,9 +23,14 @@ class Agents:
     """Agents of a session's parties; `restart` makes a party's agent anew from its folder."""
 
     def __init__(
-        self, folder: Path, vault: Vault | None, limits: Limits | None = None, **terms: Any
+        self,
+        folder: Path,
+        vault: Vault | None,
+        limits: Limits | None = None,
+        session: Session | None = None,
+        **terms: Any,
     ) -> None:
-        self.session: Session = make_session(**SMALL)
+        self.session: Session = session or make_session(**SMALL)
         self.folder, self.vault, self.limits, self.terms = folder, vault, limits, terms
         self.agents: dict[str, Agent] = {}
         for name in self.session.parties:

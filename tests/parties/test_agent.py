@@ -20,8 +20,9 @@ from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.key_share import KeyShare
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import UNHEARD, decode, digest, heard, new_signing_key, public_bytes
-from tests.helpers import log2_error
+from tests.helpers import NOISE, log2_error
 from tests.parties.agents import PASSPHRASE, Agents
+from tests.sessions import model_session
 
 NAME, OTHER = "hospital-1", "hospital-2"
 
@@ -76,6 +77,25 @@ def test_restarted_before_every_message_it_gives_the_same_model(agents: Agents) 
     for name in outcome.plan.names:
         assert not (agents.folder / name / STATE).exists()
         assert agents.agents[name].status()["session"] is None
+
+
+def test_an_encrypted_model_goes_on_in_other_processes(tmp_path: Path, vault: Vault) -> None:
+    """Pads, evaluation keys, noise of rounds to come and the point's elements are in the state."""
+    privacy = replace(NOISE, epsilon=2.0)
+    agents = Agents(tmp_path, vault, session=model_session(update="nag", privacy=privacy))
+    test_restarted_before_every_message_it_gives_the_same_model(agents)
+
+
+def test_pads_are_sealed_with_the_key_share(tmp_path: Path, vault: Vault) -> None:
+    agents = Agents(tmp_path, vault, session=model_session())
+    run_until(agents, "gradient/1")
+    half: Any = agents.agents[NAME]._party._half  # type: ignore[union-attr]
+    state = b"".join(half.state(lambda data: b"sealed").blobs)
+    assert half._noise is not None and len(half.pads._secrets) == 2
+    for secret in (*half.pads._secrets.values(), half._noise.tobytes()):
+        assert secret not in state
+    half.erase()
+    assert half.pads._secrets == {} and half._noise is None and half._clear is None
 
 
 def test_a_second_share_is_refused_after_a_restart_too(agents: Agents) -> None:

@@ -223,8 +223,12 @@ def test_several_ciphertexts_at_once(keys: JointKeys) -> None:
     assert np.log2(rms(error) / SCALE) < -34
 
 
-def test_a_refresh_through_a_map(keys: JointKeys) -> None:
-    """Exactly the mapped message, rescaled: the noise is one rounding under the joint secret."""
+def test_a_refresh_through_a_map(keys: JointKeys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly the mapped message, rescaled: the noise is one rounding under the joint secret.
+
+    Of three ciphertexts, two of which parties make their shares of together.
+    """
+    monkeypatch.setattr(refresh, "_TOGETHER", 2)
     s, context = secret_of(keys), keys.context
     layout = spread(len(keys.shares))
     deepest = DEPTH + 1 - REFRESH_TOWERS

@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.approximation import SIGMOID_DEGREES, exponential_approximation
+from protocols.approximation import (
+    SIGMOID_DEGREES,
+    exponential_approximation,
+    sigmoid_approximation,
+)
 from protocols.decrypt import release_error_std
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
@@ -27,6 +31,7 @@ from tests.helpers import (
     make_data,
     make_plan,
     plain_weights,
+    signed_plan,
 )
 
 LEVELED, REFRESHED = np.log2(1e-6), np.log2(1e-4)
@@ -157,6 +162,18 @@ def test_any_polynomial_link(degree: int, ring: int, update: str, width: int | N
         features_per_ciphertext=width,
     )
     assert plan.layout.num_data_ciphertexts > 1
+    check(plan, seed=degree)
+
+
+@pytest.mark.parametrize("degree", [3, 7, 15])
+@pytest.mark.parametrize("width", [None, 2])
+def test_signed_rows(degree: int, width: int | None) -> None:
+    """A saturating link: labels of both kinds, all encrypted as 1."""
+    link = sigmoid_approximation(degree, 8.0, "saturating").polynomial
+    plan = signed_plan(
+        link, rows=[150, 1, 140], rounds=3, ring_dim=512, features_per_ciphertext=width
+    )
+    assert plan.signed and plan.layout.num_data_ciphertexts > 1
     check(plan, seed=degree)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import math
 import pickle
 from collections.abc import Mapping
 from typing import Any
@@ -19,8 +20,11 @@ import pytest
 from parties.key_share import KeyShare
 from protocols import decrypt
 from protocols.ckks import residues as rns
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
+from protocols.ckks.flooding import FRESH_ERROR_STD
+from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body
@@ -85,11 +89,45 @@ def test_a_ciphertext_chosen_for_the_element_gives_nothing(share: KeyShare) -> N
     ):
         share._ledger = SampleLedger()
         c1 = rns.add(guess, minus, low)
-        h0, h1 = share.refresh_share(c1, "refresh/5/0")
+        ((h0, h1),) = share.refresh_shares([(c1, "refresh/5/0", None)])
         total = rns.add(h0, h1[:REFRESH_TOWERS], low)
         found = recovered(total[0], -delta, low[0])
         # Uniform modulo a 60-bit prime, divided by 2^30.
         assert np.mean(np.abs(found.astype(float)) > 1) > 0.99
+
+
+def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) -> None:
+    """c1 s - h0 is a mask, and h1 + a' s - T(M) an error of std 3.19; with maps and without."""
+    context, s = share._context, exact.secret_rows(share)
+    primes, low = context.primes, context.primes[:REFRESH_TOWERS]
+    through = [None, ColumnMap(16, 3, -0.3), ColumnMap(N // 2, 0, 0.5, column=2, head=1), None]
+    asked = [
+        (context.uniform_polynomial(b"c" * 32, str(k))[:REFRESH_TOWERS], f"refresh/7/{k}", each)
+        for k, each in enumerate(through)
+    ]
+    masks, errors = [], []
+    for (c1, label, column_map), (h0, h1) in zip(asked, share.refresh_shares(asked), strict=True):
+        masks.append(
+            exact.whole(rns.subtract(exact.product(c1, s[:REFRESH_TOWERS], low), h0, low), low)
+        )
+        lifted = np.array([exact.evaluations(masks[-1], q) for q in primes], np.uint64)
+        moved = context.mapped(column_map, lifted) if column_map else lifted
+        hidden = exact.product(context.refresh_element(share._seed, label, c1), s, primes)
+        error = rns.subtract(rns.add(h1, hidden, primes), moved, primes)
+        errors.append(exact.whole(error, primes).astype(float))
+    largest, end = np.abs(np.concatenate(masks)).max(), 1 << mask_bits(low, 2) - 1
+    assert 0.99 * end < largest <= end
+    # Of 2048 draws: six standard errors of a std.
+    assert np.std(errors) == pytest.approx(FRESH_ERROR_STD, rel=6 / math.sqrt(2 * 4 * N))
+    for rows, bound in ((masks, float(end) / 3**0.5), (errors, FRESH_ERROR_STD)):
+        correlations = np.corrcoef(np.array(rows, float) / bound) - np.eye(4)
+        assert np.abs(correlations).max() < 6 / math.sqrt(N)
+
+
+def test_a_step_that_names_a_ciphertext_twice_gets_no_share(share: KeyShare) -> None:
+    c1 = share._context.uniform_polynomial(b"c" * 32, "twice")[:REFRESH_TOWERS]
+    with pytest.raises(PolicyError, match="already given"):
+        share.refresh_shares([(c1, "refresh/8/0", None), (c1, "refresh/8/0", None)])
 
 
 def test_no_request_can_bring_the_element() -> None:
@@ -179,7 +217,7 @@ def test_an_erased_share_refuses() -> None:
         lambda: share.relinearisation_second(sums, sums),
         lambda: share.encrypt(key, np.zeros(4), "x"),
         lambda: share.rotation_share(1),
-        lambda: share.refresh_share(c1[:REFRESH_TOWERS], "r"),
+        lambda: share.refresh_shares([(c1[:REFRESH_TOWERS], "r", None)]),
         lambda: share.decryption_share(c1[:2], "d", 2.0**20),
     ):
         with pytest.raises(PolicyError, match="erased"):

@@ -257,3 +257,13 @@ def test_members_are_plain() -> None:
     """A member has a name, rows, key and commitment."""
     member = Member(name="a", rows=1, verify_key="00", commitment="11")
     assert replace(PLAN, members=(PLAN.members[0], member)).names == ("hospital-1", "a")
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-200, 1e200])
+@pytest.mark.parametrize("kind", ["gd", "nag"])
+def test_a_rate_whose_square_is_no_number(kind: str, value: float) -> None:
+    """It would end in a division by zero, or never, where bounds are computed."""
+    fields = wire(make_plan(update=kind))
+    fields["update"]["learning_rate"] = value
+    with pytest.raises(ParameterError, match="learning_rate=.* is outside"):
+        plan_from_dict(fields)

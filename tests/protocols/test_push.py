@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,7 +23,8 @@ from protocols.approximation import (
 from protocols.errors import ParameterError
 from protocols.privacy.descent_bound import push_bound
 from protocols.privacy.sensitivity import diameter
-from protocols.push import odd_least_push
+from protocols.push import odd_least_push, saturating_least_push
+from protocols.remez import FloatArray
 
 
 def push(degree: int, radius: float, method: Method = "least-push", eta: float = 0.0) -> float:
@@ -51,7 +54,7 @@ def test_figures(degree: int, radius: float, minimax: float, least: float) -> No
 def test_never_more_push_and_never_more_error_than_allowed(degree: int, radius: float) -> None:
     best, found = (
         sigmoid_approximation(degree, radius, m)
-        for m in ("minimax", "least-push")  # type: ignore[arg-type]
+        for m in cast(tuple[Method, ...], ("minimax", "least-push"))
     )
     assert is_symmetric(found.polynomial) and found.polynomial.degree == degree
     assert found.max_error <= PUSH_ERROR * best.max_error * 1.005
@@ -66,7 +69,7 @@ def test_no_other_solver_finds_less(radius: float) -> None:
     powers = (z[:, None] / radius) ** np.array([1, 3, 5])
     start = np.append(best.polynomial.coefficients[1::2], 5.0)
 
-    def slack(x: np.ndarray) -> np.ndarray:
+    def slack(x: FloatArray) -> FloatArray:
         p = 0.5 + powers @ x[:3]
         gap = p - expit(z)
         return np.concatenate([x[3] - z * (1 - p), allowed - gap, allowed + gap])
@@ -93,3 +96,56 @@ def test_the_same_every_time() -> None:
         radius=24.0,
     )
     assert error_bound(p, "sigmoid", -24.0, 24.0) == pytest.approx(0.06, rel=2e-3)
+
+
+# -- saturating -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("degree", "radius", "error", "sigmoid", "saturating"),
+    [(7, 10.0, 0.0772, 1.897, 1.131), (15, 10.0, 0.0327, 1.823, 1.064)],
+)
+def test_a_row_that_says_no_more_than_one_half(
+    degree: int, radius: float, error: float, sigmoid: float, saturating: float
+) -> None:
+    """Its certified error and diameter, beside the sigmoid's."""
+    usual, found = (
+        sigmoid_approximation(degree, radius, m)
+        for m in cast(tuple[Method, ...], ("least-push", "saturating"))
+    )
+    moved = [diameter(each.polynomial, norm_bound=1.0, radius=radius) for each in (usual, found)]
+    assert moved == pytest.approx([sigmoid, saturating], rel=2e-3)
+    assert found.max_error == pytest.approx(error, rel=2e-3)
+    assert push(degree, radius, "saturating") < 1.2 * push(degree, radius)
+
+
+@given(degree=st.sampled_from(SIGMOID_DEGREES), radius=st.floats(0.5, 100.0))
+@settings(max_examples=40, deadline=None)
+def test_its_error_is_what_a_dense_grid_shows(degree: int, radius: float) -> None:
+    found = sigmoid_approximation(degree, radius, "saturating")
+    z = np.linspace(-radius, radius, 20_001).astype(np.float64)
+    gap = np.abs(found.polynomial(z) - np.maximum(expit(z), 0.5)).max()
+    assert gap <= found.max_error <= 1.01 * gap + 1e-9
+    assert np.abs(found.polynomial.derivative()(z)).max() <= found.max_slope
+    assert not is_symmetric(found.polynomial)
+    assert error_bound(found.polynomial, "sigmoid", -radius, radius) > 0.4 * np.tanh(radius / 4)
+
+
+def test_another_solver_finds_no_less_error() -> None:
+    """Sequential quadratic programming, in powers; slack times its level is what is allowed."""
+    t = np.linspace(-1, 1, 301)
+    powers, target = t[:, None] ** np.arange(6), np.maximum(expit(8 * t), 0.5)
+
+    def slack(x: FloatArray) -> FloatArray:
+        gap = powers @ x[:6] - target
+        return np.concatenate([x[6] - gap, x[6] + gap])
+
+    start = np.append(np.linalg.lstsq(powers, target, rcond=None)[0], 1.0)
+    least = minimize(
+        lambda x: x[6], start, constraints={"type": "ineq", "fun": slack}, method="SLSQP"
+    ).fun
+    for factor in (1.0, 1.5):
+        gap = np.abs(powers @ saturating_least_push(5, 8.0, factor) - target).max()
+        assert gap == pytest.approx(factor * least, rel=5e-3)
+    with pytest.raises(ParameterError, match="slack=0.99"):
+        saturating_least_push(5, 8.0, 0.99)

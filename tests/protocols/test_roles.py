@@ -89,7 +89,7 @@ def test_a_forked_child_refuses() -> None:
             lambda: CkksContext(params, "child"),
             lambda: KeyShare(context, b"f" * 32, 2),
             lambda: share.rotation_share(1),
-            lambda: share.refresh_share(c1[:3], "refresh"),
+            lambda: share.refresh_shares([(c1[:3], "refresh", None)]),
             lambda: share.decryption_share(c1[:2], "decrypt", 2.0**20),
             lambda: context.encrypt(key, np.zeros(4)),
         ]

@@ -100,11 +100,11 @@ def test_a_key_share_answers_a_label_once() -> None:
     keys.forget()
     share = keys.shares[FIRST]
     c1 = keys.context.uniform_polynomial(keys.seed, "any")
-    share.refresh_share(c1[:REFRESH_TOWERS], "refresh/0/0")
+    share.refresh_shares([(c1[:REFRESH_TOWERS], "refresh/0/0", None)])
     share.decryption_share(c1[:2], "decrypt", 2.0**20)
     for other in (c1, (c1 + np.uint64(1)) % np.uint64(2**50)):
         with pytest.raises(PolicyError, match="already given"):
-            share.refresh_share(other[:REFRESH_TOWERS], "refresh/0/0")
+            share.refresh_shares([(other[:REFRESH_TOWERS], "refresh/0/0", None)])
         with pytest.raises(PolicyError, match="already given"):
             share.decryption_share(other[:2], "decrypt", 2.0**20)
 

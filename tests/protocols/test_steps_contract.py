@@ -31,6 +31,7 @@ from tests.sessions import (
     asked,
     gram_session,
     lffr_session,
+    model_session,
     refusal,
     reply_of,
     request,
@@ -43,6 +44,7 @@ from tests.sessions import (
 
 AGREE, KEYS = "enrol agree reveal", "commit-keys keys public-shares/0 rotations/0 relinearise"
 ROWS = "commit-rows contribute confirm"
+MODEL = "pad-keys agree-pads evaluation-keys/0 evaluation-keys/1"
 SEQUENCES = {
     "rows": f"{AGREE} {KEYS} {ROWS} refresh/0 refresh/1 decrypt finish",
     "cover": f"{AGREE} {KEYS} cover-keys cover-deal cover-hold {ROWS} refresh/0 refresh/1 decrypt "
@@ -52,6 +54,9 @@ SEQUENCES = {
     ),
     "lffr": f"{AGREE} {KEYS} {ROWS} refresh/0 refresh/1 refresh/2 refresh/3 decrypt finish",
     "whitened": f"{AGREE} second-moment {KEYS} {ROWS} refresh/0 refresh/1 decrypt finish",
+    "model": f"{AGREE} {KEYS} {MODEL} gradient/0 refresh/0 gradient/1 refresh/1 decrypt finish",
+    "model-cover": f"{AGREE} {KEYS} cover-keys cover-deal cover-hold {MODEL} gradient/0 refresh/0 "
+    "gradient/1 refresh/1 decrypt finish",
     "sums": f"{AGREE} mask-keys opening-key round/0 round/1 finish",
 }
 SESSIONS: dict[str, Callable[[], Session]] = {
@@ -60,6 +65,8 @@ SESSIONS: dict[str, Callable[[], Session]] = {
     "gram": lambda: gram_session(rounds=2),
     "lffr": lambda: lffr_session(rounds=2),
     "whitened": whitened_session,
+    "model": lambda: model_session(update="nag"),
+    "model-cover": lambda: model_session(cover=2),
     "sums": lambda: sums_session(rounds=2),
 }
 EVERY_STEP = [
@@ -69,15 +76,15 @@ EVERY_STEP = [
 ]
 # Gram, lffr and whitened rows share all but these with rows. The weights that `finish` tells differ
 # in their last bits from one decoding to the next: recorded replies do not fit another one's.
-OWN = ("contribute", "refresh/0", "second-moment")
+OWN = ("contribute", "refresh/0", "second-moment", "gradient/1")
+PARTLY = ("gram", "lffr", "whitened", "model-cover")
 FED_STEPS = [
     case
     for case in EVERY_STEP
-    if case.values[1] != "finish"
-    and (case.values[0] not in ("gram", "lffr", "whitened") or case.values[1] in OWN)
+    if case.values[1] != "finish" and (case.values[0] not in PARTLY or case.values[1] in OWN)
 ]
 NOT_READ = ("enrol", "rotations", "finish")  # a rotation's index is the plan's
-COVERED = ("confirm", "refresh", "decrypt")
+COVERED = ("confirm", "gradient", "refresh", "decrypt")
 FEW, LATE = 2, 8  # parties that cover=2 of 3 needs; steps that cost a coordinator nothing
 INVENTED = ("decrypt/1", "refresh/7", "rotations/99", "cover-refresh/9", "nonsense", "")
 
@@ -206,7 +213,7 @@ def test_steps_come_once_in_their_order(protocol: str) -> None:
         steps = [step for step, party, *_ in found.session.recorded if party == name]
         assert steps == SEQUENCES[protocol].split()
     assert np.abs(found.weights).max() > 1e-3
-    if protocol in ("rows", "cover"):
+    if protocol in ("rows", "cover", "model", "model-cover"):
         assert log2_error(found.weights, found.session.twin()) < -17
 
 
@@ -313,7 +320,7 @@ def test_nobody_is_summed_over_silently(protocol: str, step: str) -> None:
     found, kind = ran(protocol), step.partition("/")[0]
     end = found.feed(step, lambda replies: {n: r for n, r in replies.items() if n != VICTIM})
     left = tuple(name for name in party_names(3) if name != VICTIM)
-    if protocol == "cover" and kind in COVERED:
+    if protocol.endswith("cover") and kind in COVERED:
         assert end == (f"cover-{step}", left)
         end = found.feed(step, lambda replies: {COORDINATOR: b""})
         assert isinstance(end, ProtocolError) and f"{FEW} are needed" in str(end)

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import protocols.whitening
 from protocols.clipping import clip_rows
 from protocols.errors import ParameterError
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.serialise import from_plain, to_plain
-from protocols.whitening import HAIR, Whitening, moment_sensitivity, moment_sigma, whiten
+from protocols.whitening import HAIR, Whitening, moment_sensitivity, scaled, whiten
 
 Array = NDArray[np.float64]
 SPLIT = NoiseSplit(parties=10, colluders=3)
@@ -43,15 +45,13 @@ def noisy_moment(rng: np.random.Generator, rows: Array, sigma: float) -> Array:
     return np.asarray((moment + moment.T) / 2 + symmetric_noise(rng, rows.shape[1], total))
 
 
-def made(
-    seed: int = 0, rows: int = 400, features: int = 6, strength: float = 1.0
-) -> tuple[Whitening, Array]:
+def made(seed: int = 0, rows: int = 400, features: int = 6) -> tuple[Whitening, Array]:
     """And the rows themselves."""
     rng = np.random.default_rng(seed)
     x = skewed_rows(rng, rows, features)
-    sigma = moment_sigma(0.3, rows=rows, norm_bound=1.0)
+    sigma = moment_sensitivity(rows, 1.0) / 0.3
     moment = noisy_moment(rng, x, sigma)
-    return whiten(moment, sigma=sigma, split=SPLIT, failure=1e-6, strength=strength), x
+    return whiten(moment, sigma=sigma, split=SPLIT, failure=1e-6), x
 
 
 def holds(whitening: Whitening) -> bool:
@@ -112,13 +112,13 @@ def test_lambda_holds_in_rationals_and_by_a_hair(
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.standard_normal((size, size)))[0]
     moment = 2.0**scale * (axes * 10.0 ** -(falls * np.arange(size))) @ axes.T
-    whitening = whiten(
-        (moment + moment.T) / 2,
-        sigma=2.0**scale * 10.0 ** rng.uniform(-8, -1),
-        split=SPLIT,
-        failure=1e-6,
-        strength=strength,
-    )
+    with patch.object(protocols.whitening, "STRENGTH", strength):
+        whitening = whiten(
+            (moment + moment.T) / 2,
+            sigma=2.0**scale * 10.0 ** rng.uniform(-8, -1),
+            split=SPLIT,
+            failure=1e-6,
+        )
     (condition,) = whitening.check(SPLIT)
     assert condition.satisfied and condition.right == whitening.spectrum
     assert exceeds(whitening, condition.left)
@@ -154,7 +154,8 @@ def test_a_wide_table_is_proven_as_well() -> None:
 @pytest.mark.parametrize("strength", [0.3, 1.0, 3.0])
 def test_clipping_keeps_the_bound(strength: float) -> None:
     """Rows only get shorter, hence the second moment smaller in the Loewner order."""
-    whitening, x = made(rows=2000, features=12, strength=strength)
+    with patch.object(protocols.whitening, "STRENGTH", strength):
+        whitening, x = made(rows=2000, features=12)
     whole = x @ np.array(whitening.matrix)
     clipped = whitening.encode(x)
     assert 0.05 < np.mean(np.linalg.norm(whole, axis=1) > 1) < 0.95
@@ -174,7 +175,7 @@ def test_whitened_rows_are_round() -> None:
     """Axes of all lengths come out within a factor of three of each other."""
     rng = np.random.default_rng(3)
     x = skewed_rows(rng, 20_000, 8)
-    sigma = moment_sigma(0.3, rows=len(x), norm_bound=1.0)
+    sigma = moment_sensitivity(len(x), 1.0) / 0.3
     whitening = whiten(noisy_moment(rng, x, sigma), sigma=sigma, split=SPLIT, failure=1e-6)
     before = np.linalg.eigvalsh(x.T @ x)
     after = np.linalg.eigvalsh(whitening.encode(x).T @ whitening.encode(x))
@@ -220,10 +221,8 @@ def test_orthogonal_rows_attain_it() -> None:
     release = np.where(np.eye(d) > 0, moved, math.sqrt(2) * moved)[np.triu_indices(d)]
     whitening = replace(made(features=4)[0], sigma=0.01)
     assert moment_sensitivity(rows, bound) == pytest.approx(math.sqrt(2) * bound**2 / rows)
-    assert whitening.mu(rows, bound) == pytest.approx(float(np.linalg.norm(release)) / 0.01)
-    assert moment_sigma(0.4, rows=rows, norm_bound=bound) == pytest.approx(
-        moment_sensitivity(rows, bound) / 0.4
-    )
+    spent = whitening.spent(SPLIT, rows=rows, norm_bound=bound)
+    assert spent == pytest.approx(float(np.linalg.norm(release)) / 0.01, rel=1e-4)
 
 
 def test_the_noise_is_below_its_tail_and_a_full_one_is_not() -> None:
@@ -352,12 +351,21 @@ def test_impossible_arguments_are_refused() -> None:
         good.decode(np.zeros(5))
     with pytest.raises(ParameterError, match="symmetric"):
         whiten(np.triu(np.ones((3, 3))), sigma=0.1, split=SPLIT, failure=0.1)
-    with pytest.raises(ParameterError, match="strength"):
-        whiten(np.eye(3), sigma=0.1, split=SPLIT, failure=0.1, strength=0.0)
     with pytest.raises(ParameterError, match="noise alone"):
         whiten(-np.eye(3), sigma=0.1, split=SPLIT, failure=0.1)
-    for mu, rows, bound in ((0.0, 5, 1.0), (0.1, 0, 1.0), (0.1, 5, 0.0)):
+    for rows, bound in ((0, 1.0), (5, 0.0)):
         with pytest.raises(ParameterError):
-            moment_sigma(mu, rows=rows, norm_bound=bound)
+            moment_sensitivity(rows, bound)
     with pytest.raises(ParameterError, match="norm"):
         clip_rows(x, 0.0)
+
+
+def test_rows_that_are_scaled_alone() -> None:
+    """Of any C, even of noise alone: x / B, with a Lambda that holds."""
+    _, x = made()
+    sigma = moment_sensitivity(len(x), 2.0) / 0.3
+    moment = noisy_moment(np.random.default_rng(1), 2 * x, sigma)
+    plain = scaled(moment, norm_bound=2.0, sigma=sigma, split=SPLIT, failure=1e-6)
+    np.testing.assert_allclose(plain.encode(2 * x), clip_rows(x, 1.0)[0], atol=1e-12)
+    assert holds(plain) and spectrum_of(plain.encode(2 * x)) <= plain.spectrum
+    assert holds(scaled(-np.eye(3), norm_bound=1.0, sigma=1e-3, split=SPLIT, failure=0.1))

@@ -32,6 +32,16 @@ RUNS: dict[str, Callable[[], Run]] = {
     "gram, linear (no map)": lambda: record(sessions.gram_session("linear")),
     "gram, improved lffr (no map)": lambda: record(sessions.gram_session("improved-lffr")),
     "lffr": lambda: record(sessions.lffr_session()),
+    "model, nesterov, in parts": lambda: record(sessions.model_session(update="nag", rounds=3)),
+    "model, parties restarted": lambda: record(
+        sessions.model_session(update="nag", rounds=3),
+        None,
+        {"gradient/1": ["hospital-1"], "refresh/1": ["hospital-2"], "decrypt": ["hospital-3"]},
+    ),
+    "model, cover, two lost": lambda: record(
+        sessions.model_session(**COVERED, rounds=3),
+        {"gradient/1": ["hospital-4"], "refresh/2": ["hospital-3"]},
+    ),
     "encrypted sums": lambda: record(sessions.sums_session(features=64)),
 }
 

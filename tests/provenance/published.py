@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from protocols import cover, decrypt, keygen, refresh
+from protocols import cover, decrypt, keygen, model_gradient, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
@@ -49,6 +49,9 @@ def shapes(plan: Any, context: CkksContext, step: str, count: int) -> list[Shape
         return digits(keygen.RELINEARISATION, "/t")
     if kind == ROWS.open:
         return [(f"{kind}/{k}/{c}", primes) for k in range(count) for c in ("c0", "c1")]
+    if repeats(kind) == model_gradient.STEP:
+        low = primes[:REFRESH_TOWERS]
+        return [(f"{step}/{k}/{c}", low) for k in range(count // 2) for c in ("c0", "c1")]
     if repeats(kind) == refresh.STEP:
         halves = (("h0", primes[:REFRESH_TOWERS]), ("h1", primes))
         labels = (refresh.label(step, k) for k in range(count // 2))

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from coordinator.log import recorded
 from parties.aggregate_share import AggregateShare
+from parties.encrypted_model import EncryptedModelParty
 from parties.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.messages import Body, public_bytes
 from protocols.samples import Sample
 from tests import exact
@@ -36,7 +40,8 @@ def rows_session(update: Any = "gd", **changes: Any) -> Session:
 @dataclass
 class Run:
     """secrets, ephemerals: coefficients of s_p, u_p; held: what each party holds of other
-    dealers; slots: what was encrypted, by party and label; messages: (step, party, request, reply).
+    dealers; slots: what was encrypted, by party and label; sums: (c0, c1) of what was computed on
+    rows in the clear, what was added to c0 included; messages: (step, party, request, reply).
     """
 
     session: Session
@@ -47,6 +52,7 @@ class Run:
     ephemerals: dict[str, exact.Integers] = field(default_factory=dict)
     held: dict[str, dict[str, rns.Residues]] = field(default_factory=dict)
     slots: dict[tuple[str, str], Any] = field(default_factory=dict)
+    sums: dict[tuple[str, str], list[rns.Residues]] = field(default_factory=dict)
     messages: list[tuple[str, str, Body, Body]] = field(default_factory=list)
     weights: Any = None
 
@@ -109,11 +115,26 @@ def watching(
 ) -> Callable[[str, Mapping[str, bytes]], Iterator[tuple[str, bytes]]]:
     """Deliver and record; parties vanish and restart as said."""
     session, encrypt, add = run.session, KeyShare.encrypt, AggregateShare.encrypt
+    onto, gradient = KeyShare.encrypt_onto, EncryptedModelParty.gradient
     whose: list[str] = []
 
     def watched(share: KeyShare, key: Any, slots: Any, label: str) -> Any:
         run.slots[whose[-1], label] = slots
         return encrypt(share, key, slots, label)
+
+    def watched_onto(share: KeyShare, key: Any, sums: Any, label: str) -> Any:
+        made = onto(share, key, sums, label)
+        for k, (total, found) in enumerate(zip(sums, made, strict=True)):
+            run.sums[whose[-1], f"{label}/{k}"] = [total[1], *map(np.copy, (total[0], found[0]))]
+        return made
+
+    def watched_gradient(party: Any, t: int, label: str, point: Any) -> Any:
+        parts, low = gradient(party, t, label, point), party.context.primes[:REFRESH_TOWERS]
+        for k, (c0, _) in enumerate(parts):
+            c1, below, before = run.sums[party.name, f"{label}/{k}"]
+            added = rns.subtract(c0, before, low)
+            run.sums[party.name, f"{label}/{k}"] = [rns.add(below, added, low), c1]
+        return parts
 
     def watched_sum(share: AggregateShare, t: int, values: Any) -> Any:
         run.slots[whose[-1], f"round/{t}"] = values
@@ -124,6 +145,8 @@ def watching(
         whose.append(name)
         with (
             patch.object(KeyShare, "encrypt", watched),
+            patch.object(KeyShare, "encrypt_onto", watched_onto),
+            patch.object(EncryptedModelParty, "gradient", watched_gradient),
             patch.object(AggregateShare, "encrypt", watched_sum),
         ):
             replies = session.ask(step, outgoing)

@@ -12,7 +12,7 @@ from pathlib import Path
 from protocols.samples import GADGET, ONE, RECEIVED, SEED, SHARE, Sample
 from tests.provenance.options import COVERED, LOST
 from tests.provenance.runs import record, rows_session
-from tests.sessions import gram_session, sums_session
+from tests.sessions import gram_session, model_session, sums_session
 
 README = Path(__file__).resolve().parents[2] / "docs" / "samples.md"
 BEGIN = "<!-- samples: written by `python -m tests.provenance.table` -->"
@@ -24,6 +24,8 @@ LETTERS = {
     "relinearisation": ("digit",),
     "cover-deal": ("x",),
     "contribute": ("i",),
+    "gradient": ("t", "part"),
+    "cover-gradient": ("t", "part"),
     "refresh": ("k", "i"),
     "cover-refresh": ("k", "i"),
     "round": ("t", "chunk"),
@@ -99,10 +101,13 @@ def section() -> str:
     circuit = record(rows_session("gd", **COVERED), LOST).samples["hospital-1"]
     unmapped = record(gram_session(rounds=2)).samples["hospital-1"]
     plain = [s for s in unmapped if s.label.startswith("refresh")]
+    model = record(model_session()).samples["hospital-1"]
+    replies = [s for s in model if s.label.startswith("gradient")]
     sums = record(sums_session()).samples["hospital-1"]
     return (
         f"{BEGIN}\nUnder threshold CKKS; `refresh/k/i/h1` is with a map and without:\n\n"
-        f"{table([*circuit, *plain])}\nSecure aggregation:\n\n{table(sums)}{END}"
+        f"{table([*circuit, *plain])}\nOf an encrypted model, in place of `contribute`:\n\n"
+        f"{table(replies)}\nSecure aggregation:\n\n{table(sums)}{END}"
     )
 
 

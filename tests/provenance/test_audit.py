@@ -46,6 +46,8 @@ def test_a_run_with_maps() -> None:
         "rows, coordinator resumed",
         "rows, cover, two lost",
         "lffr",
+        "model, parties restarted",
+        "model, cover, two lost",
         pytest.param("gram, improved lffr (no map)", marks=pytest.mark.slow),
     ],
 )

@@ -12,11 +12,13 @@ import pytest
 
 import parties.key_share as key_share
 from parties.key_share import KeyShare
+from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.residues import add, negate
 from protocols.errors import ProtocolError
+from protocols.privacy.randomness import SystemRandomness
 from tests import exact
 from tests.provenance import residuals, runs
 from tests.provenance.attack import old_flow
@@ -76,12 +78,16 @@ def one_mask() -> Iterator[None]:
 
 def gaussian(change: Callable[[Any], Any]) -> Mutant:
     """Another error in h1 of a refresh."""
-    draw = key_share.narrow_gaussian
-    return lambda: patch.object(
-        key_share,
-        "narrow_gaussian",
-        lambda std, n, randomness: change(draw(FRESH_ERROR_STD, n, randomness)),
-    )
+
+    def drawn(context: CkksContext, count: int) -> list[Any]:
+        random, n = SystemRandomness(), context.params.ring_dim
+        errors = [change(narrow_gaussian(FRESH_ERROR_STD, n, random)) for _ in range(count)]
+        return [
+            np.array([exact.evaluations(error, q) for q in context.primes], np.uint64)
+            for error in errors
+        ]
+
+    return lambda: patch.object(key_share, "fresh_errors", drawn)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def seen(share: KeyShare, shift: int, label: str, old: bool) -> tuple[exact.Inte
         masked, _ = context.cc.IntMPBootDecrypt(share._secret, context.ciphertext([c1]), element)
         h0 = context.residues_of(masked)
     else:
-        h0, _ = share.refresh_share(c1, label)
+        ((h0, _),) = share.refresh_shares([(c1, label, None)])
     return c, exact.whole(rns.add(c0, h0, low), low), modulus
 
 

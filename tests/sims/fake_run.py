@@ -104,6 +104,8 @@ def fake_transcript(plan: RowsPlan, path: Path | None = None) -> tuple[Transcrip
     transcript.close()
     costs.seconds.update(zip(PHASES, [0.02, 2.5, 0.7, 3.9, 0.4, 0.1], strict=True))
     costs.iteration_seconds[:] = [1.2, 1.1, 1.15, 1.3][: plan.rounds]
+    costs.whole_seconds[:] = [1.8, 1.7, 1.75, 1.9][: plan.rounds]
+    costs.path_seconds[:] = [1.4, 1.3, 1.35, 1.5][: plan.rounds]
     return transcript, costs
 
 

@@ -24,10 +24,13 @@ from sims.many_twins import train_many
 ROWS, FEATURES, ROUNDS, RUNS = 1000, 5, 10, 200_000
 # About sqrt(5) of the noise is missing where a coalition of 4 of 5 meets a split by P.
 PARTIES, COLLUDERS = 5, 4
+SATURATING = "quadratic-gd, saturating"
+"""On few rows."""
 
 
 @lru_cache
 def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> RowsChoice | Pair:
+    few, update = update == SATURATING, "quadratic-gd" if update == SATURATING else update
     config = SimulationConfig(
         parties=PARTIES,
         colluders=COLLUDERS,
@@ -38,8 +41,11 @@ def _setting(update: str, delta: float = 1e-5, rounds: int = ROUNDS) -> RowsChoi
     )
     wanted = Wanted.of(config)
     if update in RULES:
-        figures = PublicFigures.even(rows=4 * ROWS, features=FEATURES - 1, parties=PARTIES)
-        return both_runs(figures, wanted, np.random.default_rng(2))
+        rows = 500 if few else 4 * ROWS
+        figures = PublicFigures.even(rows=rows, features=FEATURES - 1, parties=PARTIES)
+        pair = both_runs(figures, wanted, np.random.default_rng(2))
+        assert pair.plan.signed == few
+        return pair
     figures = PublicFigures.even(rows=ROWS, features=FEATURES - 1, parties=PARTIES)
     return choose_rows(figures, wanted)
 
@@ -64,7 +70,7 @@ def _audit(
     )
 
 
-@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd", SATURATING])
 @pytest.mark.parametrize("delta", [1e-5, 1e-2])
 def test_the_truth_is_not_refuted(update: str, delta: float) -> None:
     found = _audit(_setting(update, delta))
@@ -81,7 +87,7 @@ def test_a_larger_coalition_sees_more() -> None:
     assert all(not b.refuted for b in bounds)
 
 
-@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd", SATURATING])
 @pytest.mark.parametrize(
     ("mutant", "share_of_sigma"),
     [
@@ -102,7 +108,7 @@ def test_a_split_by_p_is_harmless_without_colluders() -> None:
     assert found.lower_bound < 1.0
 
 
-@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd", SATURATING])
 def test_many_runs_are_the_twins_runs(update: str) -> None:
     """One run of `train_many` against `train_plain` on the rows written out."""
     setting = _setting(update)
@@ -115,6 +121,8 @@ def test_many_runs_are_the_twins_runs(update: str) -> None:
     y = [np.arange(n) < k for n, k in zip(counts, positive, strict=True)]
     y = np.append(np.concatenate(y).astype(float), 0.0)
     assert len(x) == pair.rows and np.linalg.norm(x, axis=1).max() <= 1 + 1e-12
+    if update == SATURATING:
+        x, y = x * (2 * y - 1)[:, None], np.ones_like(y)
     twin = train_plain(setting.rule, PlainGradient(x, y, noise, pair.link), FEATURES)
     many = train_many(
         setting.rule,
@@ -176,7 +184,7 @@ def test_a_second_moment_is_told_along_the_difference(update: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd"])
+@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd", SATURATING])
 def test_a_million_runs(update: str) -> None:
     """epsilon = 1 at delta = 1e-5, T = 25: the truth holds, both mutants are caught."""
     setting = _setting(update, rounds=25)

@@ -436,7 +436,7 @@ def test_a_much_cheaper_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     def costs(found: Any) -> tuple[float, int]:
         plan = found.template
         asked.append(plan)
-        return (300.0, 10**8) if plan.kind == "rows" else (sums, 10**5)
+        return (sums, 10**5) if plan.kind == "gradients" else (300.0, 10**8)
 
     def lines(**options: Any) -> tuple[str, ...]:
         config = configured(no_privacy=True, iterations=5, **options)
@@ -448,7 +448,7 @@ def test_a_much_cheaper_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     (predicted, cheaper) = lines(update="nag")
     assert predicted.startswith("predicted: 5.0 min and 100 MB per party")
     assert "--protocol secure-aggregation --update nag takes about 4.0 s and 100 kB" in cheaper
-    assert [plan.rounds for plan in asked] == [5, 5]
+    assert [plan.rounds for plan in asked] == [5, 5, 5]
     sums = 200.0
     assert len(lines(update="nag")) == 1
     sums = 4.0
@@ -466,7 +466,10 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
     "iterations": ({"iterations": 0}, "iterations=0 is below 1"),
     "degree": ({"degree": 4}, "degree=4 is not one of 3, 5, 7"),
     "model": ({"model": "linaer"}, "did you mean 'linear'?"),
-    "protocol": ({"protocol": "encrypted-row"}, "did you mean 'encrypted-rows'?"),
+    "protocol": (
+        {"protocol": "encrypted-row"},
+        "did you mean 'encrypted-rows' or 'encrypted-model'?",
+    ),
     "update": ({"update": "quadratic-dg"}, "did you mean 'quadratic-gd'"),
     "update of the other": ({"update": "adam"}, "it runs with --protocol secure-aggregation"),
     "option": ({"epsilom": 1.0}, "did you mean 'epsilon'?"),

@@ -28,7 +28,10 @@ DEGREE_WORDS = "degree=4 is not one of 3, 5"
         ({"update": "bariers"}, "update='bariers' is not one of .*; did you mean 'barrier'"),
         ({"update": "adam"}, "it runs with --protocol secure-aggregation"),
         ({"model": "lfrf"}, "did you mean 'lffr'"),
-        ({"protocol": "other"}, "protocol='other' is not one of encrypted-rows, secure-aggr"),
+        (
+            {"protocol": "other"},
+            "protocol='other' is not one of encrypted-rows, encrypted-model, secure-aggr",
+        ),
         ({"degree": 4}, DEGREE_WORDS),
         ({"rounds": 0}, "iterations=0 is below 1"),
         ({"rounds": 1.5}, "iterations=1.5 is not a whole number: give one"),
@@ -48,11 +51,11 @@ DEGREE_WORDS = "degree=4 is not one of 3, 5"
         ({"momentum": -0.1}, r"momentum=-0.1 is outside \[0, 1\)"),
         (
             {"protocol": "secure-aggregation", "profile": "fast-insecure"},
-            "profile=fast-insecure is an option of --protocol encrypted-rows: leave it out",
+            "profile=fast-insecure is an option of --protocol encrypted-rows or encrypted-model",
         ),
         (
             {"protocol": "secure-aggregation", "ring_dim": 4096},
-            "ring_dim=4096 is an option of --protocol encrypted-rows: leave it out",
+            "ring_dim=4096 is an option of --protocol encrypted-rows or encrypted-model",
         ),
         ({"momentum": 0.5}, "momentum=0.5 is an option of --protocol secure-aggregation"),
     ],

@@ -163,19 +163,24 @@ def test_a_party_is_told_and_may_fear_more() -> None:
         Policy(**terms, min_colluders=2).check(plan)
 
 
-def test_a_process_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spawned parties: one is killed before a refresh."""
+@pytest.mark.parametrize(
+    ("protocol", "step"), [("encrypted-rows", "refresh/0"), ("encrypted-model", "refresh/1")]
+)
+def test_a_process_that_dies(protocol: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spawned parties: one is killed before a refresh; of a model before the last, which has all
+    gradients."""
     handle, killed = PartyProcess.handle, list[str]()
 
     def killing(self: PartyProcess, data: bytes) -> bytes:
-        if b'"step":"refresh/0"' in data[:400] and self.name == "party-2":
+        if f'"step":"{step}"'.encode() in data[:400] and self.name == "party-2":
             self._process.kill()
             self._process.join()
             killed.append(self.name)
         return handle(self, data)
 
     monkeypatch.setattr(PartyProcess, "handle", killing)
-    config = SimulationConfig(**(TOY | {"parties": 3}), rounds=2, processes=True)
+    fields = TOY | {"parties": 3, "protocol": protocol, "update": "gd"}
+    config = SimulationConfig(**fields, rounds=2, processes=True)
     result = simulate(config)
     assert killed == ["party-2"] == list(result.missing)
     assert result.max_abs_diff_to_twin < 1e-4

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import keyring
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +30,7 @@ from coordinator.settings import Settings as CentreSettings
 from parties.agent.server import AgentServer
 from parties.agent.settings import Allowance, Settings, build_agent
 from parties.agent.vault import new_entry, read_entry
+from protocols.ckks.clear_rows import Room
 from protocols.documents import load_toml, to_toml
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
@@ -118,6 +120,20 @@ class MemoryKeyring(KeyringBackend):
         if self.locked:
             raise KeyringLocked("locked")
         return self.entries.get((service, username))
+
+
+def test_an_owner_limits_the_memory_of_encoded_rows(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, settings = Room(0), Settings.load(home / "a")
+    monkeypatch.setattr("parties.agent.settings.ROOM", room)
+    build_agent(settings, (home / "passphrase").read_text().strip())
+    assert room.total == 3 << 29
+    little = msgspec.structs.replace(settings, encoded_rows_mb=7)
+    build_agent(little, (home / "passphrase").read_text().strip())
+    assert room.total == 7 << 20
+    with pytest.raises(ParameterError, match="encoded_rows_mb=-1 is below 0"):
+        msgspec.structs.replace(settings, encoded_rows_mb=-1)
 
 
 def test_the_passphrase_may_stand_in_the_systems_keyring(

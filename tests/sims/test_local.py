@@ -239,7 +239,7 @@ def test_a_foreign_reply_is_named() -> None:
 
 def test_a_party_that_is_late_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the step's time limit; replies that came are not lost before it."""
-    monkeypatch.setattr(coordinator_app, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(coordinator_app, "pause", lambda *_: 0.01)
 
     class Slow(LocalGrid):
         pulls = 0

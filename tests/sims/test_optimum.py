@@ -129,3 +129,25 @@ def test_a_run_has_the_unclipped_optimum(data: PreparedData) -> None:
     expected = model.predict_proba(train.raw_test[:, :-1])[:, 1]
     assert result.optimum.log_loss == pytest.approx(log_loss(train.test.y, expected), abs=1e-3)
     assert result.optimum.log_loss < result.clipped_optimum.log_loss
+
+
+@pytest.mark.parametrize(
+    ("update", "rounds", "warns"), [("", 3, True), ("quadratic-nag", 20, False)]
+)
+def test_a_run_that_stops_short_of_it_says_so_first(update: str, rounds: int, warns: bool) -> None:
+    """Without noise; the loss that is possible is scikit-learn's on the training rows."""
+    frame = skewed(300)
+    config = SimulationConfig(
+        data=frame, label="y", update=update, rounds=rounds, epsilon=None, seed=1,
+        profile="fast-insecure", parties=2,
+    )  # fmt: skip
+    result = simulate(config)
+    told = [w for w in result.warnings if "has not converged" in w]
+    assert bool(told) == warns
+    if warns:
+        assert result.warnings[0] == told[0] and "--update quadratic-nag" in told[0]
+        rows = prepare(config, np.random.default_rng(1))
+        fit = LogisticRegression(C=1e9, fit_intercept=False, max_iter=5000)
+        fit.fit(rows.rows, rows.labels)
+        least = log_loss(rows.labels, fit.predict_proba(rows.rows)[:, 1])
+        assert f"{least:.3f}" in told[0]

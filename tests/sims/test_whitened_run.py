@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import re
 import shutil
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import expit
 
 from parties.data.schema import Schema
+from protocols.errors import SchemaError
 from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.pace import SHARE
+from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.rescale import Scaling
 from protocols.published import published
 from sims.config import SimulationConfig
-from sims.run_folder import SECOND_MOMENT
-from sims.simulation import simulate
+from sims.predict import load_model
+from sims.run_folder import SECOND_MOMENT, RunFolder
+from sims.simulation import _recording, simulate
 from sims.verify import Check, verify_run
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whitened") / "run"
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.normal(size=(900, 3)), columns=["a", "b", "c"])
+    frame["y"] = (frame.a - 0.5 * frame.b + rng.logistic(size=900) > 0).astype(int)
     config = SimulationConfig(
+        data=frame,
+        label="y",
         parties=3,
-        epsilon=4.0,
+        epsilon=8.0,
         update="quadratic-gd",
-        rounds=2,
+        rounds=4,
         profile="fast-insecure",
         seed=1,
         out=path,
@@ -79,8 +95,6 @@ def test_a_scaling_of_ones_own_is_refused(folder: Path, tmp_path: Path, field: s
     """What is stated may differ by a percent, as another machine's would, and no more."""
     path = shutil.copytree(folder, tmp_path / "run")
     model = json.loads((path / "model.json").read_text())
-    if model["scaling"] is None:
-        pytest.skip("nothing was known of this model's scale")
     for moved, refused in ((0.001, False), (0.2, True)):
         scaling = {**model["scaling"], field: model["scaling"][field] + moved}
         weights = Scaling(**scaling).of(np.array(model["released"]), _bias(model))
@@ -92,3 +106,41 @@ def test_a_scaling_of_ones_own_is_refused(folder: Path, tmp_path: Path, field: s
 
 def _bias(model: dict[str, Any]) -> float:
     return Schema.from_dict(model["schema"]).bias
+
+
+def test_the_report_says_what_each_run_costs(folder: Path) -> None:
+    """mu of both in quadrature is mu of epsilon, by the plan's own figures."""
+    text = (folder / "report.html").read_text()
+    (parts,) = re.findall(r"ε of the two runs.*?([0-9.]+) and ([0-9.]+)", text, re.DOTALL)
+    fields = json.loads((folder / "plan.json").read_text())
+    first, second = (mu_for_epsilon(epsilon=float(part), delta=1e-5) for part in parts)
+    whole = mu_for_epsilon(epsilon=fields["privacy"]["epsilon"], delta=1e-5)
+    assert math.hypot(first, second) == pytest.approx(whole, rel=2e-3)
+    assert first**2 == pytest.approx(SHARE * whole**2, rel=0.05)
+
+
+def test_a_loaded_model_scores_a_file(folder: Path, tmp_path: Path) -> None:
+    """By path as by table; sigmoid(intercept + coefficients x) where no row is clipped."""
+    model = load_model(folder / "model.json")
+    table = pd.DataFrame({"a": [0.1, -0.3], "b": [0.2, 0.1], "c": [0.0, 0.3], "y": [1, 0]})
+    table.to_csv(tmp_path / "some.csv", index=False)
+    assert model.score(str(tmp_path / "some.csv")) == model.score(table)
+    with pytest.raises(SchemaError, match="column 'y' to predict is missing"):
+        model.score(table.drop(columns="y"))
+    scores = model.intercept + table[["a", "b", "c"]] @ model.coefficients[["a", "b", "c"]]
+    np.testing.assert_allclose(model.predict_proba(table)[:, 1], expit(scores), atol=1e-9)
+    far = pd.DataFrame({"a": [50.0], "b": [-40.0], "c": [0.0]})
+    z = model.intercept + float(far.iloc[0] @ model.coefficients[["a", "b", "c"]])
+    assert abs(model.predict_proba(far)[0, 1] - expit(z)) > 0.001
+
+
+def test_a_run_that_is_terminated_says_so(tmp_path: Path) -> None:
+    """By SIGTERM, as by Ctrl-C."""
+    recorded = RunFolder.create(tmp_path / "run")
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), _recording(recorded):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["state"] == "aborted" and "interrupted" in str(status)
+    assert signal.getsignal(signal.SIGTERM) == before

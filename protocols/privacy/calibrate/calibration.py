@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from protocols.errors import ParameterError, PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.models.registry import model_named
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
 from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.calibrate.options import check_options
 from protocols.privacy.calibrate.pace import pace
 from protocols.privacy.calibrate.regression import draft_gram, draft_lffr
 from protocols.privacy.calibrate.rows import draft_poisson, draft_rows
@@ -35,6 +36,7 @@ KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
     "lffr": draft_lffr,
     "poisson": draft_poisson,
     ENCRYPTED_ROWS: draft_rows,
+    ENCRYPTED_MODEL: draft_rows,
     SECURE_AGGREGATION: draft_sums,
 }
 """By model, or of logistic models by protocol."""
@@ -84,6 +86,7 @@ def calibrate(figures: PublicFigures, wanted: Wanted, moment: Moment | None = No
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
     """
+    check_options(wanted)
     chosen = wanted if wanted.update else _usual(figures, wanted)
     try:
         draft, first = _drafted(figures, chosen, moment)
@@ -123,11 +126,12 @@ def _drafted(
         kind = wanted.protocol if wanted.model == "logistic" else wanted.model
         return KINDS[kind](figures, wanted), None
     if moment is not None:
-        return draft_whitened(figures, wanted, moment), None
+        return draft_whitened(figures, wanted, moment, opened=True), None
     first = moment_plan(figures, wanted)
-    return draft_whitened(figures, wanted, expected_moment(figures, first)), first
+    expected = expected_moment(figures, first)
+    return draft_whitened(figures, wanted, expected, opened=False), first
 
 
 def _whitens(wanted: Wanted) -> bool:
-    rows = wanted.protocol == ENCRYPTED_ROWS and wanted.model == "logistic"
+    rows = wanted.protocol in UNDER_CKKS and wanted.model == "logistic"
     return rows and wanted.update in RULES and wanted.epsilon is not None

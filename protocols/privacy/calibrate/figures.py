@@ -93,6 +93,7 @@ class Wanted:
     cover: int | None = None
     profile: str = "secure"
     ring_dim: int | None = None
+    bandwidth: float = 1000.0
 
     @classmethod
     def of(cls, options: Any) -> Wanted:

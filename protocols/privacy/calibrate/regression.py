@@ -24,11 +24,11 @@ from protocols.privacy.gram_certificate import GramRelease
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
 
 DEFAULT_ROUNDS = 30
-"""Of LFFR, and of plain steps on Gram sums."""
-ACCELERATED_ROUNDS = 60
+"""Of LFFR; and on Gram sums with much noise, of which more iterations only learn more."""
+GRAM_ROUNDS = 60
 """Leave 1 in 67 of what belongs to curvatures from 1 / 600 of the largest on (`gram_pace`)."""
 SMALL_RIDGE = 0.01
-"""Of the largest curvature: noise that needs more ridge is learnt by what converges faster."""
+"""Of the largest curvature: noise that needs more ridge is much."""
 FLOOR = 1 / 16
 """Of the Gram curvature; 1 / 64 would save a tenth of the iterations and double the noise."""
 PRIVATE_ROUNDS = 10
@@ -64,19 +64,18 @@ def draft_gram(figures: PublicFigures, wanted: Wanted) -> Draft:
                 "a larger epsilon lower it",
             )
         ridge = release.ridge
-    # With noise, what plain steps have not learnt yet is mostly noise.
-    accelerated = privacy is None or 2 * ridge < SMALL_RIDGE * (curvature + 2 * ridge)
+    quiet = privacy is None or 2 * ridge < SMALL_RIDGE * (curvature + 2 * ridge)
     plan = GramPlan(
         **wanted.common(figures, privacy),
         model=wanted.model,
         ckks=params,
         cover=wanted.cover,
         outputs=figures.outputs,
-        rounds=wanted.rounds or (ACCELERATED_ROUNDS if accelerated else DEFAULT_ROUNDS),
+        rounds=wanted.rounds or (GRAM_ROUNDS if quiet else DEFAULT_ROUNDS),
         ridge=ridge,
         curvature_bound=curvature,
         floor=FLOOR,
-        accelerated=accelerated,
+        accelerated=True,
     )
     return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
 

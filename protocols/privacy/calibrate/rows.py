@@ -8,13 +8,14 @@ from typing import Any
 
 from protocols import arithmetic
 from protocols.approximation import Approximation
-from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.parameters import choose_parameters
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.decrypt import release_error_std
-from protocols.errors import ParameterError, PrivacyError
+from protocols.errors import ParameterError
+from protocols.model_plan import ModelPlan
 from protocols.models.poisson import Poisson
 from protocols.models.registry import model_named
+from protocols.names import ENCRYPTED_MODEL
 from protocols.plan import PrivacyPlan
 from protocols.planner import cheapest_layout
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
@@ -82,7 +83,6 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     update, noisy = wanted.update, wanted.epsilon is not None
     if update != "barrier" and not noisy:
         return _uncertified(figures, wanted)
-    refuse_fixed(wanted)
     counted = arithmetic.allowances(figures.norm_bound, figures.num_features) if noisy else {}
     found = pace(figures, wanted) if noisy and update == "gd" else None
     few = found.steps if found and not found.whitens else None
@@ -112,22 +112,6 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
             *((TIMID,) if few else ()),
         ),
     )
-
-
-def refuse_fixed(wanted: Wanted) -> None:
-    """Refuse what a certificate fixes.
-
-    Raises:
-        ParameterError: names the option.
-    """
-    for name in ("learning_rate", "radius"):
-        if getattr(wanted, name) is not None:
-            update = wanted.update
-            what = update if update == "barrier" else f"{update} with privacy"
-            raise ParameterError(
-                f"{name}={getattr(wanted, name)} cannot be given for {what}: its certificate "
-                "fixes it; leave it out, or use --update gd --no-privacy"
-            )
 
 
 def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
@@ -196,14 +180,8 @@ def draft_poisson(figures: PublicFigures, wanted: Wanted) -> Draft:
     """gd or nag with steps of 1 / B^2 at most, without privacy.
 
     Raises:
-        PrivacyError: privacy is asked for. ParameterError: options that do not fit.
+        ParameterError: options that do not fit.
     """
-    if wanted.epsilon is not None:
-        raise PrivacyError(
-            f"epsilon={wanted.epsilon:g}: no certificate bounds what a row moves of model poisson, "
-            "for all take a sigmoid's symmetry for granted; take --no-privacy (epsilon=None), or a "
-            "regression with a certificate (--model linear)"
-        )
     for name, value, cure in (
         ("target", figures.outputs, "fits one target: run once for each"),
         ("update", wanted.update, "takes gd and nag: choose one"),
@@ -223,8 +201,9 @@ def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice, **more
     Raises:
         ParameterError: no secure ring fits, or the asked ring is insecure.
     """
-    levels = iteration_levels(chosen.link.polynomial, chosen.rule)
-    plan = RowsPlan(
+    kind = ModelPlan if wanted.protocol == ENCRYPTED_MODEL else RowsPlan
+    levels = kind.levels_of(chosen.link.polynomial, chosen.rule)
+    plan = kind(
         model=wanted.model,
         **wanted.common(figures, chosen.privacy),
         link=chosen.link.polynomial,
@@ -233,4 +212,5 @@ def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice, **more
         cover=wanted.cover,
         **more,
     )
-    return cheapest_layout(plan).with_slot_bound(figures.norm_bound)
+    plan = cheapest_layout(plan, wanted.bandwidth * 1e6)
+    return plan.with_slot_bound(figures.norm_bound)

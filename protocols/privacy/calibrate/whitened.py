@@ -7,6 +7,7 @@ any, `expected_moment` stands for it.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,22 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols import arithmetic
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.objectives import MOMENT, MomentObjective
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.pace import DEGREE, SHARE, pace
-from protocols.privacy.calibrate.rows import RowsChoice, refuse_fixed, rows_plan
+from protocols.privacy.calibrate.rows import RowsChoice, rows_plan
 from protocols.privacy.calibrate.sums import cipher_of
 from protocols.privacy.catalogue import noise_of
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
+from protocols.privacy.problem import Steps
+from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.search import find_setting
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.privacy.utility import Columns
 from protocols.second_moment import length
 from protocols.updates.momentum import GradientDescent
-from protocols.whitening import Whitening, whiten
+from protocols.whitening import Whitening, scaled, whiten
 
 Array = NDArray[np.float64]
 
@@ -41,6 +44,8 @@ NOTE = (
     "two runs: one opens the noisy second moment of the rows' columns, the other trains on rows "
     "that are whitened by it; epsilon is of both"
 )
+HALVINGS = 8
+"""Of steps that no ball holds, before there is no plan."""
 MOST_FEATURES = 160
 """A plan holds two matrices, and has to fit into the header of a message."""
 
@@ -103,26 +108,24 @@ def expected_moment(figures: PublicFigures, first: GradientPlan) -> Moment:
     return Moment(np.diag(diagonal), first.noise_scales[0], first.digest())
 
 
-def draft_whitened(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draft:
+def draft_whitened(
+    figures: PublicFigures, wanted: Wanted, moment: Moment, *, opened: bool
+) -> Draft:
     """The best certified run of few steps on whitened rows.
+
+    opened: whether a part of epsilon is spent already: then there is a plan, whatever was opened,
+    if not of the update that was wanted or not on rows that are whitened.
 
     Raises:
         PrivacyError: none is certified. ParameterError: options that do not fit.
     """
-    refuse_fixed(wanted)
-    whitening = whiten(
-        moment.matrix,
-        sigma=moment.sigma,
-        split=wanted.split(figures),
-        failure=FAILURE_SHARE * wanted.delta,
-    )
-    certificate = _certified(figures, wanted, whitening)
+    whitening = _whitening(figures, wanted, moment, opened)
+    certificate = _certified(figures, wanted, whitening, opened)
     setting: Any = certificate.setting
-    rule = RULES[wanted.update]
     chosen = RowsChoice(
-        rule=setting.rule
-        if rule != "ridge"
-        else GradientDescent(rounds=setting.rounds, learning_rate=setting.eta, ridge=setting.lam),
+        rule=GradientDescent(rounds=setting.rounds, learning_rate=setting.eta, ridge=setting.lam)
+        if isinstance(setting, RidgeSetting)
+        else setting.rule,
         link=setting.sigmoid,
         privacy=wanted.promise(
             figures, sigma=float(setting.sigma), sensitivity=float(certificate.sensitivity)
@@ -134,9 +137,46 @@ def draft_whitened(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Dr
     return Draft(plan, certificate, chosen.notes)
 
 
-def _certified(figures: PublicFigures, wanted: Wanted, whitening: Whitening) -> Certificate:
-    # Of small tables, too, where whitening was asked for.
-    steps = pace(figures, wanted).steps if wanted.update == "quadratic-gd" else None
+def _whitening(figures: PublicFigures, wanted: Wanted, moment: Moment, opened: bool) -> Whitening:
+    known: dict[str, Any] = {
+        "sigma": moment.sigma,
+        "split": wanted.split(figures),
+        "failure": FAILURE_SHARE * wanted.delta,
+    }
+    try:
+        return whiten(moment.matrix, **known)
+    except ParameterError:
+        if not opened:
+            raise
+    return scaled(moment.matrix, norm_bound=figures.norm_bound, **known)
+
+
+def _certified(
+    figures: PublicFigures, wanted: Wanted, whitening: Whitening, opened: bool
+) -> Certificate:
+    method = RULES[wanted.update]
+    if method != "ridge":
+        try:
+            return _found(figures, wanted, whitening, method, None)
+        except PrivacyError:
+            if not opened:
+                raise
+    # Of small tables, too, where whitening was asked for. Steps that are short enough stay in any
+    # ball.
+    steps = pace(figures, wanted).steps
+    for k in range(HALVINGS):
+        with suppress(PrivacyError):
+            return _found(figures, wanted, whitening, "ridge", steps.shorter(0.5**k))
+    return _found(figures, wanted, whitening, "ridge", steps.shorter(0.5**HALVINGS))
+
+
+def _found(
+    figures: PublicFigures,
+    wanted: Wanted,
+    whitening: Whitening,
+    method: str,
+    steps: Steps | None,
+) -> Certificate:
     counted: dict[str, Any] = whitening.charged(
         arithmetic.allowances(1.0, figures.num_features),
         wanted.split(figures),
@@ -145,7 +185,7 @@ def _certified(figures: PublicFigures, wanted: Wanted, whitening: Whitening) -> 
         epsilon=wanted.epsilon or 0.0,
     )
     return find_setting(
-        method=RULES[wanted.update],
+        method=method,
         rows=figures.rows,
         features=figures.num_features,
         norm_bound=1.0,

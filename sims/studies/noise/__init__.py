@@ -3,7 +3,8 @@
 grid, source      what is measured: cells, seeds, rows
 components        what is measured beside which formula
 twins             a cell in plaintext, all seeds at once
-watched, exact    LOOKS AT SECRETS: encrypted runs, stage by stage, in simulations alone
+watched, stages,
+exact             LOOKS AT SECRETS: encrypted runs, stage by stage, in simulations alone
 store             append-only results; spawned workers, resumable
 tables, slopes    tidy tables, fitted slopes
 figures, gallery  plots, and which a study has

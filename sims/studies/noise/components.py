@@ -85,6 +85,14 @@ def refresh(parties: int, n: int) -> float:
     return math.sqrt((1 + 2 * n * parties / 3) / 12)
 
 
+def model_refresh(parties: int) -> float:
+    """sum_p e_p: the map of an encrypted model's refresh is rounded in the clear.
+
+    Roundings are at 2k of n coefficients, variance (P + 1) / 12 there; left out.
+    """
+    return SIGMA * math.sqrt(parties)
+
+
 def flooding(parties: int, sigma_e: float) -> float:
     """P shares of std sqrt(12) 2^(s/2) sigma_e each."""
     return math.sqrt(12 * parties) * 2 ** (FLOODING_BITS / 2) * sigma_e
@@ -93,6 +101,11 @@ def flooding(parties: int, sigma_e: float) -> float:
 def release(parties: int, sigma_e: float, n: int, scale: float, radius: float) -> float:
     """Flooding as slots; OpenFHE's decoder adds as much again; weights are kept over the radius."""
     return radius * math.sqrt(n) * flooding(parties, sigma_e) / scale
+
+
+def model_release(parties: int, sigma_e: float, period: int, scale: float, radius: float) -> float:
+    """Flooding of 2k coefficients as k slots, of which a cosine leaves half; no decoder adds."""
+    return radius * math.sqrt(period) * flooding(parties, sigma_e) / scale
 
 
 def opened(parties: int) -> float:

@@ -16,7 +16,10 @@ from sims.studies.noise.tables import figures_of
 
 # An interval that reaches further on either side has little to say [bits per doubling].
 WIDE = 0.25
-_STAGES = ("secret", "encryption", "encryption_sum", "refresh", "flooding", "opening_key", "opened")
+_STAGES = (
+    *("secret", "encryption", "encryption_sum", "refresh", "model_refresh", "flooding"),
+    *("opening_key", "opened"),
+)
 _MODES = {"fixed": "all rows shared out", "growing": "every client brings rows"}
 
 
@@ -113,7 +116,7 @@ def _tests(slopes: Sequence[Slope]) -> Iterator[str]:
             " One run shows it at the model's few weights; the flooding that causes it is measured "
             "at all coefficients."
         )
-        released = all(s.component == "release" for s in wide)
+        released = all(s.component in ("release", "model_release") for s in wide)
         yield f"Too wide to say much: {names}.{why if released else ''}"
     exact = dict.fromkeys(s.title for s in slopes if s.agrees and s.exact and s not in tests)
     if exact:

@@ -20,7 +20,8 @@ from protocols.aggregate.parameters import AggregateParameters
 from protocols.ckks import residues as rns
 from protocols.errors import ParameterError, PrivacyError
 from protocols.gradients import GradientPlan
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.model_plan import ModelPlan
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.objectives import RowObjective
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -43,6 +44,7 @@ Floats = NDArray[np.float64]
 Chosen = RowsChoice | SumsChoice
 COVERED = {
     ENCRYPTED_ROWS: ("barrier", "gd", "nag"),
+    ENCRYPTED_MODEL: ("barrier", "gd", "nag"),
     SECURE_AGGREGATION: ("barrier", "gd", "clipped-gd", "nag", "hb", "masg", "nag-opt", "masg-opt"),
 }
 """Rules whose plaintext twin runs for many seeds at once; encrypted cells take them all."""
@@ -160,7 +162,9 @@ def plan_traffic(plan: RunPlan) -> dict[str, float]:
     if not isinstance(plan, RowsPlan):
         return {}
     first = sum(each.request.size + each.reply.size for each in exchanges(plan, plan.names[0]))
-    held = np.array([len(plan.layout.ciphertexts_of(k)) for k in range(len(plan.names))])
+    held = np.zeros(len(plan.names), int)
+    if not isinstance(plan, ModelPlan):  # whose rows travel
+        held += [len(plan.layout.ciphertexts_of(k)) for k in range(len(held))]
     size = 2 * rns.packed_size((0,) * plan.ckks.num_towers, plan.ckks.ring_dim)
     by_party = first + size * (held - held[0])
     return {"bytes_party": float(by_party.max()), "bytes_coordinator": float(by_party.sum())}

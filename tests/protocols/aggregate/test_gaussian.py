@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.aggregate.gaussian import _thresholds, narrow_gaussian
+from protocols.aggregate.gaussian import narrow_gaussian, thresholds
 from protocols.aggregate.security import NOISE_STD
 from protocols.privacy.randomness import SeededRandomness
 
@@ -19,7 +19,7 @@ def law(sigma: float) -> dict[int, float]:
 
 @pytest.mark.parametrize("sigma", [1.0, NOISE_STD, 16.0])
 def test_the_table_is_the_law(sigma: float) -> None:
-    high, low = _thresholds(sigma)
+    high, low = thresholds(sigma)
     cumulative = [
         (int(h) << 63 | int(x)) / 2**127 for h, x in zip(high[:, 0], low[:, 0], strict=True)
     ]
@@ -60,7 +60,7 @@ class Words:
 
 def test_a_tie_of_high_words_is_decided_by_the_low_ones() -> None:
     """And the most extreme words stay in the table."""
-    high, low = _thresholds(NOISE_STD)
+    high, low = thresholds(NOISE_STD)
     k, most = 7, 2**64 - 1
     h, x = int(high[k, 0]), int(low[k, 0])
     assert 0 < x < 2**63 - 1

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from protocols.ckks.context import CkksContext
-from protocols.ckks.lift import lift, reduced
+from protocols.ckks.lift import lift
 from protocols.ckks.masks import draw_mask, mask_bits, room, smallest_mask_bits, smallest_room
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.privacy.randomness import SeededRandomness
@@ -51,11 +51,19 @@ def test_masks_are_uniform_in_their_whole_range() -> None:
         assert stats.chisquare(counts).pvalue > 1e-6
 
 
+def test_a_mask_is_the_integer_of_its_words() -> None:
+    """Little-endian, the last word cut off at the top, less 2^(k-1)."""
+    bits, words = mask_bits(LOW, 3), SeededRandomness(7).words(3 * N).reshape(3, N).astype(object)
+    wanted = words[0] + (words[1] << 64) + (words[2] >> 192 - bits << 128) - (1 << bits - 1)
+    assert integers(draw_mask(LOW, 3, N, SeededRandomness(7))) == wanted.tolist()
+
+
 def test_a_lift_is_the_same_integer_at_every_prime() -> None:
     """Masks, small errors of either sign, zero."""
     random = SeededRandomness(6)
     errors = np.arange(N) % 7 - 3
-    polynomials = [draw_mask(LOW, 2, N, random), reduced(errors, LOW), reduced(errors * 0, LOW)]
+    small = [np.array([each % prime for prime in LOW], np.uint64) for each in (errors, errors * 0)]
+    polynomials = [draw_mask(LOW, 2, N, random), *small]
     for polynomial, lifted in zip(polynomials, lift(CONTEXT, polynomials), strict=True):
         whole = integers(polynomial)
         for row, prime in zip(lifted, CONTEXT.primes, strict=True):

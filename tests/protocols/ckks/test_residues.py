@@ -185,6 +185,26 @@ def test_add_is_addition_modulo_each_prime(left: int, right: int) -> None:
     assert (rns.add(a, b, PRIMES) == wanted.astype(np.uint64)).all()
 
 
+# Primes of 60 bits from end to end, of 59, 31, 30 and 2 bits.
+FIELDS = (1152921504606846883, 576460752303423619, 576460752303421441, 2147483647, 1073741789, 3)
+
+
+@given(st.sampled_from(FIELDS), st.data())
+def test_products_and_differences_are_exact(prime: int, data: st.DataObject) -> None:
+    """Against Python's integers; also where a rest is zero, or half the prime, as it is rounded."""
+    ends = st.sampled_from([0, 1, 2, prime // 2, prime // 2 + 1, prime - 2, prime - 1])
+    wholes = st.integers(0, 2**31).map(lambda k: (k << 30) % prime)
+    numbers = st.lists(st.integers(0, prime - 1) | ends | wholes, min_size=8, max_size=8)
+    left, right = data.draw(numbers), data.draw(numbers)
+    for k, rest in enumerate([0, 1, prime // 2, prime // 2 + 1, prime - 1]):
+        right[k] = rest * pow(left[k], -1, prime) % prime if left[k] else right[k]
+    pairs = list(zip(left, right, strict=True))
+    a, b = (np.array([numbers], np.uint64) for numbers in (left, right))
+    assert rns.product(a, b, (prime,)).tolist() == [[x * y % prime for x, y in pairs]]
+    assert rns.subtract(a, b, (prime,)).tolist() == [[(x - y) % prime for x, y in pairs]]
+    assert rns.negate(a, (prime,)).tolist() == [[-x % prime for x in left]]
+
+
 def test_sums_of_ciphertexts_are_openfhes(context: CkksContext, keys: Any) -> None:
     """Adding residues is EvalAdd, bit by bit."""
     parts = [context.encrypt(keys.publicKey, np.full(3, v)) for v in (0.5, 0.25)]

@@ -155,28 +155,6 @@ def test_weights_of_noise_alone_are_left_alone() -> None:
     assert max(slopes) < 1.5
 
 
-def test_a_released_base_rate_mends_the_intercept() -> None:
-    """Noise moves the mean score; the base rate says where it was."""
-    rng = np.random.default_rng(0)
-    (x, y), (new_x, new_y) = _table(2000, rng), _table(20_000, rng)
-    public = _public(x)
-    rule, noise = GradientDescent(rounds=8, learning_rate=6.0), 0.05
-    known = replace(public, base=(float(y.mean()), 0.01))
-    shifts, losses = [], []
-    for seed in range(12):
-        weights = _trained(rule, FINE, x, y, public, noise, seed)
-        raw = public.matrix @ weights
-        for each in (public, known):
-            w = rescale(weights, Candidate.of(rule, FINE, noise), each).of(raw, BIAS)
-            shifts.append(abs(float(np.mean(expit(new_x @ w)) - new_y.mean())))
-            losses.append(log_loss(new_y, expit(new_x @ w)))
-        shifts.append(abs(float(np.mean(expit(new_x @ raw)) - new_y.mean())))
-    without, given, plain = (float(np.mean(shifts[k::3])) for k in range(3))
-    assert given < 0.6 * plain
-    assert given < without
-    assert np.mean(losses[1::2]) < np.mean(losses[0::2])
-
-
 def _example() -> tuple[Floats, Candidate, Moments]:
     x, y = _table(5000, np.random.default_rng(0))
     public, rule = _public(x), GradientDescent(rounds=8, learning_rate=8.0)
@@ -198,7 +176,7 @@ def test_every_machine_finds_the_same_digits() -> None:
 def test_it_sees_nothing_but_public_figures() -> None:
     assert list(inspect.signature(rescale).parameters) == ["weights", "candidate", "moments"]
     fields = set(Moments.__dataclass_fields__)
-    assert fields == {"moment", "matrix", "noise", "bias", "base"}
+    assert fields == {"moment", "matrix", "noise", "bias"}
 
 
 @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf, 1e200])

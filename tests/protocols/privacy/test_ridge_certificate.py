@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.approximation import Polynomial, sigmoid_approximation
+from protocols.approximation import Approximation, is_symmetric, sigmoid_approximation
 from protocols.errors import ParameterError
 from protocols.privacy.budget import Budget
 from protocols.privacy.descent_bound import DescentBound, push_bound
-from protocols.privacy.problem import Problem
+from protocols.privacy.problem import Problem, Steps
 from protocols.privacy.ridge_certificate import RidgeSetting, check
 from protocols.privacy.ridge_search import drafts
 from protocols.privacy.ridge_search import setting as from_draft
@@ -39,6 +39,7 @@ def _setting(
     split: NoiseSplit = SPLIT,
     spectrum: float | None = None,
     least: float = 10.0,
+    steps: Steps | None = None,
 ) -> RidgeSetting:
     """The first draft of degree 7 whose ball has a radius of about 10 (least)."""
     budget = Budget(epsilon=epsilon, delta=delta, split=split, mechanism_share=0.5)
@@ -51,6 +52,7 @@ def _setting(
         rounds=rounds,
         degree=7,
         spectrum=spectrum,
+        steps=steps,
     )
     found = drafts(problem)
     wide = (d for d in found if d.approximation.polynomial.radius > least)
@@ -221,13 +223,24 @@ def test_geometric_sums() -> None:
     assert replace(ball, alpha=1.0).weight == pytest.approx(1.0)
 
 
-def test_a_lopsided_polynomial_is_refused() -> None:
-    p = Polynomial(coefficients=(0.5, 0.2, 0.01), center=0.0, radius=3.0)
-    with pytest.raises(ParameterError, match="odd"):
-        push_bound(p, shrink=1.0, eta=1.0, norm_bound=1.0, radius=3.0)
-    approximation = replace(sigmoid_approximation(3, 3.0), polynomial=p)
-    with pytest.raises(ParameterError, match="sigmoid"):
-        replace(_setting(), sigmoid=approximation)
+@pytest.mark.parametrize("rows", [20_000, 2000])
+def test_the_ball_of_signed_rows_on_the_worst_data(rows: int) -> None:
+    """A saturating link: reached to 1 % without noise, and half of it is left."""
+    steps = Steps(rounds=10, rate=6.0, wander=math.inf, saturates=True)
+    loud = _setting(
+        rows=rows, features=5, rounds=10, spectrum=0.2, eta=30.0, least=5.0, steps=steps
+    )
+    assert not is_symmetric(loud.sigmoid.polynomial)
+    certificate = check(loud).require()
+    assert certificate.figures["D2"] < 1.2
+    largest = _worst_run(loud, certificate.figures["sigma_total"], 400)
+    assert largest.max() <= certificate.figures["R"]
+    quiet = replace(loud, sigma=0.0, budget=replace(loud.budget, epsilon=None))
+    far = _worst_run(replace(quiet, rounds=11), 0.0, 20).max()
+    reached = check(quiet).figures["reached"]
+    assert 0.99 * reached < far <= reached
+    narrow = replace(loud.sigmoid.polynomial, radius=loud.sigmoid.polynomial.radius / 2)
+    assert not check(replace(loud, sigmoid=Approximation.unchecked(narrow))).satisfied
 
 
 @pytest.mark.parametrize(("field", "value"), [("lam", -1.0), ("lam", 0.6), ("rows", 0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from protocols.approximation import Polynomial, sigmoid_approximation
 from protocols.errors import ParameterError
 from protocols.privacy.sensitivity import Sensitivity, diameter
+from tests.helpers import signed_plan
 
 PAIRS = 120_000
 M = 14
@@ -31,7 +33,9 @@ def _gradients(
     return gradient
 
 
-def _largest_move(p: Polynomial, bound: float, radius: float, seed: int) -> float:
+def _largest_move(
+    p: Polynomial, bound: float, radius: float, seed: int, signed: bool = False
+) -> float:
     """The largest change of the sum over PAIRS neighbours; the other rows and the noise cancel.
 
     Half of the pairs are drawn at random, half sit on the boundary: |w| = R, |x| = B, the two rows
@@ -52,6 +56,9 @@ def _largest_move(p: Polynomial, bound: float, radius: float, seed: int) -> floa
     other[half:] = bound * (np.cos(angle) * along - np.sin(angle) * across)
     x[half:][y[half:] == 1] *= -1  # a row with label 1 is its mirror image with label 0
     other[half:][other_y[half:] == 1] *= -1
+    if signed:
+        plan = signed_plan(p, M)
+        (x, y), (other, other_y) = plan.encode(x, y), plan.encode(other, other_y)
     # the same noise and the same other rows on both sides: they cancel exactly
     move = _gradients(p, w, x, y) - _gradients(p, w, other, other_y)
     return float(np.linalg.norm(move, axis=1).max())
@@ -71,6 +78,30 @@ def test_no_pair_exceeds_delta(degree: int, radius: float) -> None:
     assert worst <= tight <= paper
     if radius == 4.0:
         assert worst >= 0.985 * tight
+
+
+@pytest.mark.parametrize("degree", [7, 15])
+@pytest.mark.parametrize("radius", [1.0, 4.0])
+def test_no_pair_exceeds_delta_where_rows_are_signed(degree: int, radius: float) -> None:
+    """Labels of both kinds, as a plan encodes them; unsigned ones would move twice as much."""
+    bound = math.sqrt(M)
+    p = sigmoid_approximation(degree, bound * radius, "saturating").polynomial
+    tight = diameter(p, norm_bound=bound, radius=radius)
+    worst = _largest_move(p, bound, radius, seed=degree, signed=True)
+    assert 0.98 * tight <= worst <= tight < 1.3 * bound
+    assert _largest_move(p, bound, radius, seed=degree) > 1.2 * tight
+
+
+@pytest.mark.parametrize("coefficients", [(0.6, 0.1, 0.0, 3.0), (3.0, 0.1, 0.0, 0.1)])
+def test_a_residual_that_changes_its_sign(coefficients: tuple[float, ...]) -> None:
+    """p far above 1: a row pushes the other way, and both ends count."""
+    p = Polynomial(coefficients=coefficients, center=0.0, radius=2.0)
+    worst = _largest_move(p, 1.0, 2.0, seed=1, signed=True)
+    tight = diameter(p, norm_bound=1.0, radius=2.0)
+    largest = max(abs(1 - p(z)) for z in (-2.0, 2.0))
+    assert worst <= tight <= 2 * largest + 1e-6
+    with pytest.raises(ParameterError, match="around 0"):
+        diameter(replace(p, center=1.0), norm_bound=1.0, radius=1.0)
 
 
 def test_mutants_are_noticed() -> None:

@@ -15,7 +15,7 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.metrics import log_loss as sklearn_log_loss
 
-from protocols.approximation import Polynomial, sigmoid_approximation
+from protocols.approximation import Polynomial, is_symmetric, sigmoid_approximation
 from protocols.privacy import barrier_search, momentum_search, ridge_search
 from protocols.privacy.budget import Budget
 from protocols.privacy.problem import Problem
@@ -27,6 +27,7 @@ from protocols.privacy.utility import (
     Columns,
     Field,
     Truths,
+    _odd,
     gaussian_mean,
     log_loss,
 )
@@ -93,11 +94,27 @@ def _simulated(rule: Any, link: Polynomial, noise: float, seeds: int = SEEDS) ->
     found = []
     for truth in TRUTHS:
         (x, y), (new_x, new_y) = _population(rng, *truth), _population(rng, *truth)
+        if not is_symmetric(link):
+            x, y = x * (2 * y - 1)[:, None], np.ones_like(y)
         for _ in range(seeds if noise else 1):
             chi = noise * rng.standard_normal((rule.rounds, len(MOMENTS)))
             w = train_plain(rule, PlainGradient(x, y, chi, link), len(MOMENTS))
             found.append(sklearn_log_loss(new_y, expit(new_x @ w)))
     return float(np.mean(found))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "rate", "noise"), [(2, 4.0, 0.02), (10, 8.0, 0.0), (10, 8.0, 0.03)]
+)
+def test_a_simulation_of_signed_rows(rounds: int, rate: float, noise: float) -> None:
+    """Residuals that saturate; the symmetric part of the link alone would be off by more."""
+    link = sigmoid_approximation(15, 12.0, "saturating").polynomial
+    rule = GradientDescent(rounds=rounds, learning_rate=rate, ridge=0.0)
+    told = Candidate.of(rule, link, noise)
+    expected = float(log_loss([told], features=7, population=MOMENTS)[0])
+    assert _simulated(rule, link, noise, seeds=30) == pytest.approx(expected, abs=0.004)
+    symmetric = replace(told, link=_odd(link))
+    assert abs(log_loss([symmetric], features=7, population=MOMENTS)[0] - expected) > 0.0055
 
 
 @pytest.mark.parametrize("noise_factor", [0.0, 1.0])

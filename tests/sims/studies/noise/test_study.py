@@ -117,6 +117,18 @@ def test_without_noise_it_is_the_twin() -> None:
     assert "privacy_ratio" not in found.values
 
 
+def test_an_encrypted_model_promises_what_encrypted_rows_do() -> None:
+    """Who multiplies whose rows changes no noise; what travels is another thing."""
+    rows, model = (
+        measure_twin(Cell(parties=3, rounds=4, protocol=name), Source(), [0])[0]
+        for name in ("encrypted-rows", "encrypted-model")
+    )
+    assert model.values["sigma"] == rows.values["sigma"]
+    assert model.predicted["privacy_ratio"] == rows.predicted["privacy_ratio"] == 1
+    assert model.predicted["bytes_party"] != rows.predicted["bytes_party"]
+    assert model.predicted["bytes_coordinator"] == 3 * model.predicted["bytes_party"]
+
+
 def test_a_clip_bounds_what_a_row_adds() -> None:
     """With equal weights of unequal clients, the noise follows the smallest one's rows."""
     cell = Cell(
@@ -260,3 +272,26 @@ def test_the_commands(tmp_path: Path) -> None:
     counts = [int(row["data_ciphertexts"]) for row in read(tmp_path / "costs.csv")]
     assert counts == sorted(counts) and counts[-1] > counts[0]
     assert "slope" in (tmp_path / "summary.txt").read_text()
+
+
+# -- encrypted runs -------------------------------------------------------------------------------
+
+
+def test_one_command_fits_the_stages_of_an_encrypted_model(tmp_path: Path) -> None:
+    """Slopes stand beside their formulas: 1/2 for sums of errors, 1 for sums of encryptions."""
+    command = ["study", "noise", "--protocol", "encrypted-model", "--parties", "none"]
+    command += ["--encrypted", "2,4,8", "--colluders", "0", "--epsilon", "none"]
+    command += ["--iterations", "1", "--profile", "fast-insecure", "--ring-dim", "1024"]
+    done = CliRunner().invoke(app, [*command, "--jobs", "1", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    slopes = {row["component"]: row for row in read(tmp_path / "slopes.csv")}
+    for name, order, near in (
+        *(("secret", 0.5, 0.1), ("public_key", 0.5, 0.1), ("model_refresh", 0.5, 0.1)),
+        *(("encryption", 0.5, 0.4), ("encryption_sum", 1.0, 0.65), ("flooding", 1.1, 0.1)),
+    ):
+        found = slopes[name]
+        assert float(found["predicted"]) == pytest.approx(order, abs=0.02), name
+        assert float(found["slope"]) == pytest.approx(order, abs=near), name
+    assert slopes["first_iterate"]["agrees"] == slopes["model_circuit"]["agrees"] == "yes"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "added by a refresh of an encrypted model" in page

@@ -1,4 +1,4 @@
-"""TenSEAL in a throwaway environment: it is no dependency of this project."""
+"""Another library in a throwaway environment: none is a dependency of this project."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-SCRIPT = Path(__file__).with_name("tenseal_training.py")
+HERE = Path(__file__).parent
 
 
 @contextmanager
-def interpreter() -> Iterator[Path | None]:
-    """An interpreter with TenSEAL, gone afterwards; None where it does not install."""
-    with TemporaryDirectory(prefix="tenseal-") as folder:
+def interpreter(*packages: str) -> Iterator[Path | None]:
+    """An interpreter with these packages, gone afterwards; None where they do not install."""
+    with TemporaryDirectory(prefix="peer-") as folder:
         python = Path(folder) / "bin" / "python"
         made = _quietly([sys.executable, "-m", "venv", folder])
-        install = [str(python), "-m", "pip", "install", "--quiet", "tenseal", "numpy"]
+        install = [str(python), "-m", "pip", "install", "--quiet", *packages]
         yield python if made and _quietly(install) else None
 
 
-def measure(python: Path, features: int) -> dict[str, Any]:
-    """Seconds per sample and per epoch; see the script.
+def measure(python: Path, script: str, **shape: Any) -> dict[str, Any]:
+    """What a script of this folder prints; see there.
 
     Raises:
         RuntimeError: it failed; the message is its error output.
     """
     done = subprocess.run(
-        [str(python), str(SCRIPT)],
-        input=json.dumps({"features": features}),
+        [str(python), str(HERE / script)],
+        input=json.dumps(shape),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"TenSEAL: {done.stderr.strip()[-500:]}")
-    return dict(json.loads(done.stdout))
+        raise RuntimeError(f"{script}: {done.stderr.strip()[-500:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _quietly(command: list[str]) -> bool:

@@ -1,0 +1,22 @@
+"""Secure sums for Flower apps: the server gets means, under keys that nobody holds.
+
+    # client                                              # server
+    from ciphercohort.flower import secure_sum_mod        from ciphercohort.flower import SecureSum
+    app = ClientApp(mods=[secure_sum_mod])                strategy = SecureSum(FedAvg())
+
+Nothing here needs OpenFHE, so it runs wherever Flower does. See docs/flower.md.
+"""
+
+from ciphercohort.flower.mod import SecureSumMod, secure_sum_mod
+from ciphercohort.flower.plan import Privacy
+from ciphercohort.flower.server import SecureGrid, SecureSum
+from ciphercohort.flower.workflow import SecureSumWorkflow
+
+__all__ = [
+    "Privacy",
+    "SecureGrid",
+    "SecureSum",
+    "SecureSumMod",
+    "SecureSumWorkflow",
+    "secure_sum_mod",
+]

@@ -1,0 +1,170 @@
+"""What a server asks of every client of a sum, in numbers; clients check it against their own."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from protocols.aggregate.one_time import largest_units
+from protocols.aggregate.quorum import Quorum
+from protocols.errors import MessageError, ParameterError
+
+# Deviations of the summed noise that have room beside the summed updates.
+_ROOM = 12.0
+# Of delta; the rest is for the grid that the noise lives on.
+NOISE_SHARE = 0.9
+# A delta is the chance that a client's data come out whole; with this one nothing is promised.
+LARGEST_DELTA = 0.01
+_TYPES: dict[str, tuple[type, ...]] = {"rounds": (int,), "weighted_by": (str,)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Privacy:
+    """Certified noise on every sum of updates; `for_rounds` chooses it.
+
+    A neighbour has one client's data replaced by anything. In each round a client's update is
+    scaled to an L2 norm of at most `clip`, so that the sum moves by at most 2 clip. Every
+    client adds its share of the noise before it encrypts; without the shares of `Quorum.colluders`
+    clients, and of all that may vanish, the noise still has std `noise_multiplier` * clip.
+
+    rounds: in which one client takes part, at most; sampling: chance that a client's update takes
+    part in a round, by its own secret coin (it sends noise where it does not); 1: always. That the
+    server samples clients amplifies nothing, because the server knows whom. epsilon, delta: of all
+    these rounds; each client recomputes it before its first one.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    clip: float
+    noise_multiplier: float
+    rounds: int
+    epsilon: float
+    delta: float
+    sampling: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("clip", "noise_multiplier"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ParameterError(f"{name}={getattr(self, name)} must be finite and above 0")
+        if not (0 < self.epsilon < math.inf and 0 < self.delta < LARGEST_DELTA):
+            raise ParameterError(
+                f"epsilon={self.epsilon}, delta={self.delta}: need a finite epsilon > 0 and delta "
+                f"in (0, {LARGEST_DELTA:g})"
+            )
+        if type(self.rounds) is not int or self.rounds < 1:
+            raise ParameterError(f"rounds={self.rounds} is no whole number from 1 on")
+        if not 0 < self.sampling <= 1:
+            raise ParameterError(f"sampling={self.sampling} is outside (0, 1]")
+
+    @classmethod
+    def for_rounds(
+        cls, *, epsilon: float, delta: float, rounds: int, clip: float, sampling: float = 1.0
+    ) -> Privacy:
+        """The least noise for these figures."""
+        # Loads accountants, which a client without privacy never needs.
+        from protocols.privacy.gdp import mu_for_epsilon
+        from protocols.privacy.poisson import poisson_noise_multiplier
+
+        share = NOISE_SHARE * delta
+        if sampling < 1:
+            multiplier = poisson_noise_multiplier(
+                epsilon=epsilon, delta=share, rate=sampling, rounds=rounds
+            )
+        else:
+            multiplier = 2 * math.sqrt(rounds) / mu_for_epsilon(epsilon=epsilon, delta=share)
+        # So that rounding never takes the last round away.
+        multiplier *= 1 + 1e-6
+        return cls(
+            clip=clip,
+            noise_multiplier=multiplier,
+            rounds=rounds,
+            epsilon=epsilon,
+            delta=delta,
+            sampling=sampling,
+        )
+
+    def share_std(self, quorum: Quorum) -> float:
+        """Of one client's noise."""
+        return self.noise_multiplier * self.clip / math.sqrt(quorum.needed - quorum.colluders)
+
+    def units(self, quorum: Quorum) -> float:
+        """Units in 1, a power of 2: as many as the words have room for."""
+        clients = quorum.clients
+        largest = clients * self.clip + _ROOM * math.sqrt(clients) * self.share_std(quorum)
+        return 2.0 ** math.floor(math.log2(clients * largest_units(clients) / largest))
+
+    def share_units(self, quorum: Quorum) -> int:
+        """Std of one client's noise, rounded up [units]."""
+        return math.ceil(self.share_std(quorum) * self.units(quorum))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SumPlan:
+    """How values become integers, and what a sum may lose.
+
+    range: bound on |difference weight / weight_scale| of each value, without privacy; what is
+    beyond is cut off, and counted in the sum; weight_scale: a typical weight; weighted_by: metric
+    that holds a client's weight; lost: share of the asked clients that may vanish.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    range: float = 16.0
+    weight_scale: float = 1024.0
+    weighted_by: str = "num-examples"
+    lost: float = 1 / 3
+    privacy: Privacy | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("range", "weight_scale"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ParameterError(f"{name}={getattr(self, name)} must be finite and above 0")
+        if not 0 <= self.lost < 0.5:
+            raise ParameterError(f"lost={self.lost} is outside [0, 0.5)")
+
+    def units(self, clients: int) -> float:
+        """Units in 1 of a weighted difference, without privacy."""
+        return largest_units(clients) / self.range
+
+    def weighed_like(self, mean_weight: float) -> SumPlan:
+        """With a weight scale nearer to a mean that was opened, a power of 2.
+
+        By a factor of 2 at most: one client that lies can put any mean there.
+        """
+        near = 2.0 ** round(math.log2(mean_weight))
+        return replace(
+            self, weight_scale=min(max(near, self.weight_scale / 2), 2 * self.weight_scale)
+        )
+
+    def error(self, clients: int, mean_weight: float) -> float:
+        """Std of the error of a mean over so many clients, per value, without privacy.
+
+        sqrt(H) 6.38 units of encryption noise and 0.3 of rounding, over the sum of weights.
+        """
+        noise = math.sqrt(clients) * math.hypot(6.38, 12**-0.5) / self.units(clients)
+        return noise * self.weight_scale / (clients * mean_weight)
+
+    def to_json(self) -> str:
+        """For a request."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def of_json(cls, text: str) -> SumPlan:
+        """Inverse of `to_json`.
+
+        Raises:
+            MessageError: it is no plan.
+        """
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            privacy = fields.pop("privacy")
+            for name, value in {**fields, **(privacy or {})}.items():
+                if type(value) not in _TYPES.get(name, (int, float)):
+                    raise ValueError(f"{name} is of a wrong type")
+            return cls(**fields, privacy=Privacy(**privacy) if privacy else None)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise MessageError(f"the request holds no plan of a sum: {error}") from None

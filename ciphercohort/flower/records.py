@@ -1,0 +1,305 @@
+"""Flower's records as one vector of words, and a mean back as records.
+
+What a reply holds is its layout (names, shapes, types: not secret) and numbers: arrays, as
+differences from the arrays that the request brought where these have the same key and shape, and
+metrics. Other content (texts, bytes) cannot be summed and does not leave the client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from protocols.aggregate import limbs
+from protocols.errors import DataError, MessageError
+
+Values = NDArray[np.float64]
+# Values handled at once: they stay in cache.
+BLOCK = 1 << 17
+
+# Of legacy replies (`flwr.client.NumPyClient`), after translation by Flower.
+_LEGACY = {
+    "fitres": ("fitres.num_examples", "num_examples"),
+    "evaluateres": ("evaluateres.num_examples", "num_examples"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where numbers stand in a reply.
+
+    record, key; kind: "array", "metric" or "config" (legacy metrics); type: of an array, or "int"
+    or "float"; shape: of an array, [k] for a list of k metrics, [] for one; relative: to the
+    request's array.
+    """
+
+    record: str
+    key: str
+    kind: str
+    type: str
+    shape: tuple[int, ...] = ()
+    relative: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many numbers."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Everything that a reply sums: arrays, then metrics; weight: its record and key."""
+
+    arrays: tuple[Place, ...]
+    metrics: tuple[Place, ...]
+    weight: tuple[str, str]
+
+    @property
+    def length(self) -> int:
+        """Values in arrays."""
+        return sum(place.size for place in self.arrays)
+
+    def to_json(self) -> str:
+        """For the wire."""
+        rows = [[p.record, p.key, p.kind, p.type, p.shape, p.relative] for p in self.places]
+        return json.dumps([rows, self.weight])
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All."""
+        return self.arrays + self.metrics
+
+    @classmethod
+    def of_json(cls, text: str) -> Layout:
+        """Inverse of `to_json`. Raises MessageError: it is no layout."""
+        try:
+            rows, (record, key) = json.loads(text)
+            places = [Place(r, k, kind, t, tuple(s), bool(rel)) for r, k, kind, t, s, rel in rows]
+            texts = [record, key, *(t for p in places for t in (p.record, p.key, p.kind, p.type))]
+            if not all(type(each) is str for each in texts):
+                raise ValueError("names or types that are no texts")
+            if any(type(size) is not int or size < 0 for p in places for size in p.shape):
+                raise ValueError("a size that is no whole number from 0 on")
+            arrays = tuple(p for p in places if p.kind == "array")
+            if any(np.dtype(place.type).kind not in "fiu" for place in arrays):
+                raise ValueError("arrays of no numbers")
+            return cls(arrays, tuple(p for p in places if p.kind != "array"), (record, key))
+        except (ValueError, TypeError) as error:
+            raise MessageError(f"a reply holds no layout: {error}") from None
+
+
+class Bases:
+    """The arrays of a request, by key: what differences are taken from.
+
+    Raises:
+        MessageError: a key stands in two records.
+    """
+
+    def __init__(self, request: RecordDict) -> None:
+        self._arrays: dict[str, Array] = {}
+        for record in request.array_records.values():
+            for key, array in record.items():
+                if key in self._arrays:
+                    raise MessageError(f"two ArrayRecords of the request hold an array {key!r}")
+                self._arrays[key] = array
+
+    def has(self, key: str, shape: tuple[int, ...]) -> bool:
+        """Whether a reply's array is a change of one of these."""
+        return key in self._arrays and tuple(self._arrays[key].shape) == shape
+
+    def fit(self, layout: Layout) -> bool:
+        """Whether a layout takes differences where these arrays allow it, and only there."""
+        return all(p.relative == self.has(p.key, p.shape) for p in layout.arrays)
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        return self._arrays[key].numpy().ravel()
+
+
+def content_digest(request: RecordDict, without: str) -> bytes:
+    """SHA-256 of all that a request holds, in its order, but for one record.
+
+    Of every record its type, name and number of entries; of every entry key, type and value.
+    """
+    digest = hashlib.sha256()
+
+    def add(*said: Any) -> None:
+        text = json.dumps(said, default=lambda blob: {"bytes": blob.hex()})
+        digest.update(b"%d\0" % len(text) + text.encode())
+
+    for name, record in request.items():
+        if name == without:
+            continue
+        add(type(record).__name__, name, len(record))
+        for key, value in record.items():
+            if isinstance(value, Array):
+                add(key, value.dtype, value.shape, value.stype, len(value.data))
+                digest.update(value.data)
+            else:
+                add(key, type(value).__name__, value)
+    return digest.digest()
+
+
+def model_digest(request: RecordDict) -> bytes:
+    """SHA-256 of the arrays alone: of requests that differ in configuration as well."""
+    return content_digest(RecordDict(dict(request.array_records.items())), "")
+
+
+# -- client ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a client's function returned, as numbers.
+
+    weight: 0 where the reply's own is out of range, and then `beyond` is 1.
+    """
+
+    layout: Layout
+    arrays: tuple[NDArray[Any], ...]
+    metrics: tuple[float, ...]
+    weight: float = 1.0
+    beyond: int = 0
+
+    @classmethod
+    def of(
+        cls, content: RecordDict, bases: Bases, weighted_by: str, *, weigh: bool = True
+    ) -> Reply:
+        """Sort a reply's content; weigh: or leave the weight at 1, whatever it says.
+
+        Raises:
+            DataError: it has no weight, or nothing that can be summed. Never for a value: the
+                server would learn of this client alone.
+        """
+        arrays, values, metrics, numbers = [], [], [], []
+        for legacy in _LEGACY:
+            status = content.config_records.get(f"{legacy}.status")
+            if status is not None and status["code"] != 0:
+                raise DataError("the client reports that its own function failed")
+        for name, record in content.array_records.items():
+            for key, array in record.items():
+                value = array.numpy()
+                if value.dtype.kind not in "fiu":
+                    raise DataError(f"array {key!r} is of type {value.dtype}: not numbers")
+                relative = bases.has(key, value.shape)
+                place = Place(name, key, "array", value.dtype.str, value.shape, relative)
+                arrays.append(place)
+                values.append(value.ravel())
+        weight_at = _weight_place(content, weighted_by)
+        for place, number in _metrics(content):
+            if (place.record, place.key) != weight_at:
+                metrics.append(place)
+                numbers.extend(number)
+        weight = _weight(content, weight_at) if weigh else 1.0
+        layout = Layout(tuple(arrays), tuple(metrics), weight_at)
+        found = cls(layout, tuple(values), tuple(numbers), weight)
+        return found if 0 <= weight < limbs.LARGEST else replace(found, weight=0.0, beyond=1)
+
+
+def differences(reply: Reply, bases: Bases) -> Iterator[tuple[int, Values]]:
+    """Blocks of all arrays, one after the other, with the place where each begins."""
+    start = 0
+    for place, value in zip(reply.layout.arrays, reply.arrays, strict=True):
+        base = bases[place.key] if place.relative else None
+        for first in range(0, value.size, BLOCK):
+            block = value[first : first + BLOCK].astype(np.float64)
+            if base is not None:
+                block -= base[first : first + BLOCK]
+            yield start + first, block
+        start += value.size
+
+
+def _weight_place(content: RecordDict, weighted_by: str) -> tuple[str, str]:
+    for legacy, key in _LEGACY.values():
+        if legacy in content:
+            return legacy, key
+    for name, record in content.metric_records.items():
+        if weighted_by in record:
+            return name, weighted_by
+    raise DataError(
+        f"the reply has no metric {weighted_by!r}, which weighs it: put it in a MetricRecord"
+    )
+
+
+def _weight(content: RecordDict, at: tuple[str, str]) -> float:
+    value = content.metric_records[at[0]][at[1]]
+    if isinstance(value, list):
+        raise DataError(f"{at[1]!r} is a list, not one number")
+    return _number(value)
+
+
+def _number(value: float) -> float:
+    """Of an integer that may be beyond all floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _metrics(content: RecordDict) -> Iterator[tuple[Place, list[float]]]:
+    records: list[tuple[str, str, Mapping[str, Any]]] = [
+        (name, "metric", record) for name, record in content.metric_records.items()
+    ]
+    records += [
+        (name, "config", content.config_records[name])
+        for name in (f"{legacy}.metrics" for legacy in _LEGACY)
+        if name in content.config_records
+    ]
+    for name, kind, record in records:
+        for key, value in record.items():
+            numbers = value if isinstance(value, list) else [value]
+            if numbers and all(isinstance(v, (int, float)) for v in numbers):
+                shape = (len(numbers),) if isinstance(value, list) else ()
+                type_ = "int" if all(isinstance(v, int) for v in numbers) else "float"
+                yield Place(name, key, kind, type_, shape), [_number(v) for v in numbers]
+
+
+# -- server ---------------------------------------------------------------------------------------
+
+
+def build(
+    layout: Layout, bases: Bases, means: Values, metrics: list[float], weight: float
+) -> RecordDict:
+    """The reply of one client that has the mean of everything, and all weight.
+
+    means: of differences, shape (length,); metrics: means; weight: the sum.
+    """
+    content = RecordDict()
+    start = 0
+    records: dict[str, dict[str, Array]] = {}
+    for place in layout.arrays:
+        value = means[start : start + place.size]
+        start += place.size
+        if place.relative:
+            value = value + bases[place.key]
+        # As Flower's own mean: integers become float64.
+        own_type: np.dtype[Any] = np.dtype(place.type)
+        kept = own_type if own_type.kind == "f" else np.dtype(np.float64)
+        typed = value.astype(kept).reshape(place.shape)
+        records.setdefault(place.record, {})[place.key] = Array(typed)
+    for name, arrays in records.items():
+        content[name] = ArrayRecord(arrays)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    rest = iter(metrics)
+    for place in layout.metrics:
+        numbers = [next(rest) for _ in range(place.size)]
+        own = found.setdefault((place.record, place.kind), {})
+        own[place.key] = numbers if place.shape else numbers[0]
+    record, key = layout.weight
+    whole = round(weight)
+    found.setdefault((record, "metric"), {})[key] = whole if whole == weight else weight
+    for (name, kind), values in found.items():
+        content[name] = MetricRecord(values) if kind == "metric" else ConfigRecord(values)
+    for legacy, (name, _) in _LEGACY.items():
+        if name == record:
+            content[f"{legacy}.status"] = ConfigRecord({"code": 0, "message": ""})
+            if f"{legacy}.metrics" not in content:
+                content[f"{legacy}.metrics"] = ConfigRecord({})
+    return content

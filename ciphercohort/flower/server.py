@@ -1,0 +1,434 @@
+"""The ServerApp's side: a strategy's messages become secure sums, its replies become one: the mean.
+
+`SecureSum(FedAvg())` has the `start` of the strategy that it wraps. Under it is `SecureGrid`, which
+stands between any strategy and Flower: what the strategy sends to be trained or evaluated is sent
+with a step of ours, the replies are added as they arrive, the sum is opened, and the strategy gets
+a single reply that holds the mean with the weight of all.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from ciphercohort.flower.memory import RECORD
+from ciphercohort.flower.plan import Privacy, SumPlan
+from ciphercohort.flower.records import Bases, Layout, build, content_digest
+from ciphercohort.flower.rounds import LEAST_SHARE, OPEN, SUM, WORDS, round_context
+from ciphercohort.flower.session import Session, field, step_record
+from ciphercohort.flower.strategies import check_sums_only
+from protocols.aggregate import limbs, one_time
+from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
+from protocols.aggregate.words import Words
+from protocols.errors import CohortError, MessageError, ParameterError, ProtocolError
+
+log = logging.getLogger("flwr.secure-sum")
+
+_KINDS = (MessageType.TRAIN, MessageType.EVALUATE)
+SETTLE_SECONDS = 1.0
+TELL_SECONDS = 5.0
+_FIRST_POLL, _SLOWEST_POLL = 0.005, 0.1
+
+
+class SecureSum:
+    """A strategy whose server gets means in place of updates.
+
+    strategy: of `flwr.serverapp.strategy`, one that is a function of the mean. range: bound on how
+    far a value may move in a round, see `SumPlan`; examples: a client's usual number, which counts
+    in the first round only (later ones take the mean of the one before); lost: share of the sampled
+    clients that may vanish; privacy: certified noise (evaluation metrics are then not asked for:
+    they carry none).
+
+    Raises:
+        ParameterError: the strategy needs more than means, or a field is out of range.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        range: float = 16.0,
+        examples: float = 1024.0,
+        lost: float = 1 / 3,
+        privacy: Privacy | None = None,
+    ) -> None:
+        check_sums_only(strategy)
+        self.strategy = strategy
+        weighted_by = getattr(strategy, "weighted_by_key", "num-examples")
+        self._plan = SumPlan(
+            range=range,
+            weight_scale=examples,
+            lost=lost,
+            privacy=privacy,
+            weighted_by=weighted_by,
+        )
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, *arguments: Any, **named: Any
+    ) -> Result:
+        """As the strategy's own `start`."""
+        secure = SecureGrid(grid, self._plan)
+        return self.strategy.start(secure, initial_arrays, *arguments, **named)
+
+
+class SecureGrid(Grid):
+    """Flower's grid for a strategy; see the module.
+
+    Security: nothing that this class does is trusted by clients; see `client`.
+    """
+
+    def __init__(self, grid: Grid, plan: SumPlan | None = None) -> None:
+        self._grid, self._plan = grid, plan or SumPlan()
+        self._session = Session(self._ask)
+        self._round = self._opened = 0
+        self._deadline = 0.0
+        self._settled = bool(getattr(grid, "is_complete", False))
+
+    # -- as the grid that it wraps ----------------------------------------------------------------
+
+    def set_run(self, *arguments: Any) -> None:
+        """See `Grid`."""
+        self._grid.set_run(*arguments)
+
+    @property
+    def run(self) -> Any:
+        """See `Grid`."""
+        return self._grid.run
+
+    def create_message(self, *arguments: Any, **named: Any) -> Message:
+        """See `Grid`."""
+        return self._grid.create_message(*arguments, **named)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """See `Grid`; the first time, once no node has come for a second.
+
+        Who is there in the first round is who clients know: a strategy that samples while nodes are
+        still connecting would leave the others out.
+        """
+        started = told = time.monotonic()
+        while not self._settled:
+            count = len(list(self._grid.get_node_ids()))
+            if count < MIN_CLIENTS and time.monotonic() - told > TELL_SECONDS:
+                told = time.monotonic()
+                log.warning(
+                    "secure sum: %d clients are connected, and it needs %d; waiting for %.0f s",
+                    count,
+                    MIN_CLIENTS,
+                    told - started,
+                )
+            time.sleep(SETTLE_SECONDS)
+            self._settled = MIN_CLIENTS <= count == len(list(self._grid.get_node_ids()))
+        return self._grid.get_node_ids()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """See `Grid`."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """See `Grid`."""
+        return self._grid.pull_messages(message_ids)
+
+    # -- sums -------------------------------------------------------------------------------------
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """One reply, with the mean; none where too few stayed, or where metrics lack noise.
+
+        Raises:
+            ProtocolError: the first round of all failed, or asked too few. ParameterError: fewer
+                than three clients are sampled, or messages of a round hold different arrays.
+        """
+        requests = list(messages)
+        if not requests:
+            return []
+        kind = requests[0].metadata.message_type
+        if kind.split(".")[0] not in _KINDS:
+            if kind == "get_parameters":
+                raise ParameterError(
+                    "give the strategy initial_parameters: no client shows its own"
+                )
+            return self._grid.send_and_receive(requests, timeout=timeout)
+        if len(requests) < MIN_CLIENTS:
+            raise ParameterError(
+                f"{len(requests)} clients are sampled, and a secure sum needs {MIN_CLIENTS}: raise "
+                "the strategy's fraction or its least number of nodes"
+            )
+        if self._plan.privacy and kind.split(".")[0] == MessageType.EVALUATE:
+            log.info("no evaluation by clients: their metrics would carry no noise")
+            return []
+        self._deadline = time.monotonic() + (3600.0 if timeout is None else timeout)
+        try:
+            mean = self._sum(requests, kind)
+        except (ProtocolError, MessageError) as error:
+            if not self._opened:
+                raise
+            log.warning("no sum in this round: %s", error)
+            return []
+        self._opened += 1
+        return [mean]
+
+    def _sum(self, requests: list[Message], kind: str) -> Message:
+        nodes = [request.metadata.dst_node_id for request in requests]
+        numbers = self._session.prepare(nodes, self._grid.get_node_ids(), kind)
+        members_asked = [r for r in requests if r.metadata.dst_node_id in numbers]
+        if len(members_asked) < MIN_CLIENTS <= len(requests):
+            raise ProtocolError(
+                f"{len(members_asked)} of the sampled clients have keys: is "
+                "secure_sum_mod in their ClientApp(mods=[…])? The log has their own words"
+            )
+        asked = sorted(numbers[request.metadata.dst_node_id] for request in members_asked)
+        members_all = len(self._session.roster.entries)
+        if len(asked) < LEAST_SHARE * members_all:
+            raise ProtocolError(
+                f"{len(asked)} of {members_all} clients are sampled, and each of them refuses less "
+                "than half: raise the strategy's fraction"
+            )
+        quorum = Quorum.of(len(asked), self._plan.lost)
+        model = _same_model(members_asked)
+        self._round += 1
+        bases = Bases(members_asked[0].content)
+        arrived = _Total(self._plan, len(asked), bases)
+        fields = self._fields(asked)
+        contents = {
+            request.metadata.dst_node_id: RecordDict(
+                {**request.content, RECORD: step_record(SUM, fields)}
+            )
+            for request in members_asked
+        }
+        group = requests[0].metadata.group_id
+
+        def add(node: int, reply: Message) -> None:
+            record = reply.content.config_records.get(RECORD)
+            if record is not None and record.get("stale"):
+                self._session.forget(node)
+                raise MessageError("its keys are gone; it is asked for new ones")
+            arrived.add(numbers[node], reply)
+
+        self._ask(kind, contents, group, add)
+        total = arrived.largest(self._reasons())
+        members = sorted(total.shares)
+        if len(members) < quorum.needed:
+            raise ProtocolError(
+                f"{len(members)} of {quorum.clients} clients contributed; needed are "
+                f"{quorum.needed}. {self._reasons()}"
+            )
+        answers = self._open(asked, members, total, numbers, kind, group)
+        context = round_context(self._session.roster, fields, kind, group, model)
+        places = {number: k for k, number in enumerate(asked)}
+        words = one_time.open_sum(
+            quorum,
+            context,
+            [places[m] for m in members],
+            {places[m]: answer for m, answer in answers.items()},
+            total.words,
+        )
+        found = self._mean(total.layout, words, len(members), bases, quorum)
+        first = next(r for r in members_asked if numbers[r.metadata.dst_node_id] == members[0])
+        return Message(found, reply_to=first)
+
+    def _fields(self, asked: list[int]) -> dict[str, Any]:
+        return {
+            **self._session.fields(),
+            "round": self._round,
+            "asked": asked,
+            "plan": self._plan.to_json(),
+        }
+
+    def _open(
+        self,
+        asked: list[int],
+        members: list[int],
+        total: _Sum,
+        numbers: Mapping[int, int],
+        kind: str,
+        group: str,
+    ) -> dict[int, bytes]:
+        """The contributors' answers for their set."""
+        contents = {}
+        for node, number in numbers.items():
+            if number in total.shares:
+                place = asked.index(number)
+                fields = {
+                    **self._session.fields(),
+                    "round": self._round,
+                    "set": members,
+                    "shares": [total.shares[m][place] for m in members],
+                }
+                contents[node] = RecordDict({RECORD: step_record(OPEN, fields)})
+        replies = self._ask(kind, contents, group)
+        answers = {}
+        for node, reply in replies.items():
+            try:
+                answers[numbers[node]] = field(reply, "answer", bytes)
+            except MessageError as error:
+                log.warning("node %d: %s", node, error)
+        return answers
+
+    def _mean(
+        self,
+        layout: Layout,
+        words: Any,
+        contributors: int,
+        bases: Bases,
+        quorum: Quorum,
+    ) -> RecordDict:
+        plan = self._plan
+        summed = words[: layout.length].astype(np.float64)
+        if plan.privacy is not None:
+            summed /= plan.privacy.units(quorum) * plan.privacy.sampling * contributors
+            return build(layout, bases, summed, [], contributors)
+        exact = words[layout.length :].view(np.uint32)
+        weight, beyond, *metrics = limbs.decode(exact, quorum.clients, contributors)
+        if beyond:
+            log.warning(
+                "%d values moved beyond range=%g, or were weights or metrics beyond %g, and were "
+                "cut off: give SecureSum a larger range",
+                round(beyond),
+                plan.range,
+                limbs.LARGEST,
+            )
+        if not 0 < weight <= limbs.LARGEST * contributors:
+            raise ProtocolError(
+                "the weights of all clients are 0, or their sum is one that only a client which "
+                "deviates from the protocol can cause"
+            )
+        summed *= plan.weight_scale / (plan.units(quorum.clients) * weight)
+        log.info(
+            "mean of %d clients; std of its error: %.2g",
+            contributors,
+            plan.error(quorum.clients, weight / contributors),
+        )
+        found = build(layout, bases, summed, [m / weight for m in metrics], weight)
+        self._plan = plan.weighed_like(weight / contributors)
+        return found
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        kind: str,
+        contents: Mapping[int, RecordDict],
+        group: str,
+        on_reply: Callable[[int, Message], None] | None = None,
+    ) -> dict[int, Message]:
+        """Send, and take replies as they arrive until the deadline; those without error, by node.
+
+        on_reply: takes each reply, which is then not kept; may raise.
+        """
+        messages = [
+            Message(content, node, kind, group_id=group) for node, content in contents.items()
+        ]
+        waiting = dict(zip(self._grid.push_messages(messages), contents, strict=True))
+        del messages
+        found: dict[int, Message] = {}
+        pause = _FIRST_POLL
+        self._errors: dict[int, str] = {}
+        while waiting:
+            arrived = False
+            for reply in self._grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if node is None:
+                    continue
+                arrived = True
+                try:
+                    if reply.has_error():
+                        raise MessageError(f"{reply.error.reason}")
+                    if on_reply is None:
+                        found[node] = reply
+                    else:
+                        on_reply(node, reply)
+                except Exception as error:
+                    # Whatever a node sends spoils its own part only.
+                    known = isinstance(error, CohortError)
+                    self._errors[node] = str(error) if known else f"a malformed reply: {error!r}"
+                    log.warning("node %d: %s", node, self._errors[node])
+            if not waiting or time.monotonic() > self._deadline:
+                break
+            pause = _FIRST_POLL if arrived else min(2 * pause, _SLOWEST_POLL)
+            time.sleep(pause)
+        for node in waiting.values():
+            self._errors[node] = "no reply in time"
+        return found
+
+    def _reasons(self) -> str:
+        """What those who did not contribute said."""
+        return "; ".join(f"node {node}: {text}" for node, text in list(self._errors.items())[:3])
+
+
+def _same_model(requests: list[Message]) -> bytes:
+    """Digest of arrays and configuration, the same for all.
+
+    Raises:
+        ParameterError: they differ.
+    """
+    # Most strategies send the very same records to everybody.
+    kept = {tuple(map(id, r.content.values())): r.content for r in requests}.values()
+    digests = {content_digest(content, RECORD) for content in kept}
+    if len(digests) != 1:
+        raise ParameterError("clients of one sum are sent different arrays or configurations")
+    return digests.pop()
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Contributions of one layout: their sum, and what each sealed for everybody."""
+
+    layout: Layout
+    words: Words
+    shares: dict[int, list[bytes]]
+
+
+class _Total:
+    """The sum of what arrives."""
+
+    def __init__(self, plan: SumPlan, clients: int, bases: Bases) -> None:
+        self._plan, self._clients, self._bases = plan, clients, bases
+        self._sums: dict[Layout, _Sum] = {}
+
+    def largest(self, reasons: str) -> _Sum:
+        """Of the layout that most clients have; reasons: why others did not contribute.
+
+        Raises:
+            ProtocolError: nobody contributed.
+        """
+        if not self._sums:
+            raise ProtocolError(f"no client contributed. {reasons}")
+        if len(self._sums) > 1:
+            log.warning("clients disagree on names or shapes: the sum is of those most have")
+        return max(self._sums.values(), key=lambda each: len(each.shares))
+
+    def add(self, number: int, reply: Message) -> None:
+        """Take a client's contribution.
+
+        Raises:
+            MessageError: it is malformed.
+        """
+        layout = Layout.of_json(field(reply, "layout", str))
+        shares = field(reply, "shares", list)
+        try:
+            array = reply.content.array_records[WORDS]["words"]
+        except KeyError:
+            raise MessageError("a reply without words") from None
+        if len(array.data) % 4:
+            raise MessageError("a reply whose words are not of four bytes each")
+        words = np.frombuffer(array.data, "<u4")
+        exact = 0 if self._plan.privacy else sum(p.size for p in layout.metrics) + 2
+        if not self._bases.fit(layout) or len(words) != layout.length + limbs.LIMBS * exact:
+            raise MessageError("a reply whose words do not fit its layout")
+        if len(shares) != self._clients or not all(isinstance(s, bytes) for s in shares):
+            raise MessageError("a reply without a share for each client")
+        known = self._sums.get(layout)
+        if known is None:
+            known = self._sums[layout] = _Sum(layout, words.astype(np.uint32), {})
+        else:
+            known.words += words
+        known.shares[number] = shares

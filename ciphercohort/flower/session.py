@@ -1,0 +1,141 @@
+"""The server's half of the keys: who is a member, at every client's word alone.
+
+The first round asks all nodes for keys, and tells everybody the roster. A node that comes later, or
+that lost its keys, is asked when it is sampled; a new roster then goes to all. Where members refuse
+newcomers (they trust on first use), the newcomers stay out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from ciphercohort.flower.members import Entry, Roster
+from ciphercohort.flower.memory import RECORD
+from ciphercohort.flower.rounds import KEYS, ROSTER
+from protocols.aggregate.quorum import MIN_CLIENTS
+from protocols.errors import CohortError, MessageError, ProtocolError
+
+log = logging.getLogger("flwr.secure-sum")
+_LONGEST_FIELD = 256
+
+# Sends one request to each node; what each answered, without those that failed.
+Ask = Callable[[str, Mapping[int, RecordDict], str], dict[int, Message]]
+
+
+class Session:
+    """Keys of one run: `roster`, and which node each member is."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._name = secrets.token_hex(16)
+        self._entries: dict[int, Entry] = {}
+        self._refused: set[int] = set()
+        self.roster = Roster(self._name, 0, ())
+
+    def prepare(self, nodes: Iterable[int], everybody: Iterable[int], kind: str) -> dict[int, int]:
+        """Make members of the sampled nodes that are none; members' numbers by node.
+
+        nodes: sampled ones; everybody: all nodes, asked at first; kind: type of message.
+
+        Raises:
+            ProtocolError: fewer than three members.
+        """
+        wanted = set(nodes) if self._entries else set(nodes) | set(everybody)
+        new = self._keys(wanted - set(self._entries) - self._refused, kind)
+        if new:
+            self._agree(new, kind)
+        numbers = {entry.identity: k for k, entry in enumerate(self.roster.entries)}
+        return {
+            node: numbers[entry.identity]
+            for node, entry in self._entries.items()
+            if entry.identity in numbers
+        }
+
+    def forget(self, node: int) -> None:
+        """A node whose keys are gone: it is asked for new ones when it is sampled again."""
+        self._entries.pop(node, None)
+
+    def fields(self) -> dict[str, Any]:
+        """Of every request of a round."""
+        return {"session": self._name, "epoch": self.roster.epoch}
+
+    def _keys(self, nodes: set[int], kind: str) -> dict[int, Entry]:
+        request = RecordDict({RECORD: step_record(KEYS, {"session": self._name})})
+        found: dict[int, Entry] = {}
+        for node, reply in self._ask(kind, dict.fromkeys(sorted(nodes), request), KEYS).items():
+            try:
+                entry = Entry(*json.loads(field(reply, "entry", str)))
+                self._check(entry, found.values())
+            except (CohortError, ValueError, TypeError) as error:
+                log.warning("node %d sent no key: %s", node, error)
+            else:
+                found[node] = entry
+        return found
+
+    def _check(self, entry: Entry, new: Iterable[Entry]) -> None:
+        """Refuse what would spoil the roster for all: no member of it may be like another."""
+        fields = (entry.name, entry.identity, entry.key, entry.signature)
+        if not all(type(each) is str and len(each) <= _LONGEST_FIELD for each in fields):
+            raise MessageError("an entry of other than short texts")
+        entry.check(self._name)
+        # Fails for keys that no member could use.
+        X25519PrivateKey.generate().exchange(
+            X25519PublicKey.from_public_bytes(bytes.fromhex(entry.key))
+        )
+        for other in (*self._entries.values(), *new):
+            if {entry.name, entry.identity, entry.key} & {other.name, other.identity, other.key}:
+                raise MessageError(f"another client has its name, identity or key: {other.name!r}")
+
+    def _agree(self, new: Mapping[int, Entry], kind: str) -> None:
+        """Tell everybody the roster, until all who stay have taken the same one."""
+        old = set(self._entries)
+        self._entries.update(new)
+        while self._entries:
+            if len(self._entries) < MIN_CLIENTS:
+                raise ProtocolError(
+                    f"{len(self._entries)} clients have keys; a secure sum needs {MIN_CLIENTS}: "
+                    "see the log for what the others answered"
+                )
+            roster = Roster.of(self._name, self.roster.epoch + 1, tuple(self._entries.values()))
+            self.roster = roster
+            request = RecordDict({RECORD: step_record(ROSTER, {"roster": roster.to_json()})})
+            replies = self._ask(kind, dict.fromkeys(self._entries, request), ROSTER)
+            taken = {n for n, r in replies.items() if _agreed(r, roster)}
+            failed = set(self._entries) - taken
+            if not failed:
+                return
+            newcomers = set(self._entries) - old
+            # An old member that fails beside newcomers may well refuse them: they go first.
+            leaving = newcomers if old and failed & old and newcomers else failed
+            self._refused |= leaving & newcomers if old else set()
+            log.warning("nodes %s stay out of the secure sums", sorted(leaving))
+            for node in leaving:
+                del self._entries[node]
+
+
+def _agreed(reply: Message, roster: Roster) -> bool:
+    try:
+        return bool(field(reply, "digest", str) == roster.digest().hex())
+    except MessageError:
+        return False
+
+
+def step_record(step: str, fields: Mapping[str, Any]) -> ConfigRecord:
+    """Our record of a request."""
+    return ConfigRecord({"step": step, **fields})
+
+
+def field(reply: Message, name: str, kind: type) -> Any:
+    """Of our record in a reply. Raises MessageError: it is not there."""
+    record = reply.content.config_records.get(RECORD)
+    value = None if record is None else record.get(name)
+    if not isinstance(value, kind):
+        raise MessageError(f"a reply without {name!r}: does the ClientApp have secure_sum_mod?")
+    return value

@@ -1,0 +1,45 @@
+"""The legacy interface: strategies of `flwr.server.strategy` under `flwr.server.workflow`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid
+
+from ciphercohort.flower.plan import Privacy, SumPlan
+from ciphercohort.flower.server import SecureGrid
+from ciphercohort.flower.strategies import check_sums_only
+
+
+class SecureSumWorkflow:
+    """In the place of Flower's `DefaultWorkflow`: the same rounds, with sums only.
+
+        workflow = SecureSumWorkflow()
+        workflow(grid, LegacyContext(context, config=…, strategy=FedAvg(initial_parameters=…)))
+
+    Arguments as of `SecureSum`. Weights are the replies' `num_examples`. The strategy needs initial
+    parameters: those of a random client would leave it in the clear.
+    """
+
+    def __init__(
+        self,
+        *,
+        range: float = 16.0,
+        examples: float = 1024.0,
+        lost: float = 1 / 3,
+        privacy: Privacy | None = None,
+    ) -> None:
+        self._plan = SumPlan(range=range, weight_scale=examples, lost=lost, privacy=privacy)
+
+    def __call__(self, grid: Grid, context: Context) -> None:
+        """Run all rounds.
+
+        Raises:
+            ParameterError: the context's strategy cannot take sums.
+        """
+        from flwr.server.workflow import DefaultWorkflow
+
+        legacy: Any = context
+        check_sums_only(legacy.strategy)
+        DefaultWorkflow()(SecureGrid(grid, self._plan), context)

@@ -1,0 +1,26 @@
+"""The server of the digits app."""
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from ciphercohort.flower import SecureSum
+from torch_digits.task import Net
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    """Some rounds of federated averaging."""
+    torch.manual_seed(0)
+    strategy = SecureSum(FedAvg())
+    result = strategy.start(
+        grid=grid,
+        initial_arrays=ArrayRecord(Net().state_dict()),
+        num_rounds=context.run_config["num-server-rounds"],
+    )
+    if context.run_config["out"]:
+        np.savez(context.run_config["out"], *result.arrays.to_numpy_ndarrays())

@@ -1,0 +1,1 @@
+"""Handwritten digits with scikit-learn and Flower."""

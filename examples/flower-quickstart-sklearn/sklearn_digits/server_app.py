@@ -1,0 +1,24 @@
+"""The server of the digits app."""
+
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from ciphercohort.flower import SecureSum
+from sklearn_digits.task import new_arrays
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    """Some rounds of federated averaging."""
+    strategy = SecureSum(FedAvg())
+    result = strategy.start(
+        grid=grid,
+        initial_arrays=ArrayRecord(new_arrays()),
+        num_rounds=context.run_config["num-server-rounds"],
+    )
+    if context.run_config["out"]:
+        np.savez(context.run_config["out"], *result.arrays.to_numpy_ndarrays())

@@ -1,0 +1,197 @@
+"""A party of the protocol `encrypted-model`: its rows in the clear, beside its key share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from parties.data.shard import Shard
+from parties.encrypted_rows import EncryptedRowsParty
+from parties.pads import Pads
+from parties.party_protocol import Seal
+from protocols import keygen
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.clear_rows import ROOM, ClearRows
+from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.residues import Residues
+from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context
+from protocols.errors import PolicyError
+from protocols.messages import Body
+from protocols.model_plan import ModelPlan
+from protocols.privacy.randomness import ExpandedRandomness, RandomSource
+from protocols.protocol import repeated
+
+
+class EncryptedModelParty(EncryptedRowsParty):
+    """A `protocols.model_gradient.ModelHalf`; see `EncryptedRowsParty` for its key share.
+
+    elements: labels of the random elements that are the second polynomials of the current point.
+    """
+
+    plan: ModelPlan
+
+    def __init__(
+        self,
+        plan: ModelPlan,
+        name: str,
+        shard: Shard,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+    ) -> None:
+        super().__init__(plan, name, shard, randomness, signing_key)
+        self.elements: list[str] = []
+        self._evaluation: list[Chunk] = []
+        self._shared: CkksContext | None = None
+        self._public: Any = None
+        self._asked: list[Any] = []
+        self._noise: NDArray[np.float64] | None = None
+        self._clear: ClearRows | None = None
+        ROOM.enter(self)
+
+    def begin(self, seed: bytes) -> None:
+        """Make the key share and the pads' key; seed: the joint one."""
+        super().begin(seed)
+        self.pads = Pads(self.plan, self.name, seed, self._signing_key)
+
+    def take_keys(self, index: int, keys: Sequence[Residues]) -> None:
+        """Keep some of the evaluation keys; once all are there, load them."""
+        self._evaluation[index:] = [chunk_of(keys)]
+        if index == len(self.plan.rotation_chunks):
+            self._load()
+
+    def _load(self) -> None:
+        def load(context: CkksContext) -> None:
+            (h1, t), *rest = (chunk.halves for chunk in self._evaluation)
+            halves = (half for chunk in rest for half in chunk)
+            rotations = dict(zip(self.plan.rotations, halves, strict=True))
+            keygen.load_keys(context, self.seed, (h1, t), rotations)
+
+        plan = self.plan
+        self._shared = loaded_context(plan.ckks, plan.session, self._evaluation, load)
+
+    def gradient(self, t: int, label: str, point: Sequence[Residues]) -> list[list[Residues]]:
+        """(c0, c1) of each part of the gradient at a point, noise included; see `model_gradient`.
+
+        t: the round; label: of the step; point: c0 of each part, none at zero weights.
+
+        Raises:
+            PolicyError: a repetition at another point: the difference of both has no noise.
+        """
+        self._keep_to(label, point)
+        plan, context, layout = self.plan, self.context, self.plan.layout
+        low, n = context.primes[:REFRESH_TOWERS], plan.ckks.ring_dim
+        nothing: Residues = np.zeros((len(low), n), np.uint64)
+        sums = [[nothing] * 2] * layout.num_parts
+        if point:
+            elements = (context.uniform_polynomial(self.seed, name) for name in self.elements)
+            pairs = [[c0, c1] for c0, c1 in zip(point, elements, strict=True)]
+            sums = self._rows_in_clear()(pairs)
+        if self._public is None:
+            self._public = keygen.public_key(context, self.seed, self.public_b)
+        parts: list[list[Residues]] = self.secret.encrypt_onto(self._public, sums, label)
+        own, period, stream = self.own_terms(t), layout.period, ExpandedRandomness()
+        missing = self.held.missing if self.held else ()
+        for part, polynomials in enumerate(parts):
+            pad = self.pads.pad(f"{label}/{part}", low, 2 * period, missing)
+            inner = rns.add(pad, subring.reduced(own[part], low), low)
+            hidden = subring.kernel(low, n, period, stream)
+            hidden = rns.add(hidden, subring.embedded(inner, low, n), low)
+            polynomials[0] = rns.add(polynomials[0], hidden, low)
+        return parts
+
+    def _keep_to(self, label: str, point: Sequence[Residues]) -> None:
+        """A round is answered at one point."""
+        asked = [repeated(label), [sha256(c0.tobytes()).hexdigest() for c0 in point]]
+        if repeated(label) != label and asked != self._asked:
+            raise PolicyError(f"{label!r} is not for the point that {asked[0]!r} was asked at")
+        self._asked = asked
+
+    def own_terms(self, t: int) -> list[list[int]]:
+        """(sum_i x_i (p(0) - y_i) + N chi_t) / A of each part, as coefficients of the subring.
+
+        One B-th of it: sums over columns make B of that.
+        """
+        plan, layout = self.plan, self.plan.layout
+        rows, targets = plan.encode(self._shard.x, self._shard.y)
+        linear = rows.T @ (plan.link.coefficients[0] - targets)
+        own = linear + plan.num_rows * self._drawn().reshape(plan.rounds, -1)[t]
+        scale = 2.0**plan.ckks.scale_bits / (plan.units.side_scale * layout.block_size)
+        coefficients = subring.of_slots(layout.in_parts(own).conj() * scale)
+        return [[round(c) for c in part] for part in coefficients.tolist()]
+
+    def _drawn(self) -> NDArray[np.float64]:
+        """This party's privacy noise of all rounds."""
+        if self._noise is None:
+            self._noise = self.plan.draw_noise(self._randomness)
+        return self._noise
+
+    def _rows_in_clear(self) -> ClearRows:
+        if self._clear is None:
+            plan = self.plan
+            rows, _ = plan.encode(self._shard.x, self._shard.y)
+            if self._shared is None:
+                raise PolicyError("not all evaluation keys are here yet")
+            units = plan.units
+            rows = units.row_scale * rows
+            self._clear = ClearRows(self._shared, plan.layout, units.link, rows)
+        return self._clear
+
+    def erase(self) -> None:
+        """Erase the key share, what others share with it, noise and encoded rows."""
+        super().erase()
+        self._noise = self._clear = self._shared = None
+        self._evaluation = []
+        ROOM.leave(self)
+        if self.secret is not None:
+            self.pads.erase()
+
+    # -- going on in another process --------------------------------------------------------------
+
+    def state(self, seal: Seal) -> Body:
+        """What the encrypted-rows party has, pads, evaluation keys, and noise, sealed."""
+        whole = super().state(seal)
+        if not whole.blobs:
+            return whole
+        own = self.pads.state(seal)
+        drawn = b"" if self._noise is None else seal(self._noise.tobytes())
+        keys = tuple(half.tobytes() for chunk in self._evaluation for half in chunk.halves)
+        model = {
+            "rows_blobs": len(whole.blobs),
+            "pads": [len(own.blobs), dict(own.meta)],
+            "elements": self.elements,
+            "asked": self._asked,
+            "keys": [len(chunk.halves) for chunk in self._evaluation],
+        }
+        blobs = (*whole.blobs, *own.blobs, drawn, *keys)
+        return Body({**whole.meta, "model": model}, blobs)
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Inverse of `state`."""
+        if not state.blobs:
+            return
+        meta = dict(state.meta)
+        model = meta.pop("model")
+        rows, (count, own) = model["rows_blobs"], model["pads"]
+        super().restore(Body(meta, state.blobs[:rows]), unseal)
+        rest = list(state.blobs[rows:])
+        self.pads = Pads(self.plan, self.name, self.seed, self._signing_key)
+        self.pads.restore(Body(own, tuple(rest[:count])), unseal)
+        drawn, *keys = rest[count:]
+        if drawn:
+            shape = (self.plan.rounds, self.plan.num_features)
+            self._noise = np.frombuffer(unseal(drawn)).reshape(shape)
+        self.elements, self._asked = list(model["elements"]), list(model["asked"])
+        n, halves = self.plan.ckks.ring_dim, iter(keys)
+        self._evaluation = [
+            chunk_of([np.frombuffer(next(halves), np.uint64).reshape(-1, n) for _ in range(held)])
+            for held in model["keys"]
+        ]
+        if len(self._evaluation) == 1 + len(self.plan.rotation_chunks):
+            self._load()

@@ -1,0 +1,138 @@
+"""A party's half of pads that cancel: what it shares with each other party.
+
+A pair's secret is as good as both its replies: it leaves this file only sealed (`Pads.state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+
+from protocols import pads
+from protocols.circuit_plan import CircuitPlan
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.residues import Residues
+from protocols.errors import PolicyError, ProtocolError
+from protocols.messages import Body
+from protocols.privacy.randomness import Words
+from protocols.signed_values import SignedValue
+
+
+class _Stream:
+    """ChaCha20 under a key that a pair has for one label; nothing of it is kept."""
+
+    def __init__(self, secret: bytes, label: str) -> None:
+        key = HKDFExpand(hashes.SHA256(), 32, info=label.encode()).derive(secret)
+        self._stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+    def words(self, count: int) -> Words:
+        """Uniform words, uint64 array, shape (count,)."""
+        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8")
+
+
+class Pads:
+    """One party's half of `protocols.pads`.
+
+    Security: pairs agree once, and the ephemeral key is forgotten with that. A pad is a function of
+    pair and label; the caller answers a label once.
+
+    plan: of the run; name: this party; seed: the joint seed; signing_key: this party's identity.
+    """
+
+    def __init__(
+        self, plan: CircuitPlan, name: str, seed: bytes, signing_key: Ed25519PrivateKey
+    ) -> None:
+        self._plan, self._name, self._seed = plan, name, seed
+        self._signing_key = signing_key
+        self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
+        self._secrets: dict[str, bytes] = {}
+
+    def __repr__(self) -> str:
+        return "Pads(<secret>)"
+
+    def erase(self) -> None:
+        """Forget everything."""
+        self._ephemeral, self._secrets = None, {}
+
+    def key(self) -> SignedValue:
+        """This party's ephemeral X25519 key, signed with its identity."""
+        public = self._own().public_key().public_bytes_raw().hex()
+        text = partial(pads.key_text, self._seed)
+        return SignedValue.by(self._signing_key, text, self._name, public)
+
+    def agree(self, keys: Mapping[str, SignedValue]) -> None:
+        """Agree with every other party, and forget the key.
+
+        Raises:
+            ProtocolError: a key is not its owner's. PolicyError: already agreed.
+        """
+        own = self._own()
+        pads.check_keys(self._seed, self._plan, keys)
+        if keys[self._name] != self.key():
+            raise ProtocolError(f"the pad key of {self._name!r} is not the one that it sent")
+        for other in self._plan.names:
+            if other != self._name:
+                self._secrets[other] = self._shared(own, other, keys)
+        self._ephemeral = None
+
+    def _shared(self, own: X25519PrivateKey, other: str, keys: Mapping[str, SignedValue]) -> bytes:
+        try:
+            public = X25519PublicKey.from_public_bytes(bytes.fromhex(keys[other].value))
+            shared = own.exchange(public)
+        except ValueError:
+            raise ProtocolError(f"unusable pad key of party {other!r}", culprit=other) from None
+        # Both ends sort by place in the plan; keys have one size, names are quoted.
+        ends = [n for n in self._plan.names if n in (self._name, other)]
+        pair = b"".join(bytes.fromhex(keys[n].value) for n in ends) + repr(ends).encode()
+        info = b"ciphercohort/pad/1\0" + pair
+        return HKDF(hashes.SHA256(), 32, salt=self._seed, info=info).derive(shared)
+
+    def pad(
+        self, label: str, primes: tuple[int, ...], count: int, missing: Collection[str] = ()
+    ) -> Residues:
+        """What this party adds under a label, shape (len(primes), count), uniform.
+
+        missing: parties whose replies are not in the sum.
+
+        Raises:
+            PolicyError: nothing is agreed yet, or all is erased.
+        """
+        if not self._secrets:
+            raise PolicyError("no pads are agreed yet, or they were erased")
+        total: Residues = np.zeros((len(primes), count), np.uint64)
+        place = self._plan.party_index(self._name)
+        for other, secret in self._secrets.items():
+            if other in missing:
+                continue
+            drawn = subring.uniform(primes, count, _Stream(secret, label))
+            if self._plan.party_index(other) < place:
+                drawn = rns.negate(drawn, primes)
+            total = rns.add(total, drawn, primes)
+        return total
+
+    def _own(self) -> X25519PrivateKey:
+        if self._ephemeral is None:
+            raise PolicyError("the pads were already agreed; resend the first reply")
+        return self._ephemeral
+
+    # -- going on in another process --------------------------------------------------------------
+
+    def state(self, seal: Callable[[bytes], bytes]) -> Body:
+        """For `restore`; everything is sealed."""
+        own = seal(self._ephemeral.private_bytes_raw()) if self._ephemeral else b""
+        return Body({"with": list(self._secrets)}, (own, *map(seal, self._secrets.values())))
+
+    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+        """Inverse of `state`."""
+        own, *secrets = state.blobs
+        self._ephemeral = X25519PrivateKey.from_private_bytes(unseal(own)) if own else None
+        self._secrets = dict(zip(state.meta["with"], map(unseal, secrets), strict=True))

@@ -1,0 +1,271 @@
+"""Sums under a secret that lives for one round: any T of H clients open one sum, nobody else any.
+
+    contribute   <- y_i = a s_i + e_i + m_i mod (X^n + 1, 2^32), first coefficients only
+                    and shares of s_i for each of the H clients, sealed
+    open         -> the contributors U, |U| >= T, and what they sealed for this client
+                 <- the sum over U of its shares, locked; and what unlocks the others'
+
+The coordinator unlocks T answers, finds S = sum_U s_i and opens sum_U y_i - a S = sum_U m_i + e.
+The bulk is one product and one add a value; what is shared is as short as a secret.
+
+Lock. Answer h stands under a key that is shared among the others with threshold T - 1. Share g is
+covered by a value that h and g derive from their common key, the round and U; g reveals it when it
+answers for the same U itself. So an answer opens only beside T - 1 others for the same set.
+
+Security. All that follows is against a coordinator that deviates as it likes, with at most
+`Quorum.colluders` clients on its side, which deviate too.
+1. One set. An honest client answers once a round (its caller keeps that in mind). Two sets that
+   open have T - c honest answers each, of H - c: impossible for 2 T > H + c. Answers for other sets
+   stay under keys that are uniform to everybody (Shamir, HMAC-SHA256 as a random function).
+2. So of honest secrets the coordinator learns c shares each, which are independent of them
+   (`packed`), and the shares of their sum over the honest part of the one set: sum s_i, and nothing
+   more. It learns nothing of secrets of honest clients outside the set.
+3. Given the sum of secrets and of errors over at least two honest clients, y_i look uniform but for
+   the sum of the m_i: `security`, with n = 2048, Q = 2^32 and one round for each secret, so that
+   hints never add up: 2 (H - 1) (Adv_RLWE(n, Q, 3.19; L / n samples) + N delta_hint). The element a
+   is AES-256 in counter mode under a hash of the round: uniform in the random-oracle model.
+4. One round. The hash `context` stands for session, keys of all members, number and kind of round,
+   those asked, plan and model. Clients who are told different ones seal under different keys and
+   mask by different elements: nothing of theirs opens together. (So a coordinator cannot send one
+   client's neighbours a model whose updates vanish: Pasquini et al., CCS 2022. What is not in that
+   hash, or in the keys, it can still tell one client alone: callers say what they hash.)
+
+Deviating clients can spoil a sum, or put any value in; nobody can prevent that here. Sums over
+different sets in different rounds differ by what the sets differ by: noise is against that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from numpy.typing import NDArray
+
+from protocols.aggregate import packed
+from protocols.aggregate.errors import quick_gaussian
+from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.aggregate.quorum import Quorum
+from protocols.aggregate.security import NOISE_STD, TAIL
+from protocols.aggregate.words import RING_DIM, WORD_BITS, Words, add_products
+from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.privacy.randomness import RandomSource, uniform_below
+
+NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
+# Values whose errors are drawn at once.
+_PART = 1 << 18
+_LOCK_ELEMENTS = KEY_BYTES // packed.SHARE.itemsize
+
+
+def noise_units(clients: int) -> int:
+    """Bound on the error of a sum: TAIL deviations, and half a unit of rounding for each client."""
+    return math.ceil(TAIL * NOISE_STD * math.sqrt(clients) + clients / 2)
+
+
+def largest_units(clients: int) -> int:
+    """Largest |m| of one client, so that no honest sum wraps around."""
+    return ((1 << (WORD_BITS - 1)) - 1 - noise_units(clients)) // clients
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One client's place in one round.
+
+    quorum: of those asked; own: this client among them, 0 .. H - 1; keys: the 32 bytes that it has
+    in common with each of them, and one of its own; context: of the round, 32 bytes.
+    """
+
+    quorum: Quorum
+    own: int
+    keys: Sequence[bytes]
+    context: bytes
+
+    def __repr__(self) -> str:
+        return "Round(<secret>)"
+
+    def key(self, purpose: bytes, sender: int, receiver: int, about: bytes = b"") -> bytes:
+        """32 bytes that sender and receiver alone derive; this client is one of them."""
+        other = receiver if sender == self.own else sender
+        text = b"\0".join((purpose, b"%d,%d" % (sender, receiver), self.context + about))
+        return hmac.digest(self.keys[other], text, "sha256")
+
+
+def element_key(context: bytes) -> bytes:
+    """Of the public element a."""
+    return hashlib.sha256(b"ciphercohort/one-time/element/1\0" + context).digest()
+
+
+def _set_digest(members: Sequence[int]) -> bytes:
+    return hashlib.sha256(repr(tuple(members)).encode()).digest()
+
+
+# -- client ---------------------------------------------------------------------------------------
+
+
+def contribute(
+    place: Round, message: Words, randomness: RandomSource
+) -> tuple[Words, tuple[bytes, ...]]:
+    """y_i, written over the message, and the sealed shares for all H clients, in order.
+
+    message: m_i mod 2^32, shape (L,); randomness: of secret, errors and shares: the operating
+    system's outside tests.
+    """
+    quorum = place.quorum
+    secret = narrow_gaussian(NOISE_STD, RING_DIM, randomness)
+    add_products(element_key(place.context), secret, message)
+    for start in range(0, len(message), _PART):
+        part = message[start : start + _PART]
+        part += quick_gaussian(NOISE_STD, len(part), randomness).astype(np.int32).view(np.uint32)
+    shares = packed.deal(secret, quorum.needed, quorum.packed, quorum.clients, randomness)
+    secret.fill(0)
+    sealed = tuple(
+        _seal(place.key(b"share", place.own, k), packed.to_bytes(share))
+        for k, share in enumerate(shares)
+    )
+    return message, sealed
+
+
+def answer(
+    place: Round, members: Sequence[int], sealed: Sequence[bytes], randomness: RandomSource
+) -> bytes:
+    """The answer for the set of contributors `members`; once a round, and the caller sees to that.
+
+    members: rising; sealed: what each of them sealed for this client.
+
+    Raises:
+        PolicyError: the set is too small, or this client is not in it. MessageError: something was
+            not sealed for this client and round.
+    """
+    quorum, own = place.quorum, place.own
+    check_members(quorum, members)
+    if own not in members:
+        raise PolicyError("this client is not among the contributors that it should answer for")
+    if len(sealed) != len(members):
+        raise MessageError(f"{len(sealed)} sealed shares of {len(members)} contributors")
+    total = np.zeros(packed.num_blocks(RING_DIM, quorum.packed), np.int64)
+    for dealer, data in zip(members, sealed, strict=True):
+        share = packed.of_bytes(_unseal(place.key(b"share", dealer, own), data, dealer))
+        if share.shape != total.shape:
+            raise MessageError(f"client {dealer} of this round sealed something that is no share")
+        total += share
+    lock = uniform_below(randomness, packed.PRIME, _LOCK_ELEMENTS)
+    parts = packed.deal(lock, quorum.needed - 1, 1, quorum.clients, randomness)
+    about = _set_digest(members)
+    pieces = [_seal(packed.to_bytes(lock), packed.to_bytes(total % packed.PRIME))]
+    for other in members:
+        if other != own:
+            cover = place.key(b"unlock", own, other, about)
+            pieces.append(_xor(packed.to_bytes(parts[other]), cover))
+            pieces.append(place.key(b"unlock", other, own, about))
+    return b"".join(pieces)
+
+
+def check_members(quorum: Quorum, members: Sequence[int]) -> None:
+    """Refuse what is no large enough set of those asked.
+
+    Raises:
+        PolicyError: it is not.
+    """
+    if list(members) != sorted({k for k in members if 0 <= k < quorum.clients}):
+        raise PolicyError("the contributors are no rising list of clients of this round")
+    if len(members) < quorum.needed:
+        raise PolicyError(
+            f"{len(members)} contributors of {quorum.clients} clients: a sum needs {quorum.needed}"
+        )
+
+
+# -- coordinator ----------------------------------------------------------------------------------
+
+
+def open_sum(
+    quorum: Quorum,
+    context: bytes,
+    members: Sequence[int],
+    answers: Mapping[int, bytes],
+    total: Words,
+) -> NDArray[np.int32]:
+    """sum_U m_i within `noise_units`, shape (L,); total: sum_U y_i, changed.
+
+    answers: by client, at least T.
+
+    Raises:
+        ProtocolError: too few answers, or they do not fit together.
+    """
+    check_members(quorum, members)
+    if len(answers) < quorum.needed:
+        raise ProtocolError(
+            f"{len(answers)} clients answered for {len(members)} contributors; needed are "
+            f"{quorum.needed} of {quorum.clients}"
+        )
+    boxes = {}
+    for k, data in answers.items():
+        # One that is malformed is as good as none.
+        with suppress(ProtocolError):
+            boxes[k] = _parse(data, k, members)
+    if len(boxes) < quorum.needed:
+        raise ProtocolError(f"{len(answers) - len(boxes)} of {len(answers)} answers are malformed")
+    size = packed.num_blocks(RING_DIM, quorum.packed) * packed.SHARE.itemsize
+    shares = {}
+    for k, (box, locked, _) in boxes.items():
+        parts = {
+            other: packed.of_bytes(_xor(locked[other], boxes[other][2][k]))
+            for other in boxes
+            if other != k
+        }
+        lock = packed.open_shares(parts, quorum.needed - 1, 1, _LOCK_ELEMENTS)
+        share = _unseal(packed.to_bytes(lock % packed.PRIME), box, k)
+        if len(share) == size:
+            shares[k] = packed.of_bytes(share)
+    secret = packed.open_shares(shares, quorum.needed, quorum.packed, RING_DIM)
+    if int(np.abs(secret).max()) > noise_units(len(members)):
+        raise ProtocolError(
+            "the contributors' secrets do not add up to a short one: a client deviates from the "
+            "protocol"
+        )
+    add_products(element_key(context), -secret, total)
+    return total.view(np.int32)
+
+
+_Parsed = tuple[bytes, dict[int, bytes], dict[int, bytes]]
+
+
+def _parse(data: bytes, own: int, members: Sequence[int]) -> _Parsed:
+    """Box, locked parts by receiver, unlocking values by owner."""
+    others = [k for k in members if k != own]
+    size = len(data) - 2 * KEY_BYTES * len(others)
+    if own not in members or size <= NONCE_BYTES + TAG_BYTES:
+        raise ProtocolError(f"client {own} of this round sent a malformed answer")
+    rest = [data[size + k : size + k + KEY_BYTES] for k in range(0, len(data) - size, KEY_BYTES)]
+    locked = dict(zip(others, rest[0::2], strict=True))
+    return data[:size], locked, dict(zip(others, rest[1::2], strict=True))
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+
+
+def _seal(key: bytes, plain: bytes) -> bytes:
+    # A key serves one message; the nonce keeps that harmless where a client's memory was set back.
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, plain, None)
+
+
+def _unseal(key: bytes, data: bytes, sender: int) -> bytes:
+    try:
+        return ChaCha20Poly1305(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], None)
+    except (InvalidTag, ValueError):
+        raise MessageError(
+            f"what client {sender} of this round sealed does not open: it was changed on the way, "
+            "or it was told of another round, model or set of clients"
+        ) from None
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    mixed = int.from_bytes(left, "little") ^ int.from_bytes(right, "little")
+    return mixed.to_bytes(KEY_BYTES, "little")

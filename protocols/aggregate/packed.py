@@ -1,0 +1,120 @@
+"""Packed Shamir sharing modulo p = 65521, the largest prime below 2^16: many secrets a polynomial.
+
+f has degree t - 1, takes r secrets at the points -1 .. -r and t - r uniform values at the points
+below, and gives f(k + 1) to holder k. Any t values of f determine the secrets; t - r of them are
+uniform and independent of the secrets, because they and the r secrets together determine f. Sums of
+shares are shares of sums. Source: Franklin and Yung, STOC 1992.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import MessageError, ProtocolError
+from protocols.privacy.randomness import RandomSource, uniform_below
+
+PRIME = 65521
+SHARE = np.dtype("<u2")
+
+Elements = NDArray[np.int64]
+
+
+def num_blocks(secrets: int, packed: int) -> int:
+    """Polynomials, and so elements of a share, for so many secrets."""
+    return -(-secrets // packed)
+
+
+def deal(
+    secrets: Elements, needed: int, packed: int, holders: int, randomness: RandomSource
+) -> Elements:
+    """Shares of every holder, shape (holders, blocks), below p.
+
+    secrets: integers, shape (m,); needed: t; packed: r < t.
+    """
+    blocks = num_blocks(len(secrets), packed)
+    padded = np.zeros(blocks * packed, np.int64)
+    padded[: len(secrets)] = secrets % PRIME
+    free = uniform_below(randomness, PRIME, (needed - packed) * blocks)
+    values = np.concatenate([padded.reshape(packed, blocks), free.reshape(-1, blocks)])
+    return _apply(_weights(_hidden(needed), tuple(range(1, holders + 1))), values)
+
+
+def open_shares(shares: dict[int, Elements], needed: int, packed: int, secrets: int) -> Elements:
+    """The secrets, each in (-p / 2, p / 2), shape (m,).
+
+    shares: by holder, at least `needed`; all of them are looked at.
+
+    Raises:
+        ProtocolError: too few, or they are of no one polynomial.
+    """
+    if len(shares) < needed:
+        raise ProtocolError(f"{len(shares)} shares, needed are {needed}")
+    holders = sorted(shares)
+    points = tuple(k + 1 for k in holders)
+    values = np.stack([shares[k] for k in holders])
+    first, rest = points[:needed], points[needed:]
+    if rest and (_apply(_weights(first, rest), values[:needed]) != values[needed:]).any():
+        raise ProtocolError(
+            "the holders' shares do not fit together: one of them, or a client that dealt shares, "
+            "deviates from the protocol"
+        )
+    found = _apply(_weights(first, _hidden(packed)), values[:needed]).ravel()[:secrets]
+    return np.where(found > PRIME // 2, found - PRIME, found)
+
+
+def _hidden(count: int) -> tuple[int, ...]:
+    return tuple(PRIME - 1 - k for k in range(count))
+
+
+def _apply(weights: NDArray[np.float64], values: Elements) -> Elements:
+    # Products below 2^32 and at most 2^10 of them: exact in float64.
+    return np.mod(weights @ values.astype(np.float64), PRIME).astype(np.int64)
+
+
+@lru_cache(maxsize=64)
+def _weights(known: tuple[int, ...], wanted: tuple[int, ...]) -> NDArray[np.float64]:
+    """Lagrange: row i turns values at `known` into the value at wanted[i]; no point is in both."""
+    x, y = np.array(known, np.int64), np.array(wanted, np.int64)
+    differences = (y[:, None] - x) % PRIME
+    own = (x[:, None] - x) % PRIME
+    np.fill_diagonal(own, 1)
+    below = differences * _product(own)[None] % PRIME
+    weights = _product(differences)[:, None] * _inverse(below) % PRIME
+    return np.asarray(weights, np.float64)
+
+
+def _product(rows: Elements) -> Elements:
+    """Of each row, mod p."""
+    total = np.ones(len(rows), np.int64)
+    for column in rows.T:
+        total = total * column % PRIME
+    return total
+
+
+def _inverse(x: Elements) -> Elements:
+    """x^(p - 2) mod p."""
+    result, power = np.ones_like(x), x
+    for bit in reversed(bin(PRIME - 2)[2:]):
+        if bit == "1":
+            result = result * power % PRIME
+        power = power * power % PRIME
+    return result
+
+
+def to_bytes(share: Elements) -> bytes:
+    """Two bytes an element."""
+    return share.astype(SHARE).tobytes()
+
+
+def of_bytes(data: bytes) -> Elements:
+    """Inverse of `to_bytes`; elements below 2^16, taken mod p.
+
+    Raises:
+        MessageError: an odd number of bytes.
+    """
+    if len(data) % SHARE.itemsize:
+        raise MessageError(f"{len(data)} bytes are no share")
+    return np.frombuffer(data, SHARE).astype(np.int64) % PRIME

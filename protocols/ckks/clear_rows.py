@@ -1,0 +1,237 @@
+"""A party's gradient of an encrypted model: rows in the clear, weights under encryption.
+
+    z' = sum_f x_f w'_f      plaintext products, summed, one rescaling; a conjugation, rotations
+    q(z') / A                the polynomial's factors, ciphertext by ciphertext
+    x_f q(z') / A            plaintext products, summed over all groups of rows, one rescaling
+
+w' = w / R, R the radius of the link's interval, q = p - p(0) and A its leading coefficient in z'; x
+stands for c times a row, c as in `circuit`, which brings the noise of replies below a rounding's;
+see `circuit`; packing: `periodic`. Sums over columns are left to the next refresh (`trace_map`). No
+step needs a key switch but the factors' products, the conjugation and the rotations: a group of
+rows costs d / 2 plaintext products, twice.
+
+| level | 1 | 2 | 3 … | last |
+|---|---|---|---|---|
+| ready | z' | u = z'^2, of odd polynomials | factors, their products | the sums |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.approximation import Polynomial, is_symmetric
+from protocols.ckks.circuit import REFRESH_LEVEL, RowUnits, link_factors
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.flooding import encode_complex
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.periodic import Complexes, PeriodicLayout
+from protocols.ckks.residues import Residues
+from protocols.updates.update import Update
+
+Array = NDArray[np.float64]
+
+
+class Room:
+    """Memory for encoded rows; parties of one process have equal parts of it.
+
+    total: of the process [bytes].
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._parties: WeakSet[Any] = WeakSet()
+
+    def enter(self, party: Any) -> None:
+        """One more, until it leaves or is forgotten."""
+        self._parties.add(party)
+
+    def leave(self, party: Any) -> None:
+        """It has no encoded rows any more."""
+        self._parties.discard(party)
+
+    @property
+    def share(self) -> int:
+        """Of each party [bytes]."""
+        return self.total // max(1, len(self._parties))
+
+
+ROOM = Room(3 << 29)
+"""Of this process. Rows that find no room are encoded again in every round."""
+
+
+def reduced(link: Polynomial, z: Any) -> tuple[int, Any]:
+    """q(z) / A and the levels that it takes; z: a ciphertext, an array, or whatever has + and *."""
+    factors = link_factors(link)
+    queue = list(factors.operands(z))
+    if is_symmetric(link):
+        queue = [(0, z), *((level + 1, v) for level, v in factors.operands(z * z))]
+    while len(queue) > 1:
+        queue.sort(key=lambda item: item[0])
+        (_, first), (level, second) = queue[:2]
+        queue = [(level + 1, first * second), *queue[2:]]
+    return queue[0]
+
+
+def levels(link: Polynomial, rule: Update) -> int:
+    """Between two refreshes; of a gradient 4 for degree 3, 5 to 7, 6 to 15, of odd polynomials."""
+    # The rule's own path ends with a product that the refresh sums up.
+    return max(1 + reduced(link, 1.0)[0] + 1, REFRESH_LEVEL + rule.levels() + 1)
+
+
+@lru_cache(maxsize=64)
+def rounding_gain(units: RowUnits) -> float:
+    """Noise of q(z') / A for |z| <= R, in noises of one rescaling, one of them in z'."""
+    c = units.row_scale
+    t: Array = np.linspace(-c, c, 1001).astype(np.float64)
+    found: _Rounded = reduced(units.link, _Rounded(t, np.ones_like(t)))[1]
+    return float(found.noise.max())
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounded:
+    """Values, and bounds on their noise; products are rescaled."""
+
+    value: Array
+    noise: Array
+
+    def __add__(self, other: float) -> _Rounded:
+        return _Rounded(self.value + other, self.noise)
+
+    def __mul__(self, other: _Rounded) -> _Rounded:
+        noise = abs(self.value) * other.noise + abs(other.value) * self.noise + 1
+        return _Rounded(self.value * other.value, noise)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gained:
+    """An encrypted value, and the known number that it is too large by: q / A must not drift.
+
+    A product is off by the dropped prime's distance from the scale, 2^-40 or so of itself, round
+    after round in the same direction. Sums with public numbers take the gain along.
+    """
+
+    vector: EncryptedVector
+    gain: float = 1.0
+
+    def __add__(self, other: float) -> _Gained:
+        return _Gained(self.vector + other * self.gain, self.gain)
+
+    def __mul__(self, other: _Gained) -> _Gained:
+        level = max(self.vector.level, other.vector.level)
+        gain = self.gain * other.gain * self.vector.evaluator.context.rescaling_gain(level)
+        return _Gained(self.vector * other.vector, gain)
+
+
+class ClearRows:
+    """A party's rows, encoded, and the gradient that they make of encrypted weights.
+
+    context: with the joint evaluation keys; layout: of the plan; link: p; rows: shape (N, d),
+    scaled, bias last; cache: of encoded rows [bytes], None: this party's share of ROOM.
+    """
+
+    def __init__(
+        self,
+        context: CkksContext,
+        layout: PeriodicLayout,
+        link: Polynomial,
+        rows: Array,
+        cache: int | None = None,
+    ) -> None:
+        self._context, self._layout, self._link = context, layout, link
+        self._rows, self._cache = rows, ROOM.share if cache is None else cache
+        self._encoded: dict[tuple[int, int, int, int], Any] = {}
+        # Where the last product is rescaled to what a refresh takes.
+        self._last_level = context.params.num_towers - REFRESH_TOWERS - 1
+
+    def __call__(self, weights: Sequence[Sequence[Residues]]) -> list[list[Residues]]:
+        """sum over groups of x_f q(z') / A: (c0, c1) of each part, at REFRESH_TOWERS towers.
+
+        weights: w' of each part, in all columns: (c0, c1) at level 0.
+        """
+        evaluator, layout = Evaluator(self._context, self._layout), self._layout
+        cc, turned = evaluator.cc, self._turned(evaluator, self._context.ciphertexts(weights))
+        sums: list[Any] = [None] * layout.num_parts
+        for group in range(layout.groups_of(len(self._rows))):
+            z = self._scores(evaluator, group, turned)
+            found: _Gained = reduced(self._link, _Gained(z))[1]
+            q = evaluator.drop_to(found.vector, self._last_level)
+            for part in range(layout.num_parts):
+                slots = partial(self._conjugated, group, part, found.gain)
+                rows = self._plaintext((group, part, 0, 1), self._last_level, slots)
+                sums[part] = _added(cc, sums[part], cc.EvalMult(q.ct, rows))
+        for total in sums:
+            cc.RescaleInPlace(total)
+        return [self._context.polynomials_of(total) for total in sums]
+
+    def _turned(self, evaluator: Evaluator, weights: Sequence[Any]) -> list[list[Any]]:
+        """rot_r of every part, r below the baby steps."""
+        found = [list(weights)]
+        for r in range(1, self._layout.baby_steps):
+            found.append([evaluator.cc.EvalRotate(part, r) for part in weights])
+        return found
+
+    def _scores(
+        self, evaluator: Evaluator, group: int, turned: Sequence[Sequence[Any]]
+    ) -> EncryptedVector:
+        """z' of one group of rows, at level 1."""
+        layout, cc = self._layout, evaluator.cc
+        sums: dict[int, Any] = {}
+        for part in range(layout.num_parts):
+            for giant, baby in layout.steps:
+                slots = partial(self._halved, group, part, giant, baby)
+                rows = self._plaintext((group, part, giant + baby, 0), 0, slots)
+                product = cc.EvalMult(turned[baby][part], rows)
+                sums[giant] = _added(cc, sums.get(giant), product)
+        total = None
+        for giant, each in sums.items():
+            total = _added(cc, total, cc.EvalRotate(each, giant) if giant else each)
+        cc.RescaleInPlace(total)
+        cc.EvalAddInPlace(total, self._context.conjugate(total))
+        return evaluator.wrap(total)
+
+    def _halved(self, group: int, part: int, giant: int, baby: int) -> Complexes:
+        """Half the rows: a number and its conjugate are twice the real part."""
+        twice = 2 * self._context.rescaling_gain(0)
+        return self._layout.turned(self._group(group), part, giant, baby) / twice
+
+    def _conjugated(self, group: int, part: int, gain: float) -> Complexes:
+        """What takes away the gain of q, and that of its own product."""
+        gain *= self._context.rescaling_gain(self._last_level)
+        return self._layout.turned(self._group(group), part).conj() / gain
+
+    def _group(self, group: int) -> Array:
+        size = self._layout.block_size
+        return self._rows[group * size : (group + 1) * size]
+
+    def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
+        return encode_complex(self._context, slots(), level)
+
+    def _plaintext(
+        self, key: tuple[int, int, int, int], level: int, slots: Callable[[], Complexes]
+    ) -> Any:
+        """Encoded rows, from the cache while it has room."""
+        found = self._encoded.get(key)
+        if found is None:
+            found = self._encode(slots, level)
+            params = self._context.params
+            # OpenFHE keeps the slots beside the residues.
+            size = 8 * params.ring_dim * (params.num_towers - level + 1)
+            if size <= self._cache:
+                self._cache -= size
+                self._encoded[key] = found
+        return found
+
+
+def _added(cc: Any, total: Any, more: Any) -> Any:
+    if total is None:
+        return more
+    cc.EvalAddInPlace(total, more)
+    return total

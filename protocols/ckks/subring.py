@@ -1,0 +1,185 @@
+"""The subring whose elements repeat every k slots: where sums over columns live.
+
+Y = X^(n / 2k) generates Z[Y] / (Y^2k + 1). Slot i is the value at zeta^(5^i), and 5^k = 1 mod 4k:
+elements of the subring are those that repeat every k slots, and the sum over the columns c of slots
+c k + j, for each j, is n / 2k times the projection
+
+    sum_i m_i X^i  ->  sum_j m_(j n / 2k) Y^j,       a choice of 2k coefficients.
+
+So a sum over columns, copied into all columns, costs no arithmetic on polynomials; and a polynomial
+whose 2k coefficients of the subring are zero says nothing of sums over columns, whatever the others
+are: the kernel.
+
+Everything here is on residues in evaluation form, in OpenFHE's order: entry e is the value at
+zeta^(2 rev(e) + 1), rev reversing bits, so that the entries of one Y are n / 2k in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks import residues as rns
+from protocols.ckks.column_map import powers_of_root
+from protocols.ckks.residues import Residues
+from protocols.privacy.randomness import RandomSource
+
+_LOW = np.uint64((1 << 32) - 1)
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+
+def project(polynomial: Residues, primes: Sequence[int], period: int) -> list[int]:
+    """The 2k coefficients of the subring, as integers between -Q / 2 and Q / 2.
+
+    polynomial: shape (len(primes), n); Q: the product of the primes; period: k.
+    """
+    rows = _coefficients(polynomial, primes, period)
+    modulus = prod(primes)
+    lifts = [modulus // p * pow(modulus // p, -1, p) for p in primes]
+    found = []
+    for column in zip(*rows, strict=True):
+        value = sum(c * lift for c, lift in zip(column, lifts, strict=True)) % modulus
+        found.append(value - modulus if value > modulus // 2 else value)
+    return found
+
+
+def embed(coefficients: Sequence[int], primes: Sequence[int], ring_dim: int) -> Residues:
+    """The element of the subring with these 2k coefficients, shape (len(primes), ring_dim)."""
+    return embedded(reduced(coefficients, primes), primes, ring_dim)
+
+
+def reduced(coefficients: Sequence[int], primes: Sequence[int]) -> Residues:
+    """Modulo every prime, shape (len(primes), 2k)."""
+    return np.array([[c % prime for c in coefficients] for prime in primes], np.uint64)
+
+
+def embedded(rows: Any, primes: Sequence[int], ring_dim: int) -> Residues:
+    """`embed` of coefficients modulo each prime, shape (len(primes), 2k)."""
+    count = len(rows[0])
+    values = [
+        (matrix @ np.array(row, object) % prime).astype(np.uint64)
+        for matrix, row, prime in zip(
+            _matrices(tuple(primes), ring_dim, count), rows, primes, strict=True
+        )
+    ]
+    return np.repeat(np.stack(values), ring_dim // count, axis=1)
+
+
+def kernel(primes: Sequence[int], ring_dim: int, period: int, stream: RandomSource) -> Residues:
+    """Uniform modulo every prime, but for the coefficients of the subring, which are zero.
+
+    These are zero exactly where the n / 2k entries of each value of Y add up to zero, so the last
+    entry of each is chosen that way.
+    """
+    drawn = uniform(primes, ring_dim, stream).reshape(len(primes), 2 * period, -1)
+    drawn[:, :, -1] = 0
+    sums = _sums(drawn)
+    for row, total, prime in zip(drawn, sums, primes, strict=True):
+        row[:, -1] = (-total % prime).astype(np.uint64)
+    return drawn.reshape(len(primes), ring_dim)
+
+
+def uniform(primes: Sequence[int], ring_dim: int, stream: RandomSource) -> Residues:
+    """Uniform residues, shape (len(primes), ring_dim), by rejection."""
+    found = np.empty((len(primes), ring_dim), np.uint64)
+    for row, prime in zip(found, primes, strict=True):
+        shift, filled = np.uint64(64 - prime.bit_length()), 0
+        while filled < ring_dim:
+            words = stream.words(ring_dim - filled) >> shift
+            kept = words[words < np.uint64(prime)]
+            row[filled : filled + len(kept)] = kept
+            filled += len(kept)
+    return found
+
+
+# -- slots ----------------------------------------------------------------------------------------
+
+
+def to_slots(coefficients: Sequence[float], period: int) -> Complexes:
+    """The k slots of an element of the subring."""
+    found: Complexes = _turns(period) @ np.asarray(coefficients, np.float64)
+    return found
+
+
+def of_slots(values: Complexes) -> Floats:
+    """Coefficients of the elements with these slots: shape (…, k) to (…, 2k)."""
+    period = values.shape[-1]
+    found: Floats = (values @ _turns(period).conj()).real / period
+    return found
+
+
+@lru_cache(maxsize=16)
+def _turns(period: int) -> Complexes:
+    """exp(2 pi i 5^j l / 4k), shape (k, 2k)."""
+    exponents = np.array([pow(5, j, 4 * period) for j in range(period)])
+    angles = np.outer(exponents, np.arange(2 * period)) % (4 * period)
+    return np.exp(0.5j * np.pi * angles / period)
+
+
+def shifted(polynomial: Residues, primes: Sequence[int], places: int) -> Residues:
+    """The product with X^places, shape (len(primes), n)."""
+    if not places:
+        return polynomial
+    return rns.product(polynomial, _monomial(tuple(primes), polynomial.shape[1], places), primes)
+
+
+@lru_cache(maxsize=4)
+def _monomial(primes: tuple[int, ...], n: int, places: int) -> Residues:
+    exponents = (2 * _reversed(n) + 1) * places % (2 * n)
+    found = powers_of_root(primes, n, n)[:, exponents]
+    found.setflags(write=False)
+    return found
+
+
+def _reversed(count: int) -> NDArray[np.int64]:
+    """rev of 0 … count - 1."""
+    bits = count.bit_length() - 1
+    found: NDArray[np.int64] = np.arange(count).reshape((2,) * bits).transpose().ravel()
+    return found
+
+
+# -- transforms of 2k coefficients ----------------------------------------------------------------
+
+
+def _coefficients(polynomial: Residues, primes: Sequence[int], period: int) -> list[list[int]]:
+    """Of Y^0 … Y^(2k - 1), modulo each prime."""
+    towers, n = polynomial.shape
+    sums = _sums(polynomial.reshape(towers, 2 * period, -1))
+    inverses = _inverses(tuple(primes), n, 2 * period)
+    return [
+        [int(c) for c in matrix @ (row % prime) % prime]
+        for matrix, row, prime in zip(inverses, sums, primes, strict=True)
+    ]
+
+
+def _sums(chunks: Residues) -> NDArray[Any]:
+    """Along the last axis, not reduced: integers."""
+    low, high = (chunks & _LOW).sum(axis=-1), (chunks >> np.uint64(32)).sum(axis=-1)
+    total: NDArray[Any] = low.astype(object) + (high.astype(object) << 32)
+    return total
+
+
+@lru_cache(maxsize=16)
+def _matrices(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any], ...]:
+    """Of each prime: Y^j at the entries' `count` values of Y, shape (count, count), integers."""
+    return tuple(_powers(row, count, 1) for row in powers_of_root(primes, n, count))
+
+
+@lru_cache(maxsize=16)
+def _inverses(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any], ...]:
+    """Of each prime: from sums of n / count entries to coefficients."""
+    matrices = (_powers(row, count, -1).T for row in powers_of_root(primes, n, count))
+    return tuple(m * pow(n, -1, p) % p for m, p in zip(matrices, primes, strict=True))
+
+
+def _powers(phi: Residues, count: int, sign: int) -> NDArray[Any]:
+    """phi^(sign (2 rev(h) + 1) j), h: which chunk of entries; phi: its powers 0 … 2 count - 1."""
+    exponents = sign * np.outer(2 * _reversed(count) + 1, np.arange(count)) % (2 * count)
+    found: NDArray[Any] = phi.astype(object)[exponents]
+    return found

@@ -1,0 +1,177 @@
+"""The protocol `encrypted-model`: rows stay home, and meet the encrypted model there.
+
+In every round the coordinator sends the encrypted point, parties answer with encrypted gradients of
+their own rows, noise included, and the coordinator adds them, applies the update on ciphertexts and
+has the parties refresh what it made. It learns the final model and nothing before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols import cover, decrypt, keygen, model_gradient, model_refresh, pads, second_moment
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.circuit import advance
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.residues import Residues
+from protocols.decrypt import DECRYPTION_TOWERS, DIVERGED
+from protocols.encrypted_rows import STEPS as ROWS_STEPS
+from protocols.errors import ProtocolError
+from protocols.messages import Body, Exchange
+from protocols.model_plan import ModelPlan
+from protocols.names import ENCRYPTED_MODEL
+from protocols.protocol import Protocol, Step, Watch, Weights
+from protocols.slot_bounds import LARGEST_SLOT
+from protocols.survivors import Survivors
+
+_SHARED = {step.name: step for step in ROWS_STEPS}
+_CEREMONY = ("commit-keys", "keys", "public-shares", "rotations", "relinearise")
+_COVER = ("cover-keys", "cover-deal", "cover-hold")
+
+STEPS = (
+    _SHARED[second_moment.STEP],
+    *(_SHARED[name] for name in (*_CEREMONY, *_COVER)),
+    Step(pads.KEYS, pads.give_key, "keys", "a public key, for pads that cancel in sums"),
+    Step(pads.AGREE, pads.agree, "keys", "nothing: you agree on pads with every other party"),
+    Step(
+        model_gradient.KEYS,
+        model_gradient.take_keys,
+        "keys",
+        "nothing: you receive the joint evaluation keys",
+        count=lambda plan: 1 + len(plan.rotation_chunks),
+    ),
+    Step(
+        model_gradient.STEP,
+        model_gradient.answer,
+        "train",
+        "the encrypted gradient of your rows, with noise; useless without everybody else's",
+        count=lambda plan: plan.rounds,
+        shows_rows=True,
+        repeats=True,
+    ),
+    Step(
+        model_refresh.STEP,
+        model_refresh.share,
+        "refresh",
+        "a masked share of a ciphertext (no one learns a value that the mask hides)",
+        count=lambda plan: plan.rounds,
+        repeats=True,
+    ),
+    _SHARED[decrypt.STEP],
+)
+
+
+class Given:
+    """The gradient that the parties have sent, in the place of one that is computed."""
+
+    def __init__(self, terms: EncryptedVector, scale: float, weight_unit: float) -> None:
+        self._terms, self._scale, self.weight_unit = terms, scale, weight_unit
+
+    def __call__(self, point: EncryptedVector, step: float) -> ColumnSum:
+        """step * gradient / R, to be summed by the next refresh."""
+        return ColumnSum(self._terms, step * self._scale)
+
+
+def coordinate(
+    plan: ModelPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[Weights]:
+    """The coordinator's half, from the agreement to the released weights.
+
+    Raises:
+        ProtocolError: a party failed or lied; `culprit` names it.
+    """
+    if plan.whitens:
+        yield from second_moment.show(plan, watch.evidence)
+
+    watch.on_phase("keys")
+    context = CkksContext(plan.ckks, plan.session)
+    try:
+        keys = yield from keygen.ceremony(context, plan, seed, seeds)
+        yield from cover.share(plan, seed)
+        yield from pads.agreement(plan, seed, keys.endorsements)
+        yield from model_gradient.hand_out(context, plan, keys)
+
+        watch.on_phase("train")
+        evaluator = Evaluator(context, plan.layout)
+        survivors = Survivors(plan, watch.on_missing)
+        state = yield from _train(evaluator, plan, seed, survivors, watch)
+
+        watch.on_phase("decrypt")
+        return plan.decode((yield from release(evaluator, plan, state, survivors)))
+    finally:
+        context.unload_evaluation_keys()
+
+
+def _train(
+    evaluator: Evaluator, plan: ModelPlan, seed: bytes, survivors: Survivors, watch: Watch
+) -> Exchange[EncryptedVector]:
+    """w / R after the last iteration, repeated in all columns."""
+    rule, context, unit = plan.rule, evaluator.context, plan.units.weight_unit
+    blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
+    # The start is public: an encryption of zero without randomness adds no noise.
+    zero = context.ciphertext([blank, blank])
+    state = rule.start(evaluator.wrap(*[zero] * plan.layout.num_parts))
+    for t in range(plan.rounds):
+        terms = yield from model_gradient.total(evaluator, plan, survivors, t, rule.point(state))
+        gradient: Any = Given(terms, plan.gradient_scale, unit)
+        sums, kept = advance(evaluator, rule, t, state, gradient)
+        spread = [vector.spread() for vector in sums]
+        made = yield from model_refresh.refresh(evaluator, plan, seed, t, spread, survivors)
+        watch.on_refresh(spread, made)
+        state = (*made, *kept)
+        watch.on_iteration(t)
+    return rule.weights(state)
+
+
+# -- release --------------------------------------------------------------------------------------
+
+
+def release(
+    evaluator: Evaluator, plan: ModelPlan, weights: EncryptedVector, survivors: Survivors
+) -> Exchange[NDArray[np.float64]]:
+    """Weights w from an encrypted w / unit: part p's coefficients are moved by p places.
+
+    Every coefficient of the decrypted polynomial but 2k of each part is zero.
+
+    Raises:
+        ProtocolError: the shares do not fit together.
+    """
+    context, layout = evaluator.context, plan.layout
+    low, n = context.primes[:DECRYPTION_TOWERS], plan.ckks.ring_dim
+    c0: Residues = np.zeros((DECRYPTION_TOWERS, n), np.uint64)
+    c1 = c0
+    for part, ct in enumerate(weights.cts):
+        own = (each[:DECRYPTION_TOWERS] for each in context.polynomials_of(ct))
+        first, second = (subring.shifted(each, low, part) for each in own)
+        c0, c1 = rns.add(c0, first, low), rns.add(c1, second, low)
+    request = Body(blobs=(rns.pack(c1, low),))
+    _, (shares,) = yield from survivors.ask(decrypt.STEP, request, [low], n)
+    message = rns.add(c0, shares, low)
+    slots = []
+    for part in range(layout.num_parts):
+        moved = subring.shifted(message, low, -part)
+        coefficients = subring.project(moved, low, layout.period)
+        if max(map(abs, coefficients)) > LARGEST_SLOT * 2**plan.ckks.scale_bits:
+            raise ProtocolError(
+                "the decryption shares do not fit together: one is missing, doubled or of another "
+                f"round{'' if plan.slot_bound else DIVERGED}"
+            )
+        scaled = [c / 2**plan.ckks.scale_bits for c in coefficients]
+        slots.append(subring.to_slots(scaled, layout.period))
+    found: NDArray[np.float64] = layout.of_parts(np.stack(slots).conj()) * plan.unit
+    return found
+
+
+PROTOCOL = Protocol(
+    ENCRYPTED_MODEL,
+    STEPS,
+    coordinate,
+    lambda plan: plan.release_error_std,
+    rounds=(model_gradient.STEP, model_refresh.STEP),
+)

@@ -1,0 +1,277 @@
+"""What an encrypted model costs, from its plan alone: operations, seconds, memory, layout.
+
+Operations are exact: the party's circuit (`ckks.clear_rows`) and the coordinator's updates, run on
+counters. Seconds are operations times unit times (`ckks.cost`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from protocols import model_gradient, model_refresh, traffic
+from protocols.approximation import Polynomial
+from protocols.ckks import residues as rns
+from protocols.ckks.circuit import advance
+from protocols.ckks.clear_rows import ROOM, ClearRows
+from protocols.ckks.cost import UnitTimes, Work, work
+from protocols.ckks.evaluator import Evaluator
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.periodic import Complexes, PeriodicLayout, widest
+from protocols.ckks.tally import COUNTED, CountingContext, IterationTally, Shadow, Tally, whole
+from protocols.encrypted_model import Given
+from protocols.model_plan import ModelPlan
+from protocols.words import size
+
+Plan = TypeVar("Plan", bound=ModelPlan)
+CACHE = ROOM.total
+"""Encoded rows that the parties of one process keep together, unless told otherwise [bytes]."""
+
+# -- operations -----------------------------------------------------------------------------------
+
+
+class _CountedRows(ClearRows):
+    """The party's circuit, on counters."""
+
+    def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
+        return self._context.encode(np.empty(0), level)
+
+
+@dataclass(frozen=True, slots=True)
+class PartyTally:
+    """A party's gradient: operations of its first group of rows, and of every further one."""
+
+    first: Tally
+    further: Tally
+
+    def of(self, groups: int) -> Tally:
+        """Of so many groups, every row encoded."""
+        extra = {key: (groups - 1) * count for key, count in self.further.items()}
+        return Counter(self.first) + Counter(extra)
+
+
+def party_tally(plan: ModelPlan) -> PartyTally:
+    """Operations of a gradient; a group of rows costs what any other does."""
+    return _party_tally(plan.ckks, plan.layout, plan.link)
+
+
+# Every party, and every candidate for the layout, asks for the same.
+@lru_cache(maxsize=256)
+def _party_tally(params: CkksParameters, layout: PeriodicLayout, link: Polynomial) -> PartyTally:
+    context: Any = CountingContext(params)
+
+    def count(groups: int) -> Counter[tuple[str, int]]:
+        rows = np.empty((groups * layout.block_size, 0))
+        weights: Any = [[range(params.num_towers)]] * layout.num_parts
+        _CountedRows(context, layout, link, rows, cache=0)(weights)
+        found: Counter[tuple[str, int]] = context.take()
+        return found
+
+    one = count(1)
+    return PartyTally(one, count(2) - one)
+
+
+def iterations(plan: ModelPlan) -> tuple[IterationTally, ...]:
+    """The coordinator's operations of every iteration, and ciphertexts of its refresh."""
+    counted = min(plan.rounds, COUNTED)
+    short: Any = replace(plan.rule, rounds=counted)  # type: ignore[type-var]
+    return whole(list(_updates(plan.ckks, plan.layout, short)), plan.rounds)
+
+
+@lru_cache(maxsize=256)
+def _updates(
+    params: CkksParameters, layout: PeriodicLayout, rule: Any
+) -> tuple[IterationTally, ...]:
+    context: Any = CountingContext(params)
+    evaluator = Evaluator(context, layout)
+
+    def shadows(level: int) -> Any:
+        return evaluator.wrap(*[Shadow(level)] * layout.num_parts)
+
+    state, found = rule.start(shadows(0)), []
+    for t in range(rule.rounds):
+        terms: Any = Given(shadows(params.num_towers - REFRESH_TOWERS), 1.0, 1.0)
+        sums, kept = advance(evaluator, rule, t, state, terms)
+        refreshed = sum(len(vector.spread().cts) for vector in sums)
+        found.append(IterationTally(context.take(), refreshed))
+        state = (*(shadows(0) for _ in sums), *kept)
+    return tuple(found)
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def encoded_bytes(plan: ModelPlan, rows: int) -> int:
+    """Of all encoded rows of a party: 8 n for each prime of a plaintext, and its slots."""
+    params, groups = plan.ckks, plan.layout.groups_of(rows)
+    return sum(
+        count * 8 * params.ring_dim * (params.num_towers - level + 1)
+        for (name, level), count in party_tally(plan).of(groups).items()
+        if name == "encode"
+    )
+
+
+def encoded_again(plan: ModelPlan, rows: int, cache: int = CACHE) -> float:
+    """Share of a party's rows that every round encodes anew."""
+    return max(0.0, 1 - cache / encoded_bytes(plan, rows))
+
+
+def keys_bytes(plan: ModelPlan) -> int:
+    """The joint evaluation keys, once in a process: OpenFHE's, beside the halves that came."""
+    half = plan.ckks.key_rows * 8 * plan.ckks.ring_dim
+    return (3 * len(plan.rotations) + 4) * half
+
+
+def party_bytes(plan: ModelPlan, cache: int = CACHE) -> int:
+    """What a party keeps beside a context and keys: encoded rows, its key share's residues."""
+    params = plan.ckks
+    rows = max(member.rows for member in plan.members)
+    shares = 4 * params.num_towers * 8 * params.ring_dim
+    return shares + min(cache, encoded_bytes(plan, rows))
+
+
+def working_bytes(plan: ModelPlan) -> int:
+    """Ciphertexts of a party's circuit, while it runs."""
+    params, layout = plan.ckks, plan.layout
+    ciphertext = 2 * params.num_towers * 8 * params.ring_dim
+    working = layout.num_parts * (layout.baby_steps + 1) + len(layout.giant_steps) + 4
+    found: int = working * ciphertext
+    return found
+
+
+def cache_words(plan: ModelPlan, cache: int = CACHE) -> str:
+    """What a party keeps of its encoded rows, for a person."""
+    rows = max(member.rows for member in plan.members)
+    needed, again = encoded_bytes(plan, rows), encoded_again(plan, rows, cache)
+    if not again:
+        return f"a party keeps its rows encoded, {size(needed)} at most"
+    return (
+        f"a party keeps {size(cache)} of its encoded rows, and encodes the other {again:.0%} of "
+        f"{size(needed)} again in every round"
+    )
+
+
+# -- seconds --------------------------------------------------------------------------------------
+
+
+def gradient_seconds(
+    plan: ModelPlan, rows: int, t: int, times: UnitTimes, cache: int = CACHE
+) -> float:
+    """A party's gradient of round t, messages apart; what it encodes once is left out."""
+    layout, params = plan.layout, plan.ckks
+    hidden = times.fresh_reply + REFRESH_TOWERS * _square(layout) * times.subring
+    found: float = layout.num_parts * (hidden + (len(plan.members) - 1) * times.pad)
+    if not t:
+        return found
+    found += times.read + 2 * params.num_towers * layout.num_parts * times.load
+    again = encoded_again(plan, rows, cache)
+    for (name, level), count in party_tally(plan).of(layout.groups_of(rows)).items():
+        found += count * times.of(name, level) * (again if name == "encode" else 1)
+    return found
+
+
+def encoding_seconds(plan: ModelPlan, rows: int, times: UnitTimes, cache: int = CACHE) -> float:
+    """What a party encodes once."""
+    if plan.rounds < 2:
+        return 0.0
+    kept = 1 - encoded_again(plan, rows, cache)
+    tally = party_tally(plan).of(plan.layout.groups_of(rows))
+    return kept * sum(
+        count * times.of(name, level) for (name, level), count in tally.items() if name == "encode"
+    )
+
+
+def share_seconds(plan: ModelPlan, step: int, times: UnitTimes) -> float:
+    """A party's share of a refresh."""
+    rows = plan.ckks.num_towers + REFRESH_TOWERS
+    each: float = times.trace_share + rows * _square(plan.layout) * times.subring
+    return plan.refreshes[step] * each
+
+
+def join_seconds(plan: ModelPlan, step: int, times: UnitTimes) -> float:
+    """What the coordinator makes of all shares of a refresh, and of the gradients before it."""
+    rows = plan.ckks.num_towers + REFRESH_TOWERS
+    each: float = times.trace_join + rows * _square(plan.layout) * times.subring
+    gradients: float = 2 * REFRESH_TOWERS * plan.layout.num_parts * times.load
+    return 2 * times.read + gradients + plan.refreshes[step] * each
+
+
+def _square(layout: PeriodicLayout) -> int:
+    """Products of a transform on the subring, for one prime, beyond those for k = 1."""
+    return (2 * layout.period) ** 2 - 4
+
+
+def expansions(plan: ModelPlan, step: int) -> int:
+    """How often a process with all roles expands the random elements of a refresh.
+
+    Coordinator and parties use them one after the other; parties in the next gradient once more.
+    """
+    fits = plan.refreshes[step] * plan.ckks.num_towers <= rns.REMEMBERED
+    return 1 if fits else 2 * len(plan.members) + 1
+
+
+# -- the cheapest layout --------------------------------------------------------------------------
+
+BANDWIDTH = 1e9
+"""Of an owner's line, where nobody says otherwise [bit / s]."""
+UNIT_SECONDS = 1.4e-9
+"""One of `cost.Work.units`: at ring 2^15 a rotation at level 0, 18 million units, takes 25 ms."""
+# In transforms of one prime, measured at ring 2^15: a refreshed ciphertext at a party and at the
+# coordinator, and one row of a random element; a part's reply. A product of the subring's, of
+# Python integers; signing, checking and adding up a byte [units].
+_SHARE, _JOIN, _ELEMENT, _REPLY = 35, 20, 1.4, 25
+_OBJECT, _BYTE = 26, 0.4
+_ALIKE = 1.02
+
+
+def cheapest_layout(plan: Plan, bandwidth: float = BANDWIDTH) -> Plan:
+    """The plan with the features per ciphertext that make an iteration shortest.
+
+    Small k: fewer groups of rows, without rotations. Large k: fewer parts to send, to refresh and
+    to keep. Of layouts alike to _ALIKE, the one with fewest parts. The choice depends on the plan
+    alone, not on a machine, so that whoever makes the plan makes the same.
+    """
+    most = min(widest(plan.num_features), plan.ckks.num_slots)
+    widths = [2 << i for i in range(most.bit_length() - 1)]
+    tried = [replace(plan, features_per_ciphertext=width) for width in reversed(widths)]
+    costs = [iteration_cost(each, bandwidth) for each in tried]
+    good = (each for each, cost in zip(tried, costs, strict=True) if cost <= _ALIKE * min(costs))
+    return next(good)
+
+
+def iteration_cost(plan: ModelPlan, bandwidth: float = BANDWIDTH) -> float:
+    """Seconds of the slowest party, the coordinator and the party's line, one after the other.
+
+    On a machine of UNIT_SECONDS; in the middle of the run.
+    """
+    params, layout, middle = plan.ckks, plan.layout, plan.rounds // 2
+    n, parts, fresh = params.ring_dim, layout.num_parts, plan.refreshes[middle]
+    rows = max(member.rows for member in plan.members)
+    again = encoded_again(plan, rows, CACHE // len(plan.members))
+    operations = Counter(party_tally(plan).of(layout.groups_of(rows)))
+    operations.update(iterations(plan)[middle].operations)
+    units = sum(
+        count * work(name, params, level).units(n) * (again if name == "encode" else 1)
+        for (name, level), count in operations.items()
+    )
+    transform = Work(1, 0).units(n)
+    units += transform * (fresh * (_SHARE + _JOIN + 2 * _ELEMENT * params.num_towers))
+    units += transform * parts * _REPLY
+    towers = params.num_towers + REFRESH_TOWERS
+    units += (2 * fresh * towers + parts * REFRESH_TOWERS) * _OBJECT * _square(layout)
+    asked, replied = _round_bytes(plan, middle)
+    units += _BYTE * (asked + (1 + len(plan.members)) * replied)
+    found: float = UNIT_SECONDS * units + 8 * (asked + replied) / bandwidth
+    return found
+
+
+def _round_bytes(plan: ModelPlan, t: int) -> tuple[int, int]:
+    """Residues to a party and back, in an iteration."""
+    steps = (f"{model_gradient.STEP}/{t}", f"{model_refresh.STEP}/{t}")
+    found = [each for each in traffic.exchanges(plan, plan.names[0]) if each.step in steps]
+    return sum(each.request.size for each in found), sum(each.reply.size for each in found)

@@ -1,0 +1,127 @@
+"""Steps `evaluation-keys/k`, `gradient/t`: the encrypted model down, encrypted gradients up.
+
+    evaluation-keys/0  -> H1, sum_p t_p of the relinearisation key     <- {}
+    evaluation-keys/k  -> the summed b of some rotation keys           <- {}
+    gradient/0         -> nothing: the model is zero                   <- (c0, c1) of each part
+    gradient/t         -> c0 of each part of the point                 <- the same
+
+A part's reply, at REFRESH_TOWERS towers, is
+
+    X o q(Enc(w)) + Enc(label term + noise, repeated) + (kernel + pad, 0)          `ckks.clear_rows`
+
+with a fresh encryption under the joint public key. c1 of the point does not travel: it is the
+random element of the last refresh, which everybody has from the joint seed.
+
+Security of a reply
+- c1 of X o q(Enc(w)) is a public function of private rows. The fresh encryption adds a v + e1 to it
+  and b v + e0 to c0, v new for each ciphertext: ring-LWE samples under the joint key, to whoever
+  lacks one honest party's share. A label is encrypted under once; a retry resends the bytes.
+- `subring.kernel` is uniform on all coefficients but the 2k that a sum over columns has. What a
+  refresh shows of a row is nothing, whatever its masks are.
+- On those 2k, pads that cancel (`pads`). So c0 of a reply is uniform, and no single reply is a
+  ciphertext of anything: a copy, or a multiple, of one in another party's reply is noise.
+- Noise is inside: each party adds N chi_(p,t) to its own sum before it encrypts, `contribute`.
+- Evaluation keys are the coordinator's word, and so is c0: whoever sends others gets an encryption
+  of something else, which is opened no more than this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError
+from protocols.keygen import JointKeys
+from protocols.messages import Body, Exchange, to_everyone
+from protocols.model_plan import ModelPlan
+from protocols.protocol import Request
+from protocols.survivors import Survivors
+
+KEYS, STEP = "evaluation-keys", "gradient"
+
+
+class ModelHalf(Protocol):
+    """One party of a run; see `parties.encrypted_model.EncryptedModelParty`."""
+
+    plan: ModelPlan
+    seed: bytes
+    context: CkksContext
+
+    def take_keys(self, index: int, keys: Sequence[Residues]) -> None:
+        """Keep some of the evaluation keys; the last ones are loaded with all others."""
+        ...
+
+    def gradient(self, t: int, label: str, point: Sequence[Residues]) -> list[list[Residues]]:
+        """(c0, c1) of each part of the reply; point: c0 of each part, empty for zero weights."""
+        ...
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def take_keys(half: ModelHalf, request: Request) -> Body:
+    """Reply to `evaluation-keys/k`.
+
+    Raises:
+        MessageError: other keys than the plan has.
+    """
+    plan, primes, index = half.plan, half.context.key_primes, request.index
+    due = len(plan.rotation_chunks[index - 1]) if index else 2
+    if len(request.body.blobs) != due:
+        raise MessageError(f"{len(request.body.blobs)} halves of evaluation keys, {due} are due")
+    n = plan.ckks.ring_dim
+    half.take_keys(index, [rns.unpack(blob, primes, n) for blob in request.body.blobs])
+    return Body()
+
+
+def answer(half: ModelHalf, request: Request) -> Body:
+    """Reply to `gradient/t`, or to the step that repeats it.
+
+    Raises:
+        MessageError: malformed residues, or another number of parts than the plan has.
+        PolicyError: a repetition at another point than the first time.
+    """
+    plan, t, blobs = half.plan, request.index, request.body.blobs
+    due = plan.layout.num_parts if t else 0
+    if len(blobs) != due:
+        raise MessageError(f"{len(blobs)} parts of a point, {due} are due")
+    primes, n = half.context.primes, plan.ckks.ring_dim
+    point = [rns.unpack(blob, primes, n) for blob in blobs]
+    parts = half.gradient(t, f"{request.kind}/{t}", point)
+    low = primes[:REFRESH_TOWERS]
+    return Body(blobs=tuple(rns.pack(each, low) for part in parts for each in part))
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def hand_out(context: CkksContext, plan: ModelPlan, keys: JointKeys) -> Exchange[None]:
+    """Send everyone the joint evaluation keys."""
+    primes = context.key_primes
+    chunks = [keys.relinearisation, *([keys.rotations[i] for i in c] for c in plan.rotation_chunks)]
+    for k, halves in enumerate(chunks):
+        request = Body(blobs=tuple(rns.pack(half, primes) for half in halves))
+        yield to_everyone(f"{KEYS}/{k}", plan.names, request)
+
+
+def total(
+    evaluator: Evaluator, plan: ModelPlan, survivors: Survivors, t: int, point: EncryptedVector
+) -> Exchange[EncryptedVector]:
+    """The sum of everyone's gradients at a point, a ciphertext for each part.
+
+    point: as the last refresh left it; not asked for at t = 0, where it is zero.
+    """
+    context, n = evaluator.context, plan.ckks.ring_dim
+    low = context.primes[:REFRESH_TOWERS]
+    blobs = tuple(
+        rns.pack(context.polynomials_of(ct)[0], context.primes) for ct in (point.cts if t else ())
+    )
+    shapes = [low] * (2 * plan.layout.num_parts)
+    _, sums = yield from survivors.ask(f"{STEP}/{t}", Body(blobs=blobs), shapes, n)
+    pairs = list(zip(sums[0::2], sums[1::2], strict=True))
+    return evaluator.wrap(*context.ciphertexts(pairs))

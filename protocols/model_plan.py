@@ -1,0 +1,157 @@
+"""The encrypted-model protocol's plan: gradient training in which rows stay with their owners.
+
+    commit-keys …     the joint key ceremony                                     `keygen`
+    pad-keys …        keys of pads that cancel                                   `pads`
+    evaluation-keys/k the joint evaluation keys                                  `model_gradient`
+    gradient/t        the encrypted model down, encrypted gradients up           `model_gradient`
+    refresh/t         what the update makes of their sum                         `model_refresh`
+    decrypt           the final model, once                                      `decrypt`
+
+Rule, polynomial, noise and certificate are those of encrypted rows: so is the twin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from protocols.approximation import Polynomial
+from protocols.ckks.circuit import RowUnits
+from protocols.ckks.clear_rows import levels, rounding_gain
+from protocols.ckks.flooding import (
+    FRESH_ERROR_STD,
+    MARGIN,
+    fresh_std,
+    rounding_std,
+)
+from protocols.ckks.periodic import PeriodicLayout, widest
+from protocols.ckks.trace_map import TraceMap
+from protocols.decrypt import flooding_of
+from protocols.errors import ParameterError
+from protocols.names import ENCRYPTED_MODEL
+from protocols.rows import RowsPlan
+from protocols.slot_bounds import SlotBounds
+from protocols.updates.update import Update
+
+LARGEST_ENTRY = 2.0
+"""Of an encoded row, whatever the schema's scaling."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelPlan(RowsPlan):
+    """Gradient training of a generalised linear model; parties multiply it with their own rows.
+
+    features_per_ciphertext: 2k, see `PeriodicLayout`; None: the least one with a single part.
+
+    Raises:
+        ParameterError: see `RowsPlan`; or the update needs a preconditioner; or cover with privacy.
+    """
+
+    kind: ClassVar[str] = "model"
+    protocol: ClassVar[str] = ENCRYPTED_MODEL
+    gathered: ClassVar[str] = "gradients"
+
+    def __post_init__(self) -> None:
+        RowsPlan.__post_init__(self)
+        if self.rule.curvature is not None:
+            raise ParameterError(
+                f"update={self.update['kind']!r} multiplies by an inverse that it makes of "
+                "encrypted rows, and here are none: take gd, nag or barrier, an epsilon (which "
+                "whitens the rows instead), or --protocol encrypted-rows"
+            )
+        if self.cover is not None and self.privacy is not None:
+            raise ParameterError(
+                f"cover={self.cover} with epsilon={self.privacy.epsilon:g}: a party adds its noise "
+                "in every round here, so that a model without the missing ones' noise would break "
+                "the promise; leave out cover, or take --protocol encrypted-rows, where noise is "
+                "given before training"
+            )
+
+    @staticmethod
+    def levels_of(link: Polynomial, rule: Update) -> int:
+        """Of a party's gradient, beside the rule's own path."""
+        return levels(link, rule)
+
+    @property
+    def accounted_as(self) -> str:
+        """What is released, and what bounds it, are the same as on encrypted rows."""
+        return f"{RowsPlan.kind}/{self.update['kind']}"
+
+    @property
+    def layout(self) -> Any:
+        """Packing of weights and rows."""
+        k = self.features_per_ciphertext
+        return PeriodicLayout(
+            num_slots=self.ckks.num_slots,
+            num_features=self.num_features,
+            rows_by_party=tuple(m.rows for m in self.members),
+            features_per_ciphertext=widest(self.num_features) if k is None else k,
+            outputs=self.outputs,
+        )
+
+    @property
+    def units(self) -> RowUnits:
+        """What rows are multiplied by: the map of a refresh multiplies a mean of B columns."""
+        step = max(map(self.rule.gradient_factor, range(self.rule.rounds)))
+        return RowUnits.of(self.link, step * self.layout.block_size / self.num_rows)
+
+    @property
+    def gradient_scale(self) -> float:
+        """What makes of the parties' sums the gradient of w / R."""
+        return self.units.side_scale / (self.num_rows * self.units.weight_unit)
+
+    def column_maps(self, step: int) -> Any:
+        """Sums over columns, times the step. Rules subtract gradients."""
+        layout = self.layout
+        value = -self.rule.gradient_factor(step) * self.gradient_scale
+        return (TraceMap(layout.block_size, layout.period, value),) * self.refreshes[step]
+
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """See `row_slots`; two features share a slot."""
+        found = RowsPlan.slot_bounds(self, norm_bound)
+        return replace(found, refreshes=tuple(2 * bound for bound in found.refreshes))
+
+    def iterate_error_std(self) -> float:
+        """All n coefficients hold a refresh's errors, 2k of them what was there before."""
+        refresh, rounds = self._errors
+        return MARGIN * math.hypot(refresh, rounds * math.sqrt(2 * self.layout.period / self._n))
+
+    def model_error_std(self) -> float:
+        """Bound on the noise of an encrypted w / R, in each coefficient that is released.
+
+        Few coefficients scatter about the mean: see `RowsPlan.model_error_std`.
+        """
+        opened = self.layout.num_parts * self.layout.features_per_ciphertext
+        return max(MARGIN, 1 + math.sqrt(28 / opened)) * math.hypot(*self._errors)
+
+    @property
+    def _n(self) -> int:
+        return self.ckks.ring_dim
+
+    @property
+    def _errors(self) -> tuple[float, float]:
+        """Of an encrypted w / R: of the last refresh, and of all before [integer units].
+
+        A refresh leaves P fresh errors and roundings. Before it, coefficients hold: P times P fresh
+        errors of the replies, std sigma P sqrt(4 n / 3); and of every group c x o q(z') / A, whose
+        noise is that of q times |c x|, 2k of n coefficients of it, the mean over B columns. One
+        round moves w / R by B eta A / (c N R) of that; the rule adds rounds up (`noise_gain`).
+        """
+        params, parties, rule, layout = self.ckks, len(self.members), self.rule, self.layout
+        refresh = math.sqrt(parties * FRESH_ERROR_STD**2 + (parties + 1) / 12)
+        rounding = rounding_std(params, parties)
+        largest = LARGEST_ENTRY * self.units.row_scale
+        row = largest * math.sqrt(2 * layout.period * layout.groups)
+        reply = math.hypot(
+            fresh_std(params, parties), row * rounding_gain(self.units) * rounding, rounding
+        )
+        # `noise_gain` is about errors of w, one a round.
+        moved = layout.block_size * abs(self.gradient_scale)
+        return refresh, rule.noise_gain() * math.hypot(moved * rule.largest_rate * reply, rounding)
+
+    @property
+    def release_error_std(self) -> float:
+        """Std of the error of each released weight: 2k coefficients of it, by cosines."""
+        flooded = math.sqrt(len(self.members) * self.layout.period) * flooding_of(self)
+        return self.decoded_gain * self.unit * flooded / 2.0**self.ckks.scale_bits

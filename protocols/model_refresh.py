@@ -1,0 +1,91 @@
+"""Step `refresh/k` of an encrypted model: fresh sums over the columns of what was added up.
+
+    refresh/k -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
+
+h0_p = c1 s_p - M_p and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is different here:
+
+- T (`ckks.trace_map`) sees 2k coefficients. M_p is uniform modulo the refresh's primes on all
+  others, and an integer in the room of `ckks.masks` on these;
+- T rounds, so that results are at level 0, without a rescaling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.residues import Residues
+from protocols.ckks.trace_map import TraceMap
+from protocols.errors import MessageError
+from protocols.messages import Body, Exchange
+from protocols.model_plan import ModelPlan
+from protocols.protocol import Request
+from protocols.refresh import label
+from protocols.survivors import Survivors
+
+STEP = "refresh"
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def share(half: Any, request: Request) -> Body:
+    """Reply to `refresh/k`, or to the step that repeats it.
+
+    Raises:
+        MessageError: malformed residues, or another number of polynomials than the plan has.
+    """
+    plan, context = half.plan, half.context
+    maps = plan.column_maps(request.index)
+    if len(request.body.blobs) != len(maps):
+        raise MessageError(f"{len(request.body.blobs)} ciphertexts to refresh, {len(maps)} are due")
+    low, step = context.primes[:REFRESH_TOWERS], f"{request.kind}/{request.index}"
+    given = [rns.unpack(blob, low, plan.ckks.ring_dim) for blob in request.body.blobs]
+    labels = [label(step, k) for k in range(len(given))]
+    shares = half.secret.trace_shares(list(zip(given, labels, maps, strict=True)))
+    # The next point is the first of the new vectors.
+    elements = [context.refresh_label(*each) for each in zip(labels, given, strict=True)]
+    half.elements = elements[: plan.layout.num_parts]
+    packed = ((rns.pack(h0, low), rns.pack(h1, context.primes)) for h0, h1 in shares)
+    return Body(blobs=tuple(blob for both in packed for blob in both))
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def joined(
+    context: CkksContext, c0: Residues, h0: Residues, h1: Residues, trace_map: TraceMap
+) -> Residues:
+    """c0 of the fresh ciphertext, from that of the old one and the sums of both shares."""
+    low = context.primes[:REFRESH_TOWERS]
+    hidden = subring.project(rns.add(c0, h0, low), low, trace_map.period)
+    mapped = subring.embed(trace_map.apply(hidden), context.primes, context.params.ring_dim)
+    return rns.add(mapped, h1, context.primes)
+
+
+def refresh(
+    evaluator: Evaluator,
+    plan: ModelPlan,
+    seed: bytes,
+    step: int,
+    vectors: Sequence[EncryptedVector],
+    survivors: Survivors,
+) -> Exchange[tuple[EncryptedVector, ...]]:
+    """Through the step's maps: fresh vectors at level 0, part by part."""
+    context, n = evaluator.context, plan.ckks.ring_dim
+    low, maps = context.primes[:REFRESH_TOWERS], plan.column_maps(step)
+    parts = [context.polynomials_of(ct) for vector in vectors for ct in vector.cts]
+    request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in parts))
+    shapes = [low, context.primes] * len(parts)
+    answered, sums = yield from survivors.ask(f"{STEP}/{step}", request, shapes, n)
+    fresh = []
+    for k, ((c0, c1), trace_map) in enumerate(zip(parts, maps, strict=True)):
+        first = joined(context, c0, sums[2 * k], sums[2 * k + 1], trace_map)
+        fresh.append([first, context.refresh_element(seed, label(answered, k), c1)])
+    made = iter(context.ciphertexts(fresh))
+    return tuple(evaluator.wrap(*islice(made, len(vector.cts))) for vector in vectors)

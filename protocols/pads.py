@@ -1,0 +1,93 @@
+"""Steps `pad-keys`, `agree-pads`: pads of every pair of parties, which cancel in sums over all.
+
+    pad-keys    -> endorsements of all key shares   <- {key, signature}: an ephemeral X25519 key
+    agree-pads  -> {keys of everyone}               <- {}
+
+Party p adds sum_(q > p) U_pq - sum_(q < p) U_pq to what it sends in a step, U_pq uniform from the
+pair's agreement and the step's name (Bonawitz et al., CCS 2017). So a reply is uniform until those
+of all parties are added: nobody can scale, copy or open one by itself.
+
+Security: keys travel through the coordinator, and each is signed with its party's identity key
+together with the joint seed. Who changes one is detected by every party. A step that is asked again
+without parties that have vanished has another name, so other pads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from protocols import signed_values
+from protocols.circuit_plan import CircuitPlan
+from protocols.ckks.residues import Residues
+from protocols.messages import Body, Exchange, to_everyone
+from protocols.protocol import Request
+from protocols.signed_values import SignedValue
+
+KEYS, AGREE = "pad-keys", "agree-pads"
+
+
+class PadsHalf(Protocol):
+    """What these steps need of a party; see `parties.pads.Pads`."""
+
+    def key(self) -> SignedValue:
+        """This party's signed ephemeral key."""
+        ...
+
+    def agree(self, keys: Mapping[str, SignedValue]) -> None:
+        """Agree with every other party; once."""
+        ...
+
+    def pad(self, label: str, primes: tuple[int, ...], count: int, missing: Any = ()) -> Residues:
+        """What this party adds under a label, shape (len(primes), count)."""
+        ...
+
+
+def key_text(seed: bytes, name: str, key: str) -> bytes:
+    """What a party signs of its ephemeral key; seed: the joint one, which holds the plan."""
+    return b"ciphercohort/pad-key/1\0" + seed + bytes.fromhex(key) + name.encode()
+
+
+def check_keys(seed: bytes, plan: CircuitPlan, keys: Mapping[str, SignedValue]) -> None:
+    """Refuse keys that are not one of each member, signed for this session.
+
+    Raises:
+        ProtocolError: names the party whose key was exchanged.
+    """
+    roster = {member.name: member.verify_key for member in plan.members}
+    signed_values.check("pad key", partial(key_text, seed), roster, keys)
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def give_key(half: Any, request: Request) -> Body:
+    """Reply to `pad-keys`: all were told the same key shares."""
+    half.keys.confirm(request.body)
+    key: SignedValue = half.pads.key()
+    return key.to_body()
+
+
+def agree(half: Any, request: Request) -> Body:
+    """Reply to `agree-pads`.
+
+    Raises:
+        MessageError: malformed keys. ProtocolError: see `check_keys`.
+    """
+    half.pads.agree(signed_values.of_request(request.body))
+    return Body()
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def agreement(plan: CircuitPlan, seed: bytes, endorsements: Body) -> Exchange[None]:
+    """Run both steps; endorsements: everyone's, of the key shares.
+
+    Raises:
+        ProtocolError: a key is not signed by its party; names it.
+    """
+    keys = signed_values.replied((yield to_everyone(KEYS, plan.names, endorsements)))
+    check_keys(seed, plan, keys)
+    yield to_everyone(AGREE, plan.names, signed_values.to_request(keys))

@@ -1,0 +1,125 @@
+"""A small Flower app in one process, whose server may be watched, and may cheat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from ciphercohort.flower import secure_sum_mod
+from ciphercohort.flower.in_process import InProcessGrid
+from ciphercohort.flower.memory import RECORD
+
+FIRST_NODE = 1000
+START = {
+    "matrix": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4),
+    "vector": np.linspace(0, 3, 5),
+    "scalar": np.array(2.0),
+    "whole": np.arange(3, dtype=np.int64),
+}
+
+
+def update(client: int, name: str, value: np.ndarray) -> np.ndarray:
+    """What a client makes of an array."""
+    rng = np.random.default_rng([client, *name.encode()])
+    moved = value + rng.normal(0, 0.5, value.shape)
+    return np.asarray(np.rint(moved) if value.dtype.kind == "i" else moved).astype(value.dtype)
+
+
+def train(message: Message, context: Context) -> RecordDict:
+    client = int(context.node_config["partition-id"])
+    arrays = {
+        name: Array(update(client, name, array.numpy()))
+        for name, array in message.content["arrays"].items()
+    }
+    metrics = {"num-examples": 100 + client, "loss": 0.25 * client, "many": [1.0 * client, 2.0]}
+    return RecordDict({"arrays": ArrayRecord(arrays), "metrics": MetricRecord(metrics)})
+
+
+def evaluate(message: Message, context: Context) -> RecordDict:
+    client = int(context.node_config["partition-id"])
+    metrics = {"num-examples": 10 + client, "accuracy": client / 10}
+    return RecordDict({"metrics": MetricRecord(metrics)})
+
+
+def make_app(mods: list[Any], train: Callable[[Message, Context], RecordDict] = train) -> ClientApp:
+    app = ClientApp(mods=mods)
+
+    @app.train()
+    def on_train(message: Message, context: Context) -> Message:
+        return Message(train(message, context), reply_to=message)
+
+    @app.evaluate()
+    def on_evaluate(message: Message, context: Context) -> Message:
+        return Message(evaluate(message, context), reply_to=message)
+
+    return app
+
+
+def start(arrays: Mapping[str, np.ndarray] = START) -> ArrayRecord:
+    return ArrayRecord({name: Array(value) for name, value in arrays.items()})
+
+
+class Federation(InProcessGrid):
+    """Keeps all requests and replies; `tamper` changes requests on their way."""
+
+    def __init__(
+        self,
+        clients: int = 10,
+        *,
+        mods: list[Any] | None = None,
+        train: Callable[[Message, Context], RecordDict] = train,
+        config: Mapping[str, Any] | None = None,
+        configs: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> None:
+        app = make_app([secure_sum_mod] if mods is None else mods, train)
+        nodes = {
+            FIRST_NODE + k: {"partition-id": k, **(config or {}), **(configs or {}).get(k, {})}
+            for k in range(clients)
+        }
+        super().__init__(app, nodes)
+        self.seen: list[tuple[str, Message, Message]] = []
+        self.failing: set[tuple[int, str]] = set()
+        self.tamper: Callable[[str, Message], None] = lambda step, message: None
+        self.errors: list[str] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        listed = list(messages)
+        for message in listed:
+            self.tamper(step_of(message), message)
+        return super().push_messages(listed)
+
+    def deliver(self, request: Message) -> Message:
+        step, node = step_of(request), request.metadata.dst_node_id
+        if (node - FIRST_NODE, step) in self.failing:
+            raise RuntimeError("vanished")
+        try:
+            reply = super().deliver(request)
+        except Exception as error:
+            self.errors.append(str(error))
+            raise
+        self.seen.append((step, request, reply))
+        return reply
+
+    def of_step(self, step: str) -> list[tuple[Message, Message]]:
+        """Requests and replies."""
+        return [(request, reply) for name, request, reply in self.seen if name == step]
+
+    def send(self, request: Message, **fields: Any) -> Message:
+        """A request of before again, with other fields."""
+        record = request.content.config_records.get(RECORD)
+        content = RecordDict(dict(request.content.items()))
+        if record is not None:
+            content[RECORD] = ConfigRecord({**record, **fields})
+        node, kind = request.metadata.dst_node_id, request.metadata.message_type
+        again = Message(content, node, kind)
+        again.metadata.__dict__.update(_run_id=1, _src_node_id=1, _message_id="again")
+        return InProcessGrid.deliver(self, again)
+
+
+def step_of(message: Message) -> str:
+    record = message.content.config_records.get(RECORD)
+    return str(record["step"]) if record is not None else ""

@@ -1,0 +1,133 @@
+"""The examples: fewer than ten changed lines, the plain app's model; and the page's path."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.flower.environment import ROOT, quiet
+
+EXAMPLES = ("sklearn", "pytorch")
+PAGE = ROOT / "docs" / "flower.md"
+
+
+def folder_of(example: str) -> Path:
+    return ROOT / "examples" / f"flower-quickstart-{example}"
+
+
+def diff_of(example: str) -> str:
+    return (folder_of(example) / "from-plain.diff").read_text(encoding="utf-8")
+
+
+def environment() -> dict[str, str]:
+    return {**quiet(), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def run_app(folder: Path, out: Path) -> tuple[list[np.ndarray], str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.flower.run_example", str(folder), str(out)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return list(np.load(out).values()), done.stdout + done.stderr
+
+
+def copy(example: str, to: Path) -> Path:
+    ignore = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(folder_of(example), to, ignore=ignore))
+
+
+def apply(folder: Path, *options: str) -> None:
+    command = ["git", "apply", "--unsafe-paths", *options, "from-plain.diff"]
+    subprocess.run(command, cwd=folder, check=True, env={**os.environ, "GIT_DIR": "/nowhere"})
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_its_plain_app_with_fewer_than_ten_lines_changed(
+    example: str, tmp_path: Path
+) -> None:
+    diff = diff_of(example)
+    changed = [line for line in diff.splitlines() if re.match(r"\+(?!\+)", line)]
+    removed = [line for line in diff.splitlines() if re.match(r"-(?!-)", line)]
+    assert len(removed) <= len(changed) < 10
+    assert f"```diff\n{diff}```" in PAGE.read_text(encoding="utf-8") or example != "sklearn"
+    folder = copy(example, tmp_path / "app")
+    apply(folder, "-R")
+    plain = "".join(p.read_text() for p in [*folder.rglob("*.py"), folder / "pyproject.toml"])
+    assert "ciphercohort" not in plain.replace('publisher = "ciphercohort"', "")
+    apply(folder)
+    for path in folder_of(example).rglob("*.py"):
+        assert path.read_text() == (folder / path.relative_to(folder_of(example))).read_text()
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_gives_the_plain_apps_model(example: str, tmp_path: Path) -> None:
+    if example == "pytorch" and importlib.util.find_spec("torch") is None:
+        pytest.skip("needs torch")
+    secure, told = run_app(folder_of(example), tmp_path / "secure.npz")
+    folder = copy(example, tmp_path / "app")
+    apply(folder, "-R")
+    plain, told_plain = run_app(folder, tmp_path / "plain.npz")
+    differences = [np.abs(a - b).max() for a, b in zip(secure, plain, strict=True)]
+    # A network's steps with momentum widen 1e-6 to 6e-4 in three rounds.
+    assert 0 < max(differences) < (1e-5 if example == "sklearn" else 1e-2)
+    # Both learn the digits.
+    for text in (told, told_plain):
+        accuracy = re.findall(r"'accuracy': ([0-9.]+)", text)
+        assert float(accuracy[-1]) > 0.8
+
+
+def path_of_the_page() -> str:
+    """All shell commands of the newcomer's path, in order."""
+    section = (
+        PAGE.read_text(encoding="utf-8").split("## From a plain app", 1)[1].split("\n## ", 1)[0]
+    )
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.S)
+    assert len(blocks) >= 3
+    return "\n".join(
+        block for block in blocks if "pip install" not in block and "flwr new" not in block
+    )
+
+
+@pytest.mark.parametrize("engine", ["one process", "simulation"])
+def test_the_pages_path_as_written(engine: str, tmp_path: Path) -> None:
+    """In a copy of the repository; `flwr run .` in one process unless COHORT_FLOWER_RUN is set."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    if engine == "one process":
+        shim = bin_ / "flwr"
+        shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.flower.run_example "$2"\n')
+        shim.chmod(0o755)
+    elif not os.environ.get("COHORT_FLOWER_RUN") or importlib.util.find_spec("ray") is None:
+        pytest.skip("minutes, and needs flwr[simulation]: set COHORT_FLOWER_RUN=1")
+    copy("sklearn", tmp_path / "repository" / "examples" / "flower-quickstart-sklearn")
+    path = f"{bin_}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    home = tmp_path / "flwr"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", path_of_the_page()],
+        cwd=tmp_path / "repository",
+        env={**environment(), "PATH": path, "FLWR_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    # Once in the clear, once as a secure sum: ten replies, then one.
+    assert text.index("Received 10 results") < text.index("Received 1 results")
+    if engine == "simulation":
+        from tests.flower.test_flower_run import end_local_superlink
+
+        end_local_superlink(home)

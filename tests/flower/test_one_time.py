@@ -1,0 +1,328 @@
+"""One-time sums: exact against integers, and what opens against linear algebra and brute force."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from protocols.aggregate import limbs, one_time, packed
+from protocols.aggregate.errors import _table, quick_gaussian
+from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.aggregate.one_time import Round
+from protocols.aggregate.quorum import Quorum
+from protocols.aggregate.security import NOISE_STD
+from protocols.aggregate.words import RING_DIM, add_products
+from protocols.errors import (
+    CohortError,
+    DataError,
+    MessageError,
+    ParameterError,
+    PolicyError,
+    ProtocolError,
+)
+from protocols.privacy.randomness import ExpandedRandomness, SeededRandomness
+
+CONTEXT = bytes(range(32))
+
+
+class Clients:
+    """Clients of one round, with keys in pairs, and what they contributed."""
+
+    def __init__(self, count: int, *, lost: int, length: int, seed: int = 0) -> None:
+        self.quorum = Quorum(clients=count, lost=lost)
+        rng = np.random.default_rng(seed)
+        keys = [[b""] * count for _ in range(count)]
+        for i in range(count):
+            for j in range(i, count):
+                keys[i][j] = keys[j][i] = rng.bytes(32)
+        self.places = [Round(self.quorum, i, keys[i], CONTEXT) for i in range(count)]
+        most = one_time.largest_units(count)
+        self.values = rng.integers(-most, most, (count, length), np.int32, endpoint=True)
+        self.randomness = SeededRandomness(seed)
+        self.words, self.sealed = [], []
+        for place, value in zip(self.places, self.values, strict=True):
+            message = value.copy().view(np.uint32)
+            words, sealed = one_time.contribute(place, message, self.randomness)
+            self.words.append(words)
+            self.sealed.append(sealed)
+
+    def answer(self, client: int, members: Sequence[int]) -> bytes:
+        shares = [self.sealed[m][client] for m in members]
+        return one_time.answer(self.places[client], members, shares, self.randomness)
+
+    def total(self, members: Sequence[int]) -> np.ndarray:
+        return np.sum([self.words[m] for m in members], axis=0, dtype=np.uint32)
+
+    def open(self, members: Sequence[int], answers: dict[int, bytes]) -> np.ndarray:
+        total = self.total(members)
+        return one_time.open_sum(self.quorum, CONTEXT, members, answers, total)
+
+
+# -- the ring --------------------------------------------------------------------------------------
+
+
+def test_products_are_those_of_the_ring() -> None:
+    """Against integer convolution, in the last, partial element too."""
+    length = RING_DIM + 100
+    secret = narrow_gaussian(NOISE_STD, RING_DIM, SeededRandomness(1))
+    total = np.zeros(length, np.uint32)
+    add_products(CONTEXT, secret, total)
+    # s = 1 shows the elements.
+    one = np.eye(1, RING_DIM, dtype=np.int64)[0]
+    elements = np.zeros(2 * RING_DIM, np.uint32)
+    add_products(CONTEXT, one, elements)
+    for k, part in enumerate((total[:RING_DIM], total[RING_DIM:])):
+        a = elements[k * RING_DIM : (k + 1) * RING_DIM].view(np.int32).astype(object)
+        full = np.append(np.convolve(a, secret.astype(object)), [0])
+        wanted = (full[:RING_DIM] - full[RING_DIM:]) % (1 << 32)
+        assert (part.astype(object) == wanted[: len(part)]).all()
+
+
+def test_products_are_rounded_from_close_by() -> None:
+    """A sum of 1024 secrets is within 2^-4 of integers, one within 2^-8."""
+    from protocols.aggregate import words
+
+    rng = np.random.default_rng(0)
+    element = rng.integers(-(1 << 31), 1 << 31, (64, RING_DIM))
+    for clients, bound in ((1, 2**-8), (1024, 2**-4)):
+        secret = np.rint(rng.normal(0, NOISE_STD * math.sqrt(clients), (1, RING_DIM)))
+        left, right = np.empty((64, RING_DIM // 2), complex), np.empty((1, RING_DIM // 2), complex)
+        words._forward(element, left)
+        words._forward(secret, right)
+        left *= right
+        np.fft.fft(left, norm="forward", out=left)
+        left *= words._twist(-1)
+        parts = left.view(np.float64)
+        assert np.abs(parts - np.rint(parts)).max() < bound
+
+
+def test_errors_have_the_law_of_the_slow_sampler() -> None:
+    table = _table(NOISE_STD)
+    assert 0 < (table == -128).sum() < 100  # few undecided words
+    drawn = quick_gaussian(NOISE_STD, 400_000, SeededRandomness(5)).astype(np.int64)
+    k = np.arange(-20, 21)
+    law = np.exp(-(k**2) / (2 * NOISE_STD**2))
+    law /= law.sum()
+    inside = drawn[np.abs(drawn) <= 20]
+    counts = np.bincount(inside + 20, minlength=41)
+    assert stats.chisquare(counts, law * counts.sum()).pvalue > 1e-6
+    # 2 % more or less would be seen: the variance of the sum of squares is 2 / n.
+    assert abs(drawn.var() / NOISE_STD**2 - 1) < 5 * math.sqrt(2 / len(drawn)) < 0.02
+
+
+# -- packed sharing --------------------------------------------------------------------------------
+
+
+def test_any_needed_shares_open_and_sums_of_shares_are_shares() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(-500, 500, (2, 10))
+    shares = [packed.deal(s, 5, 3, 7, SeededRandomness(k)) for k, s in enumerate((first, second))]
+    both = (shares[0] + shares[1]) % packed.PRIME
+    for chosen in combinations(range(7), 5):
+        found = packed.open_shares({k: both[k] for k in chosen}, 5, 3, 10)
+        assert (found == first + second).all()
+    with pytest.raises(ProtocolError, match="4 shares, needed are 5"):
+        packed.open_shares({k: both[k] for k in range(4)}, 5, 3, 10)
+    both[6, 0] += 1
+    with pytest.raises(ProtocolError, match="do not fit"):
+        packed.open_shares(dict(enumerate(both)), 5, 3, 10)
+
+
+@pytest.mark.parametrize("secret", [(0, 0), (1, -1)])
+def test_shares_of_the_tolerated_colluders_are_uniform(secret: tuple[int, int]) -> None:
+    """t = 4, two secrets a polynomial: any two shares are uniform on all pairs."""
+    dealt = packed.deal(np.tile(secret, 20_000), 4, 2, 6, SeededRandomness(3))
+    for a, b in ((0, 1), (2, 5)):
+        cells = dealt[a] * 8 // packed.PRIME * 8 + dealt[b] * 8 // packed.PRIME
+        counts = np.bincount(cells, minlength=64)
+        assert stats.chisquare(counts).pvalue > 1e-6
+    # Four of them are not: the secrets follow.
+    known = packed.open_shares({k: dealt[k] for k in range(4)}, 4, 2, 40_000)
+    assert (known == np.tile(secret, 20_000)).all()
+
+
+# -- sums ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "lost", "gone"), [(3, 0, 0), (4, 1, 1), (10, 3, 0), (10, 3, 3), (40, 13, 13)]
+)
+def test_a_sum_opens_within_its_bound(count: int, lost: int, gone: int) -> None:
+    """With contributors gone before, and as many answers missing as may be."""
+    clients = Clients(count, lost=lost, length=3000)
+    members = list(range(gone, count))
+    spare = lost - gone
+    answers = {k: clients.answer(k, members) for k in members[spare:]}
+    found = clients.open(members, answers)
+    error = found - clients.values[members].sum(axis=0)
+    assert np.abs(error).max() <= one_time.noise_units(count)
+    std = NOISE_STD * math.sqrt(len(members))
+    assert abs(error.std() / std - 1) < 5 / math.sqrt(2 * 3000)
+
+
+def test_one_answer_too_few_opens_nothing() -> None:
+    clients = Clients(5, lost=1, length=10)
+    members = [0, 1, 2, 3, 4]
+    answers = {k: clients.answer(k, members) for k in (0, 1, 2)}
+    with pytest.raises(ProtocolError, match="needed are 4 of 5"):
+        clients.open(members, answers)
+
+
+def test_quorums() -> None:
+    quorum = Quorum.of(10, 1 / 3)
+    assert (quorum.needed, quorum.colluders, quorum.packed) == (7, 3, 4)
+    for count in range(3, 60):
+        for lost in range((count - 2) // 2 + 1):
+            q = Quorum(clients=count, lost=lost)
+            assert q.colluders >= 1 and q.packed >= 1
+            # Two sets never both find enough honest answers; two honest clients in each sum.
+            assert 2 * (q.needed - q.colluders) > count - q.colluders
+            assert q.needed - q.colluders >= 2
+    for bad in (
+        {"clients": 2, "lost": 0},
+        {"clients": 10, "lost": 5},
+        {"clients": 1025, "lost": 0},
+    ):
+        with pytest.raises(ParameterError):
+            Quorum(**bad)
+
+
+# -- what a coordinator can try --------------------------------------------------------------------
+
+
+def test_two_sets_of_a_round_do_not_both_open() -> None:
+    """The naming attack: half the clients are told that client 0 is missing, half that it is not.
+
+    H = 10, T = 7: whoever wants S and S without 0 needs 14 answers.
+    """
+    clients = Clients(10, lost=3, length=5)
+    everyone, others = list(range(10)), list(range(1, 10))
+    told_all = {k: clients.answer(k, everyone) for k in range(6)}
+    told_some = {k: clients.answer(k, others) for k in range(6, 10)}
+    for members, answers in ((everyone, told_all), (others, told_some)):
+        with pytest.raises(ProtocolError, match="needed are 7"):
+            clients.open(members, answers)
+    # All ten answers together, whatever set they are read with: locks do not open.
+    size = len(told_all[0])
+    mixed = told_all | {k: answer.ljust(size, b"\0") for k, answer in told_some.items()}
+    with pytest.raises(CohortError):
+        clients.open(everyone, mixed)
+
+
+def test_an_answer_is_not_unlocked_by_answers_for_another_set() -> None:
+    """One client is told of everybody, nine that client 0 is missing: six would unlock it."""
+    clients = Clients(10, lost=3, length=5)
+    everyone, others = list(range(10)), list(range(1, 10))
+    told = {1: clients.answer(1, everyone)} | {k: clients.answer(k, others) for k in others[1:]}
+    same = {k: clients.answer(k, everyone) for k in everyone}
+    for answers, sets, opens in ((told, others, False), (same, everyone, True)):
+        box, locked, _ = one_time._parse(answers[1], 1, everyone)
+        parts = {
+            k: packed.of_bytes(one_time._xor(locked[k], one_time._parse(answers[k], k, sets)[2][1]))
+            for k in others[1:]
+        }
+        if opens:
+            lock = packed.open_shares(parts, 6, 1, 16) % packed.PRIME
+            assert one_time._unseal(packed.to_bytes(lock), box, 1)
+            continue
+        with pytest.raises(CohortError):
+            packed.open_shares(parts, 6, 1, 16)
+        six = dict(list(parts.items())[:6])
+        lock = packed.open_shares(six, 6, 1, 16) % packed.PRIME
+        with pytest.raises(MessageError, match="does not open"):
+            one_time._unseal(packed.to_bytes(lock), box, 1)
+
+
+@pytest.mark.parametrize("corrupt", [3, 4])
+def test_as_many_colluders_as_promised_open_one_set_only(corrupt: int) -> None:
+    """Corrupt clients answer for both sets, honest ones are told one each; 0 is the victim.
+
+    Ten clients promise safety from three. With four, three honest answers and theirs open either
+    set, and the difference is the victim's update: the bound is sharp.
+    """
+    clients = Clients(10, lost=3, length=50)
+    honest, corrupted = range(10 - corrupt), range(10 - corrupt, 10)
+    half = (len(honest) + 1) // 2
+    sums = []
+    for members, told in ((range(10), honest[:half]), (range(1, 10), honest[half:])):
+        answers = {k: clients.answer(k, list(members)) for k in (*told, *corrupted)}
+        if len(answers) >= clients.quorum.needed:
+            sums.append(clients.open(list(members), answers).astype(np.int64))
+    assert clients.quorum.colluders == 3
+    if corrupt == 3:
+        assert len(sums) == 1
+    else:
+        found = sums[0] - sums[1]
+        assert np.abs(found - clients.values[0]).max() <= 2 * one_time.noise_units(10)
+
+
+def test_shares_of_another_round_or_client_are_refused() -> None:
+    clients = Clients(4, lost=1, length=5)
+    members = [0, 1, 2, 3]
+    swapped = [clients.sealed[m][1] for m in members]
+    with pytest.raises(MessageError, match="does not open"):
+        one_time.answer(clients.places[0], members, swapped, clients.randomness)
+    place = clients.places[0]
+    other = Round(place.quorum, 0, place.keys, bytes(32))
+    with pytest.raises(MessageError, match="another round, model or set"):
+        shares = [clients.sealed[m][0] for m in members]
+        one_time.answer(other, members, shares, clients.randomness)
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [([0, 1], "a sum needs 3"), ([1, 2, 3], "not among"), ([0, 2, 1, 3], "no rising list")],
+)
+def test_sets_that_no_client_answers_for(members: list[int], reason: str) -> None:
+    clients = Clients(4, lost=1, length=5)
+    with pytest.raises(PolicyError, match=reason):
+        clients.answer(0, members)
+
+
+def test_a_contribution_alone_is_noise() -> None:
+    """To whoever holds the sum of two: each half is uniform in its upper bits."""
+    clients = Clients(3, lost=0, length=1 << 16)
+    clients.values[:] = 0
+    for k, place in enumerate(clients.places):
+        message = np.zeros(1 << 16, np.uint32)
+        clients.words[k], clients.sealed[k] = one_time.contribute(
+            place, message, ExpandedRandomness()
+        )
+    for words in clients.words:
+        counts = np.bincount(words >> np.uint32(26), minlength=64)
+        assert stats.chisquare(counts).pvalue > 1e-6
+    repeated = one_time.contribute(
+        clients.places[0], np.zeros(1 << 16, np.uint32), ExpandedRandomness()
+    )[0]
+    # A second encryption is under another secret: their difference is no short vector.
+    assert np.abs((repeated - clients.words[0]).view(np.int32)).astype(float).std() > 2**28
+
+
+# -- exact numbers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clients", [3, 10, 1024])
+def test_limbs_sum_exactly_under_the_noise(clients: int) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.uniform(-limbs.LARGEST, limbs.LARGEST, (clients, 4))
+    numbers[:, 0] = np.round(numbers[:, 0])
+    noise = one_time.noise_units(clients)
+    total = sum((limbs.encode(row.tolist(), clients) for row in numbers), np.zeros(28, np.uint32))
+    shaken = total + rng.integers(-noise, noise, 28, endpoint=True).astype(np.uint32)
+    found = limbs.decode(shaken, clients, clients)
+    assert found[0] == numbers[:, 0].sum()
+    assert np.abs(np.array(found) - numbers.sum(axis=0)).max() <= clients * 2.0**-21
+
+
+def test_limbs_refuse_what_no_honest_client_sends() -> None:
+    for bad in (math.nan, math.inf, limbs.LARGEST):
+        with pytest.raises(DataError, match="exceeds"):
+            limbs.encode([bad], 10)
+    total = 10 * limbs.encode([1.0], 10)
+    with pytest.raises(ProtocolError, match="deviates"):
+        limbs.decode(total + np.uint32(400), 10, 10)

@@ -1,0 +1,369 @@
+"""Attacks on an encrypted model: what one reply, or a reply that is not its party's, shows.
+
+Each attack is tried on the protocol, where it fails, and on a mutant without the part that stops
+it, where it works. Toy rings (INSECURE); whoever attacks here holds all key shares.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from parties.pads import Pads
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.clear_rows import ClearRows
+from protocols.ckks.context import CkksContext
+from protocols.ckks.masks import mask_bits
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.trace_map import TraceMap
+from protocols.errors import PolicyError, ProtocolError
+from protocols.messages import Body
+from tests import exact
+from tests.helpers import Floats, Session, half_of, joint_keys, party_names
+from tests.sessions import (
+    FIRST,
+    THIRD,
+    VICTIM,
+    N,
+    Replies,
+    asked,
+    deliver,
+    model_session,
+    refusal,
+    reply_of,
+    request,
+    resigned,
+    run_until,
+)
+
+Patch = pytest.MonkeyPatch
+UNLIKELY = 1e-7
+PERIOD = 4  # 2k = 8 coefficients of the subring
+
+
+def constant_rows(value: float = 0.5) -> list[tuple[Floats, Floats]]:
+    """All rows of a party the same: nothing but what hides them is random."""
+    x = np.full((40, 5), value)
+    x[:, -1] = 1.0
+    return [(x, np.ones(40)) for _ in range(3)]
+
+
+def session(value: float = 0.5) -> Session:
+    """One part of eight features; rows of one party in a single group."""
+    made = model_session(rows=40, features=5, features_per_ciphertext=2 * PERIOD)
+    for party, (x, y) in zip(made.parties.values(), constant_rows(value), strict=True):
+        party._shard = replace(party._shard, x=x, y=y)
+    made.shards[:] = constant_rows(value)
+    return made
+
+
+@dataclass
+class Opened:
+    """Replies to `gradient/1`, opened by all key holders, and what they were asked.
+
+    replies: (c0, c1) by party; values: coefficients modulo the refresh's primes, centred.
+    """
+
+    session: Session
+    primes: tuple[int, ...]
+    secret: Any
+    point: list[rns.Residues]
+    elements: list[rns.Residues]
+    replies: dict[str, list[rns.Residues]]
+    guesses: dict[float, rns.Residues]
+
+    def of(self, *names: str) -> Any:
+        """Coefficients of the sum of some parties' replies."""
+        low, key = self.primes, self.secret
+        total = [np.zeros((len(low), N), np.uint64)] * 2
+        for name in names:
+            total = [rns.add(a, b, low) for a, b in zip(total, self.replies[name], strict=True)]
+        return exact.whole(rns.add(total[0], rns.product(total[1], key, low), low), low)
+
+    @property
+    def modulus(self) -> int:
+        return math.prod(self.primes)
+
+
+def opened() -> Opened:
+    """Stop a run after `gradient/1`, with every party's secret at hand."""
+    run = session()
+    outgoing = run_until(run, "gradient/1")
+    half = half_of(run.parties[VICTIM])
+    context: CkksContext = half.context
+    low = context.primes[:REFRESH_TOWERS]
+    blobs = asked(run, outgoing[VICTIM]).blobs
+    point = [rns.unpack(blob, context.primes, N) for blob in blobs]
+    elements = [context.uniform_polynomial(half.seed, name) for name in half.elements]
+    secret = sum(exact.secret(half_of(p).secret) for p in run.parties.values())
+    replies = {
+        name: [rns.unpack(b, low, N) for b in reply_of(run, name, data).body.blobs]
+        for name, data in run.ask("gradient/1", outgoing).items()
+    }
+    pair = [[point[0], elements[0]]]
+    guesses = {}
+    for value in (0.5, 0.25):
+        ((x, y), *_) = constant_rows(value)
+        units, (scaled, _) = half.plan.units, half.plan.encode(x, y)
+        rows = ClearRows(half._shared, half.plan.layout, units.link, units.row_scale * scaled)
+        guesses[value] = rows(pair)[0][1]
+    key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
+    return Opened(run, low, key, point, elements, replies, guesses)
+
+
+def is_uniform(values: Any, modulus: int) -> bool:
+    """Whether centred values look it."""
+    shares = np.array([float(v / modulus) for v in values])
+    return bool(kstest(shares, "uniform", (-0.5, 1)).pvalue > UNLIKELY)
+
+
+def inner(values: Any) -> Any:
+    """Coefficients of the subring."""
+    return values[:: N // (2 * PERIOD)]
+
+
+def outer(values: Any) -> Any:
+    """All others."""
+    return np.delete(values, np.arange(0, N, N // (2 * PERIOD)))
+
+
+# -- what one reply shows --------------------------------------------------------------------------
+
+
+def rows_are_hidden() -> bool:
+    """The kernel: of one reply, and of the sum of all."""
+    found = opened()
+    return all(
+        is_uniform(outer(found.of(*names)), found.modulus) for names in ((VICTIM,), party_names(3))
+    )
+
+
+def sums_are_hidden() -> bool:
+    """Pads: sums over columns of one reply, and of two."""
+    found = opened()
+    seen = [v for names in ((VICTIM,), (FIRST, VICTIM)) for v in inner(found.of(*names))]
+    return is_uniform(seen, found.modulus) and max(map(abs, seen)) > found.modulus >> 5
+
+
+def rows_are_not_in_c1() -> bool:
+    """The fresh encryption: c1 alone, against what guessed rows would make of the point."""
+    found, low = opened(), opened().primes
+    for guess in found.guesses.values():
+        left = rns.subtract(found.replies[VICTIM][1], guess[: len(low)], low)
+        if not is_uniform(exact.whole(left, low), found.modulus):
+            return False
+    return True
+
+
+def no_kernel(patch: Patch) -> None:
+    def kernel(primes: Any, ring_dim: int, period: int, stream: Any) -> rns.Residues:
+        return np.zeros((len(primes), ring_dim), np.uint64)
+
+    patch.setattr(subring, "kernel", kernel)
+
+
+def no_pads(patch: Patch) -> None:
+    def pad(self: Any, label: str, primes: Any, count: int, missing: Any = ()) -> rns.Residues:
+        return np.zeros((len(primes), count), np.uint64)
+
+    patch.setattr(Pads, "pad", pad)
+
+
+def no_fresh_encryption(patch: Patch) -> None:
+    """Sums as they are computed, with zeros for nothing."""
+    from parties.key_share import KeyShare
+
+    def onto(self: Any, key: Any, sums: Any, label: str) -> list[list[rns.Residues]]:
+        return [list(total) for total in sums]
+
+    patch.setattr(KeyShare, "encrypt_onto", onto)
+
+
+CHECKS = (
+    (rows_are_hidden, no_kernel),
+    (sums_are_hidden, no_pads),
+    (rows_are_not_in_c1, no_fresh_encryption),
+)
+
+
+@pytest.mark.parametrize(("check", "mutant"), CHECKS, ids=lambda each: each.__name__)
+def test_a_reply_shows_nothing(
+    check: Callable[[], bool], mutant: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    """To all key holders together; without the part that hides it, it does."""
+    assert check()
+    mutant(monkeypatch)
+    assert not check(), f"{check.__name__} does not notice {mutant.__name__}"
+
+
+def test_pads_cancel_in_the_sum_of_all_alone() -> None:
+    """The coordinator that leaves out a reply has noise; with all it has small sums."""
+    found = opened()
+    assert max(map(abs, inner(found.of(*party_names(3))))) < 1 << 70
+    for two in ((FIRST, VICTIM), (FIRST, THIRD), (VICTIM, THIRD)):
+        assert max(map(abs, inner(found.of(*two)))) > found.modulus >> 8
+
+
+# -- an owner that deviates ------------------------------------------------------------------------
+
+
+def copied(factor: int, of: str) -> Callable[[Session, str, Replies], bytes]:
+    """VICTIM's reply is another party's, times a factor."""
+
+    def change(run: Session, step: str, replies: Replies) -> bytes:
+        primes = half_of(run.parties[VICTIM]).context.primes[:REFRESH_TOWERS]
+        stolen = reply_of(run, of, replies[of]).body
+        blobs = []
+        for blob in stolen.blobs:
+            rows = rns.unpack(blob, primes, N)
+            blobs.append(rns.pack(rns.scale(rows, [factor % q for q in primes], primes), primes))
+        return resigned(run, replies[VICTIM], body=Body(blobs=tuple(blobs)))
+
+    return change
+
+
+@pytest.mark.parametrize("factor", [1, -1, 2, 1 << 40, 1 << 90])
+def test_a_copy_or_a_multiple_of_anothers_reply_opens_nothing(factor: int) -> None:
+    """Of FIRST's alone, its pads are in the sum twice: what is decrypted is uniform."""
+    run, change = session(), copied(factor, FIRST)
+
+    def swapped(step: str, replies: Replies) -> Replies:
+        if not step.startswith("gradient"):
+            return replies
+        return replies | {VICTIM: change(run, step, replies)}
+
+    with pytest.raises(ProtocolError, match="do not fit together"):
+        run.run(deliver(run, swapped))
+
+
+def test_without_pads_a_multiple_is_read(monkeypatch: Patch) -> None:
+    """The mutant: a copy goes through, and the model has FIRST's gradient twice."""
+    no_pads(monkeypatch)
+    run, change = session(), copied(1, FIRST)
+    found = run.run(
+        deliver(
+            run,
+            lambda step, replies: (
+                replies | {VICTIM: change(run, step, replies)} if "gradient" in step else replies
+            ),
+        )
+    )
+    assert np.isfinite(found.weights).all() and np.abs(found.weights).max() > 1e-3
+
+
+# -- a coordinator that deviates -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("swap", ["another's", "own", "changed", "left out"])
+def test_exchanged_pad_keys_are_refused(swap: str) -> None:
+    """Each is signed by its party for this session."""
+    run = model_session()
+    outgoing = run_until(run, "agree-pads")
+    sent = dict(asked(run, outgoing[VICTIM]).meta)
+    (field,) = [name for name, value in sent.items() if isinstance(value, Mapping)]
+    keys = {name: copy.copy(value) for name, value in sent[field].items()}
+    if swap == "another's":
+        keys[FIRST] = keys[THIRD]
+    elif swap == "own":
+        keys[VICTIM] = keys[FIRST]
+    elif swap == "left out":
+        del keys[FIRST]
+    else:
+        first = keys[FIRST]
+        at: Any = 0 if isinstance(first, list) else next(iter(first))
+        old = first[at]
+        first[at] = ("00" if old[:2] != "00" else "01") + old[2:]
+    body = Body({**sent, field: keys})
+    assert "pad key" in refusal(run, VICTIM, request(run, VICTIM, "agree-pads", body))
+    with pytest.raises(PolicyError, match="no pads are agreed yet"):
+        half_of(run.parties[VICTIM]).pads.pad("gradient/0/0", (97,), 2)
+
+
+def test_a_round_is_asked_once() -> None:
+    """Another point for the same round, and an earlier round's: refused."""
+    run = session()
+    outgoing = run_until(run, "gradient/1")
+    run.ask("gradient/1", outgoing)
+    sent = asked(run, outgoing[VICTIM])
+    shifted = bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:]
+    for step, blobs in (
+        ("gradient/1", (shifted, *sent.blobs[1:])),
+        ("gradient/0", ()),
+        ("gradient/2", sent.blobs),
+        ("cover-gradient/1", sent.blobs),
+    ):
+        words = refusal(run, VICTIM, request(run, VICTIM, step, Body(blobs=blobs)))
+        assert "out of order" in words
+
+
+def test_replies_to_another_point_and_under_other_keys_are_as_uniform() -> None:
+    """A party cannot tell; what it sends opens no more than a true reply does."""
+    for step, at in (("gradient/1", 0), ("evaluation-keys/0", 1)):
+        run = session()
+        for name, data in run_until(run, step).items():
+            body = asked(run, data)
+            context = half_of(run.parties[name]).context
+            primes = context.primes if step == "gradient/1" else context.key_primes
+            chosen = rns.uniform(b"chosen", step, primes, N)
+            blobs = (*body.blobs[:at], rns.pack(chosen, primes), *body.blobs[at + 1 :])
+            other = request(run, name, step, Body(body.meta, blobs))
+            if name == VICTIM:
+                other_reply = run.parties[name].handle(other)
+                assert "error" not in reply_of(run, name, other_reply).body.meta
+        if step == "gradient/1":
+            low = half_of(run.parties[VICTIM]).context.primes[:REFRESH_TOWERS]
+            rows = [rns.unpack(b, low, N) for b in reply_of(run, VICTIM, other_reply).body.blobs]
+            secret = sum(exact.secret(half_of(p).secret) for p in run.parties.values())
+            key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
+            values = exact.whole(rns.add(rows[0], rns.product(rows[1], key, low), low), low)
+            assert is_uniform(values, math.prod(low))
+
+
+# -- a refresh of more than there is room for ------------------------------------------------------
+
+
+def columns_are_hidden(bits: int) -> bool:
+    """What all shares but one mask show of a message of so many bits."""
+    keys = joint_keys(3, 6, N)
+    keys.forget()
+    context = keys.context
+    low, rng = context.primes[:REFRESH_TOWERS], np.random.default_rng(bits)
+    c1 = context.uniform_polynomial(keys.seed, f"c1 {bits}")[: len(low)]
+    message = np.full(N, (1 << bits) + int(rng.integers(1 << 20)), object)
+    c0 = np.array([exact.evaluations(message % q, q) for q in low], np.uint64)
+    for share in keys.secrets.values():
+        c0 = rns.subtract(c0, rns.product(c1, share[: len(low)], low), low)
+    # m - M of one honest party: the others' shares are opened by themselves.
+    seen = c0
+    for name, share in keys.shares.items():
+        if name == VICTIM:
+            ((h0, _),) = share.trace_shares([(c1, "refresh/0/0", TraceMap(N // 8, PERIOD, 1.0))])
+        else:
+            h0 = rns.product(c1, keys.secrets[name][: len(low)], low)
+        seen = rns.add(seen, h0, low)
+    values = exact.whole(seen, low)
+    assert max(map(abs, values)) < math.prod(low)
+    return is_uniform(outer(values), math.prod(low))
+
+
+@pytest.mark.parametrize("bits", [20, 120, 170])
+def test_rows_are_not_seen_through_a_mask_that_overflows(bits: int, monkeypatch: Patch) -> None:
+    """Coefficients beyond a sum over columns are masked modulo the primes, whatever they are."""
+    assert columns_are_hidden(bits)
+    no_kernel(monkeypatch)
+    assert not columns_are_hidden(bits)
+
+
+def test_sums_are_masked_in_the_whole_room() -> None:
+    """Of the 2k others, one refresh shows log2(2P) bits at most: masks take 2^k of Q3 values."""
+    keys = joint_keys(3, 6, N)
+    low = keys.context.primes[:REFRESH_TOWERS]
+    assert math.prod(low) >> mask_bits(low, 3) < 2 * 3
