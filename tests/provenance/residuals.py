@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols import keygen
 from protocols.ckks import residues as rns
@@ -49,12 +50,13 @@ CORRELATION = 6.5
 
 @dataclass(frozen=True)
 class Residual:
-    """error: centred coefficients; stated: the ledger's std."""
+    """error: centred coefficients; stated: the ledger's std; opened: it is v e + e0 + s e1."""
 
     party: str
     label: str
     error: Integers
     stated: float
+    opened: bool = False
 
     @property
     def std(self) -> float:
@@ -316,7 +318,7 @@ def _encryption(run: Run, party: str, label: str, sent: dict[str, Published]) ->
     error = exact.whole(rns.add(total, rns.negate(message, primes[:1]), primes[:1]), primes[:1])
     parties, n = len(run.samples), len(joint)
     stated = FRESH_ERROR_STD * math.sqrt(2 * n * exact.TERNARY * parties + 1)
-    return Residual(party, label, error, stated)
+    return Residual(party, label, error, stated, opened=True)
 
 
 def _check_polynomial(run: Run, party: str, dealt: list[tuple[int, Integers]]) -> None:
@@ -355,21 +357,43 @@ def check(run: Run) -> list[Residual]:
 
 
 def check_independent(found: list[Residual]) -> None:
-    """No error is another one's, turned by any X^k, times any factor."""
+    """No error is another one's, turned by any X^k, times any factor.
+
+    With |X_j|^2 and |Y_j|^2 the expected powers at frequency j, of mean 1, a correlation of two
+    independent errors has the variance mean(|X_j|^2 |Y_j|^2) / n: 1 / n where one of them is white.
+    """
     n = max(len(each.error) for each in found)
     # But few coefficients resemble each other by chance.
     found = [each for each in found if len(each.error) > n // 2]
+    spectra = np.array([_spectrum(each.error, n) for each in found])
+    spectra /= np.maximum(np.linalg.norm(spectra, axis=1), 1e-9)[:, None] / math.sqrt(n)
+    opened = np.array([each.opened for each in found])
+    both = math.sqrt(np.mean(_opened_power(found, n) ** 2)) if opened.any() else 1.0
     turn = np.exp(1j * np.pi * np.arange(n) / n)
-    whole = np.array([np.append(e.error, np.zeros(n - len(e.error))).astype(float) for e in found])
-    unit = whole / np.maximum(np.linalg.norm(whole, axis=1), 1e-9)[:, None]
-    spectra = np.fft.fft(unit * turn, axis=1)
     for k, spectrum in enumerate(spectra[:-1]):
         others = np.fft.ifft(spectra[k + 1 :] * spectrum.conj(), axis=1) / turn
-        worst = int(np.abs(others.real).max(axis=1).argmax())
-        score = float(np.abs(others.real[worst]).max()) * math.sqrt(n)
-        if score > CORRELATION:
+        errors = np.where(opened[k] & opened[k + 1 :], both, 1.0) / math.sqrt(n)
+        scores = np.abs(others.real).max(axis=1) / errors
+        worst = int(scores.argmax())
+        if scores[worst] > CORRELATION:
             left, right = found[k], found[k + 1 + worst]
             raise UntrueError(
                 f"the errors of {left.party} {left.label} and {right.party} {right.label} are not "
-                f"independent: correlation of {score:.1f} standard errors"
+                f"independent: correlation of {scores[worst]:.1f} standard errors"
             )
+
+
+def _spectrum(error: Integers, n: int) -> NDArray[np.complex128]:
+    """Values at the odd powers of a primitive 2n-th root of unity."""
+    padded = np.zeros(n)
+    padded[: len(error)] = error
+    return np.fft.fft(padded * np.exp(1j * np.pi * np.arange(n) / n))
+
+
+def _opened_power(found: list[Residual], n: int) -> NDArray[np.float64]:
+    """Of v e + e0 + s e1, with e and s the sums of all parties': they are the same in every one."""
+    e = sum(each.error for each in found if each.label == keygen.PUBLIC_KEY)
+    s = sum(each.error for each in found if each.label == SHARE)
+    power = exact.TERNARY * np.abs(_spectrum(e, n)) ** 2
+    power += FRESH_ERROR_STD**2 * (1 + np.abs(_spectrum(s, n)) ** 2)
+    return power / power.mean()
