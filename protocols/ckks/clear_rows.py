@@ -88,26 +88,32 @@ def levels(link: Polynomial, rule: Update) -> int:
 
 @lru_cache(maxsize=64)
 def rounding_gain(units: RowUnits) -> float:
-    """Noise of q(z') / A for |z| <= R, in noises of one rescaling, one of them in z'."""
+    """Std of the noise of q(z') / A, largest of |z| <= R, in noises of one rescaling, as z' has."""
     c = units.row_scale
     t: Array = np.linspace(-c, c, 1001).astype(np.float64)
-    found: _Rounded = reduced(units.link, _Rounded(t, np.ones_like(t)))[1]
-    return float(found.noise.max())
+    found: _Rounded = reduced(units.link, _Rounded(t, {object(): np.ones_like(t)}))[1]
+    return float(np.sqrt(sum(each**2 for each in found.slopes.values())).max())
 
 
 @dataclass(frozen=True, slots=True)
 class _Rounded:
-    """Values, and bounds on their noise; products are rescaled."""
+    """Values, and how fast they move with each of the independent roundings behind them."""
 
     value: Array
-    noise: Array
+    slopes: dict[object, Array]
 
     def __add__(self, other: float) -> _Rounded:
-        return _Rounded(self.value + other, self.noise)
+        return _Rounded(self.value + other, self.slopes)
 
     def __mul__(self, other: _Rounded) -> _Rounded:
-        noise = abs(self.value) * other.noise + abs(other.value) * self.noise + 1
-        return _Rounded(self.value * other.value, noise)
+        left, right = self.slopes, other.slopes
+        slopes = {
+            source: self.value * right.get(source, 0.0) + other.value * left.get(source, 0.0)
+            for source in left.keys() | right.keys()
+        }
+        # The product is rescaled.
+        slopes[object()] = np.ones_like(self.value)
+        return _Rounded(self.value * other.value, slopes)
 
 
 @dataclass(frozen=True, slots=True)

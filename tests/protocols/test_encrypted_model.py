@@ -225,12 +225,9 @@ NOISY = (
 
 @pytest.mark.parametrize("case", NOISY, ids=str)
 def test_noise_is_below_its_bound_and_not_far(case: Case) -> None:
-    """Of layouts, parties, rules and degrees; flooding hides sigma_e, the bound.
-
-    Where roundings within the polynomial count most, the bound is the largest z's, rows' are not.
-    """
+    """Of layouts, parties, rules and degrees; flooding hides sigma_e, the bound."""
     std, plan = spread(case.session)
-    assert 0.03 < std / plan.model_error_std() < 1
+    assert 0.1 < std / plan.model_error_std() < 1
 
 
 @cache

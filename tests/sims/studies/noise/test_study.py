@@ -278,7 +278,10 @@ def test_the_commands(tmp_path: Path) -> None:
 
 
 def test_one_command_fits_the_stages_of_an_encrypted_model(tmp_path: Path) -> None:
-    """Slopes stand beside their formulas: 1/2 for sums of errors, 1 for sums of encryptions."""
+    """Slopes stand beside their formulas: 1/2 for sums of errors, 1 for sums of encryptions.
+
+    All parties flood by sigma_e: slope 1 where it is of roundings, 3/2 where it is of replies.
+    """
     command = ["study", "noise", "--protocol", "encrypted-model", "--parties", "none"]
     command += ["--encrypted", "2,4,8", "--colluders", "0", "--epsilon", "none"]
     command += ["--iterations", "1", "--profile", "fast-insecure", "--ring-dim", "1024"]
