@@ -124,7 +124,7 @@ def _details(
     plan = found.plan = plan_of(log)
     insecure = "" if plan.security_bits else ", INSECURE toy ring"
     yield f"{plan.digest()[:16]}…, {len(plan.members)} parties{insecure}"
-    keys = {member.name: member.verify_key for member in plan.members}
+    keys = plan.roster
     log.check(plan.session, keys)
     yield ", ".join(f"{name} {key[:16]}…" for name, key in keys.items())
     yield _check_seeds(log, plan)
@@ -158,7 +158,7 @@ def evidence(folder: Path) -> Evidence:
     plan = plan_of(log)
     if not isinstance(plan, GradientPlan):
         raise ProtocolError(f"{folder} holds another run than one of a second moment")
-    keys = {member.name: member.verify_key for member in plan.members}
+    keys = plan.roster
     replies = {step.name: step.replies for step in log.steps}
     seeds = {
         name: str(log.read(entry, keys[name]).body.meta.get("seed"))
@@ -218,7 +218,7 @@ def _check_steps(log: MessageLog, plan: RunPlan) -> str:
 
 def _replies(log: MessageLog, plan: RunPlan, step: LoggedStep) -> dict[str, Body]:
     """Bodies by party."""
-    keys = {member.name: member.verify_key for member in plan.members}
+    keys = plan.roster
     return {name: log.read(entry, keys[name]).body for name, entry in step.replies.items()}
 
 
@@ -233,7 +233,7 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
             missing.
     """
     transcript, heads = Transcript(), dict.fromkeys(plan.names, UNHEARD)
-    keys = {member.name: member.verify_key for member in plan.members}
+    keys = plan.roster
     # What the parties enrolled with, whatever the recorded plan says of it.
     exchange = whole_run(
         keys,
@@ -360,7 +360,7 @@ def _check_records(log: MessageLog, plan: RunPlan, statements: Sequence[bytes]) 
 
     statements: see `protocols.statement`.
     """
-    keys = {member.name: member.verify_key for member in plan.members}
+    keys = plan.roster
     told = dict(read_statement(data, plan.session, keys) for data in statements)
     heads = {name: [UNHEARD] for name in keys}
     for step in log.steps:

@@ -14,14 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from parties.ephemeral_key import EphemeralKey
 from protocols.aggregate import setup
 from protocols.aggregate.cipher import public_element, session_digest
 from protocols.aggregate.fixed_point import encode
@@ -30,7 +28,7 @@ from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD
 from protocols.aggregate.setup import Masked
-from protocols.errors import ParameterError, PolicyError, ProtocolError
+from protocols.errors import ParameterError, PolicyError
 from protocols.privacy.randomness import RandomSource
 from protocols.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term
 from protocols.signed_values import SignedValue
@@ -77,10 +75,9 @@ class AggregateShare:
         secret = narrow_gaussian(NOISE_STD, params.ring_dim, randomness)
         self._factor: Factor | None = self._ring.multiplier(secret)
         self._unmasked: NDArray[np.int64] | None = secret
-        self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
-        key = self._ephemeral.public_key().public_bytes_raw().hex()
         text = partial(setup.signed_text, self._digest)
-        self._mask_key = SignedValue.by(signing_key, text, name, key)
+        self._ephemeral = EphemeralKey("mask key", text, name, signing_key)
+        self._mask_key = self._ephemeral.signed()
 
     def __repr__(self) -> str:
         return "AggregateShare(<secret>)"
@@ -114,12 +111,10 @@ class AggregateShare:
         Raises:
             ProtocolError: a key is not its owner's. PolicyError: asked a second time, or erased.
         """
-        if self._unmasked is None or self._ephemeral is None:
+        if self._unmasked is None:
             raise PolicyError("the masked secret was already given, or erased; resend the first")
         self._refuse_forked_child()
-        setup.check_keys(self._digest, self._roster, keys)
-        if keys[self._name] != self._mask_key:
-            raise ProtocolError(f"the mask key of {self._name!r} is not the one that it sent")
+        self._ephemeral.check(self._roster, keys)
         others = sorted(self._roster.keys() - {self._name})
         pads = (
             Pad(f"M{tuple(sorted((self._name, other)))}", 1 if self._name < other else -1)
@@ -129,22 +124,18 @@ class AggregateShare:
         self._ledger.note(Sample(setup.OPENING_KEY, (term,), pads=tuple(pads), lemma="opening key"))
         masked = self._unmasked.astype(np.uint16)  # mod 2^16
         for other in others:
-            mask = self._mask(self._ephemeral, other, keys[other].value)
+            mask = self._mask(other, keys[other])
             masked = masked + mask if self._name < other else masked - mask
         self._forget_masks()
         return masked
 
-    def _mask(self, ephemeral: X25519PrivateKey, other: str, key: str) -> Masked:
+    def _mask(self, other: str, key: SignedValue) -> Masked:
         """M_pq = M_qp: ChaCha20 under HKDF(X25519), as n 16-bit integers."""
-        try:
-            shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
-        except ValueError:
-            raise ProtocolError(f"unusable mask key of party {other!r}", culprit=other) from None
         # Both ends sort by name: fixed-size keys first, so that the names cannot run into them.
-        ends = sorted([(self._name, self._mask_key.value), (other, key)])
+        ends = sorted([(self._name, self._mask_key.value), (other, key.value)])
         pair = b"".join(bytes.fromhex(k) for _, k in ends) + repr([n for n, _ in ends]).encode()
         info = b"ciphercohort/mask/1\0" + pair
-        derived = HKDF(hashes.SHA256(), 32, salt=self._digest, info=info).derive(shared)
+        derived = self._ephemeral.shared(other, key, salt=self._digest, info=info)
         # The key is used once, so the nonce may be zero.
         stream = Cipher(ChaCha20(derived, bytes(16)), mode=None).encryptor()
         return np.frombuffer(stream.update(bytes(2 * self._params.ring_dim)), "<u2")
@@ -152,7 +143,8 @@ class AggregateShare:
     def _forget_masks(self) -> None:
         if self._unmasked is not None:
             self._unmasked.fill(0)
-        self._unmasked = self._ephemeral = None
+        self._unmasked = None
+        self._ephemeral.forget()
 
     # -- rounds -------------------------------------------------------------------------------
 

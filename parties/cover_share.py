@@ -12,12 +12,10 @@ from functools import partial
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from parties.ephemeral_key import EphemeralKey
 from parties.key_share import KeyShare
 from protocols import cover
 from protocols.circuit_plan import CircuitPlan
@@ -53,7 +51,8 @@ class CoverShare:
         self._bound, self._signing_key = cover.binding(seed), signing_key
         self._primes = secret.context.primes
         self._points = {other: k + 1 for k, other in enumerate(plan.names)}
-        self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
+        text = partial(cover.key_text, self._bound)
+        self._ephemeral = EphemeralKey("cover key", text, name, signing_key)
         self._keys: dict[str, SignedValue] = {}
         self._held: dict[str, Residues] = {}
         self._covering: StandIn | None = None
@@ -63,15 +62,14 @@ class CoverShare:
 
     def erase(self) -> None:
         """Forget everything."""
-        self._ephemeral, self._held = None, {}
+        self._ephemeral.forget()
+        self._held = {}
 
     # -- set-up -----------------------------------------------------------------------------------
 
     def key(self) -> SignedValue:
         """This party's ephemeral X25519 key, signed with its identity."""
-        public = self._own().public_key().public_bytes_raw().hex()
-        text = partial(cover.key_text, self._bound)
-        return SignedValue.by(self._signing_key, text, self._name, public)
+        return self._ephemeral.signed()
 
     def deal(self, keys: Mapping[str, SignedValue]) -> tuple[bytes, ...]:
         """Sealed shares for all others, in the plan's order.
@@ -81,9 +79,7 @@ class CoverShare:
         """
         if self._keys:
             raise PolicyError("shares were already dealt; resend the first ones, never new ones")
-        cover.check_keys(self._bound, self._plan, keys)
-        if keys[self._name] != self.key():
-            raise ProtocolError(f"the cover key of {self._name!r} is not the one that it sent")
+        self._ephemeral.check(self._plan.roster, keys)
         self._keys = dict(keys)
         receivers = cover.others(self._plan, self._name)
         points = [self._points[receiver] for receiver in receivers]
@@ -111,7 +107,8 @@ class CoverShare:
         held = {
             dealer: self._open(dealer, data) for dealer, data in zip(dealers, sealed, strict=True)
         }
-        self._held, self._ephemeral = held, None
+        self._held = held
+        self._ephemeral.forget()
 
     def _open(self, dealer: str, data: bytes) -> Residues:
         where = cover.address(self._bound, dealer, self._name)
@@ -133,19 +130,10 @@ class CoverShare:
 
     def _cipher(self, other: str, where: bytes) -> ChaCha20Poly1305:
         """Of one share; where: its address, which holds both names in their order."""
-        try:
-            public = X25519PublicKey.from_public_bytes(bytes.fromhex(self._keys[other].value))
-            shared = self._own().exchange(public)
-        except ValueError:
-            raise ProtocolError(f"unusable cover key of party {other!r}", culprit=other) from None
         ends = b"".join(bytes.fromhex(self._keys[n].value) for n in self._plan.names)
         salt = hashlib.sha256(ends).digest()
-        return ChaCha20Poly1305(HKDF(hashes.SHA256(), 32, salt=salt, info=where).derive(shared))
-
-    def _own(self) -> X25519PrivateKey:
-        if self._ephemeral is None:
-            raise PolicyError("the cover key was forgotten once the shares were held")
-        return self._ephemeral
+        key = self._ephemeral.shared(other, self._keys[other], salt=salt, info=where)
+        return ChaCha20Poly1305(key)
 
     # -- standing in ------------------------------------------------------------------------------
 
@@ -189,23 +177,20 @@ class CoverShare:
 
     def state(self, seal: Callable[[bytes], bytes]) -> Body:
         """For `restore`; the ephemeral key and the shares are sealed."""
-        covering, own = self._covering, self._ephemeral
+        covering = self._covering
         meta = {
             "keys": {name: [key.value, key.signature] for name, key in self._keys.items()},
             "covering": [covering.missing, covering.stand_ins] if covering else None,
             "held": list(self._held),
         }
-        ephemeral = seal(own.private_bytes_raw()) if own else b""
         shares = (seal(rns.pack(held, self._primes)) for held in self._held.values())
-        return Body(meta, (ephemeral, *shares))
+        return Body(meta, (self._ephemeral.state(seal), *shares))
 
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
         """Inverse of `state`."""
         meta, (ephemeral, *shares) = state.meta, state.blobs
         self._keys = {name: SignedValue(*fields) for name, fields in meta["keys"].items()}
-        self._ephemeral = (
-            X25519PrivateKey.from_private_bytes(unseal(ephemeral)) if ephemeral else None
-        )
+        self._ephemeral.restore(ephemeral, unseal)
         n = self._secret.context.params.ring_dim
         self._held = {
             name: rns.unpack(unseal(sealed), self._primes, n)

@@ -11,17 +11,17 @@ from functools import partial
 import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from parties.ephemeral_key import EphemeralKey
 from protocols import pads
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.residues import Residues
-from protocols.errors import PolicyError, ProtocolError
+from protocols.errors import PolicyError
 from protocols.messages import Body
 from protocols.privacy.randomness import Words
 from protocols.signed_values import SignedValue
@@ -52,8 +52,7 @@ class Pads:
         self, plan: CircuitPlan, name: str, seed: bytes, signing_key: Ed25519PrivateKey
     ) -> None:
         self._plan, self._name, self._seed = plan, name, seed
-        self._signing_key = signing_key
-        self._ephemeral: X25519PrivateKey | None = X25519PrivateKey.generate()
+        self._ephemeral = EphemeralKey("pad key", partial(pads.key_text, seed), name, signing_key)
         self._secrets: dict[str, bytes] = {}
 
     def __repr__(self) -> str:
@@ -61,13 +60,12 @@ class Pads:
 
     def erase(self) -> None:
         """Forget everything."""
-        self._ephemeral, self._secrets = None, {}
+        self._ephemeral.forget()
+        self._secrets = {}
 
     def key(self) -> SignedValue:
         """This party's ephemeral X25519 key, signed with its identity."""
-        public = self._own().public_key().public_bytes_raw().hex()
-        text = partial(pads.key_text, self._seed)
-        return SignedValue.by(self._signing_key, text, self._name, public)
+        return self._ephemeral.signed()
 
     def agree(self, keys: Mapping[str, SignedValue]) -> None:
         """Agree with every other party, and forget the key.
@@ -75,26 +73,18 @@ class Pads:
         Raises:
             ProtocolError: a key is not its owner's. PolicyError: already agreed.
         """
-        own = self._own()
-        pads.check_keys(self._seed, self._plan, keys)
-        if keys[self._name] != self.key():
-            raise ProtocolError(f"the pad key of {self._name!r} is not the one that it sent")
+        self._ephemeral.check(self._plan.roster, keys)
         for other in self._plan.names:
             if other != self._name:
-                self._secrets[other] = self._shared(own, other, keys)
-        self._ephemeral = None
+                self._secrets[other] = self._shared(other, keys)
+        self._ephemeral.forget()
 
-    def _shared(self, own: X25519PrivateKey, other: str, keys: Mapping[str, SignedValue]) -> bytes:
-        try:
-            public = X25519PublicKey.from_public_bytes(bytes.fromhex(keys[other].value))
-            shared = own.exchange(public)
-        except ValueError:
-            raise ProtocolError(f"unusable pad key of party {other!r}", culprit=other) from None
+    def _shared(self, other: str, keys: Mapping[str, SignedValue]) -> bytes:
         # Both ends sort by place in the plan; keys have one size, names are quoted.
         ends = [n for n in self._plan.names if n in (self._name, other)]
         pair = b"".join(bytes.fromhex(keys[n].value) for n in ends) + repr(ends).encode()
         info = b"ciphercohort/pad/1\0" + pair
-        return HKDF(hashes.SHA256(), 32, salt=self._seed, info=info).derive(shared)
+        return self._ephemeral.shared(other, keys[other], salt=self._seed, info=info)
 
     def pad(
         self, label: str, primes: tuple[int, ...], count: int, missing: Collection[str] = ()
@@ -119,20 +109,15 @@ class Pads:
             total = rns.add(total, drawn, primes)
         return total
 
-    def _own(self) -> X25519PrivateKey:
-        if self._ephemeral is None:
-            raise PolicyError("the pads were already agreed; resend the first reply")
-        return self._ephemeral
-
     # -- going on in another process --------------------------------------------------------------
 
     def state(self, seal: Callable[[bytes], bytes]) -> Body:
         """For `restore`; everything is sealed."""
-        own = seal(self._ephemeral.private_bytes_raw()) if self._ephemeral else b""
+        own = self._ephemeral.state(seal)
         return Body({"with": list(self._secrets)}, (own, *map(seal, self._secrets.values())))
 
     def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
         """Inverse of `state`."""
         own, *secrets = state.blobs
-        self._ephemeral = X25519PrivateKey.from_private_bytes(unseal(own)) if own else None
+        self._ephemeral.restore(own, unseal)
         self._secrets = dict(zip(state.meta["with"], map(unseal, secrets), strict=True))

@@ -82,7 +82,7 @@ class SecureAggregationParty(PartyProtocol):
         self.secret = AggregateShare(
             plan.cipher,
             name=self.name,
-            roster={member.name: member.verify_key for member in plan.members},
+            roster=plan.roster,
             session=plan.session,
             seed=agree.joint_seed(plan, seeds),
             signing_key=self._signing_key,

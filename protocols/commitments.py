@@ -79,7 +79,7 @@ class Terms:
     @classmethod
     def of(cls, plan: RunPlan, phase: Phase, seed: bytes) -> Terms:
         """Of one phase of a run."""
-        return cls(phase, seed, {member.name: member.verify_key for member in plan.members})
+        return cls(phase, seed, plan.roster)
 
     def text(self, kind: str, name: str, value: str) -> bytes:
         """What a party signs of its digest, or of the digest of all."""

@@ -166,16 +166,6 @@ def signed_share(verify_key: str, where: bytes, data: bytes) -> bytes | None:
     return sealed
 
 
-def check_keys(bound: bytes, plan: CircuitPlan, keys: Mapping[str, SignedValue]) -> None:
-    """Refuse keys that are not one of each member, signed for this session.
-
-    Raises:
-        ProtocolError: names the party whose key was exchanged.
-    """
-    roster = {member.name: member.verify_key for member in plan.members}
-    signed_values.check("cover key", partial(key_text, bound), roster, keys)
-
-
 # -- party half -----------------------------------------------------------------------------------
 
 
@@ -188,7 +178,7 @@ def deal(half: CircuitHalf, request: Request) -> Body:
     """Reply to `cover-deal`.
 
     Raises:
-        MessageError: malformed keys. ProtocolError: see `check_keys`.
+        MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
     return Body(blobs=half.held.deal(signed_values.of_request(request.body)))
 
@@ -217,7 +207,7 @@ def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
     names, bound = plan.names, binding(seed)
     replies = yield to_everyone(KEYS, names, Body())
     keys = signed_values.replied(replies)
-    check_keys(bound, plan, keys)
+    signed_values.check("cover key", partial(key_text, bound), plan.roster, keys)
     replies = yield to_everyone(DEAL, names, signed_values.to_request(keys))
     dealt: dict[str, dict[str, bytes]] = {}
     for member in plan.members:

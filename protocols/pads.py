@@ -49,16 +49,6 @@ def key_text(seed: bytes, name: str, key: str) -> bytes:
     return b"ciphercohort/pad-key/1\0" + seed + bytes.fromhex(key) + name.encode()
 
 
-def check_keys(seed: bytes, plan: CircuitPlan, keys: Mapping[str, SignedValue]) -> None:
-    """Refuse keys that are not one of each member, signed for this session.
-
-    Raises:
-        ProtocolError: names the party whose key was exchanged.
-    """
-    roster = {member.name: member.verify_key for member in plan.members}
-    signed_values.check("pad key", partial(key_text, seed), roster, keys)
-
-
 # -- party half -----------------------------------------------------------------------------------
 
 
@@ -73,7 +63,7 @@ def agree(half: Any, request: Request) -> Body:
     """Reply to `agree-pads`.
 
     Raises:
-        MessageError: malformed keys. ProtocolError: see `check_keys`.
+        MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
     half.pads.agree(signed_values.of_request(request.body))
     return Body()
@@ -89,5 +79,5 @@ def agreement(plan: CircuitPlan, seed: bytes, endorsements: Body) -> Exchange[No
         ProtocolError: a key is not signed by its party; names it.
     """
     keys = signed_values.replied((yield to_everyone(KEYS, plan.names, endorsements)))
-    check_keys(seed, plan, keys)
+    signed_values.check("pad key", partial(key_text, seed), plan.roster, keys)
     yield to_everyone(AGREE, plan.names, signed_values.to_request(keys))

@@ -135,6 +135,11 @@ class RunPlan(ABC):
         return tuple(m.name for m in self.members)
 
     @property
+    def roster(self) -> dict[str, str]:
+        """Ed25519 verification keys, hexadecimal, by party."""
+        return {m.name: m.verify_key for m in self.members}
+
+    @property
     def num_rows(self) -> int:
         """Rows of all parties."""
         return sum(member.rows for member in self.members)

@@ -48,8 +48,7 @@ def coordinate(
     """
     watch.on_phase("keys")
     digest = session_digest(plan.cipher, plan.session, seed)
-    roster = {member.name: member.verify_key for member in plan.members}
-    key = yield from setup.opening_key(plan.cipher, digest, roster, seeds)
+    key = yield from setup.opening_key(plan.cipher, digest, plan.roster, seeds)
     cipher = CoordinatorCipher(plan.cipher, plan.session, seed, key)
 
     watch.on_phase("train")

@@ -407,11 +407,9 @@ def run_ceremony(
 ) -> JointKeys:
     """Key shares of so many parties, and their joint keys."""
     shares = {name: KeyShare(context, seed, parties) for name in party_names(parties)}
-    members = [
-        SimpleNamespace(name=name, verify_key=public_bytes(identity(name))) for name in shares
-    ]
+    roster = {name: public_bytes(identity(name)) for name in shares}
     plan: Any = SimpleNamespace(
-        names=tuple(shares), members=members, rotation_chunks=[rotations], member_chunks=[]
+        names=tuple(shares), roster=roster, rotation_chunks=[rotations], member_chunks=[]
     )
     terms = Terms.of(plan, commitments.KEYS, seed)
     openings = {name: Opening(terms, name, identity(name)) for name in shares}

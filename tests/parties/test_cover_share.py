@@ -248,7 +248,7 @@ def test_it_goes_on_in_another_process() -> None:
     with pytest.raises(PolicyError, match="for the rest of this run"):
         back.stand_in(asked(NAMES[2:3], (NAMES[0], NAMES[1], NAMES[3])))
     back.erase()
-    assert not back._held and back._ephemeral is None
+    assert not back._held and back._ephemeral.forgotten
 
 
 @pytest.mark.parametrize("value", [1, 4, 5, -2, 2.0, True, "2"])
