@@ -93,7 +93,7 @@ class DataOptions:
     strict: bool = option(False, "Refuse values outside the schema; do not clamp.")
     parties: int | None = option(
         DEFAULT_PARTIES,
-        "How many data owners; by:COLUMN has one per value.",
+        "How many data owners; with --split by:COLUMN one per value.",
         panel="Data owners",
         least=2,
         cure=": joint training needs at least two data owners",
