@@ -13,11 +13,12 @@ DEMO_OUT ?= runs/demo
 
 export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench setup setup-dev clean distclean
+.PHONY: help demo test check bench docs setup setup-dev clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +38,10 @@ check: setup-dev ## lint, formatting, types, import contracts, doctests
 
 bench: setup-dev ## run the benchmarks
 	$(BIN)/python -m benchmarks
+
+docs: setup-dev ## write the documentation site to build/site; a broken link fails
+	$(BIN)/python -m mkdocs build
+	@echo "open build/site/index.html"
 
 setup: ## make .venv with what running needs
 	@$(if $(PYTHON),,echo "No Python found. First install one (3.8 or newer), such as with: sudo apt-get install python3" >&2; exit 2)

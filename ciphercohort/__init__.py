@@ -15,6 +15,7 @@ from protocols.platform import guard
 _HOMES = {
     "FederatedLogisticRegression": "sims.estimators",
     "FederatedRegression": "sims.estimators",
+    "evaluate": "sims.evaluation",
     "load_model": "sims.predict",
     "plan": "sims.api",
     "simulate": "sims.api",

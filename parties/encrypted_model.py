@@ -17,16 +17,18 @@ from parties.party_protocol import Seal
 from protocols import keygen
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
-from protocols.ckks.clear_rows import ROOM, ClearRows
+from protocols.ckks.clear_rows import ENCODED_ROWS, ClearRows
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context
+from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context, once
 from protocols.errors import PolicyError
 from protocols.messages import Body
 from protocols.model_plan import ModelPlan
 from protocols.privacy.randomness import ExpandedRandomness, RandomSource
 from protocols.protocol import repeated
+
+_KEYS_DUE = "not all evaluation keys are here yet"
 
 
 class EncryptedModelParty(EncryptedRowsParty):
@@ -53,7 +55,7 @@ class EncryptedModelParty(EncryptedRowsParty):
         self._asked: list[Any] = []
         self._noise: NDArray[np.float64] | None = None
         self._clear: ClearRows | None = None
-        ROOM.enter(self)
+        ENCODED_ROWS.enter(self)
 
     def begin(self, seed: bytes) -> None:
         """Make the key share and the pads' key; seed: the joint one."""
@@ -76,6 +78,18 @@ class EncryptedModelParty(EncryptedRowsParty):
         plan = self.plan
         self._shared = loaded_context(plan.ckks, plan.session, self._evaluation, load)
 
+    def _share_public_key(self) -> None:
+        """The joint public key, which parties of one process have once."""
+        if self._shared is None:
+            raise PolicyError(_KEYS_DUE)
+        own, seed, context = self.public_b, self.seed, self.context
+        name = (sha256(own.tobytes()).digest(), seed)
+
+        def make() -> tuple[Residues, Any]:
+            return own, keygen.public_key(context, seed, own)
+
+        self.public_b, self._public = once(self._shared, "public key", name, make)
+
     def gradient(self, t: int, label: str, point: Sequence[Residues]) -> list[list[Residues]]:
         """(c0, c1) of each part of the gradient at a point, noise included; see `model_gradient`.
 
@@ -90,11 +104,10 @@ class EncryptedModelParty(EncryptedRowsParty):
         nothing: Residues = np.zeros((len(low), n), np.uint64)
         sums = [[nothing] * 2] * layout.num_parts
         if point:
-            elements = (context.uniform_polynomial(self.seed, name) for name in self.elements)
-            pairs = [[c0, c1] for c0, c1 in zip(point, elements, strict=True)]
-            sums = self._rows_in_clear()(pairs)
+            rows = self._rows_in_clear()
+            sums = rows.gradient(self._rotated(rows, point))
         if self._public is None:
-            self._public = keygen.public_key(context, self.seed, self.public_b)
+            self._share_public_key()
         parts: list[list[Residues]] = self.secret.encrypt_onto(self._public, sums, label)
         own, period, stream = self.own_terms(t), layout.period, ExpandedRandomness()
         missing = self.held.missing if self.held else ()
@@ -105,6 +118,16 @@ class EncryptedModelParty(EncryptedRowsParty):
             hidden = rns.add(hidden, subring.embedded(inner, low, n), low)
             polynomials[0] = rns.add(polynomials[0], hidden, low)
         return parts
+
+    def _rotated(self, rows: ClearRows, point: Sequence[Residues]) -> list[list[Any]]:
+        """See `ClearRows.rotated`; parties of one process share it."""
+
+        def make() -> list[list[Any]]:
+            elements = (self.context.uniform_polynomial(self.seed, e) for e in self.elements)
+            return rows.rotated([[c0, c1] for c0, c1 in zip(point, elements, strict=True)])
+
+        assert self._shared is not None  # noqa: S101 (rows have it)
+        return once(self._shared, "point", (*self._asked[1], *self.elements), make)
 
     def _keep_to(self, label: str, point: Sequence[Residues]) -> None:
         """A round is answered at one point."""
@@ -121,7 +144,7 @@ class EncryptedModelParty(EncryptedRowsParty):
         plan, layout = self.plan, self.plan.layout
         rows, targets = plan.encode(self._shard.x, self._shard.y)
         linear = rows.T @ (plan.link.coefficients[0] - targets)
-        own = linear + plan.num_rows * self._drawn().reshape(plan.rounds, -1)[t]
+        own = linear + plan.num_rows * self._drawn()[t]
         scale = 2.0**plan.ckks.scale_bits / (plan.units.side_scale * layout.block_size)
         coefficients = subring.of_slots(layout.in_parts(own).conj() * scale)
         return [[round(c) for c in part] for part in coefficients.tolist()]
@@ -137,7 +160,7 @@ class EncryptedModelParty(EncryptedRowsParty):
             plan = self.plan
             rows, _ = plan.encode(self._shard.x, self._shard.y)
             if self._shared is None:
-                raise PolicyError("not all evaluation keys are here yet")
+                raise PolicyError(_KEYS_DUE)
             units = plan.units
             rows = units.row_scale * rows
             self._clear = ClearRows(self._shared, plan.layout, units.link, rows)
@@ -146,9 +169,9 @@ class EncryptedModelParty(EncryptedRowsParty):
     def erase(self) -> None:
         """Erase the key share, what others share with it, noise and encoded rows."""
         super().erase()
-        self._noise = self._clear = self._shared = None
+        self._noise = self._clear = self._shared = self._public = None
         self._evaluation = []
-        ROOM.leave(self)
+        ENCODED_ROWS.leave(self)
         if self.secret is not None:
             self.pads.erase()
 
@@ -185,7 +208,7 @@ class EncryptedModelParty(EncryptedRowsParty):
         self.pads.restore(Body(own, tuple(rest[:count])), unseal)
         drawn, *keys = rest[count:]
         if drawn:
-            shape = (self.plan.rounds, self.plan.num_features)
+            shape = (self.plan.rounds, *self.plan.fitted_shape)
             self._noise = np.frombuffer(unseal(drawn)).reshape(shape)
         self.elements, self._asked = list(model["elements"]), list(model["asked"])
         n, halves = self.plan.ckks.ring_dim, iter(keys)

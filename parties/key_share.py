@@ -337,11 +337,8 @@ class KeyShare:
             secret, random = self._present, SystemRandomness()
 
             def share(one: Asked, name: str, mask: Residues, error: Residues) -> Halves:
-                shown = rns.product(one[0], secret[: len(low)], low)
-                hidden = rns.product(context.uniform_polynomial(self._seed, name), secret, primes)
                 mapped = context.mapped(one[2], mask) if one[2] else mask
-                h1 = rns.subtract(add(mapped, error, primes), hidden, primes)
-                return rns.subtract(shown, mask[: len(low)], low), h1
+                return self._shown(one[0], name, secret, mask[: len(low)], mapped, error)
 
             masks = each(lambda _: draw_mask(low, self._parties, n, random), asked)
             errors = fresh_errors(context, len(asked))
@@ -367,14 +364,27 @@ class KeyShare:
                 inner = mask_values(low, self._parties, count, SystemRandomness())
                 mask = subring.kernel(low, n, trace_map.period, ExpandedRandomness())
                 mask = add(mask, subring.embed(inner, low, n), low)
-                h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
-                hidden = rns.product(context.uniform_polynomial(self._seed, name), secret, primes)
                 mapped = subring.embed(trace_map.apply(inner), primes, n)
-                return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
+                return self._shown(c1, name, secret, mask, mapped, error)
 
             return each(share, asked, names, fresh_errors(context, len(asked)))
 
         return self._publish(samples, make)
+
+    def _shown(
+        self,
+        c1: Residues,
+        name: str,
+        secret: Residues,
+        mask: Residues,
+        mapped: Residues,
+        error: Residues,
+    ) -> Halves:
+        """(c1 s_p - M_p, -a' s_p + T(M_p) + e), a' the random element of this name."""
+        primes, low = self._context.primes, self._context.primes[: len(c1)]
+        h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
+        hidden = rns.product(self._context.uniform_polynomial(self._seed, name), secret, primes)
+        return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
 
     def _refresh_samples(
         self, asked: Sequence[tuple[Residues, str, Any]]

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from parties.data.shard import Shard
-from protocols import second_moment
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
-from protocols.objectives import CURVATURE, DualObjective, MomentObjective, RowObjective
+from protocols.models.dual import targets_of
+from protocols.objectives import CURVATURE, DualObjective, RowObjective
+from protocols.one_sum import OneSum
 from protocols.privacy.randomness import RandomSource
 from protocols.updates.coordinate import DualParty
 
@@ -79,10 +80,11 @@ class DualContributor:
     def __init__(
         self, plan: GradientPlan, shard: Shard, task: DualObjective, randomness: RandomSource
     ) -> None:
+        public = task.plan(rows=plan.num_rows, rounds=plan.rounds, norm=plan.noise.norm)
         self._party = DualParty(
-            task.plan(rows=plan.num_rows, rounds=plan.rounds, norm=plan.noise.norm),
+            public,
             shard.x / task.row_scale,
-            2 * shard.y - 1,
+            targets_of(public.loss, shard.y),
             sigma=0.0,
             split=plan.split,
             randomness=randomness,
@@ -93,17 +95,17 @@ class DualContributor:
         return self._party.contribution(t, point)
 
 
-class MomentContributor:
-    """Minus the rows' second moment, what `MomentObjective` asks for at zero."""
+class SumContributor:
+    """What `OneSum` asks for: one step of rate 1 by a gradient of minus the sum gives the sum."""
 
-    def __init__(self, plan: GradientPlan, name: str, shard: Shard) -> None:
-        if plan.length != second_moment.length(shard.num_features):
-            raise PolicyError(f"length={plan.length} is not of {shard.num_features} columns")
-        self._x, self._weight = shard.x, plan.row_weight(plan.party_index(name))
+    def __init__(self, plan: GradientPlan, name: str, shard: Shard, task: OneSum) -> None:
+        self._task, self._name, self._shard = task, name, shard
+        self._weight = plan.row_weight(plan.party_index(name))
 
     def contribution(self, query: str, t: int, point: Array) -> Array:
-        """-sum_i x_i x_i^T / N, whatever the point, which is public; shape (d (d + 1) / 2,)."""
-        return -self._weight * second_moment.flat(self._x.T @ self._x)
+        """-sum_i v_i / N, whatever the point, which is public; shape (length,)."""
+        shard = self._shard
+        return -self._weight * self._task.of_rows(shard.x, shard.y, self._name)
 
 
 def open_contributor(
@@ -113,6 +115,6 @@ def open_contributor(
     task = plan.task
     if isinstance(task, DualObjective):
         return DualContributor(plan, shard, task, randomness)
-    if isinstance(task, MomentObjective):
-        return MomentContributor(plan, name, shard)
+    if isinstance(task, OneSum):
+        return SumContributor(plan, name, shard, task)
     return RowContributor(plan, name, shard)

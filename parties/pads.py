@@ -103,10 +103,10 @@ class Pads:
         for other, secret in self._secrets.items():
             if other in missing:
                 continue
-            drawn = subring.uniform(primes, count, _Stream(secret, label))
+            own = subring.drawn(primes, count, _Stream(secret, label))
             if self._plan.party_index(other) < place:
-                drawn = rns.negate(drawn, primes)
-            total = rns.add(total, drawn, primes)
+                own = rns.negate(own, primes)
+            total = rns.add(total, own, primes)
         return total
 
     # -- going on in another process --------------------------------------------------------------

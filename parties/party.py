@@ -278,6 +278,7 @@ class Party:
         if dict(plan.schema).get("digest") != self._shard.schema.digest():
             raise PolicyError("the plan names another column schema")
         self._policy.check(plan)
+        self._policy.check_alone(plan, self.name)
         sequence, norm_bound = protocol_of(plan).sequence(plan), self._shard.schema.norm_bound
         plan.check_rows(norm_bound)
         counts = self._policy.max_epsilon is not None or self._account.is_kept

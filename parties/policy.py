@@ -28,6 +28,7 @@ class Policy:
     parameters. accept_unbounded: accept a plan without a proof that its iterates stay bounded. What
     that risks: if training diverges, refreshes may show the coordinator about log2(2P) bits a
     refresh of each value computed from a row, P the number of parties; several add up.
+    site_tables: accept that an evaluation opens a table of this party's rows alone.
 
     Raises:
         ParameterError: a limit that limits nothing (not a number, negative, infinite).
@@ -39,6 +40,7 @@ class Policy:
     min_security_bits: int = 128
     allow_insecure: bool = False
     accept_unbounded: bool = False
+    site_tables: bool = False
 
     def __post_init__(self) -> None:
         epsilon = self.max_epsilon
@@ -90,6 +92,18 @@ class Policy:
                 f"colluders={privacy.colluders} is below {self.min_colluders}: the noise would "
                 "not withstand the coalition that this party fears; the coordinator's "
                 f"administrator sets colluders = {self.min_colluders} under [training]"
+            )
+
+    def check_alone(self, plan: RunPlan, name: str) -> None:
+        """Refuse a plan that opens more of this party than a sum, where its owner did not accept.
+
+        Raises:
+            PolicyError: names the field and the cure.
+        """
+        if name in plan.alone and not self.site_tables:
+            raise PolicyError(
+                f"sites={', '.join(plan.alone)} of the plan opens a table of this party's rows "
+                "alone: site_tables = true in the policy accepts that"
             )
 
     def check_slots(self, plan: RunPlan, norm_bound: float) -> None:

@@ -26,12 +26,12 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.names import SECURE_AGGREGATION
 from protocols.objectives import (
     CURVATURE,
-    MOMENT,
     DualObjective,
     MomentObjective,
     Objective,
     objective_from_dict,
 )
+from protocols.one_sum import OneSum
 from protocols.plan import RunPlan
 from protocols.privacy.catalogue import noise_of
 from protocols.privacy.grid import NoiseGrid
@@ -98,8 +98,8 @@ class GradientPlan(RunPlan):
         if not all(0 < scale < math.inf for scale in self.noise_scales):
             raise ParameterError("noise_scales: every entry must be finite and positive")
         task = self.task
-        if isinstance(task, MomentObjective):
-            _check_moment(self, task)
+        if isinstance(task, OneSum):
+            _check_sum(self, task)
         if self.privacy:
             _ = self.sum_setting()  # refuses what no certificate can be about
         _check_range(self)
@@ -107,8 +107,8 @@ class GradientPlan(RunPlan):
     @property
     def released(self) -> str:
         """Every sum."""
-        if isinstance(self.task, MomentObjective):
-            return "noisy mean products of the columns, of each two; nothing of what is predicted"
+        if isinstance(self.task, OneSum):
+            return self.task.released
         noisy = "noisy " if self.privacy else ""
         return f"the {noisy}sum of every round, and so the coefficients after every iteration"
 
@@ -121,12 +121,16 @@ class GradientPlan(RunPlan):
         return self.privacy.epsilon if self.privacy else None
 
     def remarks(self) -> Iterator[str]:
-        """What follows."""
-        if isinstance(self.task, MomentObjective):
-            yield (
-                "a training on the same rows is to follow, for which you are asked again: both "
-                f"together spend epsilon={self.task.epsilon_in_all:g}"
-            )
+        """What follows, and whose part is opened alone."""
+        if isinstance(self.task, OneSum):
+            yield from self.task.remarks()
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Of a sum; where all parties but one are, the difference is the last one's."""
+        named = self.task.alone if isinstance(self.task, OneSum) else ()
+        rest = [member.name for member in self.members if member.name not in named]
+        return (*named, *rest) if named and len(rest) == 1 else named
 
     @property
     def security_bits(self) -> int:
@@ -217,7 +221,8 @@ class GradientPlan(RunPlan):
 
     def randomness(self, source: RandomSource) -> RandomSource:
         """What this run draws from; a party's training that follows draws from `source`."""
-        return apart(source, MOMENT) if isinstance(self.task, MomentObjective) else source
+        task = self.task
+        return apart(source, task.stream) if isinstance(task, OneSum) else source
 
     def draw_noise(self, t: int, randomness: RandomSource) -> Vector:
         """One party's share of the noise of round t, shape (length,); zeros without privacy.
@@ -274,22 +279,28 @@ class GradientPlan(RunPlan):
         yield from self.rule.facts()
 
 
-def _check_moment(plan: GradientPlan, task: MomentObjective) -> None:
+def _check_sum(plan: GradientPlan, task: OneSum) -> None:
     """Its distances are Euclidean, its rows count the same, and what it announces includes it."""
-    size = plan.num_features * (plan.num_features + 1) // 2
+    size = task.length(plan.num_features)
     own = plan.privacy.epsilon if plan.privacy else 0.0
-    for field, wrong, cure in (
-        ("mechanism", plan.mechanism != "gaussian", "a second moment takes Gaussian noise"),
-        ("weights", bool(plan.weights), "a second moment weighs all rows alike: leave them out"),
-        ("length", plan.length != size, f"{plan.num_features} columns have {size} products"),
+    in_all = getattr(task, "epsilon_in_all", own)
+    for field, value, wrong, cure in (
+        ("mechanism", plan.mechanism, plan.mechanism != "gaussian", "a sum takes Gaussian noise"),
+        (
+            "weights",
+            plan.weights,
+            bool(plan.weights),
+            "a sum weighs rows alike: leave them out",
+        ),
+        ("length", plan.length, plan.length != size, f"a {task.kind} has {size} values"),
         (
             "epsilon_in_all",
-            not task.epsilon_in_all >= own,
+            in_all,
+            not in_all >= own,
             f"of this run and the next it is at least {own:g}, that of this run",
         ),
     ):
         if wrong:
-            value = getattr(plan, field, None) or plan.objective.get(field)
             raise ParameterError(f"{field}={value}: {cure}")
 
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
+from protocols.ckks.gram_blocks import BlockLayout
 from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import Opened
 from protocols.errors import ParameterError
@@ -46,6 +47,9 @@ UNIT = 2.0**-12
 # what encoding leaves of the mask by LIFT^2.
 LIFT = 4.0
 SQRT2 = math.sqrt(2)
+# Blocks of a wide matrix are encrypted as BLOCK_LIFT H / scale: their rounding counts by u over it,
+# that of u, which they are multiplied by, by it over the gain.
+BLOCK_LIFT = 128.0
 # The inverse only sets the pace of the iterations, see `gram_training`.
 INVERSE_ERROR = 2.0**-10
 
@@ -89,11 +93,9 @@ class GramTask:
         _ = self.layout
 
     @property
-    def layout(self) -> GramLayout:
-        """Packing."""
-        return GramLayout(
-            num_slots=self.ckks.num_slots, num_features=self.num_features, outputs=self.outputs
-        )
+    def layout(self) -> GramLayout | BlockLayout:
+        """Packing: the whole matrix for all outputs in a ciphertext, or blocks of it."""
+        return layout_for(self.ckks.num_slots, self.num_features, self.outputs)
 
     @property
     def scale(self) -> float:
@@ -125,13 +127,34 @@ class GramTask:
     @property
     def num_ciphertexts(self) -> int:
         """Of one party."""
-        return 5 if self.row_sums else 3
+        matrices, targets, row_sums = self.layout.counts
+        return matrices + targets + row_sums * self.row_sums
+
+    @property
+    def largest_matrix(self) -> float:
+        """Bound on the entries of what training multiplies vectors by; see `gram_slots`."""
+        if isinstance(self.layout, BlockLayout):
+            return BLOCK_LIFT
+        return LIFT * max(self.pace.level, self.pace.gain)
 
     @property
     def noise_size(self) -> int:
         """Coordinates of the noise: upper triangle of X^T X, then X^T Y."""
         d = self.num_features
         return d * (d + 1) // 2 + d * self.outputs
+
+
+def layout_for(num_slots: int, num_features: int, outputs: int) -> GramLayout | BlockLayout:
+    """The layout of a matrix in ciphertexts of so many slots.
+
+    Raises:
+        ParameterError: it fits in neither way.
+    """
+    shape = {"num_features": num_features, "outputs": outputs}
+    try:
+        return GramLayout(num_slots=num_slots, **shape)
+    except ParameterError:
+        return BlockLayout(num_slots=num_slots, **shape)
 
 
 def row_sum_bound(norm_bound: float, num_features: int, entry_bound: float) -> float:
@@ -189,7 +212,7 @@ def with_noise(sums: GramSums, noise: Array, num_rows: int, unit: float = 0.0) -
 
 
 def pack(task: GramTask, sums: GramSums) -> list[Array]:
-    """Slots of one party's ciphertexts: matrix; targets inner, outer; row sums inner, outer.
+    """Slots of one party's ciphertexts: matrix, or its blocks; targets; row sums.
 
     Raises:
         ParameterError: the sums have another shape than the task says.
@@ -202,8 +225,8 @@ def pack(task: GramTask, sums: GramSums) -> list[Array]:
         )
     unit = GAIN / (task.num_rows * task.scale)
     cross, row_sums = 2 * unit * sums.cross, unit * sums.row_sums[:, None]
-    slots = [layout.matrix(2 * unit * sums.gram), layout.inner(cross), layout.outer(cross)]
-    return [*slots, layout.inner(row_sums), layout.outer(row_sums)][: task.num_ciphertexts]
+    slots = [*layout.matrices(2 * unit * sums.gram), *layout.targets(cross)]
+    return [*slots, *layout.row_sums(row_sums)] if task.row_sums else slots
 
 
 # -- coordinator half -----------------------------------------------------------------------------

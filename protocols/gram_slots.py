@@ -18,6 +18,8 @@ sqrt(k - k_min) phi_t(k) over t <= T and k_min <= k <= 1: `gram_pace`. So, entry
 low, high the range of D; k_min = 0 with privacy, where E may use up the ridge. Noise adds at most
 2 max phi_t |E'_o| / scale, |E'_o| <= tau_0 (sqrt(d) + sqrt(2 ln(c / failure))). V_t is at most W_t.
 
+**Blocks.** |H_kj| <= b_k <= scale: BLOCK_LIFT bounds H', and u' is smaller than 1 / low.
+
 **M.** |M_kj| <= max(level, gain): on the diagonal K is in [0, 1], and off it at most 1 by
 Gershgorin, or by K <= 1 where D = scale I.
 """
@@ -27,7 +29,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from protocols.gram import INVERSE_ERROR, LIFT, UNIT
+from protocols.gram import INVERSE_ERROR, UNIT
 from protocols.privacy.budget import DELTA_SHARE, GRID_MARGIN
 from protocols.privacy.gram_certificate import noise_norm_bound
 from protocols.slot_bounds import SlotBounds
@@ -60,7 +62,7 @@ def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
     flat = 2 * plan.ridge / task.scale * off if task.row_sums else 0.0
     grown, steepest = task.pace.reach(flat)
     length = math.sqrt(2 / low) * grown * plan.fitted.bound(1) + steepest * noise
-    largest = max(length / UNIT, LIFT * max(task.pace.level, task.pace.gain))
+    largest = max(length / UNIT, task.largest_matrix)
     if task.row_sums:
         # Of 1 / (b factor) as well, as factor is at least 1.
         largest = max(largest, (1 + INVERSE_ERROR) / task.inverse.low)

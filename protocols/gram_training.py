@@ -19,7 +19,7 @@ point solves (H + 2 ridge I) W = G whatever u is, so the error of the inverse, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -34,22 +34,20 @@ from protocols.ckks.gram import (
     CONTRACT_OUTER_LEVELS,
     GramEvaluator,
 )
-from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.gram_blocks import BlockEvaluator, BlockLayout
 from protocols.ckks.tally import CountingContext, Shadow, Tally
 from protocols.contribute import Opened, Packed, check_outputs
-from protocols.errors import ParameterError
 from protocols.gram import GAIN, LIFT, UNIT, GramTask, collect, pack
+from protocols.gram_block_training import BlockTraining, error_before
+from protocols.gram_loop import Loop, Vectors
 from protocols.messages import Exchange
 from protocols.refresh import Refresh
 
 if TYPE_CHECKING:
     from protocols.gram_plan import GramPlan
 
-Vectors = Sequence[EncryptedVector]
 Array = NDArray[np.float64]
-# Levels between two refreshes: the least with which training runs, and a good choice, which makes
-# it four iterations.
-LEAST_LEVELS = 3
+# Levels between two refreshes: a good choice, which makes it four iterations, of blocks three.
 LEVELS = 6
 # Roundings of u relative to itself: 4 of noise (`precondition`), the rest for the primes' distance
 # from the scale, which the tests measure with it.
@@ -64,9 +62,9 @@ class GramCircuit:
     def __init__(self, plan: GramPlan) -> None:
         self._plan = plan
 
-    def evaluator(self, context: CkksContext) -> GramEvaluator:
+    def evaluator(self, context: CkksContext) -> Evaluator:
         """On the matrix layout."""
-        return GramEvaluator(context, self._plan.task.layout)
+        return gram_evaluator(context, self._plan.task)
 
     def check_targets(self, targets: Array) -> None:
         """Shape (rows, c)."""
@@ -92,15 +90,24 @@ class GramCircuit:
         return train_gram(evaluator, self._plan.task, encrypted, refresh, on_iteration)
 
 
+def gram_evaluator(context: CkksContext, task: GramTask) -> GramEvaluator | BlockEvaluator:
+    """On the task's layout."""
+    layout = task.layout
+    if isinstance(layout, BlockLayout):
+        return BlockEvaluator(context, layout)
+    return GramEvaluator(context, layout)
+
+
 def train_gram(
-    evaluator: GramEvaluator,
+    evaluator: GramEvaluator | BlockEvaluator,
     task: GramTask,
     sums: Vectors,
     refresh: Refresh,
     on_iteration: Callable[[int], None] = lambda t: None,
 ) -> Exchange[EncryptedVector]:
-    """W / UNIT after the task's rounds, once, zero elsewhere: see `GramLayout.read_heads`."""
-    return _Training(evaluator, task, refresh).run(sums, on_iteration)
+    """W / UNIT after the task's rounds, once, zero elsewhere: see `read_heads` of the layout."""
+    loop = BlockTraining if isinstance(evaluator, BlockEvaluator) else _Training
+    return loop(evaluator, task, refresh).run(sums, on_iteration)
 
 
 def refresh_schedule(task: GramTask) -> tuple[int, ...]:
@@ -117,33 +124,27 @@ def model_error_std(task: GramTask) -> float:
     of it, p the polynomial that is left over, at most about 1. Primes that differ from the scale
     multiply values by public constants; that is no noise. An `outer` W carries two and the bias of
     key switches, 1.6 (1 + log2 d') for each special prime, LIFT times as much in the next one, and
-    `Pace.responses` of that in the last. The mask keeps period / (d' S) of all.
+    `Pace.responses` of that in the last. The mask keeps a share of all. Of blocks: `error_before`.
     """
     layout, pace = task.layout, task.pace
-    share = layout.side * layout.depth / layout.num_slots
     inverse = SHARP + (1 / (task.inverse.low * GAIN) if task.row_sums else 0.0)
+    if isinstance(layout, BlockLayout):
+        return _with_mask(task, error_before(task, WEIGHT_BOUND, inverse))
     mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
     path = (2 / LIFT + mask / 2) * (1 + pace.travel)
     bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * math.fsum(pace.responses) / 2
-    before = (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias
-    rounding = (1 + share * before**2) ** 0.5
+    return _with_mask(task, (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias)
+
+
+def _with_mask(task: GramTask, before: float) -> float:
+    rounding = (1 + task.layout.kept * before**2) ** 0.5
     return error_std(task.ckks, len(task.names), rounding_gain=rounding, row_gain=0.0)
 
 
-class _Training:
+class _Training(Loop):
     """One run of the loop."""
 
-    def __init__(self, evaluator: GramEvaluator, task: GramTask, refresh: Refresh) -> None:
-        self._evaluator = evaluator
-        self._task = task
-        self._pace = task.pace
-        self._refresh = refresh
-        self._deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
-        if self._deepest < LEAST_LEVELS:
-            raise ParameterError(
-                f"depth={task.ckks.depth} levels is below the "
-                f"{LEAST_LEVELS + REFRESH_TOWERS - 1} that the inverse needs"
-            )
+    _evaluator: GramEvaluator
 
     def run(self, sums: Vectors, on_iteration: Callable[[int], None]) -> Exchange[EncryptedVector]:
         matrices, targets = yield from self._precondition(sums)
@@ -154,7 +155,7 @@ class _Training:
         on_iteration(0)
         for t, factor in enumerate(pace.targets[1:], 1):
             levels = CONTRACT_OUTER_LEVELS if is_outer else CONTRACT_INNER_LEVELS
-            state = yield from self._with_levels(levels, *state)
+            state = yield from self.with_levels(levels, *state)
             is_outer = not is_outer
             moved = self._product(matrices[is_outer], state[0], is_outer)
             moved = moved + _times(targets[is_outer], factor)
@@ -162,7 +163,7 @@ class _Training:
                 moved = moved - before * pace.pull
             state = (moved, state[0]) if pace.pull else (moved,)
             on_iteration(t)
-        (weights,) = yield from self._with_levels(1, state[0], below=1)
+        (weights,) = yield from self.with_levels(1, state[0], below=1)
         # Two primes are left, which is what `decrypt` takes.
         low = self._evaluator.drop_to(weights, self._deepest)
         return self._evaluator.mask_released(low, 1 / pace.last)
@@ -183,7 +184,7 @@ class _Training:
         descent = evaluator.add_public(sums[0], (task.shift * GAIN) * identity)
         descents, targets = [descent, descent], list(sums[1:3])
         if task.row_sums:
-            inverses = yield from self._invert(sums[3:])
+            inverses = yield from self.invert(sums[3:])
             descents = [descent * u for u in inverses]
             targets = [part * u for part, u in zip(targets, inverses, strict=True)]
         # Dividing by GAIN last keeps u from multiplying the rounding.
@@ -197,42 +198,6 @@ class _Training:
         fresh = yield from self._refresh([*matrices, *targets])
         return fresh[:2], fresh[2:]
 
-    def _invert(self, row_sums: Vectors) -> Exchange[Vectors]:
-        """u in both orientations, usable for two levels more."""
-        plan, last = self._task.inverse, len(self._task.inverse.steps) - 1
-        # High is 1: this is -b / scale.
-        beta = [part * (-1 / GAIN) - plan.low for part in row_sums]
-        y: Sequence[Any] = [None, None]
-        u: Vectors = beta
-        for k in range(last):
-            if k:
-                y0, y1, *u = yield from self._with_levels(1, *y, *u)
-                y = [y0, y1]
-            y, u = zip(*(plan.advance(k, *pair) for pair in zip(y, u, strict=True)), strict=True)
-        if not last:
-            y = [plan.finish(*pair) for pair in zip(y, beta, strict=True)]
-        else:
-            y = yield from self._with_levels(3, *y)
-            # b at GAIN times its size: a rounding of beta would count by 1 / beta.
-            lifted = [part + GAIN * plan.low for part in row_sums]
-            y = [
-                v * plan.multiplier(-1, (b * v) * (-1 / GAIN))
-                for v, b in zip(y, lifted, strict=True)
-            ]
-        y = yield from self._with_levels(3, *y)
-        return [part * plan.factor for part in y]
-
-    def _with_levels(
-        self, levels: int, *vectors: EncryptedVector, below: int = 0
-    ) -> Exchange[Vectors]:
-        """The vectors, refreshed unless each can be used for so many levels.
-
-        below: levels that may be used beyond the deepest that a refresh can start from.
-        """
-        if all(vector.level + levels <= self._deepest + below for vector in vectors):
-            return vectors
-        return (yield from self._refresh(vectors))
-
 
 def _times(vector: EncryptedVector, factor: float) -> EncryptedVector:
     """A product, unless it is the vector itself."""
@@ -242,12 +207,12 @@ def _times(vector: EncryptedVector, factor: float) -> EncryptedVector:
 @lru_cache(maxsize=64)
 def _count(task: GramTask) -> tuple[tuple[int, ...], Tally]:
     context: Any = CountingContext(task.ckks)
-    evaluator = GramEvaluator(context, task.layout)
+    evaluator = gram_evaluator(context, task)
     carried: list[int] = []
 
     def refresh(vectors: Vectors) -> Exchange[tuple[EncryptedVector, ...]]:
-        carried.append(len(vectors))
-        return tuple(evaluator.wrap(Shadow(0)) for _ in vectors)
+        carried.append(sum(len(vector.cts) for vector in vectors))
+        return tuple(evaluator.wrap(*[Shadow(0)] * len(vector.cts)) for vector in vectors)
         yield  # makes this a generator
 
     sums = [evaluator.wrap(Shadow(0)) for _ in range(task.num_ciphertexts)]

@@ -34,6 +34,7 @@ from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLay
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
 from protocols.errors import ParameterError
+from protocols.inverse import MAX_RATIO
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.precondition import LEVELS, relative_error
 from protocols.privacy.budget import Budget
@@ -44,11 +45,18 @@ from protocols.slot_bounds import SlotBounds
 from protocols.words import Fact, count, link_facts, number, target_facts
 
 Array = NDArray[np.float64]
+# Of the widest range that is inverted: its end is the offset and what rows add.
+SPARE = 1.01
 
 
 def fixed_hessian_of(largest: float, *, ridge: float = 0.0, offset: float = 0.01) -> Curvature:
-    """Public numbers of b; largest: from `curvature.largest_row_sum`; offset: beside the ridge."""
-    return Curvature.for_rows(largest, offset=offset + 2 * ridge, constant=CURVATURE)
+    """Public numbers of b; largest: from `curvature.largest_row_sum`.
+
+    offset: beside the ridge, the least one: for wide tables it is what the range of `plan_inverse`
+    asks for.
+    """
+    least = SPARE * CURVATURE * largest / MAX_RATIO
+    return Curvature.for_rows(largest, offset=max(offset + 2 * ridge, least), constant=CURVATURE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

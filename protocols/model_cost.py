@@ -18,7 +18,7 @@ from protocols import model_gradient, model_refresh, traffic
 from protocols.approximation import Polynomial
 from protocols.ckks import residues as rns
 from protocols.ckks.circuit import advance
-from protocols.ckks.clear_rows import ROOM, ClearRows
+from protocols.ckks.clear_rows import ENCODED_ROWS, ClearRows
 from protocols.ckks.cost import UnitTimes, Work, work
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
@@ -29,7 +29,9 @@ from protocols.model_plan import ModelPlan
 from protocols.words import size
 
 Plan = TypeVar("Plan", bound=ModelPlan)
-CACHE = ROOM.total
+OF_THE_POINT = ("raise", "hoisted")
+"""Operations on the point, before any row."""
+CACHE = ENCODED_ROWS.total
 """Encoded rows that the parties of one process keep together, unless told otherwise [bytes]."""
 
 # -- operations -----------------------------------------------------------------------------------
@@ -160,18 +162,22 @@ def cache_words(plan: ModelPlan, cache: int = CACHE) -> str:
 
 
 def gradient_seconds(
-    plan: ModelPlan, rows: int, t: int, times: UnitTimes, cache: int = CACHE
+    plan: ModelPlan, rows: int, t: int, times: UnitTimes, cache: int = CACHE, sharers: int = 1
 ) -> float:
-    """A party's gradient of round t, messages apart; what it encodes once is left out."""
+    """A party's gradient of round t, messages apart; what it encodes once is left out.
+
+    sharers: parties of one process, who read the point and rotate it once.
+    """
     layout, params = plan.layout, plan.ckks
     hidden = times.fresh_reply + REFRESH_TOWERS * _square(layout) * times.subring
     found: float = layout.num_parts * (hidden + (len(plan.members) - 1) * times.pad)
     if not t:
         return found
-    found += times.read + 2 * params.num_towers * layout.num_parts * times.load
+    found += (times.read + 2 * params.num_towers * layout.num_parts * times.load) / sharers
     again = encoded_again(plan, rows, cache)
+    shares = {"encode": again, **dict.fromkeys(OF_THE_POINT, 1 / sharers)}
     for (name, level), count in party_tally(plan).of(layout.groups_of(rows)).items():
-        found += count * times.of(name, level) * (again if name == "encode" else 1)
+        found += count * times.of(name, level) * shares.get(name, 1.0)
     return found
 
 

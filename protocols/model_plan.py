@@ -16,6 +16,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from protocols.approximation import Polynomial
 from protocols.ckks.circuit import RowUnits
 from protocols.ckks.clear_rows import levels, rounding_gain
@@ -30,10 +33,12 @@ from protocols.ckks.trace_map import TraceMap
 from protocols.decrypt import flooding_of
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_MODEL
+from protocols.privacy.randomness import RandomSource
 from protocols.rows import RowsPlan
 from protocols.slot_bounds import SlotBounds
 from protocols.updates.update import Update
 
+Array = NDArray[np.float64]
 LARGEST_ENTRY = 2.0
 """Of an encoded row, whatever the schema's scaling."""
 
@@ -42,15 +47,19 @@ LARGEST_ENTRY = 2.0
 class ModelPlan(RowsPlan):
     """Gradient training of a generalised linear model; parties multiply it with their own rows.
 
-    features_per_ciphertext: 2k, see `PeriodicLayout`; None: the least one with a single part.
+    features_per_ciphertext: 2k, see `PeriodicLayout`; None: the least one with a single part;
+    targets: c of a numeric model.
 
     Raises:
-        ParameterError: see `RowsPlan`; or the update needs a preconditioner; or cover with privacy.
+        ParameterError: see `RowsPlan`; or the update needs a preconditioner; or cover with privacy;
+            or several targets of a model with another link.
     """
 
     kind: ClassVar[str] = "model"
     protocol: ClassVar[str] = ENCRYPTED_MODEL
     gathered: ClassVar[str] = "gradients"
+
+    targets: int = 1
 
     def __post_init__(self) -> None:
         RowsPlan.__post_init__(self)
@@ -60,6 +69,16 @@ class ModelPlan(RowsPlan):
                 "encrypted rows, and here are none: take gd, nag or barrier, an epsilon (which "
                 "whitens the rows instead), or --protocol encrypted-rows"
             )
+        if not (self.targets >= 1 and (self.targets == 1 or self.fitted.numeric)):
+            raise ParameterError(
+                f"targets={self.targets} of model {self.model}: a label is one, and numeric "
+                "targets are 1 or more"
+            )
+        if self.targets > 1 and self.privacy is not None:
+            raise ParameterError(
+                f"targets={self.targets} with privacy: no certificate is about several targets "
+                "here; leave privacy out (--no-privacy), or take --protocol encrypted-rows"
+            )
         if self.cover is not None and self.privacy is not None:
             raise ParameterError(
                 f"cover={self.cover} with epsilon={self.privacy.epsilon:g}: a party adds its noise "
@@ -67,6 +86,30 @@ class ModelPlan(RowsPlan):
                 "the promise; leave out cover, or take --protocol encrypted-rows, where noise is "
                 "given before training"
             )
+
+    @property
+    def outputs(self) -> int | None:
+        """c of targets, None of a label; weights have shape (d, c) or (d,)."""
+        return self.targets if self.fitted.numeric else None
+
+    @property
+    def model_size(self) -> int:
+        """Features times targets."""
+        return self.num_features * self.targets
+
+    @property
+    def fitted_shape(self) -> tuple[int, ...]:
+        """Of weights while they are trained: (d,), of several targets (d, c)."""
+        return (self.num_features,) if self.targets == 1 else (self.num_features, self.targets)
+
+    def encode(self, rows: Array, targets: Array) -> tuple[Array, Array]:
+        """As `RowsPlan`; of several targets shape (rows, c)."""
+        rows, y = RowsPlan.encode(self, rows, targets)
+        return rows, y.reshape(-1, *self.fitted_shape[1:])
+
+    def draw_noise(self, randomness: RandomSource) -> Array:
+        """As `RowsPlan`, shape (rounds, *fitted_shape)."""
+        return RowsPlan.draw_noise(self, randomness).reshape(self.rounds, *self.fitted_shape)
 
     @staticmethod
     def levels_of(link: Polynomial, rule: Update) -> int:
@@ -135,14 +178,15 @@ class ModelPlan(RowsPlan):
 
         A refresh leaves P fresh errors and roundings. Before it, coefficients hold: P times P fresh
         errors of the replies, std sigma P sqrt(4 n / 3); and of every group c x o q(z') / A, whose
-        noise is that of q times |c x|, 2k of n coefficients of it, the mean over B columns. One
-        round moves w / R by B eta A / (c N R) of that; the rule adds rounds up (`noise_gain`).
+        noise is that of q times |c x|, 2k of n coefficients of it, the mean over B columns. Columns
+        without a row have none, so that all groups together count as N / B. One round moves w / R
+        by B eta A / (c N R) of that; the rule adds rounds up (`noise_gain`).
         """
         params, parties, rule, layout = self.ckks, len(self.members), self.rule, self.layout
         refresh = math.sqrt(parties * FRESH_ERROR_STD**2 + (parties + 1) / 12)
         rounding = rounding_std(params, parties)
         largest = LARGEST_ENTRY * self.units.row_scale
-        row = largest * math.sqrt(2 * layout.period * layout.groups)
+        row = largest * math.sqrt(2 * layout.period * self.num_rows / layout.block_size)
         reply = math.hypot(
             fresh_std(params, parties), row * rounding_gain(self.units) * rounding, rounding
         )

@@ -13,10 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols import symmetric
 from protocols.errors import MessageError, ParameterError
+from protocols.evaluation.objective import EvaluationObjective
+from protocols.inference.objective import InformationObjective, ProductsObjective
+from protocols.one_sum import OneSum
 from protocols.serialise import from_plain, to_plain
 from protocols.updates.coordinate import DualPlan
 
+Array = NDArray[np.float64]
 GRADIENT = "gradient"
 CURVATURE = "curvature"
 DUAL = "dual"
@@ -152,11 +160,11 @@ class DualObjective:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MomentObjective:
+class MomentObjective(OneSum):
     """|W - C|^2 / 2, Frobenius, of the rows' second moment C = sum_i x_i x_i^T / N.
 
     Its gradient at W = 0 is -C, so that one step of rate 1 gives C. Symmetric matrices are vectors
-    as in `second_moment.flat`, which keeps distances.
+    as in `symmetric.flat`, which keeps distances.
     row_norm: B, of every row; epsilon_in_all: what this sum and the training that follows it
     promise together.
 
@@ -166,6 +174,9 @@ class MomentObjective:
         ParameterError: a field is out of range.
     """
 
+    kind = MOMENT
+    released = "noisy mean products of the columns, of each two; nothing of what is predicted"
+
     row_norm: float
     epsilon_in_all: float
 
@@ -174,15 +185,25 @@ class MomentObjective:
             if not 0 < getattr(self, name) < math.inf:
                 raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
 
-    def queries(self, rounds: int) -> tuple[str, ...]:
-        """One, the sum.
+    def length(self, features: int) -> int:
+        """Of a symmetric matrix."""
+        return symmetric.length(features)
 
-        Raises:
-            ParameterError: more rounds, which would show nothing new.
-        """
-        if rounds != 1:
-            raise ParameterError(f"rounds={rounds}: a second moment takes one round")
-        return (MOMENT,)
+    def of_rows(self, x: Array, y: Array, name: str) -> Array:
+        """sum_i x_i x_i^T."""
+        return symmetric.flat(x.T @ x)
+
+    def remarks(self) -> tuple[str, ...]:
+        """What follows."""
+        return (
+            "a training on the same rows is to follow, for which you are asked again: both "
+            f"together spend epsilon={self.epsilon_in_all:g}",
+        )
+
+    @property
+    def stream(self) -> str:
+        """One second moment a session."""
+        return MOMENT
 
     def norm_bound(self, query: str) -> float:
         """B^2."""
@@ -197,7 +218,13 @@ class MomentObjective:
         return {"kind": MOMENT, **to_plain(self)}
 
 
-_KINDS: Mapping[str, type[Objective]] = {DUAL: DualObjective, MOMENT: MomentObjective}
+_KINDS: Mapping[str, type[Objective]] = {
+    DUAL: DualObjective,
+    MOMENT: MomentObjective,
+    EvaluationObjective.kind: EvaluationObjective,
+    InformationObjective.kind: InformationObjective,
+    ProductsObjective.kind: ProductsObjective,
+}
 """Whose fields do not name their kind."""
 
 

@@ -14,34 +14,16 @@ without parties that have vanished has another name, so other pads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from protocols import signed_values
 from protocols.circuit_plan import CircuitPlan
-from protocols.ckks.residues import Residues
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.signed_values import SignedValue
 
 KEYS, AGREE = "pad-keys", "agree-pads"
-
-
-class PadsHalf(Protocol):
-    """What these steps need of a party; see `parties.pads.Pads`."""
-
-    def key(self) -> SignedValue:
-        """This party's signed ephemeral key."""
-        ...
-
-    def agree(self, keys: Mapping[str, SignedValue]) -> None:
-        """Agree with every other party; once."""
-        ...
-
-    def pad(self, label: str, primes: tuple[int, ...], count: int, missing: Any = ()) -> Residues:
-        """What this party adds under a label, shape (len(primes), count)."""
-        ...
 
 
 def key_text(seed: bytes, name: str, key: str) -> bytes:

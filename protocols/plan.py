@@ -160,6 +160,11 @@ class RunPlan(ABC):
         return iter(())
 
     @property
+    def alone(self) -> tuple[str, ...]:
+        """Parties of which a part is opened that is no sum with others' rows."""
+        return ()
+
+    @property
     def whitens(self) -> bool:
         """Whether owners whiten their rows, by the second moment of a run before."""
         return False

@@ -240,6 +240,7 @@ def seconds(plan: Circuit, times: UnitTimes) -> Seconds:
         found["train"] += roles.join(k)
         waiting[step] += again
         slowest[step] += element * count
+    found["train"] += roles.reading()
     circuits = [inversion(plan), *(iteration.operations for iteration in course)]
     found["train"] += sum(circuit_seconds(operations, times) for operations in circuits)
     found["train"] += sum(roles.once(member.rows) for member in plan.members)
@@ -308,12 +309,13 @@ class _Roles:
         self._plan, self._times = plan, times
         self._first = first_mapped(plan)
         # A simulation's parties share what one party has by itself.
-        caches = (CACHE // len(plan.members), CACHE)
-        self._gradients = [lru_cache(partial(self._gradient, cache=cache)) for cache in caches]
+        parties = len(plan.members)
+        together = partial(self._gradient, cache=CACHE // parties, sharers=parties)
+        self._gradients = [lru_cache(together), lru_cache(partial(self._gradient, cache=CACHE))]
 
-    def _gradient(self, rows: int, is_first: bool, cache: int) -> float:
+    def _gradient(self, rows: int, is_first: bool, cache: int, sharers: int = 1) -> float:
         t, plan = 0 if is_first else 1, cast(ModelPlan, self._plan)
-        return model_cost.gradient_seconds(plan, rows, t, self._times, cache)
+        return model_cost.gradient_seconds(plan, rows, t, self._times, cache, sharers)
 
     def party(self, each: Exchanged, rows: int) -> tuple[float, float]:
         """One party's part of a step, and the transport to it: beside the others, and alone.
@@ -368,6 +370,13 @@ class _Roles:
         if step >= self._first:
             return 2 * times.read + count * times.map_join
         return times.read + count * times.refresh_join
+
+    def reading(self) -> float:
+        """What the coordinator takes to have the parties' sums as ciphertexts, one by one."""
+        times, plan = self._times, self._plan
+        if isinstance(plan, ModelPlan):
+            return 0.0
+        return num_ciphertexts(plan) * (times.read + 2 * plan.ckks.num_towers * times.load)
 
     def expansions(self, step: int) -> int:
         """Of each random element of a refresh, in a process with all roles."""

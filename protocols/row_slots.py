@@ -28,6 +28,12 @@ noise `privacy.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
 |w_T| <= R, and |rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as
 well.
 
+**Spectrum** (linear rules, p(z) = z, no noise, steps of at most 1 / C^2). With H = X^T X / N and
+X^T y / N = H^(1/2) u, |u| <= 1 for y in [0, 1], every vector is f(H) H^(1/2) u, f a polynomial of
+degree below 2 T that the rule's own recursion evaluates: |v| <= max |f(h)| sqrt(h) over [0, C^2].
+In sqrt(h) / C that is an odd polynomial of degree below 4 T. On m roots of Chebyshev's polynomial
+one of degree k reaches cos(pi k / 2m) of its maximum on [-1, 1] (Ehlich and Zeller 1964).
+
 Noise: tau its std per coordinate. Norms are bounded as in the certificate, with the part of delta
 that the certificate has for that; |chi_j| <= 9 tau for all coordinates but 2^-61 T d.
 """
@@ -270,6 +276,37 @@ def barrier(course: Course, rule: Barrier) -> Norms | None:
     )
 
 
+def spectrum(course: Course, rule: Momentum) -> Norms | None:
+    """Of least squares; None where steps may be too long."""
+    c, rounds = course.norm_bound, rule.rounds
+    if course.noise or rule.largest_rate * (c**2 + rule.ridge) > 1 + 1e-9:
+        return None
+    count = 16 * 4 * rounds
+    roots: Floats = np.cos(np.pi * (np.arange(count // 2) + 0.5) / count) * c  # sqrt(h); odd
+    # What a gradient is off by responds to a flat loss at most.
+    off = course.error * rule.largest_rate * math.fsum(rule.responses(0.0))
+
+    def length(values: Floats) -> float:
+        return float(np.abs(values).max()) / math.cos(math.pi / 32) + off
+
+    state: tuple[Floats, ...] = rule.start(np.zeros_like(roots))
+    points, vectors = [], []
+    for t in range(rounds):
+        point = rule.point(state)
+        points.append(length(point))
+        factor = rule.gradient_factor(t)
+        rests = rule.step(np.zeros_like(roots), state, t)[: rule.sums(t)]
+        vectors.append(tuple((factor, length(rest)) for rest in rests))
+        state = rule.step(factor * (roots**2 * point - roots), state, t)
+    return Norms(
+        proof="the spectrum of least squares",
+        points=tuple(points),
+        vectors=tuple(vectors),
+        last=length(rule.weights(state)),
+        failure=0.0,
+    )
+
+
 @lru_cache(maxsize=64)
 def norms(course: Course) -> tuple[Norms, ...]:
     """By every proof that there is."""
@@ -278,6 +315,9 @@ def norms(course: Course) -> tuple[Norms, ...]:
         barrier(course, rule) if isinstance(rule, Barrier) and symmetric else None,
         ball(course, rule)
         if isinstance(rule, GradientDescent) and (symmetric or course.signed)
+        else None,
+        spectrum(course, rule)
+        if isinstance(rule, Momentum) and course.link.coefficients == (0.0, course.link.radius)
         else None,
         walk(course) if isinstance(rule, Momentum) else None,
     ]

@@ -89,7 +89,7 @@ class RowsPlan(CircuitPlan):
             raise ParameterError(
                 f"privacy with model={self.model!r}: certificates are about labels, or links p "
                 "with p(z) + p(-z) = 1, and these are neither; leave privacy out (--no-privacy), "
-                "or take --model linear"
+                "or take --model linear --protocol encrypted-rows"
             )
 
     @staticmethod
@@ -305,7 +305,7 @@ class RowsPlan(CircuitPlan):
         The twin of a simulation draws the same from the same source.
         """
         sigma = self.privacy.sigma if self.privacy else 0.0
-        return gaussian_shares(sigma, self.split, self.rounds, self.num_features, randomness)
+        return gaussian_shares(sigma, self.split, self.rounds, self.model_size, randomness)
 
     def figures(self) -> dict[str, Any]:
         """Rule and polynomial, then the encryption."""
@@ -333,7 +333,9 @@ class RowsPlan(CircuitPlan):
             error = link_error(self.link, self.link.radius)
             yield from link_facts(self.link, error, "sigmoid above 0 and 1/2 below", "probability")
             return
-        yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)
+        if self.link.degree > 1:
+            error = self.fitted.link_error(self.link)
+            yield from link_facts(self.link, error, *self.fitted.stand_in)
 
 
 def _largest_factor(rule: Update) -> float:

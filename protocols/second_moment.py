@@ -45,35 +45,14 @@ from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.accounting import GaussianEvent
 from protocols.protocol import BEFORE, Request
-from protocols.whitening import ROUNDING, full
+from protocols.symmetric import square
+from protocols.whitening import ROUNDING
 
 STEP, ROUND, SEAL = "second-moment", "round/0", "rows"
 AGREE = BEFORE[1]
 SHOWN = (setup.OPENING_KEY, ROUND, AGREE)
 """Steps whose replies open the sum, and say under which plan it was made."""
 Array = NDArray[np.float64]
-
-
-# -- matrices as vectors --------------------------------------------------------------------------
-
-
-def flat(matrix: Array) -> Array:
-    """A symmetric matrix, shape (d, d), as d (d + 1) / 2 values; distances stay (Frobenius)."""
-    rows, columns = np.triu_indices(len(matrix))
-    values: Array = matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
-    return values
-
-
-def square(values: Array) -> Array:
-    """Inverse of `flat`."""
-    size = int(np.sqrt(2 * len(values)))
-    rows, columns = np.triu_indices(size)
-    return full(values / np.where(rows == columns, 1.0, np.sqrt(2.0)), size)
-
-
-def length(features: int) -> int:
-    """Of `flat`."""
-    return features * (features + 1) // 2
 
 
 # -- rows that stay the same ----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from protocols import model_gradient, pads, second_moment
+from protocols import model_gradient, pads, second_moment, symmetric
 from protocols.aggregate.parameters import choose
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.ckks import residues as rns
@@ -170,7 +170,7 @@ def _evidence(plan: Any) -> Part:
         largest_sum=1.0 + parties * NOISE_TAIL * sigma,
         precision=plan.split.grid(sigma).unit * TAIL * NOISE_STD * parties,
     )
-    sizes = (2 * cipher.ring_dim, cipher.num_bytes(second_moment.length(plan.num_features)))
+    sizes = (2 * cipher.ring_dim, cipher.num_bytes(symmetric.length(plan.num_features)))
     meta = {"plan": members, "seeds": dict.fromkeys(plan.names, _DIGEST)}
     return Part(meta, tuple(size + _FRAME for size in (*sizes, 0) for _ in plan.names))
 

@@ -107,11 +107,11 @@ def train_encrypted(
 def train_plain(
     rule: Update,
     gradient: Callable[[Array, float], Array],
-    num_features: int,
+    shape: int | tuple[int, ...],
     on_iteration: Callable[[int, Array], None] = lambda t, w: None,
 ) -> Array:
-    """Weights after the last iteration, shape (num_features,), in float64."""
-    zero: Array = np.zeros(num_features)
+    """Weights after the last iteration, of this shape, in float64."""
+    zero: Array = np.zeros(shape)
     state = rule.start(zero)
     for t in range(rule.rounds):
         move = gradient(rule.point(state), rule.gradient_factor(t))
@@ -123,9 +123,9 @@ def train_plain(
 class PlainGradient:
     """step * B^-1 (X^T (p(Xw) - y) / N + noise_t), round t at its t-th call; the twin's oracle.
 
-    rows: shape (N, d); labels: shape (N,), on [0, 1]; noise: shape (rounds, d), summed over
-    parties; link: p; preconditioner: diagonal of B^-1, shape (d,), or 1. Keeps the largest |Xw|
-    seen in `largest`.
+    rows: shape (N, d); labels: shape (N,), on [0, 1], or (N, c); noise: shape (rounds, d), summed
+    over parties, or (rounds, d, c); link: p; preconditioner: diagonal of B^-1, shape (d,), or 1.
+    Keeps the largest |Xw| seen in `largest`.
     """
 
     def __init__(

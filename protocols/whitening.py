@@ -42,6 +42,7 @@ from protocols.privacy.budget import GRID_MARGIN
 from protocols.privacy.certificate import Condition
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
+from protocols.symmetric import full
 
 Array = NDArray[np.float64]
 
@@ -276,13 +277,6 @@ def _proven(start: Whitening, matrix: Array, split: NoiseSplit) -> Whitening:
             return made
         made = replace(made, spectrum=own + 2 * (made.spectrum - own))
     raise ParameterError("moment is too ill conditioned: no Lambda can be proven")
-
-
-def full(upper: Array, size: int) -> Array:
-    """The symmetric matrix of an upper triangle, in `np.triu_indices` order."""
-    found = np.zeros((size, size))
-    found[np.triu_indices(size)] = upper
-    return np.asarray(found + np.triu(found, 1).T)
 
 
 def _largest_eigenvalue(matrix: Array, middle: Array, guess: float) -> float:

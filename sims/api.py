@@ -47,11 +47,16 @@ _FORMER = {"interval": "radius"}
 def simulate(on_event: OnEvent | None = None, **options: Unpack[SimulateOptions]) -> RunResult:
     """Train on encrypted rows of several parties, all simulated on this machine.
 
-    options: of `cohort simulate --help`, by name; data: a path, a pandas frame, or arrays (X, y).
     Without `data` it uses a data set that scikit-learn ships; epsilon = 1 unless another promise
-    or `no_privacy=True` is given. on_event: is told of phases and progress.
+    or `no_privacy=True` is given.
 
-    Returns: weights, scores, the plaintext twin, plan, costs.
+    Args:
+        on_event: is told of phases and progress.
+        options: of `cohort simulate --help`, by name; data: a path, a pandas frame, or arrays
+            (X, y).
+
+    Returns:
+        Weights, scores, the plaintext twin, plan, costs.
 
     Raises:
         CohortError: an option or the data are refused before any key is made; the message names
@@ -73,11 +78,15 @@ def plan(
 ) -> Forecast:
     """What a run would promise and cost; nothing is encrypted.
 
-    rows, features, norm_bound: shape of the data in place of `data`: training rows of all parties,
-    columns without the bias, public bound on every row's norm [1]. timing: predict seconds, which
-    measures this machine once. options: of `cohort plan --help`, by name.
+    Args:
+        rows: training rows of all parties; with features the shape in place of `data`.
+        features: columns without the bias.
+        norm_bound: public bound on every row's norm [1].
+        timing: predict seconds, which measures this machine once.
+        options: of `cohort plan --help`, by name.
 
-    Returns: setting, plan, epsilon by coalition, seconds, bytes and memory.
+    Returns:
+        Setting, plan, epsilon by coalition, seconds, bytes and memory.
 
     Raises:
         PrivacyError: no certified setting exists; the message names the condition that binds.

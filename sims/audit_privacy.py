@@ -44,7 +44,7 @@ from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gdp import epsilon_for_mu
-from protocols.second_moment import flat
+from protocols.symmetric import flat
 from protocols.updates.update import Update
 from protocols.whitening import Whitening
 from sims.many_twins import Floats, train_many

@@ -16,7 +16,7 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import Moment, moment_plan
 from protocols.privacy.certificate import Certificate
 from protocols.rows import RowsPlan
-from protocols.second_moment import flat, square
+from protocols.symmetric import flat, square
 from protocols.updates.update import Update
 from sims.audit_privacy import axes
 

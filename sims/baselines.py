@@ -2,16 +2,16 @@
 
 All are central: one trusted curator adds all noise. Noise is float64 from NumPy's generator, so
 none of this protects anybody; it answers what an algorithm costs in accuracy. Rows have norm at
-most 1; labels are real for ridge, -1 or 1 for logistic. The objective is
+most 1; labels are real for ridge, -1 or 1 for logistic and svm. The objective is
 (1/N) sum_i l_i(x_i . theta) + (lambda/2) |theta|^2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,16 @@ from protocols.privacy.poisson import poisson_noise_multiplier
 
 Array = NDArray[np.float64]
 SmoothLoss = Literal["ridge", "logistic"]
+Loss = Literal["ridge", "logistic", "svm"]
 _SOLVED = 1e-9  # gradient norm at which an optimum counts as found
 
 
-def slope(loss: SmoothLoss, z: Array, y: Array) -> Array:
-    """l'(z), entry by entry."""
+def slope(loss: Loss, z: Array, y: Array) -> Array:
+    """l'(z), entry by entry; of the hinge 0 at its corner."""
     if loss == "ridge":
         return z - y
+    if loss == "svm":
+        return np.where(y * z < 1.0, -y, 0.0)
     found: Array = -y / (1.0 + np.exp(np.clip(y * z, -700.0, 700.0)))
     return found
 
@@ -38,7 +41,7 @@ class DpSgd:
     """Public numbers of a central run of DP-SGD; DP-GD with one batch.
 
     Attributes:
-        loss: "ridge" or "logistic".
+        loss: "ridge", "logistic" or "svm".
         lam: lambda >= 0; its gradient is added after the noise, being public.
         batches: K >= 1: every row joins a round with probability 1 / K, in secret.
         rounds: T >= 1.
@@ -49,7 +52,7 @@ class DpSgd:
         ParameterError: a field is out of range.
     """
 
-    loss: SmoothLoss
+    loss: Loss
     lam: float
     batches: int
     rounds: int
@@ -58,8 +61,8 @@ class DpSgd:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if self.loss not in ("ridge", "logistic"):
-            raise ParameterError(f"loss={self.loss!r} is neither 'ridge' nor 'logistic'")
+        if self.loss not in get_args(Loss):
+            raise ParameterError(f"loss={self.loss!r} is not one of {', '.join(get_args(Loss))}")
         if self.batches < 1 or self.rounds < 1:
             raise ParameterError(
                 f"batches={self.batches}, rounds={self.rounds}: both must be at least 1"
@@ -84,7 +87,15 @@ def dp_sgd(plan: DpSgd, x: Array, y: Array, std: float, rng: np.random.Generator
 
     std: on the sum, from `plan.noise_std`; 0 for none.
     """
-    theta = np.zeros(x.shape[1])
+    *_, theta = dp_sgd_course(plan, x, y, std, rng)
+    return theta
+
+
+def dp_sgd_course(
+    plan: DpSgd, x: Array, y: Array, std: float, rng: np.random.Generator
+) -> Iterator[Array]:
+    """theta of `dp_sgd` after every round."""
+    theta: Array = np.zeros(x.shape[1])
     norms = np.linalg.norm(x, axis=1)
     expected = len(x) / plan.batches
     for _ in range(plan.rounds):
@@ -94,8 +105,8 @@ def dp_sgd(plan: DpSgd, x: Array, y: Array, std: float, rng: np.random.Generator
             batch = np.flatnonzero(rng.random(len(x)) < 1.0 / plan.batches)
             total = clipped_sum(plan, x[batch], y[batch], norms[batch], theta)
         noisy = total + std * rng.standard_normal(theta.size)
-        theta -= plan.rate * (noisy / expected + plan.lam * theta)
-    return theta
+        theta = theta - plan.rate * (noisy / expected + plan.lam * theta)
+        yield theta
 
 
 def clipped_sum(plan: DpSgd, x: Array, y: Array, norms: Array, theta: Array) -> Array:

@@ -16,9 +16,13 @@ from sims import cli_options as options
 from sims.api import SIMULATE, configured
 from sims.cli_audit import audit_app
 from sims.cli_coordinator import coordinator_app
+from sims.cli_evaluate import EXAMPLES as EVALUATE_EXAMPLES
+from sims.cli_evaluate import evaluate
 from sims.cli_party import party_app
 from sims.cli_plan import EXAMPLES as PLAN_EXAMPLES
 from sims.cli_plan import plan
+from sims.cli_reproduce import EXAMPLES as REPRODUCE_EXAMPLES
+from sims.cli_reproduce import reproduce
 from sims.cli_run import announce, run, show
 from sims.cli_schema import schema_app
 from sims.cli_study import study_app
@@ -37,7 +41,6 @@ cohort simulate --data b.csv --model linear --target Y1,Y2 --no-privacy --out ru
 app = typer.Typer(
     name="cohort",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 fine, 1 a check of verify failed, 2 refused (the message says why), "
     "130 interrupted.",
@@ -48,6 +51,8 @@ app.add_typer(study_app, name="study")
 app.add_typer(coordinator_app, name="coordinator")
 app.add_typer(party_app, name="party")
 app.command(epilog=PLAN_EXAMPLES)(plan)
+app.command(epilog=EVALUATE_EXAMPLES)(evaluate)
+app.command(epilog=REPRODUCE_EXAMPLES)(reproduce)
 
 
 def _show_version(wanted: bool) -> None:
@@ -91,7 +96,7 @@ def simulate(
 )
 def predict(
     model: Annotated[Path, typer.Option(help="model.json of a run folder.")],
-    data: Annotated[Path, typer.Option(help="CSV or Parquet file with the model's columns.")],
+    data: Annotated[Path, typer.Option(help="Table (.csv, .parquet, …) with the model's columns.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
     debug: options.Debug = False,
 ) -> None:

@@ -12,7 +12,9 @@ from protocols.errors import ParameterError
 from protocols.names import DEFAULT_COLLUDERS
 from sims import cli_options as options
 from sims.api import privacy_fields
+from sims.cli_evaluate import Colluders, Delta, Epsilon, Threshold
 from sims.config import (
+    DEFAULT_DELTA,
     EncryptionOptions,
     PrivacyOptions,
     SimulationConfig,
@@ -159,12 +161,60 @@ def run(
             status = drive(settings, name, lambda words: say(console, words))
         if status["state"] == "finished":
             status["model"] = str(write_model(settings, name))
-        if as_json:
-            typer.echo(json.dumps(status))
-        else:
-            typer.echo(f"{status['state']}: {status.get('model') or status['reason']}")
-        if status["state"] != "finished":
-            raise typer.Exit(FAILED)
+        _end(status, "model", as_json)
+
+
+@coordinator_app.command()
+def evaluate(
+    folder: Folder,
+    model: Annotated[Path, typer.Option(help="model.json with the schema of this folder.")],
+    epsilon: Epsilon = None,
+    delta: Delta = DEFAULT_DELTA,
+    colluders: Colluders = 0,
+    threshold: Threshold = 0.5,
+    sites: Annotated[
+        str, typer.Option(help="Parties that consent to a table of their own: a,b.")
+    ] = "",
+    session: Annotated[str | None, typer.Option(help="Go on with this one.")] = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Judge a model on the rows of every admitted party, by one secure sum."""
+    with refusals(debug) as console:
+        from coordinator.deployment import create_session
+        from coordinator.settings import Settings
+        from sims.deployed_evaluation import evaluation_plan, write_evaluation
+        from sims.drive import drive
+        from sims.predict import load_model
+
+        settings, known = Settings.load(folder), load_model(model)
+        name = session or create_session(
+            settings,
+            evaluation_plan(
+                settings,
+                known,
+                epsilon=epsilon,
+                delta=delta,
+                colluders=colluders,
+                threshold=threshold,
+                sites=tuple(filter(None, sites.split(","))),
+            ),
+        )
+        say(console, f"session {name}")
+        status = drive(settings, name, lambda words: say(console, words))
+        if status["state"] == "finished":
+            status["evaluation"] = str(write_evaluation(settings, name, known))
+        _end(status, "evaluation", as_json)
+
+
+def _end(status: dict[str, Any], result: str, as_json: bool) -> None:
+    """Say how a run ended, and where its result is; result: the field that says it."""
+    if as_json:
+        typer.echo(json.dumps(status))
+    else:
+        typer.echo(f"{status['state']}: {status.get(result) or status['reason']}")
+    if status["state"] != "finished":
+        raise typer.Exit(FAILED)
 
 
 @coordinator_app.command()

@@ -43,7 +43,7 @@ party_app.add_typer(peers_app, name="peers")
 def init(
     folder: Folder,
     invitation: Annotated[Path, typer.Option(help="File from the coordinator's administrator.")],
-    data: Annotated[Path, typer.Option(help="CSV or Parquet file with this party's rows.")],
+    data: Annotated[Path, typer.Option(help="Rows: .csv, .parquet, …, or .toml: a query.")],
     name: Annotated[str | None, typer.Option(help="Default: the folder's name.")] = None,
     consent: Annotated[str, typer.Option(help="ask a person, or leave it to the policy.")] = "ask",
     max_epsilon: Annotated[float | None, typer.Option(help="Largest per run.")] = 1.0,

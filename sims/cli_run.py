@@ -114,6 +114,8 @@ def show(
     screen.print(closing_table(result))
     for line in closing_lines(result):
         say(screen, line)
+    if result.inference:
+        screen.print(result.inference.text(), markup=False, highlight=False, soft_wrap=True)
     if foresight:
         say(screen, foresight.compared(result))
     for line in spent_lines(config, result.plan.names):

@@ -32,7 +32,7 @@ schema_app = typer.Typer(
     epilog="Example:  cohort schema init public_sample.csv --label died --out schema.json"
 )
 def init(
-    sample: Annotated[Path, typer.Argument(help="CSV or Parquet file; must be PUBLIC.")],
+    sample: Annotated[Path, typer.Argument(help="Table (.csv, .parquet, …); must be PUBLIC.")],
     label: Annotated[str | None, typer.Option(help="Column to predict, of two values.")] = None,
     target: Annotated[
         str | None, typer.Option(help="Or numeric columns to predict: Y1,Y2.")
@@ -46,10 +46,17 @@ def init(
     scaling: Annotated[
         str | None,
         typer.Option(
-            help="standard (typical value and spread) or range ([low, high]). Default: standard, "
-            "with rows clipped to a norm; with targets range, unclipped."
+            help="standard (typical value and spread) or range (low to high becomes -1 to 1). "
+            "Default: standard, with rows clipped to a norm; with targets range, unclipped."
         ),
     ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="Of columns with missing cells: refuse them, fill in the typical value, or that "
+            "with an indicator column beside it."
+        ),
+    ] = "refuse",
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
     ] = None,
@@ -61,12 +68,19 @@ def init(
     """
     with refusals(debug) as console:
         import warnings
+        from typing import get_args
 
         from parties.data.infer import REGRESSION_SCALING, infer_schema
+        from parties.data.look import missing_counts
+        from parties.data.schema import Missing
+        from parties.data.table import read_table
 
         if (label is None) == (target is None):
             raise ParameterError("give either --label, of two values, or --target, numeric columns")
 
+        if missing not in get_args(Missing):
+            choices = ", ".join(get_args(Missing))
+            raise ParameterError(f"missing={missing!r} is not one of {choices}")
         if out is not None and out.exists():
             raise ParameterError(f"out={str(out)!r} exists: choose another name, or delete it")
         say(console, PUBLIC, "yellow")
@@ -74,6 +88,7 @@ def init(
         # infer_schema refuses what it does not know
         chosen: dict[str, Any] = dict(REGRESSION_SCALING) if target else {}
         chosen |= {"scaling": scaling} if scaling else {}
+        chosen["missing"] = missing
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             schema = infer_schema(
@@ -81,11 +96,59 @@ def init(
             )
         for warning in caught:
             say(console, f"warning: {warning.message}", "yellow")
+        if missing == "refuse":
+            table = read_table(sample, label=schema.label.name)
+            counts = missing_counts(table, schema)
+            gaps = [
+                column.name
+                for column, number in zip(schema.columns, counts, strict=False)
+                if number
+            ]
+            if gaps:
+                words = (
+                    f"warning: missing cells in {', '.join(gaps)}: this schema refuses such rows; "
+                    "--missing typical or --missing indicator fills them in"
+                )
+                say(console, words, "yellow")
         if out is None:
             sys.stdout.write(schema.to_json())
             return
         schema.save(out)
         say(console, f"{len(schema.columns)} columns written to {out}")
+
+
+@schema_app.command(epilog="Example:  cohort schema check schema.json rows.csv")
+def check(
+    schema: Annotated[Path, typer.Argument(help="Schema file.")],
+    data: Annotated[Path, typer.Argument(help="A party's own table; nothing of it is sent.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse values outside.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Hold a party's own table against a schema; the report stays on this machine.
+
+    Every problem is named by its row in the file; no cell is shown.
+    """
+    with refusals(debug) as console:
+        from parties.data.encode import encode_shard
+        from parties.data.look import missing_counts, party_warnings
+        from parties.data.problems import Problems
+        from parties.data.schema import Schema
+        from parties.data.table import read_table
+
+        known = Schema.load(schema)
+        problems = Problems()
+        table = read_table(data, label=known.label.name, problems=problems)
+        shard = encode_shard(table, known, strict, problems)
+        say(stdout(), f"{shard.rows:,} rows fit the schema; {shard.num_features} features")
+        names = [*(column.name for column in known.columns), *known.label.names]
+        counts = zip(names, missing_counts(table, known), strict=True)
+        absent = ", ".join(f"{name} {count:,}" for name, count in counts if count)
+        say(stdout(), f"missing cells: {absent or 'none'}")
+        for line in shard.counts.summary():
+            say(stdout(), line)
+        for words in party_warnings(shard):
+            say(console, f"warning: {words}", "yellow")
+        say(stdout(), "these figures are private: nothing here was sent")
 
 
 @schema_app.command()
@@ -107,15 +170,16 @@ def _print(schema: Schema) -> None:
     from parties.data.schema import NumericColumn, Targets
 
     table = Table(title=Text(f"{len(schema.columns)} columns"))
-    for name in ("Column", "Kind", "Range or categories", "Typical ± spread"):
+    for name in ("Column", "Kind", "Range or categories", "Typical ± spread", "Missing"):
         table.add_column(name, overflow="fold")
     for column in schema.columns:
         if isinstance(column, NumericColumn):
-            spread = "" if column.spread is None else f"{column.typical:g} ± {column.spread:g}"
+            spread = "" if column.typical is None else f"{column.typical:g}"
+            spread += "" if column.spread is None else f" ± {column.spread:g}"
             cells = ("numeric", f"{column.low:g} to {column.high:g}", spread)
         else:
-            cells = ("categorical", ", ".join(column.categories), "")
-        table.add_row(*map(Text, (column.name, *cells)))
+            cells = ("categorical", ", ".join(column.categories), column.typical or "")
+        table.add_row(*map(Text, (column.name, *cells, column.missing)))
     screen, label = stdout(), schema.label
     screen.print(table)
     if isinstance(label, Targets):

@@ -27,6 +27,8 @@ from sims.limits import Limits
 PROFILES = ("secure", "fast-insecure")
 REGRESSIONS = tuple(name for name in MODELS if name != "logistic")
 """Models of numeric targets, several at once."""
+WITH_INFERENCE = ("logistic", "linear", "poisson")
+"""Models whose standard errors are known."""
 DEGREES = (3, 5, 7, 9, 11, 13, 15)
 DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_PARTIES = 1.0, 1e-5, 3
 OF_DUAL = ("loss", "batches", "schedule")
@@ -61,6 +63,7 @@ def option(
 
 of_logistic = partial(option, of="logistic")
 of_rows = partial(option, of="logistic or poisson")
+of_gradients = partial(option, of="logistic or poisson or encrypted-model")
 of_sums = partial(
     option, of=SECURE_AGGREGATION, panel="Training with --protocol secure-aggregation"
 )
@@ -70,11 +73,13 @@ of_sums = partial(
 class DataOptions:
     """Rows, what is predicted of them, and who owns them.
 
-    data: CSV or Parquet file, pandas frame or (X, y) arrays; None: a data set that scikit-learn
-    ships. split: "even", "by:COLUMN" or "dirichlet:ALPHA".
+    data: file (.csv, .parquet, …), pandas frame or (X, y) arrays; None: what scikit-learn ships.
+    split: "even", "by:COLUMN" or "dirichlet:ALPHA".
     """
 
-    data: Any = option(None, "CSV or Parquet file. Default: scikit-learn's breast cancer data.")
+    data: Any = option(
+        None, "Table (.csv, .parquet, …). Default: scikit-learn's breast cancer data."
+    )
     targets: tuple[str, ...] = option(
         (), "Numeric columns that a regression predicts, separated by commas: Y1,Y2.", name="target"
     )
@@ -119,10 +124,11 @@ class TrainingOptions:
         "logistic (a label of two values), or of numeric targets, several at once: linear, or "
         "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
         "or lffr (a sigmoid of the target's range, on encrypted rows); or poisson (one target that "
-        "counts from 0, on encrypted rows, without privacy).",
+        "counts from 0, on encrypted rows, without privacy). linear and poisson also run with "
+        "--protocol encrypted-model, without privacy.",
         choices=tuple(MODELS),
     )
-    protocol: str = of_logistic(
+    protocol: str = option(
         ENCRYPTED_ROWS,
         "encrypted-rows: every row encrypted once, owners offline between refreshes; "
         "encrypted-model: rows stay home, and meet the encrypted model there, round by round; "
@@ -131,10 +137,10 @@ class TrainingOptions:
         choices=(*UPDATES, ANY),
         is_asked=True,
     )
-    update: str = of_rows(
+    update: str = of_gradients(
         "",
         "Update rule. Default: with privacy quadratic-gd, on rows that a private sum has whitened; "
-        "else barrier, of poisson nag, which takes gd and nag. Everywhere: "
+        "else barrier, of poisson and linear nag, which take gd and nag. Everywhere: "
         f"{', '.join(ANYWHERE)}. "
         f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}.",
     )
@@ -144,8 +150,11 @@ class TrainingOptions:
     degree: int | None = of_rows(
         None, "Of the link's polynomial: 3, 5 … 15. Default: chosen.", choices=DEGREES
     )
-    learning_rate: float | None = of_rows(
-        None, "Of gd and nag without privacy. Default: chosen.", above=0
+    learning_rate: float | None = of_gradients(
+        None,
+        "Of gd and nag without privacy; of quadratic-gd and quadratic-nag the first, 1 or more. "
+        "Default: chosen.",
+        above=0,
     )
     radius: float | None = of_logistic(
         None, "Half width of the sigmoid polynomial's interval. Default: chosen.", above=0
@@ -156,6 +165,15 @@ class TrainingOptions:
         "what privacy needs at least.",
         least=0,
         of=SECURE_AGGREGATION,
+    )
+    floor: float | None = option(
+        None,
+        "Least curvature that is inverted, over the largest, of regressions on targets without "
+        "privacy: a smaller one learns columns of little curvature sooner, and the released "
+        "coefficients are less exact. Default: 1/16; of lffr 0.01 alone.",
+        above=0,
+        below=1,
+        of="linear or improved-lffr or lffr",
     )
     momentum: float | None = of_sums(None, "Of hb. Default: 0.9.", least=0, below=1)
     clip: float | None = of_sums(
@@ -192,7 +210,7 @@ class BudgetOptions:
         1000.0, "Of an owner's line to the coordinator [Mbit/s].", above=0, is_asked=True
     )
     latency: float = option(
-        0.0, "Of a message over that line and its reply [ms].", least=0, is_asked=True
+        0.0, "Milliseconds of a message over that line and its reply.", least=0, is_asked=True
     )
 
 
@@ -252,6 +270,11 @@ class EncryptionOptions:
 class OutputOptions:
     """What is kept of a run; out: None: nothing."""
 
+    inference: bool = option(
+        False,
+        "Standard errors, intervals and odds ratios, by secure sums at the released model. With "
+        "privacy they take half of the budget.",
+    )
     out: Path | None = option(
         None, "Run folder: model, report, transcript. An earlier run is moved aside."
     )
@@ -289,6 +312,11 @@ class SimulationConfig(
         self._check_outcome()
         if self.keep_messages and self.out is None:
             raise ParameterError("keep_messages needs a run folder: add --out FOLDER")
+        if self.inference and self.model not in WITH_INFERENCE:
+            raise ParameterError(
+                f"inference with model={self.model!r}: standard errors are known of "
+                f"{', '.join(WITH_INFERENCE)}"
+            )
         if self.ledger is not None and self.epsilon is None:
             raise ParameterError("ledger needs a privacy promise: leave out --no-privacy")
 
@@ -321,6 +349,12 @@ class SimulationConfig(
 
     def _check_belonging(self) -> None:
         """Refuse what the model or the protocol would drop without a word."""
+        taken = model_named(self.model).protocols
+        if self.protocol not in taken:
+            raise ParameterError(
+                f"protocol={self.protocol} does not train model {self.model}: take "
+                f"{' or '.join(taken)}"
+            )
         # What does not go with the model comes first: the protocol may be one of these.
         options = options_of(SimulationConfig)
         for each in sorted(options, key=lambda option: _owners(option)[0] in UPDATES):
@@ -329,8 +363,9 @@ class SimulationConfig(
             if not of or value == each.default:
                 continue
             owners = _owners(each)
-            if owners[0] in MODELS and self.model not in owners:
-                raise ParameterError(f"{told} --model {of}: leave it out for {self.model}")
+            if owners[0] in MODELS and not {self.model, self.protocol} & set(owners):
+                which = of.replace(" or encrypted-model", ", or of --protocol encrypted-model")
+                raise ParameterError(f"{told} --model {which}: leave it out for {self.model}")
             is_ridge = each.name == "ridge" and self.is_regression
             if owners[0] in UPDATES and self.protocol not in owners and not is_ridge:
                 raise ParameterError(f"{told} --protocol {of}{each.metadata['cure']}")

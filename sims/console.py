@@ -148,6 +148,9 @@ def closing_lines(result: RunResult) -> Iterator[str]:
             f"privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g}, "
             f"colluders={privacy.colluders}"
         )
+        if result.inference and result.inference.budget:
+            epsilon, delta = result.inference.budget
+            yield f"with the standard errors: epsilon={epsilon:g}, delta={delta:g}"
     else:
         yield "privacy: no noise was added"
     yield f"encryption: {encryption_words(result.plan)}"

@@ -10,6 +10,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from parties.data.schema import Schema
 from parties.data.table import cell_text, read_table
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.words import count
 from sims import owners as shards
 from sims.config import SimulationConfig
@@ -91,14 +93,16 @@ class FederatedEstimator(BaseEstimator, ABC):
     def fit(self, X: Any, y: Any = None) -> Any:
         """Train on the rows of several owners, each checked before any key is made.
 
-        X: one shard per owner, in a list, or in a dict by name. A shard is a pair (X, y), a
-            DataFrame with the columns `label` or `targets`, or the path of a CSV or Parquet file
-            with them. Or, to simulate, all rows: array or frame, shape (rows, columns), to be
-            split.
-        y: labels of all rows, shape (rows,), or targets, (rows,) or (rows, targets); None for
-            shards, and for a frame that holds them.
+        Args:
+            X: one shard per owner, in a list, or in a dict by name. A shard is a pair (X, y), a
+                DataFrame with the columns `label` or `targets`, or the path of a table's file
+                with them. Or, to simulate, all rows: array or frame, shape (rows, columns),
+                to be split.
+            y: labels of all rows, shape (rows,), or targets, (rows,) or (rows, targets); None for
+                shards, and for a frame that holds them.
 
-        Returns: self.
+        Returns:
+            self.
 
         Raises:
             DataError: rows or labels cannot be used; the message names the shard.
@@ -117,6 +121,7 @@ class FederatedEstimator(BaseEstimator, ABC):
         validate_data(self, first.cells, skip_check_array=True)
         notes = self._notes(given)
         tables, schema = self._tables(owners, given, notes)
+        config = self._weighed(config, sum(map(len, tables.values())))
 
         root = noise_root(config)
         if y is not None:
@@ -175,6 +180,10 @@ class FederatedEstimator(BaseEstimator, ABC):
             **self._options(),
         )
 
+    def _weighed(self, config: SimulationConfig, rows: int) -> SimulationConfig:
+        """The configuration, now that the number of all training rows is known."""
+        return config
+
     def _notes(self, given: Schema | None) -> list[str]:
         applies = {
             NO_NOISE: self.epsilon is None,
@@ -205,10 +214,12 @@ def _seed(random_state: Any) -> int | None:
 
 
 class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
-    """Logistic regression that several data owners train on encrypted rows.
+    """Logistic regression that several data owners train without showing rows to anyone.
 
-    Every owner encrypts its rows and its share of the noise under a joint key (threshold CKKS);
-    the coordinator trains on ciphertexts; the owners decrypt the final model together.
+    By default every owner encrypts its rows and its share of the noise under a joint key (threshold
+    CKKS); the coordinator trains on ciphertexts; the owners decrypt the final model together. Other
+    values of `protocol`: "encrypted-model", rows stay home; "secure-aggregation", only sums of
+    noisy gradients are opened, in every round.
 
     Privacy: with `epsilon`, the model is (epsilon, delta)-differentially private against everyone
     who sees it, and against the coordinator together with `colluders` owners; not so if
@@ -216,23 +227,33 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     what of this applies. `result_` is never private: it holds training rows and the optimum
     without noise, for the person who simulates. Pickles and copies of the estimator leave it out.
 
-    parties: owners among whom `fit(X, y)` splits the rows, at least 2. split: how: "even",
-    "dirichlet:ALPHA", or "by:COLUMN" of a frame, one owner per value whatever `parties` says.
-    Neither counts for `fit(shards)`.
-    update: "" for the usual one: with epsilon "quadratic-gd", few steps on rows that a private
-    sum has whitened; else "barrier"; or another of `cohort simulate --update`. iterations, degree
-    of the sigmoid polynomial: None: chosen. learning_rate, radius (the polynomial is good on
-    [-radius, radius]): of gd and nag with epsilon=None; None: chosen.
-    epsilon: privacy loss, > 0; None: NO privacy noise. delta: in (0, 1). colluders: owners that
-    may conspire with the coordinator, below the number of owners.
-    label: label column of frames; None: the schema's. schema: Schema or path of a schema file;
-    None: inferred from the data, which a deployment may not do.
-    profile: "secure" (128 bits) or "fast-insecure" (toy ring, for tests).
-    random_state: None: the operating system's randomness; otherwise the split and the noise can be
-    repeated and the run is NOT PRIVATE. Keys and encryption are random in any case, so two runs
-    differ by the error of CKKS.
-    verbose: 0 silent, 1 phases, 2 iterations, on stderr. out: folder for plan, model, transcript
-    and report; None: none is written.
+    Args:
+        parties: owners among whom `fit(X, y)` splits the rows, at least 2. Not for `fit(shards)`.
+        split: how: "even", "dirichlet:ALPHA", or "by:COLUMN" of a frame, one owner per value
+            whatever `parties` says. Not for `fit(shards)`.
+        protocol: "encrypted-rows", "encrypted-model" or "secure-aggregation".
+        update: "" for the usual one: with epsilon "quadratic-gd", few steps on rows that a private
+            sum has whitened; else "barrier"; with C "nag-opt"; or another of `cohort simulate
+            --update`.
+        C: as scikit-learn's, the weight of all rows' losses beside half the squared norm of the
+            coefficients, here in scaled units and with the intercept; of "secure-aggregation"
+            alone. None: no penalty but what the rule has.
+        iterations: None: chosen.
+        degree: of the sigmoid polynomial; None: chosen.
+        epsilon: privacy loss, > 0; None: NO privacy noise.
+        delta: in (0, 1).
+        colluders: owners that may conspire with the coordinator, below the number of owners.
+        learning_rate: of gd and nag with epsilon=None; None: chosen.
+        radius: the polynomial is good on [-radius, radius]; as learning_rate.
+        label: label column of frames; None: the schema's.
+        schema: Schema or path of a schema file; None: inferred from the data, which a deployment
+            may not do.
+        profile: "secure" (128 bits) or "fast-insecure" (toy ring, for tests).
+        random_state: None: the operating system's randomness; otherwise the split and the noise
+            can be repeated and the run is NOT PRIVATE. Keys and encryption are random in any case,
+            so two runs differ by the error of CKKS.
+        verbose: 0 silent, 1 phases, 2 iterations, on stderr.
+        out: folder for plan, model, transcript and report; None: none is written.
 
     Attributes:
         coef_: float64 array, shape (1, features), over `schema_.feature_names` (categories are
@@ -248,23 +269,26 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     Predictions scale, clamp and clip rows exactly as in training: a row within the schema's bounds
     scores coef_ @ x + intercept_, any other is moved to the bounds first.
 
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(7)
-    >>> def ward(rows):
-    ...     X = rng.normal(size=(rows, 2))
-    ...     return X, np.where(X[:, 0] > X[:, 1], "ill", "well")
-    >>> model = FederatedLogisticRegression(
-    ...     update="gd", iterations=3, degree=3, epsilon=None,  # epsilon=1.0 for real rows
-    ...     profile="fast-insecure",  # "secure" for real rows: 128 bits
-    ... )
-    >>> model = model.fit({"north": ward(30), "south": ward(50)})
-    >>> model.classes_.tolist(), model.coef_.shape
-    (['ill', 'well'], (1, 2))
-    >>> model.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
-    ['ill', 'well']
+    Examples:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(7)
+        >>> def ward(rows):
+        ...     X = rng.normal(size=(rows, 2))
+        ...     return X, np.where(X[:, 0] > X[:, 1], "ill", "well")
+        >>> model = FederatedLogisticRegression(
+        ...     update="gd", iterations=3, degree=3, epsilon=None,  # epsilon=1.0 for real rows
+        ...     profile="fast-insecure",  # "secure" for real rows: 128 bits
+        ... )
+        >>> model = model.fit({"north": ward(30), "south": ward(50)})
+        >>> model.classes_.tolist(), model.coef_.shape
+        (['ill', 'well'], (1, 2))
+        >>> model.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
+        ['ill', 'well']
     """
 
+    protocol: str
     update: str
+    C: float | None
     degree: int | None
     learning_rate: float | None
     radius: float | None
@@ -275,7 +299,9 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         *,
         parties: int | None = 3,
         split: str = "even",
+        protocol: str = ENCRYPTED_ROWS,
         update: str = "",
+        C: float | None = None,
         iterations: int | None = None,
         degree: int | None = None,
         epsilon: float | None = 1.0,
@@ -295,9 +321,10 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     def decision_function(self, X: Any) -> Array:
         """Log-odds of `classes_[1]`, shape (rows,).
 
-        X: array or frame with the columns of the training, shape (rows, columns). In a frame, the
-            label and the column of split="by:COLUMN" are left out, and so is, with `schema`
-            given, every column that it does not name.
+        Args:
+            X: array or frame with the columns of the training, shape (rows, columns). In a frame,
+                the label and the column of split="by:COLUMN" are left out, and so is, with
+                `schema` given, every column that it does not name.
 
         Raises:
             NotFittedError: `fit` comes first.
@@ -350,11 +377,31 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
 
     def _options(self) -> dict[str, Any]:
         return {
+            "protocol": self.protocol,
             "update": self.update,
             "degree": self.degree,
             "learning_rate": self.learning_rate,
             "radius": self.radius,
         }
+
+    def _weighed(self, config: SimulationConfig, rows: int) -> SimulationConfig:
+        """With ridge 1 / (C N): C sum_i l_i + |w|^2 / 2 is C N times mean_i l_i + ridge |w|^2 / 2.
+
+        Raises:
+            ParameterError: C is no positive number, or the protocol takes no ridge.
+        """
+        if self.C is None:
+            return config
+        if isinstance(self.C, bool) or not isinstance(self.C, numbers.Real) or not self.C > 0:
+            raise ParameterError(f"C={self.C!r} must be a positive number: 1.0 is usual, or None")
+        if config.protocol != SECURE_AGGREGATION:
+            raise ParameterError(
+                f"C={self.C} is of protocol={SECURE_AGGREGATION!r}: leave it out for "
+                f"{config.protocol}, whose rules bound the coefficients by themselves"
+            )
+        # The best of the rules with a ridge, where none is asked for.
+        update = config.update or "nag-opt"
+        return replace(config, ridge=1 / (float(self.C) * rows), update=update)
 
     def _keep(self, result: RunResult) -> None:
         self._weights = self._sign * result.weights
@@ -375,15 +422,18 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     `random_state` is set, the schema is inferred or the profile is "fast-insecure". `notes_` says
     what of this applies. `result_` is never private. Pickles and copies leave it out.
 
-    model: "linear"; "improved-lffr": linear in the logit of the target, whose predictions bend
-    towards the ends of the target's range; "lffr": a sigmoid of the range by squared error; or
-    "poisson": one target that counts from 0, without privacy. For the last two owners encrypt rows.
-    iterations: None: 30, of "lffr" with privacy 10.
-    ridge: weight of the squared coefficients (scaled units) beside the mean squared error; None:
-    0, or of sums what privacy needs at least. "poisson" has none.
-    targets: target column or columns of frames; None: the schema's, or those of y.
-    parties, split ("even" or "by:COLUMN"), epsilon, delta, colluders, schema, profile,
-    random_state, verbose, out: as of `FederatedLogisticRegression`.
+    Args:
+        model: "linear"; "improved-lffr": linear in the logit of the target, whose predictions bend
+            towards the ends of the target's range; "lffr": a sigmoid of the range by squared
+            error; or "poisson": one target that counts from 0, without privacy. For the last two
+            owners encrypt rows.
+        parties: as of `FederatedLogisticRegression`, and so are epsilon, delta, colluders, schema,
+            profile, random_state, verbose and out.
+        split: "even" or "by:COLUMN".
+        iterations: None: 30, of "lffr" with privacy 10.
+        ridge: weight of the squared coefficients (scaled units) beside the mean squared error;
+            None: 0, or of sums what privacy needs at least. "poisson" has none.
+        targets: target column or columns of frames; None: the schema's, or those of y.
 
     Attributes:
         coef_: float64 array, shape (targets, features), over `schema_.feature_names` (categories
@@ -397,20 +447,21 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
         result_: RunResult: the plaintext twin, least squares, costs, plan, errors on the
             training rows.
 
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(7)
-    >>> def ward(rows):
-    ...     X = rng.normal(size=(rows, 2))
-    ...     return X, np.column_stack([X[:, 0] - X[:, 1], X.sum(axis=1)])
-    >>> model = FederatedRegression(
-    ...     epsilon=None,  # 1.0 for real rows
-    ...     profile="fast-insecure",  # "secure" for real rows: 128 bits
-    ... )
-    >>> model = model.fit({"north": ward(30), "south": ward(50)})
-    >>> model.coef_.round(1).tolist()
-    [[1.0, -1.0], [1.0, 1.0]]
-    >>> model.predict([[1.0, -1.0]]).round(1).tolist()
-    [[2.0, 0.0]]
+    Examples:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(7)
+        >>> def ward(rows):
+        ...     X = rng.normal(size=(rows, 2))
+        ...     return X, np.column_stack([X[:, 0] - X[:, 1], X.sum(axis=1)])
+        >>> model = FederatedRegression(
+        ...     epsilon=None,  # 1.0 for real rows
+        ...     profile="fast-insecure",  # "secure" for real rows: 128 bits
+        ... )
+        >>> model = model.fit({"north": ward(30), "south": ward(50)})
+        >>> model.coef_.round(1).tolist()
+        [[1.0, -1.0], [1.0, 1.0]]
+        >>> model.predict([[1.0, -1.0]]).round(1).tolist()
+        [[2.0, 0.0]]
     """
 
     model: str
@@ -440,9 +491,10 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     def predict(self, X: Any) -> Array:
         """Targets in their own units, shape (rows, targets), or (rows,) where y was one column.
 
-        X: array or frame with the columns of the training. In a frame, the targets and the column
-            of split="by:COLUMN" are left out, and so is, with `schema` given, every column that it
-            does not name. Rows are scaled and clamped as in training.
+        Args:
+            X: array or frame with the columns of the training. In a frame, the targets and the
+                column of split="by:COLUMN" are left out, and so is, with `schema` given, every
+                column that it does not name. Rows are scaled and clamped as in training.
 
         Raises:
             NotFittedError: `fit` comes first.

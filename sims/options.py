@@ -32,6 +32,7 @@ class PlanOptions(TypedDict, total=False):
     radius: float | None
     interval: float | None
     ridge: float | None
+    floor: float | None
     momentum: float | None
     clip: float | None
     weights: str | None
@@ -59,3 +60,4 @@ class SimulateOptions(PlanOptions, total=False):
     ledger: FilePath | None
     out: FilePath | None
     keep_messages: bool | None
+    inference: bool | None

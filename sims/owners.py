@@ -36,7 +36,8 @@ class Columns:
 
     labels: label column, or targets; empty: unknown. split: column to split by; None: none.
     features: the schema's columns, in its order; None: all columns but labels and split. numeric:
-    whether targets are predicted. flat: one target was named on its own, not in a list.
+    whether targets are predicted. flat: one target was named on its own, not in a list. may_miss:
+    columns whose missing cells the schema fills in.
     """
 
     labels: tuple[str, ...]
@@ -44,6 +45,7 @@ class Columns:
     features: tuple[str, ...] | None
     numeric: bool = False
     flat: bool = False
+    may_miss: frozenset[str] = frozenset()
 
     @classmethod
     def choose(
@@ -73,7 +75,15 @@ class Columns:
                 f"split={split!r} names a column of the schema: split by another column, or "
                 "take it out of the schema"
             )
-        return cls(labels=labels, split=by, features=features, numeric=numeric, flat=flat)
+        filled = (c.name for c in schema.columns if c.missing != "refuse") if schema else ()
+        return cls(
+            labels=labels,
+            split=by,
+            features=features,
+            numeric=numeric,
+            flat=flat,
+            may_miss=frozenset(filled),
+        )
 
     def are_in(self, frame: pd.DataFrame) -> bool:
         """Whether a frame holds all labels, which are known."""
@@ -119,13 +129,14 @@ class Rows:
             ValueError, TypeError: scikit-learn's own; they may quote cells.
         """
         cells = columns.cells(X)
-        frame = _plain(read_table(cells))
+        frame = read_table(cells)
         if columns.features:
             if frame.shape[1] != len(columns.features):
                 raise DataError(
                     f"X has {frame.shape[1]} columns where the schema has {len(columns.features)}"
                 )
             frame.columns = pd.Index(columns.features, dtype=object)
+        frame = _plain(frame, columns.may_miss)
         outcome = _targets(y) if columns.numeric else (_labels(y), (), False)
         check_consistent_length(frame, outcome[0])
         return cls(cells, frame, *outcome)
@@ -173,19 +184,19 @@ def _checked_array(X: Any) -> NDArray[Any]:
     return array
 
 
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Categories as texts, objects as numbers where they are numbers; no cell is missing."""
+def _plain(frame: pd.DataFrame, may_miss: frozenset[str]) -> pd.DataFrame:
+    """Categories as texts, objects as numbers where they are numbers; no other cell is missing."""
     frame = frame.infer_objects()
     for name in frame.columns:
         cells = frame[name]
         missing = int(cells.isna().sum())
-        if missing:
+        if missing and name not in may_miss:
             raise DataError(
                 f"column {shown(name)} is missing (NaN) in {missing} of {len(frame)} rows: "
                 "fill in or drop these rows"
             )
         if isinstance(cells.dtype, pd.CategoricalDtype):
-            frame[name] = cells.astype(object).map(cell_text)
+            frame[name] = cells.astype(object).map(cell_text, na_action="ignore")
     return frame
 
 

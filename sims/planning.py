@@ -55,6 +55,12 @@ class Forecast:
             f"{size(sum(self.bytes_per_party.values()))} per party)"
         )
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from sims.notebook import forecast_html
+
+        return forecast_html(self)
+
     @property
     def plan(self) -> RunPlan:
         """The template."""

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from parties.data.encode import encode_features, encode_label, encode_targets
+from parties.data.problems import Numbering
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
 from protocols.documents import shown
@@ -118,13 +119,15 @@ class ReleasedModel:
         """`probability` of the positive label and `prediction`, its text; or every target.
 
         Positive above probability 1/2; targets in the data's own units, by name. Columns to
-        predict may be absent and are not looked at; the index is the table's.
+        predict may be absent and are not looked at; the index is the table's, of a file 0, 1, ….
 
         Raises:
             SchemaError, DataError: a column is missing, or a cell cannot be used.
         """
         frame = read_table(table, label=self.schema.label.name)
         scores = encode_features(frame, self.schema) @ self.weights
+        if isinstance(frame.index.name, Numbering):
+            frame = frame.reset_index(drop=True)
         decoded = self.fitted.decode(scores)
         if self.fitted.numeric:
             values = targets_of(self.schema.label).to_data_units(decoded)

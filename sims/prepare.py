@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from parties.data.encode import encode_shard, expand_columns
 from parties.data.infer import REGRESSION_SCALING, infer_schema
+from parties.data.look import cohort_warnings
+from parties.data.problems import Problems
 from parties.data.schema import Schema
 from parties.data.shard import Shard
 from parties.data.table import read_table
@@ -69,16 +71,22 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         SchemaError, DataError, ParameterError: name the column or option and the cure.
     """
     notes: list[str] = []
-    frame, predicted = _table(config)
+    problems = Problems()
+    frame, predicted = _table(config, problems)
     split_column = config.split.partition(":")[2] if config.split.startswith("by:") else None
     # A bad cell is refused by its row in the file, wherever the hold-out and the split put it.
-    whole = _schema(config, frame, predicted, split_column, [])
+    try:
+        whole = _schema(config, frame, predicted, split_column, [])
+    except (SchemaError, DataError) as error:
+        problems.add(str(error), type(error))
+        problems.refuse()
+        raise
     if whole.label.names != predicted:
         what = "target" if config.is_regression else "label"
         raise SchemaError(
             f"{what}={','.join(predicted)!r} is not the schema's {','.join(whole.label.names)!r}"
         )
-    encode_shard(frame, whole)
+    encode_shard(frame, whole, problems=problems)
     train, test = _train_and_test(config, frame, predicted[0], rng)
     schema = _schema(config, train, predicted, split_column, notes)
     if config.is_regression:
@@ -92,6 +100,7 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     }
     tested = _encode(test, schema, False, "the test rows")
     notes += clamped_targets(tested, schema)
+    notes += cohort_warnings(shards, config.split)
     return PreparedData(
         schema=schema,
         shards=shards,
@@ -114,13 +123,13 @@ def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
     ]
 
 
-def _table(config: SimulationConfig) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The table, and what is predicted of it."""
+def _table(config: SimulationConfig, problems: Problems) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The table, and what is predicted of it; problems of single lines go to `problems`."""
     if config.data is None:
         frame, label = builtin_dataset("diabetes" if config.is_regression else "breast_cancer")
         return frame, config.targets or (config.label or label,)
     predicted = config.targets or (config.label or "y",)
-    frame = read_table(config.data, label=predicted[0])
+    frame = read_table(config.data, label=predicted[0], problems=problems)
     for name in predicted:
         if name not in frame.columns:
             what = "target" if config.is_regression else "label"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from protocols.plan import RunPlan
 from protocols.privacy.rescale import Scaling
 from protocols.words import count
 from sims.plan_figures import plan_figures
+
+if TYPE_CHECKING:
+    from sims.inference import Inference
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-9  # of a mean of losses, with room
@@ -98,7 +101,8 @@ class RunResult:
     on the test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test
     rows, test_raw: in their own units, bias last (for plots);
     clamped: rows and values clamped, by party; warnings: sentences for the reader; noise:
-    "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood in for.
+    "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood in for;
+    inference: standard errors, where they were asked for.
     """
 
     plan: RunPlan
@@ -127,6 +131,7 @@ class RunResult:
     transcript_head: str
     certificate: dict[str, Any] | None = None
     missing: tuple[str, ...] = ()
+    inference: Inference | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """One line for a person; no rows, no weights."""
@@ -143,6 +148,12 @@ class RunResult:
             *marks,
         ]
         return f"RunResult({', '.join(told)})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: scores and promise; no rows, no weights."""
+        from sims.notebook import result_html
+
+        return result_html(self)
 
     @property
     def model(self) -> Model:
@@ -239,6 +250,9 @@ class RunResult:
             "missing": list(self.missing),
             "warnings": list(self.notes),
         }
+        if self.inference is not None:
+            body["inference"] = self.inference.rows()
+            body["inference_about"] = self.inference.about()
         if self.insecure:
             body["INSECURE"] = "toy ring without security; for tests only"
         return body

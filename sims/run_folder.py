@@ -10,6 +10,8 @@
     report.html       all of this for a person
     messages/         every message, where the run keeps them (see coordinator.log)
     second-moment/    transcript and messages of the run that went before, where rows are whitened
+    inference.tex     the table of coefficients, where it was asked for
+    inference/        transcripts of its sums
 
 No file holds a row of data or anything secret; but the report of a regression draws the test
 rows' targets.
@@ -39,8 +41,11 @@ MODEL, METRICS, SUMMARY = "model.json", "metrics.jsonl", "summary.json"
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 MESSAGES = "messages"
 SECOND_MOMENT = "second-moment"
+INFERENCE, TABLE = "inference", "inference.tex"
 FIRST = f"{SECOND_MOMENT}/{TRANSCRIPT}"
-FILES = (TRANSCRIPT, PLAN, MODEL, METRICS, SUMMARY, CERTIFICATE, REPORT)
+FILES = (TRANSCRIPT, PLAN, MODEL, METRICS, SUMMARY, CERTIFICATE, TABLE, REPORT)
+OPTIONAL = (CERTIFICATE, TABLE)
+"""Not of every run."""
 
 
 class RunFolder:
@@ -130,6 +135,8 @@ class RunFolder:
         write_text(self.path / SUMMARY, to_json(result.summary()))
         if result.certificate is not None:
             write_text(self.path / CERTIFICATE, to_json(result.certificate))
+        if result.inference is not None:
+            write_text(self.path / TABLE, result.inference.latex())
         write_text(self.path / REPORT, render_report(result))
         present = [name for name in FILES if (self.path / name).exists()]
         files = {name: file_digest(self.path / name) for name in present}
@@ -157,7 +164,7 @@ def _make_way(folder: Path, overwrite: bool) -> None:
     if overwrite:
         for name in (STATUS, *FILES):
             (folder / name).unlink(missing_ok=True)
-        for name in (MESSAGES, SECOND_MOMENT):
+        for name in (MESSAGES, SECOND_MOMENT, INFERENCE):
             shutil.rmtree(folder / name, ignore_errors=True)
         log.warning("the earlier run in %s is overwritten", folder)
         return

@@ -6,7 +6,6 @@ import secrets
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,32 +14,36 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator.coordinator import Coordinator, Observer, Outcome
+from coordinator.coordinator import Observer
 from coordinator.costs import Costs
-from coordinator.log import recorded
 from coordinator.replay import evidence as read_evidence
+from parties.data.shard import Shard
 from parties.policy import Policy
+from protocols.errors import ParameterError, PrivacyError
+from protocols.gradients import GradientPlan
+from protocols.inference.budget import training_part
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.model import Model
 from protocols.models.registry import model_named
-from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration
+from protocols.privacy.mechanism import Mechanism
 from protocols.private_files import FOLDER_MODE
 from protocols.published import published
-from protocols.second_moment import Evidence
-from protocols.transcript import Transcript
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
 from sims.figures import calibrated, figures_of, settled
+from sims.inference import infer
+from sims.inference_rows import shards_by_range, with_shards
 from sims.ledgers import dataset_of, open_ledger
-from sims.party_process import PartySpec, peak_memory_mb, run_parties
+from sims.party_process import PartySpec
 from sims.prepare import PreparedData, prepare
 from sims.result import Array, Figures, RunResult, scored
-from sims.run_folder import MESSAGES, SECOND_MOMENT, TRANSCRIPT, RunFolder
+from sims.run_folder import INFERENCE, MESSAGES, SECOND_MOMENT, TRANSCRIPT, RunFolder
+from sims.session import Ran, session_of
 from sims.slot_report import unproven_warnings
+from sims.sums import sums_wanted
 from sims.twin import OPTIMA, fit_unclipped
 from sims.twins import twin_of
 
@@ -82,21 +85,23 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     # Every refusal that depends on public figures only comes before the first key.
     rows = [shard.rows for shard in data.shards.values()]
     notify(Event("phase", "choose"))
-    found = calibrated(config, data.schema, rows)
+    found = calibrated(_training(config), data.schema, rows)
     notify(Event("plan", "data", found=found))
     folder = RunFolder.create(config.out, rounds=found.template.rounds) if config.out else None
     with _recording(folder) as record:
         signing_key = new_signing_key()
-        specs = party_specs(config, data, root, public_bytes(signing_key))
+        specs = party_specs(config, data.shards, root, public_bytes(signing_key))
 
         def both(event: Event) -> None:
             # A file takes long to write: an interrupt meanwhile finds both at the same place.
             notify(event)
             record(event)
 
-        session = partial(_session, signing_key=signing_key, processes=config.processes)
+        session = partial(session_of, signing_key=signing_key, processes=config.processes)
         costs, evidence = Costs(), None
-        if found.first is not None:
+        # What is settled afterwards names no run before it; inference pays for both.
+        before = found.first
+        if before is not None:
             both(Event("phase", "moment"))
             with _moment_folder(folder) as kept:
                 first = session(
@@ -130,62 +135,57 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             noise=_noise_name(config),
             total_seconds=time.perf_counter() - started,
         )
+        if config.inference:
+            both(Event("phase", "inference"))
+            result = _with_inference(config, data, specs, result, before, folder)
         if folder:
             folder.write(result)
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Ran:
-    """One session that came to its end."""
-
-    outcome: Outcome
-    costs: Costs
-    peak_memory: float
-    head: str
+def _training(config: SimulationConfig) -> SimulationConfig:
+    """What is left of the promise for training, where standard errors take their part."""
+    if not config.inference or config.epsilon is None:
+        return config
+    epsilon, delta = training_part(config.epsilon, config.delta)
+    return replace(config, epsilon=epsilon, delta=delta)
 
 
-def _session(
-    *,
+def _with_inference(
+    config: SimulationConfig,
+    data: PreparedData,
     specs: Mapping[str, PartySpec],
-    signing_key: Ed25519PrivateKey,
-    make_plan: Callable[[str, tuple[Member, ...]], RunPlan],
-    transcript: Path | None,
-    messages: Path | None,
-    observer: Observer,
-    processes: bool,
-    evidence: Evidence | None = None,
-) -> _Ran:
-    name, log = uuid.uuid4().hex, Transcript(transcript)
-    verify_keys = {party: spec.verify_key for party, spec in specs.items()}
-    coordinator = Coordinator(
-        session=name,
-        signing_key=signing_key,
-        party_keys=verify_keys,
-        make_plan=lambda members: make_plan(name, members),
-        transcript=log,
-        observer=observer,
-        evidence=evidence,
-    )
-    keep = partial(
-        recorded,
-        folder=messages,
-        coordinator_key=public_bytes(signing_key),
-        parties=verify_keys,
-        durable=False,
-    )
+    result: RunResult,
+    before: GradientPlan | None,
+    folder: RunFolder | None,
+) -> RunResult:
+    """Standard errors at the released model, of the same parties' rows; else a note why not.
+
+    before: the plan of the run that opened a second moment, if there was one.
+    """
+    private = config.epsilon is not None
+    plans = [plan for plan in (before, result.plan) if plan is not None and plan.privacy]
     try:
-        outcome, memory = run_parties(
-            name, specs, lambda ask: coordinator.run(keep(ask)), processes
+        inference = infer(
+            with_shards(specs, shards_by_range(data, private=private)),
+            data.schema,
+            result.weights,
+            result.plan.model,
+            sums_wanted(config.epsilon, config.delta, config.colluders),
+            spent=tuple(Mechanism.from_plan(plan, data.schema.norm_bound) for plan in plans),
+            folder=folder.path / INFERENCE if folder else None,
+            processes=config.processes,
         )
-    finally:
-        log.close()
-    return _Ran(
-        outcome=outcome,
-        costs=coordinator.costs,
-        peak_memory=max(memory, peak_memory_mb()),
-        head=log.head,
-    )
+    except (PrivacyError, ParameterError) as error:
+        # The model has been trained and paid for; and so, perhaps, have some of the sums.
+        warning = f"no standard errors: {error}"
+        if private:
+            warning += (
+                f"; sums may have been opened before that: count epsilon={config.epsilon:g}, "
+                f"delta={config.delta:g} for this run, not the training's part alone"
+            )
+        return replace(result, warnings=(*result.warnings, warning))
+    return replace(result, inference=inference)
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def _moment_folder(folder: RunFolder | None) -> Iterator[Path]:
 
 
 def party_specs(
-    config: SimulationConfig, data: PreparedData, root: int, coordinator_key: str
+    config: SimulationConfig, shards: Mapping[str, Shard], root: int, coordinator_key: str
 ) -> dict[str, PartySpec]:
     """One spec per party; each consents to exactly the promised privacy."""
     policy = Policy(
@@ -216,7 +216,7 @@ def party_specs(
         accept_unbounded=True,
     )
     specs = {}
-    for name, shard in data.shards.items():
+    for name, shard in shards.items():
         key = new_signing_key()
         specs[name] = PartySpec(
             name=name,
@@ -235,7 +235,7 @@ def compare(
     data: PreparedData,
     found: Calibration,
     specs: Mapping[str, PartySpec],
-    ran: _Ran,
+    ran: Ran,
     *,
     costs: Costs,
     noise: str,

@@ -48,7 +48,7 @@ def run_twin(
     def record(t: int, weights: Array) -> None:
         course.record(t, plan.decode(weights).reshape(plan.layout.shape), gradient.largest)
 
-    weights = plan.decode(train_plain(plan.rule, gradient, plan.num_features, record))
+    weights = plan.decode(train_plain(plan.rule, gradient, noise.shape[1:], record))
     return weights.reshape(plan.layout.shape), tuple(course.metrics)
 
 

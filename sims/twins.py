@@ -20,7 +20,7 @@ from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
 from protocols.rows import RowsPlan
-from protocols.second_moment import square
+from protocols.symmetric import square
 from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -92,9 +92,10 @@ def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
     weights, iterations = run_twin(plan, data.rows, data.labels, noise, test.x, test.y)
     cure = "take fewer iterations or a smaller learning rate"
     cure = cure if plan.outputs else f"widen it (--interval), {cure}"
-    warnings = _warned(
-        "score" if plan.outputs else "logit", iterations[-1].largest_logit, plan.link.radius, cure
-    )
+    warnings: tuple[str, ...] = ()
+    if plan.link.degree > 1:  # else the polynomial is the score, wherever
+        what, largest = "score" if plan.outputs else "logit", iterations[-1].largest_logit
+        warnings = _warned(what, largest, plan.link.radius, cure)
     warnings = _stopped_short(plan, data, weights) + warnings
     return Twin(weights=weights, iterations=iterations, warnings=warnings)
 

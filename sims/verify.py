@@ -31,6 +31,7 @@ from sims.run_folder import (
     FIRST,
     METRICS,
     MODEL,
+    OPTIONAL,
     PLAN,
     SECOND_MOMENT,
     SUMMARY,
@@ -231,7 +232,7 @@ def _what_it_is(status: dict[str, Any]) -> str:
 def _changed(folder: Path, status: dict[str, Any]) -> Iterator[str]:
     recorded = dict(status["files"])
     for name in FILES:
-        if name not in recorded and (name != CERTIFICATE or (folder / name).exists()):
+        if name not in recorded and (name not in OPTIONAL or (folder / name).exists()):
             yield f"{STATUS}, field files: {name} is not listed"
     for name, expected in recorded.items():
         if name not in FILES:

@@ -128,7 +128,7 @@ def make_plan(
 
     update: a name in UPDATES, or a rule's fields, which have rounds of their own; make: whose.
     """
-    link = make_link(degree)
+    link = changes.get("link") or make_link(degree)
     rule = make_rule(update, rounds) if isinstance(update, str) else rule_from_dict(update)
     names = party_names(len(rows))
     fields: dict[str, Any] = {
@@ -167,8 +167,10 @@ def plain_weights(plan: RowsPlan, shards: Iterable[tuple[Floats, Floats]], noise
     x, y = plan.encode(*(np.concatenate(part) for part in zip(*shards, strict=True)))
     inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
     gradient = PlainGradient(x, y, noise, plan.link, inverse)
-    weights = train_plain(plan.rule, gradient, plan.num_features)
-    assert gradient.largest <= plan.link.radius, "the case leaves the link's interval"
+    weights = train_plain(plan.rule, gradient, noise.shape[1:])
+    assert plan.link.degree == 1 or gradient.largest <= plan.link.radius, (
+        "the case leaves the link's interval"
+    )
     return weights
 
 

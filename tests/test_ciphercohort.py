@@ -29,7 +29,7 @@ from tests.test_imports import PACKAGES
 
 NAMES = {
     *("FederatedLogisticRegression", "FederatedRegression"),
-    *("load_model", "plan", "simulate"),
+    *("evaluate", "load_model", "plan", "simulate"),
 }
 TOY: dict[str, Any] = {"profile": "fast-insecure", "no_privacy": True, "update": "gd"}
 

@@ -25,7 +25,6 @@ Promises, each held by this file whatever the server asks
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import logging
 from collections.abc import Callable
@@ -35,16 +34,15 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from ciphercohort.flower.members import Entry, Roster, check_known, pair_keys
+from ciphercohort.flower.members import Entry, Roster, check_known, pair_keys, trusted
 from ciphercohort.flower.memory import RECORD, Memory, Owner, alone
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.records import (
     Bases,
     Layout,
     Reply,
-    content_digest,
     differences,
-    model_digest,
+    digests,
 )
 from ciphercohort.flower.rounds import KEYS, LEAST_SHARE, OPEN, ROSTER, SUM, WORDS, round_context
 from protocols.aggregate import limbs, one_time
@@ -128,6 +126,8 @@ class Client:
         for entry in roster.entries:
             entry.check(roster.session)
         known = check_known(roster, memory.known, self._owner.pins, self._owner.admit)
+        why = trusted(roster, memory.known, self._owner.pins is not None)
+        log.info("client %s: %s", self._owner.name, why)
         memory.known, memory.own, memory.pairs = known, own, pairs
         memory.members = [entry.identity for entry in roster.entries]
         memory.epoch, memory.roster, memory.waiting = roster.epoch, roster.digest(), ""
@@ -139,7 +139,7 @@ class Client:
         memory, content = self._memory, self._message.content
         if self._is_stale(request):
             return _reply({"stale": True})
-        place, asked, plan = self._place(request)
+        place, asked, plan, model = self._place(request)
         self._require(plan)
         self._check_noise(plan)
         number = request.whole("round")
@@ -149,7 +149,7 @@ class Client:
                 "encrypted once"
             )
         bases = Bases(content)
-        model, who = self._sum_of(asked)
+        who = hashlib.sha256("".join(memory.members[k] for k in asked).encode()).hexdigest()[:32]
         if memory.sums.get(model, who) != who:
             raise PolicyError(
                 "other clients are asked than in an earlier round with this very model: the "
@@ -173,8 +173,11 @@ class Client:
         held = memory.session, memory.epoch
         return (request.text("session"), request.whole("epoch")) != held or memory.own < 0
 
-    def _place(self, request: Request) -> tuple[one_time.Round, list[int], SumPlan]:
-        """Checked: this roster, a quorum of which this client is one, its context."""
+    def _place(self, request: Request) -> tuple[one_time.Round, list[int], SumPlan, str]:
+        """Checked: this roster, a quorum of which this client is one, its context.
+
+        And the digest of the message's kind and arrays.
+        """
         memory = self._memory
         asked, plan = request.numbers("asked"), SumPlan.of_json(request.text("plan"))
         members = len(memory.pairs) // one_time.KEY_BYTES
@@ -199,11 +202,11 @@ class Client:
             "plan": request.text("plan"),
         }
         metadata = self._message.metadata
-        model = content_digest(self._message.content, RECORD)
-        context = round_context(
-            memory.roster, fields, metadata.message_type, metadata.group_id, model
-        )
-        return self._round(asked, plan.lost, context), asked, plan
+        content, arrays = digests(self._message.content, RECORD)
+        kind = metadata.message_type
+        context = round_context(memory.roster, fields, kind, metadata.group_id, content)
+        model = hashlib.sha256(kind.encode() + b"\0" + arrays).hexdigest()[:32]
+        return self._round(asked, plan.lost, context), asked, plan, model
 
     def _check_noise(self, plan: SumPlan) -> None:
         """Whoever had noise keeps it."""
@@ -219,20 +222,13 @@ class Client:
                 "no epsilon would hold for both"
             )
 
-    def _sum_of(self, asked: list[int]) -> tuple[str, str]:
-        """Digests of kind and arrays of the message, and of the identities that are asked."""
-        kind = self._message.metadata.message_type.encode()
-        model = hashlib.sha256(kind + b"\0" + model_digest(self._message.content))
-        who = hashlib.sha256("".join(self._memory.members[k] for k in asked).encode())
-        return model.hexdigest()[:32], who.hexdigest()[:32]
-
     def _round(self, asked: list[int], lost: float, context: bytes) -> one_time.Round:
         # A server can give each node another run configuration: those told otherwise share no keys.
         told = json.dumps(dict(self._context.run_config), sort_keys=True).encode()
-        configuration = b"ciphercohort/flower/configuration/1\0" + told
-        keys = [hmac.digest(self._memory.pair(k), configuration, "sha256") for k in asked]
+        keys = [self._memory.pair(k) for k in asked]
         own = asked.index(self._memory.own)
-        return one_time.Round(Quorum.of(len(asked), lost), own, keys, context)
+        quorum = Quorum.of(len(asked), lost)
+        return one_time.Round(quorum, own, keys, context, hashlib.sha256(told).digest())
 
     def _own_reply(self, bases: Bases, plan: SumPlan) -> Reply:
         """What the app's own function returns to the app's own message."""
@@ -275,14 +271,16 @@ class Client:
         words = np.empty(length + limbs.LIMBS * (len(weighed) + 2), np.uint32)
         factor = reply.weight / plan.weight_scale * plan.units(clients)
         most = one_time.largest_units(clients)
-        for start, block in differences(reply, bases):
+        # Beyond float32's exponents no product with a factor is right.
+        least = np.float32 if factor < 2.0**64 else np.float64
+        for start, block in differences(reply, bases, least):
             block *= factor
             np.rint(block, out=block)
             # NaN fails the comparison too. A refusal would tell the server of this client alone.
             if not (-most <= block.min(initial=0) and block.max(initial=0) <= most):
                 beyond += int((~(np.abs(block) <= most)).sum())
                 block = np.clip(np.nan_to_num(block, posinf=most, neginf=-most), -most, most)
-            words[start : start + len(block)] = block.astype(np.int32).view(np.uint32)
+            words[start : start + len(block)].view(np.int32)[:] = block
         # As for arrays: cut off, and counted.
         largest = limbs.LARGEST - 1
         beyond += sum(not abs(value) <= largest for value in weighed)

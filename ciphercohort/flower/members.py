@@ -138,6 +138,21 @@ def check_known(
     return {**known, **{entry.name: entry.identity for entry in roster.entries}}
 
 
+def trusted(roster: Roster, known: Mapping[str, str], pinned: bool) -> str:
+    """A line for the log: why this client takes the others' identities for theirs.
+
+    known: before this roster.
+    """
+    count = len(roster.entries)
+    if pinned:
+        return f"keys of {count} clients: all identities are pinned"
+    new = [entry for entry in roster.entries if entry.name not in known]
+    names = ", ".join(f"{entry.name} ({entry.identity[:8]}…)" for entry in new[:3])
+    more = ", …" if len(new) > 3 else ""
+    seen = f"{len(new)} seen for the first time and trusted: {names}{more}" if new else "all known"
+    return f"keys of {count} clients: {seen}; no pins (secure-sum-pins would name them beforehand)"
+
+
 def pair_keys(roster: Roster, private: X25519PrivateKey) -> tuple[int, bytes]:
     """This client's number, and the 32 bytes that it shares with each member, one after the other.
 

@@ -90,6 +90,10 @@ class Privacy:
         """Of one client's noise."""
         return self.noise_multiplier * self.clip / math.sqrt(quorum.needed - quorum.colluders)
 
+    def noise_of_mean(self, quorum: Quorum, contributors: int) -> float:
+        """Std of the noise on each value of a mean of so many clients."""
+        return self.share_std(quorum) / (math.sqrt(contributors) * self.sampling)
+
     def units(self, quorum: Quorum) -> float:
         """Units in 1, a power of 2: as many as the words have room for."""
         clients = quorum.clients

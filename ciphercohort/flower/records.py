@@ -8,6 +8,7 @@ metrics. Other content (texts, bytes) cannot be summed and does not leave the cl
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from protocols.errors import DataError, MessageError
 Values = NDArray[np.float64]
 # Values handled at once: they stay in cache.
 BLOCK = 1 << 17
+_NPY: Any = np.lib.format
 
 # Of legacy replies (`flwr.client.NumPyClient`), after translation by Flower.
 _LEGACY = {
@@ -120,36 +122,43 @@ class Bases:
         return all(p.relative == self.has(p.key, p.shape) for p in layout.arrays)
 
     def __getitem__(self, key: str) -> NDArray[Any]:
-        return self._arrays[key].numpy().ravel()
+        return numbers_of(self._arrays[key]).ravel()
 
 
-def content_digest(request: RecordDict, without: str) -> bytes:
-    """SHA-256 of all that a request holds, in its order, but for one record.
+def numbers_of(array: Array) -> NDArray[Any]:
+    """As `Array.numpy`, without a copy where Flower's usual format allows it; not to be changed."""
+    usual = _NPY.magic(1, 0)
+    if array.stype == "numpy.ndarray" and array.data.startswith(usual):
+        stream = io.BytesIO(array.data)
+        stream.seek(len(usual))
+        shape, fortran, kind = _NPY.read_array_header_1_0(stream)
+        if not fortran and not kind.hasobject:
+            found = np.frombuffer(array.data, kind, math.prod(shape), stream.tell())
+            return found.reshape(shape)
+    return array.numpy()
 
-    Of every record its type, name and number of entries; of every entry key, type and value.
+
+def digests(request: RecordDict, without: str) -> tuple[bytes, bytes]:
+    """SHA-256 of all that a request holds, in its order, but for one record; and of arrays alone.
+
+    Of every record its type, name and number of entries; of every entry key, type and value, of an
+    array's value its SHA-256.
     """
-    digest = hashlib.sha256()
-
-    def add(*said: Any) -> None:
-        text = json.dumps(said, default=lambda blob: {"bytes": blob.hex()})
-        digest.update(b"%d\0" % len(text) + text.encode())
-
+    whole, arrays = hashlib.sha256(), hashlib.sha256()
     for name, record in request.items():
         if name == without:
             continue
-        add(type(record).__name__, name, len(record))
+        said: list[Any] = [type(record).__name__, name, len(record)]
         for key, value in record.items():
             if isinstance(value, Array):
-                add(key, value.dtype, value.shape, value.stype, len(value.data))
-                digest.update(value.data)
+                data = hashlib.sha256(value.data).hexdigest()
+                said.append([key, value.dtype, value.shape, value.stype, data])
             else:
-                add(key, type(value).__name__, value)
-    return digest.digest()
-
-
-def model_digest(request: RecordDict) -> bytes:
-    """SHA-256 of the arrays alone: of requests that differ in configuration as well."""
-    return content_digest(RecordDict(dict(request.array_records.items())), "")
+                said.append([key, type(value).__name__, value])
+        text = json.dumps(said, default=lambda blob: {"bytes": blob.hex()}).encode()
+        for each in (whole, arrays) if isinstance(record, ArrayRecord) else (whole,):
+            each.update(b"%d\0" % len(text) + text)
+    return whole.digest(), arrays.digest()
 
 
 # -- client ---------------------------------------------------------------------------------------
@@ -185,7 +194,7 @@ class Reply:
                 raise DataError("the client reports that its own function failed")
         for name, record in content.array_records.items():
             for key, array in record.items():
-                value = array.numpy()
+                value = numbers_of(array)
                 if value.dtype.kind not in "fiu":
                     raise DataError(f"array {key!r} is of type {value.dtype}: not numbers")
                 relative = bases.has(key, value.shape)
@@ -203,17 +212,25 @@ class Reply:
         return found if 0 <= weight < limbs.LARGEST else replace(found, weight=0.0, beyond=1)
 
 
-def differences(reply: Reply, bases: Bases) -> Iterator[tuple[int, Values]]:
-    """Blocks of all arrays, one after the other, with the place where each begins."""
+def differences(
+    reply: Reply, bases: Bases, least: type[np.floating[Any]] = np.float64
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Blocks of all arrays, one after the other, with the place where each begins.
+
+    least: precision of what is yielded, or that of the arrays if it is higher.
+    """
     start = 0
     for place, value in zip(reply.layout.arrays, reply.arrays, strict=True):
-        base = bases[place.key] if place.relative else None
+        base = bases[place.key] if place.relative else _nothing(value)
+        kind = np.result_type(value, base, least)
         for first in range(0, value.size, BLOCK):
-            block = value[first : first + BLOCK].astype(np.float64)
-            if base is not None:
-                block -= base[first : first + BLOCK]
-            yield start + first, block
+            block = slice(first, first + BLOCK)
+            yield start + first, np.subtract(value[block], base[block], dtype=kind)
         start += value.size
+
+
+def _nothing(value: NDArray[Any]) -> NDArray[Any]:
+    return np.broadcast_to(value.dtype.type(0), value.shape)
 
 
 def _weight_place(content: RecordDict, weighted_by: str) -> tuple[str, str]:

@@ -27,4 +27,4 @@ def round_context(
     digest = roster if isinstance(roster, bytes) else roster.digest()
     names = ("session", "epoch", "round", "asked", "plan")
     said = json.dumps([kind, group, *(fields[name] for name in names)]).encode()
-    return hashlib.sha256(b"ciphercohort/flower/round/2\0" + digest + model + said).digest()
+    return hashlib.sha256(b"ciphercohort/flower/round/3\0" + digest + model + said).digest()

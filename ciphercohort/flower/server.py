@@ -9,9 +9,10 @@ a single reply that holds the mean with the weight of all.
 from __future__ import annotations
 
 import logging
+import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,16 @@ from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from ciphercohort.flower.contributions import Sum, Total, same_model
+from ciphercohort.flower.grids import WrappedGrid
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import Privacy, SumPlan
-from ciphercohort.flower.records import Bases, Layout, build, content_digest
-from ciphercohort.flower.rounds import LEAST_SHARE, OPEN, SUM, WORDS, round_context
+from ciphercohort.flower.records import Bases, Layout, build
+from ciphercohort.flower.rounds import LEAST_SHARE, OPEN, SUM, round_context
 from ciphercohort.flower.session import Session, field, step_record
 from ciphercohort.flower.strategies import check_sums_only
 from protocols.aggregate import limbs, one_time
-from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
-from protocols.aggregate.words import Words
+from protocols.aggregate.quorum import MAX_CLIENTS, MIN_CLIENTS, Quorum
 from protocols.errors import CohortError, MessageError, ParameterError, ProtocolError
 
 log = logging.getLogger("flwr.secure-sum")
@@ -36,6 +38,8 @@ _KINDS = (MessageType.TRAIN, MessageType.EVALUATE)
 SETTLE_SECONDS = 1.0
 TELL_SECONDS = 5.0
 _FIRST_POLL, _SLOWEST_POLL = 0.005, 0.1
+# Of the time waited so far: by so little polling makes a round longer.
+_POLL_SHARE = 0.05
 
 
 class SecureSum:
@@ -79,33 +83,19 @@ class SecureSum:
         return self.strategy.start(secure, initial_arrays, *arguments, **named)
 
 
-class SecureGrid(Grid):
+class SecureGrid(WrappedGrid):
     """Flower's grid for a strategy; see the module.
 
     Security: nothing that this class does is trusted by clients; see `client`.
     """
 
     def __init__(self, grid: Grid, plan: SumPlan | None = None) -> None:
-        self._grid, self._plan = grid, plan or SumPlan()
+        super().__init__(grid)
+        self._plan = plan or SumPlan()
         self._session = Session(self._ask)
         self._round = self._opened = 0
         self._deadline = 0.0
         self._settled = bool(getattr(grid, "is_complete", False))
-
-    # -- as the grid that it wraps ----------------------------------------------------------------
-
-    def set_run(self, *arguments: Any) -> None:
-        """See `Grid`."""
-        self._grid.set_run(*arguments)
-
-    @property
-    def run(self) -> Any:
-        """See `Grid`."""
-        return self._grid.run
-
-    def create_message(self, *arguments: Any, **named: Any) -> Message:
-        """See `Grid`."""
-        return self._grid.create_message(*arguments, **named)
 
     def get_node_ids(self) -> Iterable[int]:
         """See `Grid`; the first time, once no node has come for a second.
@@ -127,14 +117,6 @@ class SecureGrid(Grid):
             time.sleep(SETTLE_SECONDS)
             self._settled = MIN_CLIENTS <= count == len(list(self._grid.get_node_ids()))
         return self._grid.get_node_ids()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """See `Grid`."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """See `Grid`."""
-        return self._grid.pull_messages(message_ids)
 
     # -- sums -------------------------------------------------------------------------------------
 
@@ -165,6 +147,8 @@ class SecureGrid(Grid):
         if self._plan.privacy and kind.split(".")[0] == MessageType.EVALUATE:
             log.info("no evaluation by clients: their metrics would carry no noise")
             return []
+        if self._plan.privacy and not self._round:
+            warn_of_noise(self._plan.privacy, requests, self._plan.lost)
         self._deadline = time.monotonic() + (3600.0 if timeout is None else timeout)
         try:
             mean = self._sum(requests, kind)
@@ -193,10 +177,10 @@ class SecureGrid(Grid):
                 "than half: raise the strategy's fraction"
             )
         quorum = Quorum.of(len(asked), self._plan.lost)
-        model = _same_model(members_asked)
+        model = same_model(members_asked)
         self._round += 1
         bases = Bases(members_asked[0].content)
-        arrived = _Total(self._plan, len(asked), bases)
+        arrived = Total(self._plan, len(asked), bases)
         fields = self._fields(asked)
         contents = {
             request.metadata.dst_node_id: RecordDict(
@@ -247,7 +231,7 @@ class SecureGrid(Grid):
         self,
         asked: list[int],
         members: list[int],
-        total: _Sum,
+        total: Sum,
         numbers: Mapping[int, int],
         kind: str,
         group: str,
@@ -285,6 +269,17 @@ class SecureGrid(Grid):
         summed = words[: layout.length].astype(np.float64)
         if plan.privacy is not None:
             summed /= plan.privacy.units(quorum) * plan.privacy.sampling * contributors
+            std = plan.privacy.noise_of_mean(quorum, contributors)
+            log.info(
+                "mean of %d clients; std of its noise: %.2g a value, %.2g over all %d; the mean "
+                "itself, with noise: %.2g; one update: at most clip=%g",
+                contributors,
+                std,
+                std * math.sqrt(len(summed)),
+                len(summed),
+                float(np.linalg.norm(summed)),
+                plan.privacy.clip,
+            )
             return build(layout, bases, summed, [], contributors)
         exact = words[layout.length :].view(np.uint32)
         weight, beyond, *metrics = limbs.decode(exact, quorum.clients, contributors)
@@ -330,18 +325,16 @@ class SecureGrid(Grid):
         waiting = dict(zip(self._grid.push_messages(messages), contents, strict=True))
         del messages
         found: dict[int, Message] = {}
-        pause = _FIRST_POLL
+        began = time.monotonic()
         self._errors: dict[int, str] = {}
         while waiting:
-            arrived = False
             for reply in self._grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is None:
                     continue
-                arrived = True
                 try:
                     if reply.has_error():
-                        raise MessageError(f"{reply.error.reason}")
+                        raise MessageError(readable(reply.error.reason or "no reason"))
                     if on_reply is None:
                         found[node] = reply
                     else:
@@ -353,8 +346,8 @@ class SecureGrid(Grid):
                     log.warning("node %d: %s", node, self._errors[node])
             if not waiting or time.monotonic() > self._deadline:
                 break
-            pause = _FIRST_POLL if arrived else min(2 * pause, _SLOWEST_POLL)
-            time.sleep(pause)
+            waited = time.monotonic() - began
+            time.sleep(min(max(_FIRST_POLL, _POLL_SHARE * waited), _SLOWEST_POLL))
         for node in waiting.values():
             self._errors[node] = "no reply in time"
         return found
@@ -364,71 +357,35 @@ class SecureGrid(Grid):
         return "; ".join(f"node {node}: {text}" for node, text in list(self._errors.items())[:3])
 
 
-def _same_model(requests: list[Message]) -> bytes:
-    """Digest of arrays and configuration, the same for all.
+def warn_of_noise(privacy: Privacy, requests: list[Message], lost: float) -> None:
+    """Say so before a first round where noise will be longer than any mean of updates can be."""
+    records = requests[0].content.array_records.values()
+    values = sum(math.prod(array.shape) for record in records for array in record.values())
 
-    Raises:
-        ParameterError: they differ.
+    def ratio(clients: int) -> float:
+        noise = privacy.noise_of_mean(Quorum.of(clients, lost), clients)
+        return noise * math.sqrt(values) / privacy.clip
+
+    here = len(requests)
+    if ratio(here) <= 1:
+        return
+    enough = next((n for n in range(here, MAX_CLIENTS + 1) if ratio(n) <= 0.5), None)
+    log.warning(
+        "privacy: the noise on a mean of %d clients over %d values is %.2g times as long as the "
+        "longest update (clip=%g), so that a model learns little: %s a larger epsilon, fewer "
+        "rounds or fewer values",
+        here,
+        values,
+        ratio(here),
+        privacy.clip,
+        f"take {enough} clients, or" if enough else f"{MAX_CLIENTS} clients are too few, so take",
+    )
+
+
+def readable(reason: str) -> str:
+    """A client's own sentence, without the class names and traces that Flower and Ray put round it.
+
+    They read "<class '…'>:<'sentence'>", and lines of a trace may stand before the sentence.
     """
-    # Most strategies send the very same records to everybody.
-    kept = {tuple(map(id, r.content.values())): r.content for r in requests}.values()
-    digests = {content_digest(content, RECORD) for content in kept}
-    if len(digests) != 1:
-        raise ParameterError("clients of one sum are sent different arrays or configurations")
-    return digests.pop()
-
-
-@dataclass(slots=True)
-class _Sum:
-    """Contributions of one layout: their sum, and what each sealed for everybody."""
-
-    layout: Layout
-    words: Words
-    shares: dict[int, list[bytes]]
-
-
-class _Total:
-    """The sum of what arrives."""
-
-    def __init__(self, plan: SumPlan, clients: int, bases: Bases) -> None:
-        self._plan, self._clients, self._bases = plan, clients, bases
-        self._sums: dict[Layout, _Sum] = {}
-
-    def largest(self, reasons: str) -> _Sum:
-        """Of the layout that most clients have; reasons: why others did not contribute.
-
-        Raises:
-            ProtocolError: nobody contributed.
-        """
-        if not self._sums:
-            raise ProtocolError(f"no client contributed. {reasons}")
-        if len(self._sums) > 1:
-            log.warning("clients disagree on names or shapes: the sum is of those most have")
-        return max(self._sums.values(), key=lambda each: len(each.shares))
-
-    def add(self, number: int, reply: Message) -> None:
-        """Take a client's contribution.
-
-        Raises:
-            MessageError: it is malformed.
-        """
-        layout = Layout.of_json(field(reply, "layout", str))
-        shares = field(reply, "shares", list)
-        try:
-            array = reply.content.array_records[WORDS]["words"]
-        except KeyError:
-            raise MessageError("a reply without words") from None
-        if len(array.data) % 4:
-            raise MessageError("a reply whose words are not of four bytes each")
-        words = np.frombuffer(array.data, "<u4")
-        exact = 0 if self._plan.privacy else sum(p.size for p in layout.metrics) + 2
-        if not self._bases.fit(layout) or len(words) != layout.length + limbs.LIMBS * exact:
-            raise MessageError("a reply whose words do not fit its layout")
-        if len(shares) != self._clients or not all(isinstance(s, bytes) for s in shares):
-            raise MessageError("a reply without a share for each client")
-        known = self._sums.get(layout)
-        if known is None:
-            known = self._sums[layout] = _Sum(layout, words.astype(np.uint32), {})
-        else:
-            known.words += words
-        known.shares[number] = shares
+    last = reason.strip().removesuffix("'>").splitlines()[-1:] or [""]
+    return re.sub(r"^.*(?:Exception: |:<')", "", last[0])

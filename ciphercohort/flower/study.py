@@ -34,10 +34,10 @@ from flwr.app import (
     MetricRecord,
     RecordDict,
 )
+from flwr.client import NumPyClient
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
-from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.common import recorddict_compat as compat
+from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server import LegacyContext, ServerConfig
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
@@ -48,6 +48,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ciphercohort.flower import SecureSum, secure_sum_mod
+from ciphercohort.flower.grids import WrappedGrid
 from ciphercohort.flower.in_process import InProcessGrid
 from protocols.errors import ParameterError
 from sims.console import refusals
@@ -98,14 +99,14 @@ class Measured:
 
 def client_app(case: Case, arm: str) -> ClientApp:
     """The ClientApp of an arm."""
-    mods: dict[str, list[Any]] = {SECURE: [secure_sum_mod], SECAGG: [secaggplus_mod]}
-    app = ClientApp(mods=mods.get(arm))
+    if arm == SECAGG:
+        # Flower's mod takes replies of the legacy interface.
+        return ClientApp(lambda context: _Legacy(case, context).to_client(), [secaggplus_mod])
+    app = ClientApp(mods=[secure_sum_mod] if arm == SECURE else [])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         client = int(context.node_config["partition-id"])
-        if arm == SECAGG:
-            return _legacy(case, message, client)
         model = message.content.array_records["arrays"]["model"].numpy()
         trained = ArrayRecord({"model": Array(case.trained(model, client))})
         metrics = MetricRecord({"num-examples": 100})
@@ -114,12 +115,13 @@ def client_app(case: Case, arm: str) -> ClientApp:
     return app
 
 
-def _legacy(case: Case, message: Message, client: int) -> Message:
-    instruction = compat.recorddict_to_fitins(message.content, True)
-    (model,) = parameters_to_ndarrays(instruction.parameters)
-    trained = case.trained(np.asarray(model, np.float32), client)
-    result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([trained]), 100, {})
-    return Message(compat.fitres_to_recorddict(result, False), reply_to=message)
+class _Legacy(NumPyClient):
+    def __init__(self, case: Case, context: Context) -> None:
+        self._case, self._client = case, int(context.node_config["partition-id"])
+
+    def fit(self, parameters: list[NDArray[Any]], config: Any) -> tuple[list[Any], int, Any]:
+        model = np.asarray(parameters[0], np.float32)
+        return [self._case.trained(model, self._client)], 100, {}
 
 
 @dataclass
@@ -206,55 +208,36 @@ def _serve_secagg(case: Case, grid: Grid, context: Context | None, lap: Lap) -> 
     lap.starts.append(time.perf_counter())
 
 
-class _Metered(Grid):
+class _Metered(WrappedGrid):
     """Counts what goes through a grid."""
 
     def __init__(self, grid: Grid, lap: Lap) -> None:
-        self._grid, self._lap = grid, lap
-
-    def set_run(self, *arguments: Any) -> None:
-        """See `Grid`."""
-        self._grid.set_run(*arguments)
-
-    @property
-    def run(self) -> Any:
-        """See `Grid`."""
-        return self._grid.run
-
-    def create_message(self, *arguments: Any, **named: Any) -> Message:
-        """See `Grid`."""
-        return self._grid.create_message(*arguments, **named)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """See `Grid`."""
-        return self._grid.get_node_ids()
+        super().__init__(grid)
+        self._lap = lap
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Counted."""
-        listed = list(messages)
-        self._lap.down += sum(num_bytes(message.content) for message in listed)
-        return self._grid.push_messages(listed)
+        return super().push_messages(self._sent(messages))
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Counted."""
-        for message in self._grid.pull_messages(message_ids):
-            self._count(message)
-            yield message
+        return self._counted(super().pull_messages(message_ids))
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Counted."""
+        return self._counted(super().send_and_receive(self._sent(messages), timeout=timeout))
+
+    def _sent(self, messages: Iterable[Message]) -> list[Message]:
         listed = list(messages)
         self._lap.down += sum(num_bytes(message.content) for message in listed)
-        replies = list(self._grid.send_and_receive(listed, timeout=timeout))
-        for message in replies:
-            self._count(message)
-        return replies
+        return listed
 
-    def _count(self, message: Message) -> None:
-        if message.has_content():
-            self._lap.up += num_bytes(message.content)
+    def _counted(self, messages: Iterable[Message]) -> list[Message]:
+        listed = list(messages)
+        self._lap.up += sum(num_bytes(m.content) for m in listed if m.has_content())
+        return listed
 
 
 def num_bytes(content: RecordDict) -> int:
@@ -339,7 +322,8 @@ def main(
     for name in ("arm", "first round [s]", "round [s]", "down [B]", "up [B]", "difference"):
         table.add_column(name, justify="right")
     for m in found:
-        times = f"{m.seconds:.3f} ({m.seconds / found[0].seconds:.2f} x)"
+        plain = found[0].seconds
+        times = f"{m.seconds:.3f} (+{m.seconds - plain:.3f}, {m.seconds / plain:.2f} x)"
         up = f"{m.up:,} ({(m.up + m.down) / (found[0].up + found[0].down):.2f} x)"
         first = f"{m.first_seconds:.2f}"
         table.add_row(m.arm, first, times, f"{m.down:,}", up, f"{m.difference:.1e}")

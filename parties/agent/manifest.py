@@ -69,6 +69,7 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
     privacy = plan.privacy
     if privacy is None:
         yield "Privacy: NO NOISE: the coefficients may tell about single rows"
+        yield from (f"  {remark}" for remark in plan.remarks())
         return
     yield (
         f"Privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g} (one row replaced), "

@@ -23,13 +23,15 @@ from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.data.encode import encode_shard
+from parties.data.query import Query
 from parties.data.schema import Schema
+from parties.data.table import Table
 from parties.party import Party
 from parties.policy import Policy
 from protocols.cards import check_key, spoken
-from protocols.ckks.clear_rows import ROOM
+from protocols.ckks.clear_rows import ENCODED_ROWS
 from protocols.documents import Checked, check_durations, load_toml
-from protocols.errors import ParameterError
+from protocols.errors import DataError, ParameterError
 from protocols.messages import public_bytes
 from protocols.names import check_name
 from protocols.privacy.ledger import Ledger
@@ -68,9 +70,9 @@ class Allowance(Checked, frozen=True):
 class Settings(Checked, frozen=True):
     """party.toml.
 
-    data: CSV or Parquet file with this party's rows. coordinator_key: the only key whose messages
-    are read. superlink: address that the node dials; clientappio: address that Flower's own
-    SuperNode binds, where it runs instead.
+    data: file with this party's rows, or [data], a query (`parties.data.query`).
+    coordinator_key: the only key whose messages are read. superlink: address that the node dials;
+    clientappio: address that Flower's own SuperNode binds, where it runs instead.
     socket: of the agent; relay_uid: user of the SuperNode, where it is another one. strict: refuse
     values outside the schema. keep_key_share: keep it on disk, sealed, while a run lasts, so that
     the agent may restart. insecure_noise_seed: NOT PRIVATE, for tests. budget: for all runs on
@@ -85,7 +87,7 @@ class Settings(Checked, frozen=True):
 
     folder: Path
     name: str
-    data: str
+    data: str | Query
     coordinator_key: str
     superlink: str
     socket: str
@@ -97,7 +99,7 @@ class Settings(Checked, frozen=True):
     dataset: str = ""
     insecure_noise_seed: int | None = None
     keyring: str = ""
-    encoded_rows_mb: int = ROOM.total >> 20
+    encoded_rows_mb: int = ENCODED_ROWS.total >> 20
     consent: ConsentMode = ConsentMode()
     policy: Policy = Policy()
     budget: Allowance = Allowance()
@@ -183,6 +185,19 @@ class Settings(Checked, frozen=True):
             )
         write_private(path, text.encode())
 
+    def rows(self) -> Table:
+        """This party's rows: a path, or what the query gives.
+
+        Raises:
+            DataError: the query gives no table; nothing that it holds is quoted.
+        """
+        if isinstance(self.data, str):
+            return self.folder / self.data
+        try:
+            return self.data.read(self.folder)
+        except DataError as error:
+            raise DataError(f"[data] of {self.folder / FILE} {error}") from None
+
     def open_vault(self, passphrase: str) -> tuple[Vault, Ed25519PrivateKey]:
         """The vault and the identity in it. Raises PolicyError: the passphrase is wrong."""
         sealed = (self.folder / IDENTITY).read_bytes()
@@ -239,9 +254,9 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
     _check_folder(settings.folder)
     vault, signing_key = settings.open_vault(passphrase)
     schema = Schema.load(settings.folder / SCHEMA)
-    shard = encode_shard(settings.folder / settings.data, schema, settings.strict)
+    shard = encode_shard(settings.rows(), schema, settings.strict)
     ledger = settings.open_ledger()
-    ROOM.total = settings.encoded_rows_mb << 20
+    ENCODED_ROWS.total = settings.encoded_rows_mb << 20
     store = SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None)
 
     def make_party() -> Party:

@@ -15,6 +15,7 @@ from parties.agent import settings as files
 from parties.agent.frames import check_path, owner_path
 from parties.agent.vault import Vault
 from parties.data.encode import encode_shard
+from parties.data.query import Query
 from parties.data.schema import Schema
 from protocols.cards import Card, Invitation
 from protocols.documents import read, to_toml
@@ -63,8 +64,9 @@ def init_party(
 ) -> Card:
     """Make the folder and return the card.
 
-    data: of this party's rows; more: further fields of `settings.Settings`. policy, budget: those
-    of the safe defaults above where None.
+    data: of this party's rows, or a .toml file with a query, which goes into party.toml; more:
+    further fields of `settings.Settings`. policy, budget: those of the safe defaults above where
+    None.
 
     Raises:
         CohortError: the folder is in use, the invitation is none, the data do not fit the schema,
@@ -79,7 +81,7 @@ def init_party(
     path = check_path((socket or folder / "agent.sock").absolute())
     owner_path(path)  # it has to fit too
     fields = {
-        "data": str(data.absolute()),
+        "data": _query(data) if data.suffix == ".toml" else str(data.absolute()),
         "dataset": data.name,
         "coordinator_key": invited.coordinator_key,
         "superlink": invited.superlink,
@@ -98,7 +100,7 @@ def init_party(
     settings: files.Settings = read({"folder": folder, **fields}, files.Settings, files.FILE)
     if settings.keep_ledger:
         settings.open_ledger()  # its bounds
-    shard = encode_shard(data, schema)
+    shard = encode_shard(settings.rows(), schema)
     vault, identity = Vault(passphrase), new_signing_key()
     raw = identity.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
     private_folder(folder)
@@ -119,6 +121,15 @@ def init_party(
     )
     (folder / files.CARD).write_text(card.to_json(), encoding="utf-8")
     return card
+
+
+def _query(path: Path) -> Query:
+    """The query of a file; its own files by their absolute paths, since it moves to another."""
+    query = Query.load(path)
+    if not query.password_file:
+        return query
+    secret = str((path.parent / query.password_file).absolute())
+    return msgspec.structs.replace(query, password_file=secret)
 
 
 def _write_node_key(folder: Path) -> str:

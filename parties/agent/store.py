@@ -5,9 +5,12 @@ session, when it began and ended, why, and its last reply. consent.jsonl: what t
 about each plan, and when.
 
 Plain form of the state: one line of JSON (version, fingerprint of the rows, fields, sizes of the
-blobs), then the blobs. Security: the state is on disk before a reply leaves, so that a restarted
-party never makes a second share for a step it answered. Whoever restores an old copy of the file by
-hand breaks this promise. The key share in it is sealed once more, under a label of its own.
+blobs), then the blobs. A large blob that is the same as at the step before, such as an evaluation
+key, is written once beside it, <SHA-256>.blob, sealed too.
+
+Security: the state is on disk before a reply leaves, so that a restarted party never makes a second
+share for a step it answered. Whoever restores an old copy of the file by hand breaks this promise.
+The key share in it is sealed once more, under a label of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import io
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -33,29 +37,45 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 4
+VERSION = 5
 LABEL = "session state"
 KEY_LABEL = "key share"
+BLOB_LABEL = "session blob"
+BLOB = ".blob"
+LARGE = 1 << 20
+"""Blobs from here on may stand in files of their own [bytes]."""
 
 
-def capture(party: Party, vault: Vault) -> bytes:
+def capture(party: Party, vault: Vault, keep: Callable[[bytes], str] = lambda blob: "") -> bytes:
     """Everything of a party that its owner's files do not hold, sealed.
+
+    keep: names a blob that is kept elsewhere; empty: it is not.
 
     Raises:
         PolicyError: its protocol keeps the secret in memory only.
     """
     state = party.state(lambda plain: vault.seal(plain, KEY_LABEL))
+    places = [keep(blob) or len(blob) for blob in state.blobs]
+    held = [b for b, place in zip(state.blobs, places, strict=True) if isinstance(place, int)]
     head = {
         "version": VERSION,
         "rows": party.fingerprint(),
         "meta": dict(state.meta),
-        "sizes": [len(blob) for blob in state.blobs],
+        "sizes": places,
     }
-    return vault.seal(b"".join([json.dumps(head).encode(), b"\n", *state.blobs]), LABEL)
+    return vault.seal(b"".join([json.dumps(head).encode(), b"\n", *held]), LABEL)
 
 
-def restore(party: Party, sealed: bytes, vault: Vault) -> None:
+def _nothing(name: str) -> bytes:
+    raise PolicyError(f"a part of the session state is missing: {name}")
+
+
+def restore(
+    party: Party, sealed: bytes, vault: Vault, fetch: Callable[[str], bytes] = _nothing
+) -> None:
     """Give a new party, made from the same files, the captured state.
+
+    fetch: a blob that is kept elsewhere, by its name.
 
     Raises:
         PolicyError: the state does not open, is of other rows, or another version of this program
@@ -68,7 +88,9 @@ def restore(party: Party, sealed: bytes, vault: Vault) -> None:
             raise ValueError(f"version {head['version']} is not {VERSION}")
         if head["rows"] != party.fingerprint():
             raise PolicyError("the rows or their schema have changed since this session began")
-        state = Body(head["meta"], tuple(data.read(size) for size in head["sizes"]))
+        places = head["sizes"]
+        blobs = (data.read(p) if isinstance(p, int) else fetch(p) for p in places)
+        state = Body(head["meta"], tuple(blobs))
         party.restore(state, lambda secret: vault.open(secret, KEY_LABEL))
     except (ParameterError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise PolicyError(
@@ -101,8 +123,9 @@ class SessionStore:
         path = folder / SESSIONS
         found = parse_json(path.read_bytes(), str(path)) if path.exists() else {}
         self._records: dict[str, Record] = read(found, dict[str, Record], str(path))
+        self._large: set[str] = set()  # blobs of the last state, by digest
         if self.open_session() is None:
-            erase(folder / STATE)  # the process died between two writes
+            self._erase_state()  # the process died between two writes
 
     @property
     def is_kept(self) -> bool:
@@ -133,12 +156,15 @@ class SessionStore:
         if self._vault is None:
             return
         try:
-            sealed = capture(party, self._vault)
+            large: set[str] = set()
+            sealed = capture(party, self._vault, lambda blob: self._kept(blob, large))
         except PolicyError as error:
             log.warning("a restart from here on ends the session: %s", error)
-            erase(self._folder / STATE)
+            self._erase_state()
         else:
             write_private(self._folder / STATE, sealed)
+            self._erase_blobs(large)
+            self._large = large
 
     def resume(self, make: Callable[[], Party]) -> Party | None:
         """The party of the open session, or None where its state was not kept.
@@ -150,8 +176,44 @@ class SessionStore:
         if self._vault is None or not path.exists():
             return None
         party = make()
-        restore(party, path.read_bytes(), self._vault)
+        restore(party, path.read_bytes(), self._vault, self._blob)
         return party
+
+    # -- blobs that stay the same -----------------------------------------------------------------
+
+    def _kept(self, blob: bytes, large: set[str]) -> str:
+        """The name of a blob in a file of its own, which it gets the second time; else empty."""
+        if len(blob) < LARGE or self._vault is None:
+            return ""
+        digest = sha256(blob).hexdigest()
+        large.add(digest)
+        path = self._folder / f"{digest}{BLOB}"
+        if path.exists():
+            return digest
+        if digest not in self._large:
+            return ""
+        write_private(path, self._vault.seal(blob, BLOB_LABEL))
+        return digest
+
+    def _blob(self, name: str) -> bytes:
+        path = self._folder / f"{name}{BLOB}"
+        if self._vault is None or not path.exists():
+            return _nothing(name)
+        blob = self._vault.open(path.read_bytes(), BLOB_LABEL)
+        if sha256(blob).hexdigest() != name:
+            raise PolicyError(f"a part of the session state is another one: {name}")
+        return blob
+
+    def _erase_blobs(self, but: Collection[str] = ()) -> None:
+        for path in self._folder.glob(f"*{BLOB}"):
+            if path.name.removesuffix(BLOB) not in but:
+                erase(path)
+
+    def _erase_state(self) -> None:
+        erase(self._folder / STATE)
+        self._erase_blobs()
+
+    # -- sessions ---------------------------------------------------------------------------------
 
     def end(
         self, session: str, reason: str, seen: str, request: str = "", reply: bytes = b""
@@ -166,7 +228,7 @@ class SessionStore:
             self._put(session, ended)
         finally:
             if self.open_session() is None:
-                erase(self._folder / STATE)
+                self._erase_state()
 
     def decided(self, plan: str, accepted: bool) -> None:
         """Note the owner's decision about a plan (digest)."""

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parties.data.hints import hint, only_spelling
+from parties.data.problems import Problems, where
 from parties.data.schema import (
     CategoricalColumn,
     Column,
@@ -29,38 +31,32 @@ from protocols.clipping import clip_rows
 from protocols.documents import shown, suggest
 from protocols.errors import DataError, SchemaError
 
+_REFUSED = "fill in or drop these rows, or let the schema say missing: typical or indicator"
 
-def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
-    """Validate, scale, clamp and clip a private table.
+
+def encode_shard(
+    frame: Table, schema: Schema, strict: bool = False, problems: Problems | None = None
+) -> Shard:
+    """Validate, fill in, scale, clamp and clip a private table.
 
     frame: anything that ``read_table`` takes. Columns that the schema does not name are ignored.
     strict: refuse values outside the schema (outside [low, high], or of no declared category)
         instead of clamping and counting them. Clamping at two spreads ("standard" scaling) and
         clipping to the row norm are no errors, and are only ever counted.
+    problems: what is known to be wrong with the table already; refused with the rest.
 
-    Raises:
+    Raises: everything that is wrong, in one message.
         SchemaError: a column is missing; the message names it and the closest names.
-        DataError: no rows; missing or infinite values, or text in a numeric column; a label that is
-            missing or neither of the two values; what ``strict`` refuses. Targets outside their
-            range are clamped and counted like features.
+        DataError: no rows; missing cells where the column refuses them, infinite values, or text in
+            a numeric column; a label that is missing or neither of the two values; what ``strict``
+            refuses. Targets outside their range are clamped and counted like features.
     """
-    table = read_table(frame, label=schema.label.name)
-    check_columns(table, [*(column.name for column in schema.columns), *schema.label.names])
-    problems: list[str] = []
-    moved: dict[str, int] = {}
-    try:
-        x, counts = scale_columns(table, schema.columns, schema.scaling, strict)
-    except DataError as problem:
-        problems.append(str(problem))
-    try:
-        if isinstance(schema.label, Label):
-            y = encode_label(table[schema.label.name], schema.label)
-        else:
-            y, moved = encode_targets(table, schema.label, strict)
-    except DataError as problem:
-        problems.append(str(problem))
-    if problems:
-        raise DataError("; ".join(problems))
+    problems = Problems() if problems is None else problems
+    table = read_table(frame, label=schema.label.name, problems=problems)
+    check_columns(table, schema.label.names, problems)
+    x, counts = scale_columns(table, schema.columns, schema.scaling, strict, problems)
+    y, moved = encode_outcome(table, schema.label, strict, problems)
+    problems.refuse()
     x, norm_clipped = add_bias_and_clip(x, schema.row_norm)
     counts = replace(
         counts,
@@ -73,105 +69,159 @@ def encode_shard(frame: Table, schema: Schema, strict: bool = False) -> Shard:
 
 def encode_features(frame: Table, schema: Schema) -> FloatArray:
     """Rows for prediction, shape (rows, num_features), as of ``encode_shard``; needs no label."""
-    table = read_table(frame, label=schema.label.name)
-    x, _ = scale_columns(table, schema.columns, schema.scaling)
+    problems = Problems()
+    table = read_table(frame, label=schema.label.name, problems=problems)
+    x, _ = scale_columns(table, schema.columns, schema.scaling, problems=problems)
+    problems.refuse()
     return add_bias_and_clip(x, schema.row_norm)[0]
 
 
-def check_columns(frame: pd.DataFrame, names: Iterable[str]) -> None:
-    """Refuse a table without rows (DataError) or without one of these columns (SchemaError)."""
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        more = f" ({len(missing)} columns are missing in all)" if len(missing) > 1 else ""
-        raise SchemaError(
-            f"column {shown(missing[0])} of the schema is not in the table"
-            f"{suggest(missing[0], frame.columns)}{more}: rename or add it"
-        )
+def encode_outcome(
+    table: pd.DataFrame, outcome: Label | Targets, strict: bool, problems: Problems
+) -> tuple[FloatArray, dict[str, int]]:
+    """The label or the targets, and how many targets were clamped; what is wrong to `problems`."""
+    if not set(outcome.names) <= set(table.columns):
+        return np.zeros(len(table)), {}
+    try:
+        if isinstance(outcome, Label):
+            return encode_label(table[outcome.name], outcome), {}
+        return encode_targets(table, outcome, strict)
+    except DataError as problem:
+        problems.add(str(problem))
+    return np.zeros(len(table)), {}
+
+
+def check_columns(
+    frame: pd.DataFrame, names: Iterable[str], problems: Problems | None = None
+) -> None:
+    """Refuse a table without rows (DataError) or without one of these columns (SchemaError).
+
+    problems: columns that are missing go there; None: they are refused.
+    """
+    found = Problems() if problems is None else problems
+    for name in names:
+        if name not in frame.columns:
+            found.add(
+                f"column {shown(name)} of the schema is not in the table"
+                f"{suggest(name, frame.columns)}: rename or add it",
+                SchemaError,
+            )
     if len(frame) == 0:
-        raise DataError("the table has 0 rows: at least 1 is needed")
+        found.add("the table has 0 rows: at least 1 is needed")
+        found.refuse()
+    if problems is None:
+        found.refuse()
 
 
 def expand_columns(
-    frame: pd.DataFrame, columns: Sequence[Column]
-) -> tuple[FloatArray, dict[str, int]]:
-    """Features in the data's own units, shape (rows, features), and unknown categories by column.
+    frame: pd.DataFrame,
+    columns: Sequence[Column],
+    problems: Problems | None = None,
+    cure: str = _REFUSED,
+) -> tuple[FloatArray, ClampCounts]:
+    """Features in the data's own units, shape (rows, features), and what was unknown or missing.
 
-    Numeric columns stay as they are, categories are one-hot, an unknown category is all zeros.
+    Numeric columns stay as they are, categories are one-hot, an unknown category is all zeros;
+    missing cells are filled in as each column says.
+
+    problems: what is wrong goes there, and its features are zeros; None: it is refused. cure: of
+    missing cells that a column refuses.
 
     Raises:
-        SchemaError, DataError: see `encode_shard`; every bad column is named, up to three.
+        SchemaError, DataError: see `encode_shard`.
     """
-    check_columns(frame, (column.name for column in columns))
+    found = Problems() if problems is None else problems
+    check_columns(frame, (column.name for column in columns), found)
     raw = np.zeros((len(frame), sum(len(column.features) for column in columns)))
     unknown: dict[str, int] = {}
-    problems: list[str] = []
+    filled: dict[str, int] = {}
     start = 0
     for column in columns:
         out = raw[:, start : start + len(column.features)]
         start += len(column.features)
+        if column.name not in frame.columns:
+            continue
         cells = frame[column.name]
         try:
             if isinstance(column, NumericColumn):
-                out[:, 0] = _numbers(cells)
-            elif count := _one_hot(cells, column, out):
-                unknown[column.name] = count
+                missing = _numbers(cells, column, out, cure)
+            else:
+                missing, unknown[column.name] = _one_hot(cells, column, out, cure)
         except DataError as problem:
-            problems.append(f"column {shown(column.name)} {problem}")
-    if problems:
-        more = f"; and {len(problems) - 3} more columns" if len(problems) > 3 else ""
-        raise DataError("; ".join(problems[:3]) + more)
-    return raw, unknown
+            found.add(f"column {shown(column.name)} {problem}")
+            continue
+        filled[column.name] = int(missing.sum())
+        if column.missing == "indicator":
+            out[:, -1] = missing
+    if problems is None:
+        found.refuse()
+    return raw, ClampCounts(rows=len(frame), unknown=_positive(unknown), filled=_positive(filled))
 
 
-def _where(bad: NDArray[np.bool_]) -> str:
-    return f"{int(bad.sum())} of {bad.size} rows (first: row {int(np.argmax(bad)) + 1})"
-
-
-def _numbers(cells: pd.Series[Any]) -> FloatArray:
+def _numbers(
+    cells: pd.Series[Any], column: NumericColumn, out: FloatArray, cure: str
+) -> NDArray[np.bool_]:
+    """Fill in numbers; returns which cells are missing, shape (rows,)."""
     values, texts, instead = numeric_cells(cells)
     if instead:
         raise DataError(f"holds {instead}: convert them to numbers or leave it out")
+    missing, wrong = np.isnan(values) & ~texts, []
     if texts.any():
-        raise DataError(
-            f"has text where a number is due in {_where(texts)}: correct or drop these rows"
+        where_texts = where(cells.index, texts)
+        wrong.append(f"has text where a number is due in {where_texts}: {hint(cells[texts])}")
+    if np.isinf(values).any():
+        wrong.append(
+            f"is infinite or too large for a number in {where(cells.index, np.isinf(values))}: "
+            "correct or drop these rows"
         )
-    if not np.isfinite(values).all():
-        where = _where(~np.isfinite(values))
-        raise DataError(f"is missing or infinite in {where}: fill in or drop these rows")
-    return values
+    if missing.any() and column.missing == "refuse":
+        wrong.append(f"is missing (empty or NaN) in {where(cells.index, missing)}: {cure}")
+    if wrong:
+        raise DataError(", and ".join(wrong))
+    out[:, 0] = np.where(missing, column.typical or 0.0, values)
+    return missing
 
 
-def _texts(cells: pd.Series[Any], cure: str) -> tuple[NDArray[np.intp], list[str]]:
-    """Codes of the cells, and their texts."""
+def _texts(cells: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
+    """Codes of the cells, -1 where one is missing, and the texts that they index."""
     try:
-        codes, texts = text_cells(cells)
+        return text_cells(cells)
     except TypeError:
         raise DataError("holds objects, not texts or numbers: convert or leave it out") from None
-    if (codes < 0).any():
-        raise DataError(f"is missing in {_where(codes < 0)}: {cure}")
-    return codes, texts
 
 
-def _one_hot(cells: pd.Series[Any], column: CategoricalColumn, out: FloatArray) -> int:
-    """Fill in ones; returns the number of cells of no declared category."""
-    cure = "drop these rows, or declare a category such as 'missing' and fill it in"
-    codes, texts = _texts(cells, cure)
+def _one_hot(
+    cells: pd.Series[Any], column: CategoricalColumn, out: FloatArray, cure: str
+) -> tuple[NDArray[np.bool_], int]:
+    """Fill in ones; returns which cells are missing, and how many are of no declared category."""
+    codes, texts = _texts(cells)
+    missing = codes < 0
+    if missing.any() and column.missing == "refuse":
+        raise DataError(f"is missing in {where(cells.index, missing)}: {cure}")
     position = {category: k for k, category in enumerate(column.categories)}
-    index = np.array([position.get(text, -1) for text in texts], dtype=np.intp)[codes]
+    instead = position.get(column.typical or "", -1)
+    # The last entry is for code -1.
+    index = np.array([*(position.get(text, -1) for text in texts), instead], dtype=np.intp)[codes]
     rows = np.flatnonzero(index >= 0)
     out[rows, index[rows]] = 1.0
-    return int(index.size - rows.size)
+    return missing, int(((index < 0) & ~missing).sum())
 
 
 def scale_columns(
-    frame: pd.DataFrame, columns: Sequence[Column], scaling: Scaling, strict: bool = False
+    frame: pd.DataFrame,
+    columns: Sequence[Column],
+    scaling: Scaling,
+    strict: bool = False,
+    problems: Problems | None = None,
 ) -> tuple[FloatArray, ClampCounts]:
     """Expand a table, then scale and clamp its numeric columns by public numbers.
 
     Returns: float64 array, shape (rows, features), without bias; and the counts. See `encode_shard`
-    for `strict` and what is refused.
+    for `strict` and what is refused, `expand_columns` for `problems`.
     """
-    x, unknown = expand_columns(frame, columns)
+    found = Problems() if problems is None else problems
+    before = len(found)
+    x, counts = expand_columns(frame, columns, found)
     clamped: dict[str, int] = {}
     outside: dict[str, int] = {}
     start = 0
@@ -187,21 +237,26 @@ def scale_columns(
             clamped[column.name] = int(moved)
             x[:, start] = np.clip(values, -bound, bound)
         start += len(column.features)
-    counts = ClampCounts(
-        rows=len(x), clamped=_positive(clamped), outside=_positive(outside), unknown=unknown
-    )
-    kinds = ((counts.outside, "outside its range"), (unknown, "of no declared category"))
+    counts = replace(counts, clamped=_positive(clamped), outside=_positive(outside))
+    if strict and len(found) == before:
+        _refuse_outside(counts, found)
+    if problems is None:
+        found.refuse()
+    return x, counts
+
+
+def _refuse_outside(counts: ClampCounts, problems: Problems) -> None:
+    kinds = ((counts.outside, "outside its range"), (counts.unknown, "of no declared category"))
     what = [
-        f"{count} of {len(x)} values of column {shown(name)} are {where}"
-        for found, where in kinds
+        f"{count} of {counts.rows} values of column {shown(name)} are {where_to}"
+        for found, where_to in kinds
         for name, count in found.items()
     ]
-    if strict and what:
-        raise DataError(
+    if what:
+        problems.add(
             f"{'; '.join(what[:3])}{'; ...' if what[3:] else ''}: correct them, widen the schema, "
             "or leave strict off to have them clamped and counted"
         )
-    return x, counts
 
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:
@@ -229,15 +284,25 @@ def encode_label(cells: pd.Series[Any], label: Label) -> FloatArray:
     """
     known = {label.positive: 1.0, label.negative: 0.0}
     try:
-        codes, texts = _texts(cells, "drop these rows")
-        y = np.array([known.get(text, np.nan) for text in texts], dtype=np.float64)[codes]
-        if np.isnan(y).any():
-            raise DataError(
-                f"is neither {shown(label.positive)} nor {shown(label.negative)} in "
-                f"{_where(np.isnan(y))}: correct them or the schema"
-            )
+        codes, texts = _texts(cells)
     except DataError as problem:
         raise DataError(f"label {shown(label.name)} {problem}") from None
+    missing = codes < 0
+    y = np.array([*(known.get(text, np.nan) for text in texts), 0.0])[codes]
+    wrong = []
+    if missing.any():
+        wrong.append(f"is missing in {where(cells.index, missing)}: drop these rows")
+    if np.isnan(y).any():
+        others = [text for text in texts if text not in known]
+        cure = "correct them or the schema"
+        if only_spelling(others, known):
+            cure = f"they differ in spaces or capitals only; {cure}"
+        wrong.append(
+            f"is neither {shown(label.positive)} nor {shown(label.negative)} in "
+            f"{where(cells.index, np.isnan(y))}: {cure}"
+        )
+    if wrong:
+        raise DataError(f"label {shown(label.name)} {', and '.join(wrong)}")
     return y
 
 
@@ -249,7 +314,7 @@ def encode_targets(
     Raises:
         SchemaError, DataError: see `encode_shard`; `strict` refuses values outside the range.
     """
-    raw, _ = expand_columns(frame, targets.columns)
+    raw, _ = expand_columns(frame, targets.columns, cure="drop these rows")
     scaled = (raw - targets.low) / targets.width
     outside = ((scaled < 0) | (scaled > 1)).sum(axis=0)
     clamped = _positive(dict(zip(targets.names, outside, strict=True)))

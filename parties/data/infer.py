@@ -13,10 +13,12 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from parties.data.encode import check_columns, scale_columns
+from parties.data.problems import where
 from parties.data.schema import (
     CLAMP_SPREADS,
     MAX_MAGNITUDE,
@@ -25,6 +27,7 @@ from parties.data.schema import (
     Column,
     FloatArray,
     Label,
+    Missing,
     NumericColumn,
     Scaling,
     Schema,
@@ -52,6 +55,7 @@ def infer_schema(
     *,
     exclude: Sequence[str] = (),
     include: Sequence[str] | None = None,
+    missing: Missing = "refuse",
 ) -> Schema:
     """Describe a PUBLIC sample; the result is a first schema for a person to check.
 
@@ -63,6 +67,8 @@ def infer_schema(
     exclude: columns to leave out.
     include: the only columns to use [default: all]. A column named here may look like an ID or
         have more than 100 categories.
+
+    missing: of the columns that have missing cells in the sample.
 
     Text, boolean and categorical columns become categorical, all others numeric. Ranges are rounded
     outward to two significant digits, typical value, spread and row norm to one.
@@ -76,7 +82,10 @@ def infer_schema(
     """
     names = [label] if isinstance(label, str) else list(label)
     table = read_table(frame, label=names[0])
-    columns = _kept(table, names, exclude, include)
+    columns = [
+        fill_in(column, table[column.name], missing)
+        for column in _kept(table, names, exclude, include)
+    ]
     try:
         outcome = (
             infer_label(table[label], positive)
@@ -228,6 +237,21 @@ def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
     return CategoricalColumn(name=name, categories=tuple(categories))
 
 
+def fill_in(column: Column, cells: pd.Series[Any], missing: Missing) -> Column:
+    """A column that has missing cells, with what becomes of them.
+
+    A number's typical value is moved into its range; a category's is the sample's most frequent.
+    """
+    if missing == "refuse" or not cells.isna().any():
+        return column
+    if isinstance(column, NumericColumn):
+        typical = float(np.clip(column.typical or 0.0, column.low, column.high))
+        return msgspec.structs.replace(column, missing=missing, typical=typical)
+    codes, texts = text_cells(cells)
+    most = texts[int(np.bincount(codes[codes >= 0]).argmax())] if missing == "typical" else None
+    return msgspec.structs.replace(column, missing=missing, typical=most)
+
+
 def is_id_like(cells: pd.Series[Any]) -> bool:
     """Say whether a column of at least 20 whole numbers counts the rows or grows with each row.
 
@@ -258,8 +282,7 @@ def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
     missing = codes < 0
     if missing.any():
         raise DataError(
-            f"label {shown(name)} is missing in {int(missing.sum())} of {codes.size} rows (first: "
-            f"row {int(missing.argmax()) + 1}): drop these rows"
+            f"label {shown(name)} is missing in {where(cells.index, missing)}: drop these rows"
         )
     values = sorted(set(texts))
     if len(values) != 2:

@@ -31,6 +31,9 @@ Width = Annotated[float, Meta(ge=MIN_WIDTH, le=MAX_MAGNITUDE)]
 Scaling = Literal["range", "standard"]
 CLAMP_SPREADS = 2.0
 """Where "standard" scaling clamps, in spreads on either side of the typical value."""
+Missing = Literal["refuse", "typical", "indicator"]
+"""What becomes of a cell that is empty: its row is refused; the public typical value takes its
+place; or that as well, and a feature "name=missing" beside it says so."""
 _VERSION = 1
 
 
@@ -47,6 +50,7 @@ class NumericColumn(_Public, frozen=True, tag_field="kind", tag="numeric"):
     low, high: range that values are expected in, low < high [the column's own unit].
     typical, spread: public centre and scale of "standard" scaling, both or neither, spread > 0
         [the column's own unit]. One significant digit is enough.
+    missing: of empty cells. All but "refuse" need a typical value within the range.
     """
 
     name: Text
@@ -54,6 +58,7 @@ class NumericColumn(_Public, frozen=True, tag_field="kind", tag="numeric"):
     high: Number
     typical: Number | None = None
     spread: Width | None = None
+    missing: Missing = "refuse"
 
     def __post_init__(self) -> None:
         """Check the fields one by one, then against each other."""
@@ -64,14 +69,20 @@ class NumericColumn(_Public, frozen=True, tag_field="kind", tag="numeric"):
                 f"low={self.low:g} of {owner} is not below high={self.high:g}: "
                 "give a range with low < high"
             )
-        if (self.typical is None) != (self.spread is None):
+        fits = self.typical is not None and self.low <= self.typical <= self.high
+        if self.missing != "refuse" and not fits:
+            raise SchemaError(
+                f"missing={self.missing!r} of {owner} needs a typical value within "
+                f"[{self.low:g}, {self.high:g}], not {self.typical}: it fills empty cells"
+            )
+        if (self.typical is None) != (self.spread is None) and self.missing == "refuse":
             alone = "typical" if self.spread is None else "spread"
             raise SchemaError(f"{owner} has {alone} only: give typical and spread, or neither")
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features that this column expands to: its own."""
-        return (self.name,)
+        """Names of the features that this column expands to: its own, and "name=missing"."""
+        return (self.name, *_indicator(self))
 
     def affine(self, scaling: Scaling) -> tuple[float, float]:
         """Return (shift, scale) of the scaled value (x - shift) / scale, before clamping."""
@@ -83,6 +94,14 @@ class NumericColumn(_Public, frozen=True, tag_field="kind", tag="numeric"):
         """Return the bound on |scaled value| after clamping: 1, or 2 for "standard"."""
         return CLAMP_SPREADS if scaling == "standard" else 1.0
 
+    def affines(self, scaling: Scaling) -> list[tuple[float, float]]:
+        """`affine` of each feature; nothing of an indicator is scaled."""
+        return [self.affine(scaling), *((0.0, 1.0) for _ in _indicator(self))]
+
+    def bounds(self, scaling: Scaling) -> list[float]:
+        """Bound on |feature| of each feature; an indicator is 0 or 1."""
+        return [self.bound(scaling), *(1.0 for _ in _indicator(self))]
+
 
 class CategoricalColumn(_Public, frozen=True, tag_field="kind", tag="categorical"):
     """A column with a public list of categories, one feature "name=category" in {0, 1} for each.
@@ -90,28 +109,44 @@ class CategoricalColumn(_Public, frozen=True, tag_field="kind", tag="categorical
     name: column name in the table.
     categories: distinct, non-empty texts, at least one. A boolean cell reads as "True" or
         "False", a whole number without a decimal point.
+    missing: of empty cells; "indicator" is one category more, "name=missing".
+    typical: the category that "typical" fills in.
     """
 
     name: Text
     categories: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    missing: Missing = "refuse"
+    typical: Text | None = None
 
     def __post_init__(self) -> None:
         """Check the fields; every category is listed once."""
         _Public.__post_init__(self)
+        is_due = self.missing == "typical"
+        if (self.typical is not None) != is_due or (is_due and self.typical not in self.categories):
+            raise SchemaError(
+                f"missing={self.missing!r} of column {shown(self.name)} with typical="
+                f"{shown(self.typical)}: give one of the categories as typical value with "
+                "missing='typical', and none otherwise"
+            )
         _once(self.categories, f"category {{}} of column {shown(self.name)} is listed {{}} times")
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the one-hot features, in the order of the categories."""
-        return tuple(f"{self.name}={category}" for category in self.categories)
+        named = tuple(f"{self.name}={category}" for category in self.categories)
+        return (*named, *_indicator(self))
 
-    def affine(self, scaling: Scaling) -> tuple[float, float]:
+    def affines(self, scaling: Scaling) -> list[tuple[float, float]]:
         """Nothing is scaled."""
-        return 0.0, 1.0
+        return [(0.0, 1.0) for _ in self.features]
 
-    def bound(self, scaling: Scaling) -> float:
+    def bounds(self, scaling: Scaling) -> list[float]:
         """Of every feature."""
-        return 1.0
+        return [1.0 for _ in self.features]
+
+
+def _indicator(column: NumericColumn | CategoricalColumn) -> tuple[str, ...]:
+    return (f"{column.name}=missing",) if column.missing == "indicator" else ()
 
 
 Column = NumericColumn | CategoricalColumn
@@ -153,6 +188,12 @@ class Targets(_Public, frozen=True, rename={"columns": "targets"}):
         """Check the columns; every target is named once."""
         _Public.__post_init__(self)
         _once(self.names, "target {} is named {} times")
+        for column in self.columns:
+            if column.missing != "refuse":
+                raise SchemaError(
+                    f"missing={column.missing!r} of target {shown(column.name)}: an outcome is "
+                    "never filled in, so leave it out"
+                )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -258,7 +299,7 @@ class Schema:
         """
         if self.row_norm is not None:
             return 1.0
-        squares = (len(c.features) * c.bound(self.scaling) ** 2 for c in self.columns)
+        squares = (bound**2 for c in self.columns for bound in c.bounds(self.scaling))
         return math.sqrt(1 + sum(squares))
 
     def affine(self) -> tuple[FloatArray, FloatArray]:
@@ -266,7 +307,7 @@ class Schema:
 
         An unclamped, unclipped feature is encoded as (x - shift) / scale / (row_norm or 1).
         """
-        pairs = [c.affine(self.scaling) for c in self.columns for _ in c.features]
+        pairs = [pair for c in self.columns for pair in c.affines(self.scaling)]
         shift, scale = np.array(pairs, dtype=np.float64).T
         return shift, scale
 
@@ -295,11 +336,23 @@ class Schema:
         """Return the schema as plain JSON values."""
         plain = {name: getattr(self, name) for name in ("scaling", "row_norm", "label", "columns")}
         fields: dict[str, Any] = msgspec.to_builtins({"version": _VERSION, **plain})
+        for column in (*fields["columns"], *fields["label"].get("targets", ())):
+            # The digest of a schema that fills nothing in is that of version 0.1.
+            if column["missing"] == "refuse":
+                del column["missing"]
+            if column["kind"] == "categorical" and column["typical"] is None:
+                del column["typical"]
         return fields
 
     @classmethod
     def from_dict(cls, item: object) -> Schema:
         """Read what ``to_dict`` wrote; anything else is a SchemaError."""
+        for name in ("weight", "offset"):
+            if isinstance(item, dict) and name in item:
+                raise SchemaError(
+                    f"{name}={shown(item[name])} of the schema: rows have no {name}s here, every "
+                    "one counts the same and its score is that of its columns; leave it out"
+                )
         found: _Document = read(item, _Document, "the schema", SchemaError)
         kind = Targets if "targets" in found.label else Label
         return cls(

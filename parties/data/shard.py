@@ -25,6 +25,7 @@ class ClampCounts:
     outside: values outside the declared [low, high], by column. The same as ``clamped`` for
         "range" scaling; "standard" scaling clamps at two spreads, wherever low and high are.
     unknown: cells of no declared category, by column.
+    filled: missing cells that the schema's typical value or indicator stands for, by column.
     norm_clipped: rows that were longer than the row norm.
 
     Columns without any such cell are left out.
@@ -34,6 +35,7 @@ class ClampCounts:
     clamped: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    filled: Mapping[str, int] = field(default_factory=dict)
     norm_clipped: int = 0
 
     def summary(self) -> list[str]:
@@ -42,6 +44,7 @@ class ClampCounts:
             "values clamped": self.clamped,
             "values outside the declared range": self.outside,
             "cells of no declared category": self.unknown,
+            "missing cells filled in": self.filled,
         }
         lines = [f"{what}: {sum(c.values())} in {', '.join(c)}" for what, c in kinds.items() if c]
         if self.norm_clipped:

@@ -6,53 +6,50 @@ exception of a library, whose text might quote a cell, is never chained.
 
 from __future__ import annotations
 
-import csv
 import numbers
 import os
-import re
-import warnings
-from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-import pyarrow
-import pyarrow.parquet
 from numpy.typing import NDArray
 
+from parties.data.delimited import check_distinct
+from parties.data.files import read_file
+from parties.data.problems import Problems
 from parties.data.schema import FloatArray
-from protocols.documents import looks_numeric, shown
+from protocols.documents import shown
 from protocols.errors import DataError
 
 Table: TypeAlias = str | os.PathLike[str] | pd.DataFrame | NDArray[Any] | tuple[Any, Any]
 
-# "None" and "?" stay texts: they are categories in real tables.
-_MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
-# What pandas raises on damaged Parquet metadata.
-_BAD_METADATA = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-
 
 def read_table(
-    source: Table, *, names: Sequence[str] | None = None, label: str = "y"
+    source: Table,
+    *,
+    names: Sequence[str] | None = None,
+    label: str = "y",
+    problems: Problems | None = None,
 ) -> pd.DataFrame:
     """Read a table; the source is never changed.
 
-    source: path of a .csv file (UTF-8, commas, names in the first line) or a .parquet file; a
-        DataFrame, which is copied; an array of shape (rows, d); or a pair (X, y) of arrays of
-        shapes (rows, d) and (rows,).
+    source: path of a file of one of the endings `files.READERS`; a DataFrame, which is copied; an
+        array of shape (rows, d); or a pair (X, y) of arrays of shapes (rows, d) and (rows,).
     names: d column names for arrays [default x1..xd].
     label: name of the column that y becomes.
+    problems: those of single lines of a file go there, and regular rows are returned; None: any
+        refuses the file.
 
-    Returns: DataFrame with distinct str column names, one row per record.
+    Returns: DataFrame with distinct str column names, one row per record; its index has the row
+    numbers of the file, where the file has its own (`problems.Numbering`).
 
     Raises:
         DataError: a missing, unreadable or empty file, no or repeated column names, wrong shapes.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _read_file(Path(source))
+        return read_table(read_file(Path(source), problems))
     if isinstance(source, pd.DataFrame):
         frame = source.copy(deep=True)
     elif isinstance(source, np.ndarray):
@@ -92,95 +89,11 @@ def _from_array(array: NDArray[Any], names: Sequence[str] | None) -> pd.DataFram
     return pd.DataFrame(array.copy(), columns=given)
 
 
-def _check_distinct(names: list[str], owner: str = "the table") -> None:
-    # By position, not by name: in a file without a header the "name" is a cell.
-    for name, count in Counter(names).items():
-        if count > 1:
-            places = [str(k + 1) for k, other in enumerate(names) if other == name][:5]
-            raise DataError(
-                f"columns {', '.join(places)} of {owner} have the same name: give each its own"
-            )
-
-
-def _read_file(path: Path) -> pd.DataFrame:
-    owner = f"file {str(path)!r}"
-    read = {".csv": _read_csv, ".parquet": _read_parquet}.get(path.suffix.lower())
-    if read is None:
-        raise DataError(f"{owner} is neither .csv nor .parquet: save the table as one of them")
+def _check_distinct(names: list[str]) -> None:
     try:
-        if not path.exists():
-            raise DataError(f"{owner} does not exist: check the path")
-        if path.is_file() and path.stat().st_size == 0:
-            raise DataError(f"{owner} is empty: export the table again")
-        return read(path, owner)
-    except OSError as error:
-        raise DataError(
-            f"{owner} cannot be read ({type(error).__name__}): check that it is a file, and its "
-            "permissions"
-        ) from None
-
-
-def _read_csv(path: Path, owner: str) -> pd.DataFrame:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            cells = next((row for row in csv.reader(lines, skipinitialspace=True) if row), [])
-        names = _header([cell.strip() for cell in cells], owner)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows wider than the header
-            frame = pd.read_csv(
-                path,
-                encoding="utf-8-sig",
-                skipinitialspace=True,
-                index_col=False,
-                low_memory=False,
-                keep_default_na=False,
-                na_values=_MISSING,
-            )
-    except UnicodeError:
-        raise DataError(f"{owner} is not UTF-8 text: save it as UTF-8") from None
-    except (ValueError, csv.Error, pd.errors.ParserWarning) as error:
-        if isinstance(error, DataError):
-            raise
-        line = re.search(r"line \d+", str(error))
-        raise DataError(
-            f"{owner} is not a regular CSV table{f' ({line.group()})' if line else ''}: "
-            "every line needs as many cells as the header, separated by commas"
-        ) from None
-    frame.columns = pd.Index(names, dtype=object)
-    if not cells[-1].strip() and frame.iloc[:, -1].isna().all():
-        return frame.iloc[:, :-1]  # every line ends in a comma
-    return frame
-
-
-def _header(cells: list[str], owner: str) -> list[str]:
-    """Return the column names of a CSV file; refuse a first line that is data.
-
-    Increasing whole numbers, as years or NumPy's 0, 1, 2, ..., are accepted as names.
-    """
-    if len(cells) <= 1 and re.search("[;\t|]", "".join(cells)):
-        raise DataError(f"{owner} is not separated by commas: save it with commas")
-    numeric = [cell for cell in cells if looks_numeric(cell)]
-    whole = [int(cell) for cell in numeric if cell.isdecimal() and len(cell) < 19]
-    increasing = all(a < b for a, b in pairwise(whole))
-    if not any(cells) or len(whole) < len(numeric) or not increasing:
-        raise DataError(
-            f"the first line of {owner} looks like data, not column names: add a line of names"
-        )
-    names = [cell or f"Unnamed: {k}" for k, cell in enumerate(cells)]
-    _check_distinct(names, owner)
-    return names
-
-
-def _read_parquet(path: Path, owner: str) -> pd.DataFrame:
-    with path.open("rb") as file:
-        try:
-            _check_distinct(list(pyarrow.parquet.read_schema(file).names), owner)
-            frame = pd.read_parquet(file)
-        except (pyarrow.ArrowException, OSError, *_BAD_METADATA) as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(f"{owner} is not a readable Parquet table: export it again") from None
-    return read_table(frame)
+        check_distinct(names)
+    except DataError as error:
+        raise DataError(f"the table {error}") from None
 
 
 def numeric_cells(cells: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.bool_], str]:

@@ -4,7 +4,7 @@ The law is that of `gaussian.narrow_gaussian`: a magnitude is the number of thre
 uniform 127-bit integer reaches. Its upper 15 bits decide that in all but one draw of a thousand;
 112 further bits are drawn where they do not. A tenth of the time for a million draws, at the price
 that addresses depend on what is drawn: an attacker who watches the caches of a client's processor
-is not covered.
+is not covered. (For a secret that masks them, that price is paid already: errors give it away.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def quick_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArra
     """
     table = _table(sigma)
     words = randomness.words(-(-count // 4)).view(np.uint16)[:count]
-    drawn: NDArray[np.int8] = np.take(table, words)
+    drawn: NDArray[np.int8] = np.take(table, words, mode="clip")
     undecided = np.flatnonzero(drawn == _OPEN)
     if undecided.size:
         drawn[undecided] = _decide(sigma, words[undecided].astype(np.uint64), randomness)

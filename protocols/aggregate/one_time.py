@@ -1,6 +1,7 @@
 """Sums under a secret that lives for one round: any T of H clients open one sum, nobody else any.
 
-    contribute   <- y_i = a s_i + e_i + m_i mod (X^n + 1, 2^32), first coefficients only
+    contribute   <- y_i = a s_i + e_i + m_i mod (X^n + 1, 2^32), first coefficients only; where
+                    there are many values, each of up to four parts under a secret of its own
                     and shares of s_i for each of the H clients, sealed
     open         -> the contributors U, |U| >= T, and what they sealed for this client
                  <- the sum over U of its shares, locked; and what unlocks the others'
@@ -22,8 +23,10 @@ Security. All that follows is against a coordinator that deviates as it likes, w
    more. It learns nothing of secrets of honest clients outside the set.
 3. Given the sum of secrets and of errors over at least two honest clients, y_i look uniform but for
    the sum of the m_i: `security`, with n = 2048, Q = 2^32 and one round for each secret, so that
-   hints never add up: 2 (H - 1) (Adv_RLWE(n, Q, 3.19; L / n samples) + N delta_hint). The element a
-   is AES-256 in counter mode under a hash of the round: uniform in the random-oracle model.
+   hints never add up: 2 (H - 1) (Adv_RLWE(n, Q, 3.19; L / n samples) + N delta_hint). The elements
+   a are AES-256 in counter mode under a hash of the round: uniform in the random-oracle model.
+   Parts under r secrets share them. Secrets and errors are independent: part by part, with the
+   others drawn by the reduction, this is r times the advantage over L / (r n) samples.
 4. One round. The hash `context` stands for session, keys of all members, number and kind of round,
    those asked, plan and model. Clients who are told different ones seal under different keys and
    mask by different elements: nothing of theirs opens together. (So a coordinator cannot send one
@@ -51,10 +54,9 @@ from numpy.typing import NDArray
 
 from protocols.aggregate import packed
 from protocols.aggregate.errors import quick_gaussian
-from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.security import NOISE_STD, TAIL
-from protocols.aggregate.words import RING_DIM, WORD_BITS, Words, add_products
+from protocols.aggregate.words import RING_DIM, WORD_BITS, Words, add_products, num_secrets
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.privacy.randomness import RandomSource, uniform_below
 
@@ -70,8 +72,8 @@ def noise_units(clients: int) -> int:
 
 
 def largest_units(clients: int) -> int:
-    """Largest |m| of one client, so that no honest sum wraps around."""
-    return ((1 << (WORD_BITS - 1)) - 1 - noise_units(clients)) // clients
+    """Largest |m| of one client, so that no honest sum wraps around; exact in float32."""
+    return ((1 << (WORD_BITS - 1)) - 1 - noise_units(clients)) // clients & ~0xFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,15 @@ class Round:
     """One client's place in one round.
 
     quorum: of those asked; own: this client among them, 0 .. H - 1; keys: the 32 bytes that it has
-    in common with each of them, and one of its own; context: of the round, 32 bytes.
+    in common with each of them, and one of its own; context: of the round, 32 bytes; told: what
+    else the sealing keys depend on, and the coordinator need not know.
     """
 
     quorum: Quorum
     own: int
     keys: Sequence[bytes]
     context: bytes
+    told: bytes = b""
 
     def __repr__(self) -> str:
         return "Round(<secret>)"
@@ -93,7 +97,9 @@ class Round:
     def key(self, purpose: bytes, sender: int, receiver: int, about: bytes = b"") -> bytes:
         """32 bytes that sender and receiver alone derive; this client is one of them."""
         other = receiver if sender == self.own else sender
-        text = b"\0".join((purpose, b"%d,%d" % (sender, receiver), self.context + about))
+        text = b"\0".join(
+            (purpose, b"%d,%d" % (sender, receiver), self.context + about + self.told)
+        )
         return hmac.digest(self.keys[other], text, "sha256")
 
 
@@ -118,8 +124,9 @@ def contribute(
     system's outside tests.
     """
     quorum = place.quorum
-    secret = narrow_gaussian(NOISE_STD, RING_DIM, randomness)
-    add_products(element_key(place.context), secret, message)
+    count = num_secrets(len(message)) * RING_DIM
+    secret = quick_gaussian(NOISE_STD, count, randomness).astype(np.int64)
+    add_products(element_key(place.context), secret.reshape(-1, RING_DIM), message)
     for start in range(0, len(message), _PART):
         part = message[start : start + _PART]
         part += quick_gaussian(NOISE_STD, len(part), randomness).astype(np.int32).view(np.uint32)
@@ -149,12 +156,14 @@ def answer(
         raise PolicyError("this client is not among the contributors that it should answer for")
     if len(sealed) != len(members):
         raise MessageError(f"{len(sealed)} sealed shares of {len(members)} contributors")
-    total = np.zeros(packed.num_blocks(RING_DIM, quorum.packed), np.int64)
-    for dealer, data in zip(members, sealed, strict=True):
-        share = packed.of_bytes(_unseal(place.key(b"share", dealer, own), data, dealer))
-        if share.shape != total.shape:
+    plain = {
+        dealer: _unseal(place.key(b"share", dealer, own), data, dealer)
+        for dealer, data in zip(members, sealed, strict=True)
+    }
+    for dealer, share in plain.items():
+        if len(share) != len(plain[own]):
             raise MessageError(f"client {dealer} of this round sealed something that is no share")
-        total += share
+    total = packed.of_bytes(b"".join(plain.values())).reshape(len(plain), -1).sum(axis=0)
     lock = uniform_below(randomness, packed.PRIME, _LOCK_ELEMENTS)
     parts = packed.deal(lock, quorum.needed - 1, 1, quorum.clients, randomness)
     about = _set_digest(members)
@@ -211,7 +220,8 @@ def open_sum(
             boxes[k] = _parse(data, k, members)
     if len(boxes) < quorum.needed:
         raise ProtocolError(f"{len(answers) - len(boxes)} of {len(answers)} answers are malformed")
-    size = packed.num_blocks(RING_DIM, quorum.packed) * packed.SHARE.itemsize
+    count = num_secrets(len(total)) * RING_DIM
+    size = packed.num_blocks(count, quorum.packed) * packed.SHARE.itemsize
     shares = {}
     for k, (box, locked, _) in boxes.items():
         parts = {
@@ -223,13 +233,13 @@ def open_sum(
         share = _unseal(packed.to_bytes(lock % packed.PRIME), box, k)
         if len(share) == size:
             shares[k] = packed.of_bytes(share)
-    secret = packed.open_shares(shares, quorum.needed, quorum.packed, RING_DIM)
+    secret = packed.open_shares(shares, quorum.needed, quorum.packed, count)
     if int(np.abs(secret).max()) > noise_units(len(members)):
         raise ProtocolError(
             "the contributors' secrets do not add up to a short one: a client deviates from the "
             "protocol"
         )
-    add_products(element_key(context), -secret, total)
+    add_products(element_key(context), -secret.reshape(-1, RING_DIM), total)
     return total.view(np.int32)
 
 

@@ -71,7 +71,7 @@ def _hidden(count: int) -> tuple[int, ...]:
 
 def _apply(weights: NDArray[np.float64], values: Elements) -> Elements:
     # Products below 2^32 and at most 2^10 of them: exact in float64.
-    return np.mod(weights @ values.astype(np.float64), PRIME).astype(np.int64)
+    return (weights @ values.astype(np.float64)).astype(np.int64) % PRIME
 
 
 @lru_cache(maxsize=64)

@@ -4,9 +4,12 @@ Q needs no prime: ring-LWE is pseudorandom for every modulus (Peikert, Regev and
 Stephens-Davidowitz, STOC 2017), and a word of four bytes is what a float32 takes. log2(Q) = 32 at n
 = 2048 is far below the 54 that HomomorphicEncryption.org allows for 128 bits.
 
+Order. Coefficients j and j + n/2 stand side by side, at 2 j and 2 j + 1: those that are not sent
+are any of an element's.
+
 Transform. At the roots z of X^n + 1 with z^(n/2) = i a real polynomial is sum_j (x_j + i x_(j +
 n/2)) z^j: one complex transform of length n/2, after a twist. These n/2 roots and their conjugates
-are all.
+are all. In the order above the pairs are complex numbers as they stand.
 
 Rounding. |a| <= 2^31 and s has std 6.38, so a coefficient of a s has some 40 bits, and float64 has
 53: measured, a product is off by at most 2^-10 before it is rounded to the integer (a test holds it
@@ -31,6 +34,10 @@ _HALF = RING_DIM // 2
 # Polynomials transformed at once: their 1 MB stays in cache.
 _ROWS = 64
 _AES_BLOCK = 16
+# Elements that each further secret should mask, and as many secrets as that is worth: a secret is
+# shared among all clients, an element is drawn and transformed.
+_WORTH_A_SECRET = 32
+_MOST_SECRETS = 4
 
 Words = NDArray[np.uint32]
 
@@ -40,32 +47,35 @@ def num_elements(length: int) -> int:
     return -(-length // RING_DIM)
 
 
-def add_products(key: bytes, secret: NDArray[np.int64], total: Words) -> None:
-    """Add the first coefficients of a_0 s, a_1 s, … to `total`, mod 2^32.
+def num_secrets(length: int) -> int:
+    """Secrets that mask so many values, see `add_products`."""
+    return min(max(num_elements(length) // _WORTH_A_SECRET, 1), _MOST_SECRETS)
 
-    key: 32 public bytes; a_k is the k-th part of AES-256 in counter mode under it, uniform. secret:
-    s, short, shape (n,); total: shape (length,), contiguous, changed.
+
+def add_products(key: bytes, secrets: NDArray[np.int64], total: Words) -> None:
+    """Add a_0 s_j, a_1 s_j, … to the j-th part of `total`, mod 2^32.
+
+    key: 32 public bytes; a_k is the k-th part of AES-256 in counter mode under it, uniform, and the
+    same for all secrets. secrets: s_j, short, shape (secrets, n); total: shape (length,),
+    contiguous, changed; its parts have equal numbers of elements, but for the last.
     """
-    factor = np.empty((1, _HALF), np.complex128)
-    _forward(secret[None], factor)
+    factors = np.empty((len(secrets), _HALF), np.complex128)
+    _forward(secrets, factors)
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
-    folded = np.empty((_ROWS, _HALF), np.complex128)
+    element, product = np.empty((2, _ROWS, _HALF), np.complex128)
     zeros, random = bytes(4 * _ROWS * RING_DIM), bytearray(4 * _ROWS * RING_DIM + _AES_BLOCK)
-    for start in range(0, len(total), _ROWS * RING_DIM):
-        part = total[start : start + _ROWS * RING_DIM]
-        rows, whole = num_elements(len(part)), len(part) // RING_DIM
+    size = -(-num_elements(len(total)) // len(secrets)) * RING_DIM
+    for start in range(0, size, _ROWS * RING_DIM):
+        stop = min(start + _ROWS * RING_DIM, size)
+        rows = (stop - start) // RING_DIM
         stream.update_into(zeros, random)
-        element = np.frombuffer(random, "<i4", count=rows * RING_DIM).reshape(rows, RING_DIM)
-        product = folded[:rows]
-        _forward(element, product)
-        product *= factor
-        low, high = _inverse(product)
-        sums = part[: whole * RING_DIM].reshape(whole, RING_DIM)
-        sums[:, :_HALF] += low[:whole]
-        sums[:, _HALF:] += high[:whole]
-        if rows > whole:
-            rest = part[whole * RING_DIM :]
-            rest += np.concatenate([low[-1], high[-1]])[: len(rest)]
+        drawn = np.frombuffer(random, "<i4", count=rows * RING_DIM)
+        _forward(drawn.reshape(rows, RING_DIM), element[:rows])
+        for j, factor in enumerate(factors):
+            part = total[j * size : (j + 1) * size][start:stop]
+            rows = num_elements(len(part))
+            np.multiply(element[:rows], factor, out=product[:rows])
+            part += _rounded(_inverse(product[:rows]))[: len(part)]
 
 
 @lru_cache(maxsize=2)
@@ -76,19 +86,22 @@ def _twist(sign: int) -> NDArray[np.complex128]:
 
 def _forward(x: NDArray[Any], values: NDArray[np.complex128]) -> None:
     """Values at the roots with z^(n/2) = i, shape (rows, n / 2)."""
-    values.real, values.imag = x[:, :_HALF], x[:, _HALF:]
+    values.view(np.float64)[:] = x
     values *= _twist(1)
     np.fft.ifft(values, norm="forward", out=values)
 
 
-def _inverse(values: NDArray[np.complex128]) -> tuple[Words, Words]:
-    """Coefficients 0 .. n/2 - 1 and n/2 .. n - 1, rounded, mod 2^32; changes `values`.
+def _inverse(values: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """Coefficients, to be rounded, shape (rows, n); in the place of `values`."""
+    np.fft.fft(values, norm="forward", out=values)
+    values *= _twist(-1)
+    return values.view(np.float64)
+
+
+def _rounded(coefficients: NDArray[np.float64]) -> Words:
+    """Mod 2^32, one after the other; a view, and changes its argument.
 
     1.5 * 2^52 + x is a float64 whose lowest 32 bits are those of the integer next to x.
     """
-    np.fft.fft(values, norm="forward", out=values)
-    values *= _twist(-1)
-    parts = values.view(np.float64)
-    parts += 1.5 * 2**52
-    words = parts.view("<u4")
-    return words[:, 0::4], words[:, 2::4]
+    coefficients += 1.5 * 2**52
+    return coefficients.view("<u4").ravel()[::2]

@@ -54,10 +54,10 @@ def link_factors(link: Polynomial) -> FactoredPolynomial:
     """r(u) with link(z) = 1/2 + t r(t^2), t = z / radius; of other links link(z) - link(0), in t.
 
     Raises:
-        ParameterError: the link is not a polynomial of degree >= 3 around 0.
+        ParameterError: the link is not a polynomial of degree >= 1 around 0.
     """
-    if link.center != 0 or link.degree < 3:
-        raise ParameterError("the link must be a polynomial of degree at least 3 around 0")
+    if link.center != 0 or link.degree < 1:
+        raise ParameterError("the link must be a polynomial of degree at least 1 around 0")
     if is_symmetric(link):
         return FactoredPolynomial.from_coefficients(link.coefficients[1::2])
     return FactoredPolynomial.from_coefficients((0.0, *link.coefficients[1:]))

@@ -8,7 +8,7 @@ w' = w / R, R the radius of the link's interval, q = p - p(0) and A its leading 
 stands for c times a row, c as in `circuit`, which brings the noise of replies below a rounding's;
 see `circuit`; packing: `periodic`. Sums over columns are left to the next refresh (`trace_map`). No
 step needs a key switch but the factors' products, the conjugation and the rotations: a group of
-rows costs d / 2 plaintext products, twice.
+rows costs d / 2 plaintext products, twice. Of a link of degree 1, q(z') / A is z' itself.
 
 | level | 1 | 2 | 3 … | last |
 |---|---|---|---|---|
@@ -17,7 +17,7 @@ rows costs d / 2 plaintext products, twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -39,7 +39,7 @@ from protocols.updates.update import Update
 Array = NDArray[np.float64]
 
 
-class Room:
+class MemoryBudget:
     """Memory for encoded rows; parties of one process have equal parts of it.
 
     total: of the process [bytes].
@@ -63,16 +63,17 @@ class Room:
         return self.total // max(1, len(self._parties))
 
 
-ROOM = Room(3 << 29)
+ENCODED_ROWS = MemoryBudget(3 << 29)
 """Of this process. Rows that find no room are encoded again in every round."""
 
 
-def reduced(link: Polynomial, z: Any) -> tuple[int, Any]:
+def quotient(link: Polynomial, z: Any) -> tuple[int, Any]:
     """q(z) / A and the levels that it takes; z: a ciphertext, an array, or whatever has + and *."""
     factors = link_factors(link)
-    queue = list(factors.operands(z))
     if is_symmetric(link):
         queue = [(0, z), *((level + 1, v) for level, v in factors.operands(z * z))]
+    else:
+        queue = list(factors.operands(z))
     while len(queue) > 1:
         queue.sort(key=lambda item: item[0])
         (_, first), (level, second) = queue[:2]
@@ -81,9 +82,9 @@ def reduced(link: Polynomial, z: Any) -> tuple[int, Any]:
 
 
 def levels(link: Polynomial, rule: Update) -> int:
-    """Between two refreshes; of a gradient 4 for degree 3, 5 to 7, 6 to 15, of odd polynomials."""
+    """Between two refreshes; of a gradient 2 for degree 1, of odd ones 4 for 3, 5 to 7, 6 to 15."""
     # The rule's own path ends with a product that the refresh sums up.
-    return max(1 + reduced(link, 1.0)[0] + 1, REFRESH_LEVEL + rule.levels() + 1)
+    return max(1 + quotient(link, 1.0)[0] + 1, REFRESH_LEVEL + rule.levels() + 1)
 
 
 @lru_cache(maxsize=64)
@@ -91,7 +92,7 @@ def rounding_gain(units: RowUnits) -> float:
     """Std of the noise of q(z') / A, largest of |z| <= R, in noises of one rescaling, as z' has."""
     c = units.row_scale
     t: Array = np.linspace(-c, c, 1001).astype(np.float64)
-    found: _Rounded = reduced(units.link, _Rounded(t, {object(): np.ones_like(t)}))[1]
+    found: _Rounded = quotient(units.link, _Rounded(t, {object(): np.ones_like(t)}))[1]
     return float(np.sqrt(sum(each**2 for each in found.slopes.values())).max())
 
 
@@ -140,7 +141,7 @@ class ClearRows:
     """A party's rows, encoded, and the gradient that they make of encrypted weights.
 
     context: with the joint evaluation keys; layout: of the plan; link: p; rows: shape (N, d),
-    scaled, bias last; cache: of encoded rows [bytes], None: this party's share of ROOM.
+    scaled, bias last; cache: of encoded rows [bytes], None: this party's share of ENCODED_ROWS.
     """
 
     def __init__(
@@ -152,51 +153,67 @@ class ClearRows:
         cache: int | None = None,
     ) -> None:
         self._context, self._layout, self._link = context, layout, link
-        self._rows, self._cache = rows, ROOM.share if cache is None else cache
+        self._rows, self._cache = rows, ENCODED_ROWS.share if cache is None else cache
         self._encoded: dict[tuple[int, int, int, int], Any] = {}
         # Where the last product is rescaled to what a refresh takes.
         self._last_level = context.params.num_towers - REFRESH_TOWERS - 1
 
     def __call__(self, weights: Sequence[Sequence[Residues]]) -> list[list[Residues]]:
-        """sum over groups of x_f q(z') / A: (c0, c1) of each part, at REFRESH_TOWERS towers.
+        """`gradient` at w' of each part, in all columns: (c0, c1) at level 0."""
+        return self.gradient(self.rotated(weights))
 
-        weights: w' of each part, in all columns: (c0, c1) at level 0.
-        """
+    def gradient(self, rotated: Sequence[Sequence[Any]]) -> list[list[Residues]]:
+        """sum over groups of x_f q(z') / A: (c0, c1) of each part, at REFRESH_TOWERS towers."""
         evaluator, layout = Evaluator(self._context, self._layout), self._layout
-        cc, turned = evaluator.cc, self._turned(evaluator, self._context.ciphertexts(weights))
+        cc = evaluator.cc
         sums: list[Any] = [None] * layout.num_parts
         for group in range(layout.groups_of(len(self._rows))):
-            z = self._scores(evaluator, group, turned)
-            found: _Gained = reduced(self._link, _Gained(z))[1]
-            q = evaluator.drop_to(found.vector, self._last_level)
-            for part in range(layout.num_parts):
-                slots = partial(self._conjugated, group, part, found.gain)
+            found: list[_Gained] = [
+                quotient(self._link, _Gained(z))[1] for z in self._scores(evaluator, group, rotated)
+            ]
+            lowered = [evaluator.drop_to(q.vector, self._last_level) for q in found]
+            for part in range(layout.output_parts):
+                # All outputs take the same products, hence have the same gain.
+                slots = partial(self._conjugated, group, part, found[0].gain)
                 rows = self._plaintext((group, part, 0, 1), self._last_level, slots)
-                sums[part] = _added(cc, sums[part], cc.EvalMult(q.ct, rows))
+                for output, q in enumerate(lowered):
+                    place = output * layout.output_parts + part
+                    sums[place] = _added(cc, sums[place], cc.EvalMult(q.ct, rows))
         for total in sums:
             cc.RescaleInPlace(total)
         return [self._context.polynomials_of(total) for total in sums]
 
-    def _turned(self, evaluator: Evaluator, weights: Sequence[Any]) -> list[list[Any]]:
-        """rot_r of every part, r below the baby steps."""
-        found = [list(weights)]
-        for r in range(1, self._layout.baby_steps):
-            found.append([evaluator.cc.EvalRotate(part, r) for part in weights])
-        return found
+    def rotated(self, weights: Sequence[Sequence[Residues]]) -> list[list[Any]]:
+        """rot_r of every part, r below the baby steps; no row is in it."""
+        cc, steps = self._context.cc, range(1, self._layout.baby_steps)
+        parts, turn = self._context.ciphertexts(weights), 2 * self._context.params.ring_dim
+        if not steps:
+            return [parts]
+        pairs = [(part, cc.EvalFastRotationPrecompute(part)) for part in parts]
+        fast, centred = cc.EvalFastRotation, self._context.centred
+        return [
+            parts,
+            *([centred(fast(part, r, turn, digits)) for part, digits in pairs] for r in steps),
+        ]
 
     def _scores(
-        self, evaluator: Evaluator, group: int, turned: Sequence[Sequence[Any]]
-    ) -> EncryptedVector:
-        """z' of one group of rows, at level 1."""
+        self, evaluator: Evaluator, group: int, rotated: Sequence[Sequence[Any]]
+    ) -> list[EncryptedVector]:
+        """z' of one group of rows, at level 1, of each output."""
         layout, cc = self._layout, evaluator.cc
-        sums: dict[int, Any] = {}
-        for part in range(layout.num_parts):
+        sums: list[dict[int, Any]] = [{} for _ in range(layout.num_outputs)]
+        for part in range(layout.output_parts):
             for giant, baby in layout.steps:
                 slots = partial(self._halved, group, part, giant, baby)
                 rows = self._plaintext((group, part, giant + baby, 0), 0, slots)
-                product = cc.EvalMult(turned[baby][part], rows)
-                sums[giant] = _added(cc, sums.get(giant), product)
-        total = None
+                for output, found in enumerate(sums):
+                    weights = rotated[baby][output * layout.output_parts + part]
+                    found[giant] = _added(cc, found.get(giant), cc.EvalMult(weights, rows))
+        return [self._joined(evaluator, found) for found in sums]
+
+    def _joined(self, evaluator: Evaluator, sums: Mapping[int, Any]) -> EncryptedVector:
+        """Sums of each giant step, rotated and added; their real part."""
+        cc, total = evaluator.cc, None
         for giant, each in sums.items():
             total = _added(cc, total, cc.EvalRotate(each, giant) if giant else each)
         cc.RescaleInPlace(total)
@@ -206,12 +223,12 @@ class ClearRows:
     def _halved(self, group: int, part: int, giant: int, baby: int) -> Complexes:
         """Half the rows: a number and its conjugate are twice the real part."""
         twice = 2 * self._context.rescaling_gain(0)
-        return self._layout.turned(self._group(group), part, giant, baby) / twice
+        return self._layout.slots_of(self._group(group), part, giant, baby) / twice
 
     def _conjugated(self, group: int, part: int, gain: float) -> Complexes:
         """What takes away the gain of q, and that of its own product."""
         gain *= self._context.rescaling_gain(self._last_level)
-        return self._layout.turned(self._group(group), part).conj() / gain
+        return self._layout.slots_of(self._group(group), part).conj() / gain
 
     def _group(self, group: int) -> Array:
         size = self._layout.block_size

@@ -18,6 +18,7 @@ import numpy as np
 import openfhe
 from numpy.typing import NDArray
 
+from protocols.ckks import key_switch
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
@@ -76,6 +77,7 @@ class CkksContext:
         self._frames = _frames(params)
         self.primes = self._frames.primes
         self.extended_primes = self._frames.extended_primes
+        self._centres: dict[int, Any] = {}
 
     # -- shapes -------------------------------------------------------------------------------
 
@@ -142,7 +144,23 @@ class CkksContext:
     def conjugate(self, ciphertext: Any) -> Any:
         """Of every slot; the session has the key for CONJUGATION."""
         keys = self.cc.GetEvalAutomorphismKeyMap(self.tag)
-        return self.cc.EvalAutomorphism(ciphertext, self.automorphism(CONJUGATION), keys)
+        conjugated = self.cc.EvalAutomorphism(ciphertext, self.automorphism(CONJUGATION), keys)
+        return self.centred(conjugated)
+
+    def centred(self, switched: Any) -> Any:
+        """A rotated ciphertext, in place, without the mean error of its key switch.
+
+        Before a rescaling that error is divided by a prime, and does not matter.
+        """
+        towers = self.params.num_towers - switched.GetLevel()
+        if towers not in self._centres:
+            special = len(self.extended_primes) - len(self.primes)
+            half = key_switch.centre(self.primes, self.params.ring_dim, special)[:towers]
+            self._centres[towers] = self.ciphertext([half, half])
+        centre = self._centres[towers]
+        centre.SetKeyTag(switched.GetKeyTag())
+        self.cc.EvalAddInPlace(switched, centre)
+        return switched
 
     def ciphertext(self, polynomials: Sequence[Residues]) -> Any:
         """Ciphertext of one or two polynomials; their number of towers fixes the level.

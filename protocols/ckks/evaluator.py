@@ -166,7 +166,7 @@ class Evaluator:
 
     def rotate(self, vector: EncryptedVector, index: int) -> EncryptedVector:
         """Left rotation of the slots."""
-        return self.each(lambda ct: self.cc.EvalRotate(ct, index), vector)
+        return self.each(lambda ct: self.context.centred(self.cc.EvalRotate(ct, index)), vector)
 
     def rotate_and_add(self, vector: EncryptedVector, indices: Sequence[int]) -> EncryptedVector:
         """v <- v + rot(v, k) for each k: len(indices) key switches per part, no level."""

@@ -74,6 +74,16 @@ class GramLayout:
         """d'^2 c': slots after which everything repeats."""
         return self.side**2 * self.depth
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Ciphertexts of a matrix, of targets and of row sums: vectors in both orientations."""
+        return 1, 2, 2
+
+    @property
+    def kept(self) -> float:
+        """Share of the slots that the release keeps."""
+        return self.side * self.depth / self.num_slots
+
     # -- rotations ------------------------------------------------------------------------------
 
     @property
@@ -112,6 +122,18 @@ class GramLayout:
         grid = np.zeros((self.side, self.side, self.depth))
         grid[:d, :d, : self.outputs] = values[:, :, None]
         return self._repeat(grid)
+
+    def matrices(self, values: Array) -> list[Array]:
+        """The one ciphertext's."""
+        return [self.matrix(values)]
+
+    def targets(self, values: Array) -> list[Array]:
+        """Inner, outer."""
+        return [self.inner(values), self.outer(values)]
+
+    def row_sums(self, values: Array) -> list[Array]:
+        """Inner, outer."""
+        return self.targets(values)
 
     def inner(self, values: Array) -> Array:
         """Slots of value j, shape (d, c) or (d, 1), in every k."""

@@ -1,18 +1,22 @@
-"""Joint evaluation keys, once in a process: every party of a run is handed the same ones.
+"""What every party of a run is handed alike, once in a process: the joint keys, and points.
 
-A simulation of 200 hospitals would hold them 200 times. Whoever is handed the same halves of keys
-gets the same arrays, and whoever has the same keys the same context.
+A simulation of 200 hospitals would hold the keys 200 times. Whoever is handed the same halves of
+keys gets the same arrays, whoever has the same keys the same context, and whoever multiplies the
+same point the same rotations of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar, cast
 
 from protocols.ckks.context import CkksContext, unload
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
+
+T = TypeVar("T")
 
 
 class Chunk:
@@ -26,6 +30,9 @@ class Chunk:
 
 _CHUNKS: weakref.WeakValueDictionary[bytes, Chunk] = weakref.WeakValueDictionary()
 _CONTEXTS: weakref.WeakValueDictionary[bytes, CkksContext] = weakref.WeakValueDictionary()
+_LAST: weakref.WeakKeyDictionary[CkksContext, dict[str, tuple[Hashable, object]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def chunk_of(halves: Sequence[Residues]) -> Chunk:
@@ -58,3 +65,15 @@ def loaded_context(
         weakref.finalize(found, unload, found.tag)
         _CONTEXTS[name] = found
     return found
+
+
+def once(context: CkksContext, kind: str, name: Hashable, make: Callable[[], T]) -> T:
+    """What `make` makes of public things, once for all who share a context.
+
+    name: says all that it depends on; of a kind, the last one alone is remembered.
+    """
+    kinds = _LAST.setdefault(context, {})
+    known = kinds.get(kind)
+    if known is None or known[0] != name:
+        known = kinds[kind] = (name, make())
+    return cast(T, known[1])

@@ -77,15 +77,15 @@ def kernel(primes: Sequence[int], ring_dim: int, period: int, stream: RandomSour
     These are zero exactly where the n / 2k entries of each value of Y add up to zero, so the last
     entry of each is chosen that way.
     """
-    drawn = uniform(primes, ring_dim, stream).reshape(len(primes), 2 * period, -1)
-    drawn[:, :, -1] = 0
-    sums = _sums(drawn)
-    for row, total, prime in zip(drawn, sums, primes, strict=True):
+    found = drawn(primes, ring_dim, stream).reshape(len(primes), 2 * period, -1)
+    found[:, :, -1] = 0
+    sums = _sums(found)
+    for row, total, prime in zip(found, sums, primes, strict=True):
         row[:, -1] = (-total % prime).astype(np.uint64)
-    return drawn.reshape(len(primes), ring_dim)
+    return found.reshape(len(primes), ring_dim)
 
 
-def uniform(primes: Sequence[int], ring_dim: int, stream: RandomSource) -> Residues:
+def drawn(primes: Sequence[int], ring_dim: int, stream: RandomSource) -> Residues:
     """Uniform residues, shape (len(primes), ring_dim), by rejection."""
     found = np.empty((len(primes), ring_dim), np.uint64)
     for row, prime in zip(found, primes, strict=True):
@@ -126,11 +126,12 @@ def shifted(polynomial: Residues, primes: Sequence[int], places: int) -> Residue
     """The product with X^places, shape (len(primes), n)."""
     if not places:
         return polynomial
-    return rns.product(polynomial, _monomial(tuple(primes), polynomial.shape[1], places), primes)
+    return rns.product(polynomial, monomial(tuple(primes), polynomial.shape[1], places), primes)
 
 
 @lru_cache(maxsize=4)
-def _monomial(primes: tuple[int, ...], n: int, places: int) -> Residues:
+def monomial(primes: tuple[int, ...], n: int, places: int) -> Residues:
+    """X^places, shape (len(primes), n)."""
     exponents = (2 * _reversed(n) + 1) * places % (2 * n)
     found = powers_of_root(primes, n, n)[:, exponents]
     found.setflags(write=False)

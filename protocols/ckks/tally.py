@@ -26,9 +26,12 @@ from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
 from protocols.updates.update import Update
 
-# Operation name -> what it is; "relinearise" and "rotate" are the key switches.
+# Operation name -> what it is; "relinearise" and "rotate" are the key switches, and "raise" with
+# "hoisted" makes one: several rotations of a ciphertext share what is raised.
 OPERATIONS = (
     "rotate",
+    "raise",  # the digits of a ciphertext that is rotated several times
+    "hoisted",  # one of these rotations
     "relinearise",
     "tensor",  # ciphertext times ciphertext, not relinearised
     "encode",  # a plaintext, counted at its level
@@ -45,6 +48,8 @@ _SINGLE = {
     "EvalMultNoRelin": "tensor",
     "Relinearize": "relinearise",
     "EvalRotate": "rotate",
+    "EvalFastRotationPrecompute": "raise",
+    "EvalFastRotation": "hoisted",
 }
 COUNTED = 4
 """Iterations that are counted: those between the second and the last are alike."""
@@ -87,6 +92,10 @@ class CountingContext:
     def conjugate(self, ct: Shadow) -> Shadow:
         """A rotation, by its cost."""
         return self._count("rotate", ct)
+
+    def centred(self, ct: Shadow) -> Shadow:
+        """A sum: nothing is counted."""
+        return ct
 
     def ciphertext(self, polynomials: Any) -> Shadow:
         """Of these residues; made once, where nothing is counted."""

@@ -17,10 +17,31 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.errors import DataError
+
 Array = NDArray[np.float64]
 Loss = Literal["ridge", "logistic", "svm"]
 # (alpha, margin, label, c) -> zeta
 Step = Callable[[Array, Array, Array, float], Array]
+
+
+def targets_of(loss: Loss, y: Array) -> Array:
+    """What a loss is of, shape (n,), from a party's encoded table.
+
+    y: labels 0 or 1, shape (n,), which become -1 or 1; or numeric targets, shape (n, 1), which
+    ridge takes as they are.
+
+    Raises:
+        DataError: numeric targets for another loss, or several of them.
+    """
+    if y.ndim == 1:
+        return 2.0 * y - 1.0
+    if loss != "ridge" or y.shape[1:] != (1,):
+        raise DataError(
+            f"loss={loss!r} of numeric targets, shape {y.shape}: one target by ridge is possible"
+        )
+    return y[:, 0]
+
 
 EDGE = 1e-4
 """The logistic dual variable times its label stays within [EDGE, 1 - EDGE]."""

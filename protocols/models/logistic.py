@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from protocols.models.model import Array, LabelModel
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Logistic(LabelModel):
     reference = "logistic"
     optimum = ("optimum without privacy", "best fit to all rows as they are, in clear")
     curvature = 0.25
+    protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL, SECURE_AGGREGATION)
 
     def decode(self, scores: Array) -> Array:
         """Probabilities."""

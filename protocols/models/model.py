@@ -23,6 +23,7 @@ from protocols.approximation import (
     sigmoid_approximation,
 )
 from protocols.models.probabilities import probability_figures
+from protocols.names import ENCRYPTED_ROWS
 from protocols.words import Fact
 
 Array = NDArray[np.float64]
@@ -57,8 +58,8 @@ class Model(ABC):
     prediction, in words. unit: of a coefficient. optimum: what plain training gives, and its
     meaning. numeric: whether targets on [0, 1] are predicted, several at once, W of shape (d, c);
     else a label in {0, 1}, W of shape (d,). reference: the model whose optimum a run is compared
-    with. curvature: bound on the loss's second derivative in the score. certified: whether runs on
-    encrypted rows or sums may promise privacy. measures: of `metrics`.
+    with. curvature: bound on the loss's second derivative in the score. protocols: that train it.
+    certified: whether runs on encrypted rows or sums may promise privacy. measures: of `metrics`.
     drawn: the one that is drawn by iteration, and its axis. update: the rule that trains it by
     default, where there is a choice. stand_in: what a link's polynomial stands for, its unit.
     """
@@ -72,6 +73,7 @@ class Model(ABC):
     reference: ClassVar[str]
     optimum: ClassVar[tuple[str, str]]
     curvature: ClassVar[float]
+    protocols: ClassVar[tuple[str, ...]] = (ENCRYPTED_ROWS,)
     certified: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]]
     drawn: ClassVar[tuple[str, str]]

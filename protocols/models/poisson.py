@@ -24,6 +24,7 @@ from protocols.approximation import (
 )
 from protocols.errors import SchemaError
 from protocols.models.model import Array, Measure, TargetModel
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 from protocols.words import Fact, number
 
 
@@ -43,6 +44,7 @@ class Poisson(TargetModel):
     reference = "poisson"
     optimum = ("optimum without privacy", "Poisson regression, all rows in clear, no noise")
     curvature = 1.0
+    protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
     certified = False
     measures = (
         Measure(

@@ -14,6 +14,7 @@ by m_1 / (1 + m_0) W_1, m_1 = 6e-5, a factor of 0.006: no error is amplified.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from operator import mul
@@ -34,6 +35,11 @@ class Quadratic(Momentum):
     __slots__ = ()
     default_rounds: ClassVar[int] = 4
     curvature: Curvature
+
+    @staticmethod
+    @abstractmethod
+    def at_rate(rate: float) -> dict[str, float]:
+        """Fields that make the first rate, N_0, this one."""
 
     @property
     def largest_rate(self) -> float:
@@ -124,6 +130,11 @@ class QuadraticNesterov(Quadratic):
                 f"extra={self.extra}, decay=1.0: a constant rate {1 + self.extra:g} is outside "
                 "[1, 2]; B bounds the curvature, so that steps beyond 2 B^-1 may climb: let it fall"
             )
+
+    @staticmethod
+    def at_rate(rate: float) -> dict[str, float]:
+        """N_0 = 1 + extra."""
+        return {"extra": rate - 1}
 
     @property
     def rates(self) -> tuple[float, ...]:

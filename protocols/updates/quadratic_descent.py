@@ -35,6 +35,11 @@ class QuadraticDescent(Quadratic):
         if not 1 <= self.rate < 2:
             raise ParameterError(f"rate={self.rate} is outside [1, 2)")
 
+    @staticmethod
+    def at_rate(rate: float) -> dict[str, float]:
+        """N."""
+        return {"rate": rate}
+
     @property
     def rates(self) -> tuple[float, ...]:
         """N."""

@@ -119,7 +119,7 @@ def table_lines(name: str, found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def main(
-    data: Annotated[Path, typer.Option(help="CSV or Parquet file.")],
+    data: Annotated[Path, typer.Option(help="Table (.csv, .parquet, …).")],
     label: Annotated[str, typer.Option(help="Column to predict.")],
     test: options.TestFile = None,
     schema: options.SchemaFile = None,

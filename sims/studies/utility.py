@@ -51,6 +51,7 @@ from sims.studies.utility_models import (
 COLUMNS = {
     "accuracy": "accuracy",
     "threshold_accuracy": "threshold",
+    "crossed_accuracy": "crossed",
     "auc": "AUC",
     "log_loss": "log loss",
     "brier": "Brier",
@@ -147,6 +148,7 @@ def table_lines(found: Sequence[Found]) -> Iterator[str]:
             )
         yield ""
     yield "threshold: accuracy at the best threshold, chosen on the same rows, so optimistic"
+    yield "crossed: the same, chosen on one half of these rows and judged on the other"
     yield "best: accuracy of the most accurate setting; the line is of the one of least log loss"
 
 

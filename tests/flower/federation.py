@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
 
-from ciphercohort.flower import secure_sum_mod
+from ciphercohort.flower import SecureSum, secure_sum_mod
 from ciphercohort.flower.in_process import InProcessGrid
-from ciphercohort.flower.memory import RECORD
+from ciphercohort.flower.members import Roster
+from ciphercohort.flower.memory import RECORD, Memory, Owner
 
 FIRST_NODE = 1000
 START = {
@@ -123,3 +125,37 @@ class Federation(InProcessGrid):
 def step_of(message: Message) -> str:
     record = message.content.config_records.get(RECORD)
     return str(record["step"]) if record is not None else ""
+
+
+# -- what attacks start from -----------------------------------------------------------------------
+
+MEAN = SecureSum(FedAvg(fraction_evaluate=0.0))
+
+
+def one_round(federation: Federation, **options: Any) -> Any:
+    return MEAN.start(federation, start(), num_rounds=1, **options)
+
+
+def memory_of(federation: Federation, request: Message) -> Memory:
+    """Of the client that got a request."""
+    context = federation.contexts[request.metadata.dst_node_id]
+    return Memory.load(context, Owner.of(context))
+
+
+def federation_first(federation: Federation) -> int:
+    """Node of the first member."""
+    request, _ = next(
+        (q, r) for q, r in federation.of_step("roster") if memory_of(federation, q).own == 0
+    )
+    return int(request.metadata.dst_node_id)
+
+
+def asking(federation: Federation, clients: Any, moved: float = 0.0) -> list[Message]:
+    arrays = start({name: np.asarray(value + moved, value.dtype) for name, value in START.items()})
+    content = {"arrays": arrays, "config": ConfigRecord({"server-round": 1})}
+    return [Message(RecordDict(content), FIRST_NODE + k, "train") for k in clients]
+
+
+def rosters(federation: Federation) -> Roster:
+    request, _ = federation.of_step("roster")[0]
+    return Roster.of_json(str(request.content[RECORD]["roster"]))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.aggregate import limbs, one_time, packed
+from protocols.aggregate import limbs, one_time, packed, words
 from protocols.aggregate.errors import _table, quick_gaussian
 from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.security import NOISE_STD
-from protocols.aggregate.words import RING_DIM, add_products
+from protocols.aggregate.words import RING_DIM, add_products, num_secrets
 from protocols.errors import (
     CohortError,
     DataError,
@@ -66,27 +66,56 @@ class Clients:
 # -- the ring --------------------------------------------------------------------------------------
 
 
-def test_products_are_those_of_the_ring() -> None:
-    """Against integer convolution, in the last, partial element too."""
-    length = RING_DIM + 100
-    secret = narrow_gaussian(NOISE_STD, RING_DIM, SeededRandomness(1))
+# Which coefficient stands where.
+ORDER = np.arange(RING_DIM).reshape(2, -1).T.ravel()
+
+
+@pytest.mark.parametrize("secrets", [1, 3])
+def test_products_are_those_of_the_ring(secrets: int) -> None:
+    """Against integer convolution: every part by its own secret, the last, partial element too."""
+    length = (2 * secrets - 1) * RING_DIM + 101
+    secret = narrow_gaussian(NOISE_STD, secrets * RING_DIM, SeededRandomness(1))
+    secret = secret.reshape(secrets, RING_DIM)
     total = np.zeros(length, np.uint32)
     add_products(CONTEXT, secret, total)
     # s = 1 shows the elements.
-    one = np.eye(1, RING_DIM, dtype=np.int64)[0]
     elements = np.zeros(2 * RING_DIM, np.uint32)
-    add_products(CONTEXT, one, elements)
-    for k, part in enumerate((total[:RING_DIM], total[RING_DIM:])):
-        a = elements[k * RING_DIM : (k + 1) * RING_DIM].view(np.int32).astype(object)
-        full = np.append(np.convolve(a, secret.astype(object)), [0])
-        wanted = (full[:RING_DIM] - full[RING_DIM:]) % (1 << 32)
-        assert (part.astype(object) == wanted[: len(part)]).all()
+    add_products(CONTEXT, np.eye(1, RING_DIM, dtype=np.int64), elements)
+    for part in range(2 * secrets):
+        a, s = np.empty((2, RING_DIM), object)
+        a[ORDER] = elements.view(np.int32).astype(object).reshape(2, -1)[part % 2]
+        s[ORDER] = secret[part // 2].astype(object)
+        full = np.append(np.convolve(a, s), [0])
+        wanted = ((full[:RING_DIM] - full[RING_DIM:]) % (1 << 32))[ORDER]
+        found = total[part * RING_DIM : (part + 1) * RING_DIM].astype(object)
+        assert len(found) and (found == wanted[: len(found)]).all()
+
+
+def test_many_values_take_more_secrets() -> None:
+    """And a sum under four of them opens: shares, seals and parts agree on how many there are."""
+    assert [num_secrets(k * RING_DIM) for k in (0, 1, 63, 64, 127, 128, 5000)] == [
+        1,
+        1,
+        1,
+        2,
+        3,
+        4,
+        4,
+    ]
+    clients = Clients(3, lost=0, length=128 * RING_DIM)
+    found = clients.open([0, 1, 2], {k: clients.answer(k, [0, 1, 2]) for k in range(3)})
+    error = found - clients.values.sum(axis=0)
+    assert np.abs(error).max() <= one_time.noise_units(3)
+    # No two parts are under one secret: the same elements would then cancel.
+    empty = np.zeros(128 * RING_DIM, np.uint32)
+    masks, _ = one_time.contribute(clients.places[0], empty, clients.randomness)
+    parts = masks.reshape(4, -1)
+    for first, second in combinations(parts, 2):
+        assert (first - second).view(np.int32).astype(float).std() > 2**28
 
 
 def test_products_are_rounded_from_close_by() -> None:
     """A sum of 1024 secrets is within 2^-4 of integers, one within 2^-8."""
-    from protocols.aggregate import words
-
     rng = np.random.default_rng(0)
     element = rng.integers(-(1 << 31), 1 << 31, (64, RING_DIM))
     for clients, bound in ((1, 2**-8), (1024, 2**-4)):
@@ -95,9 +124,7 @@ def test_products_are_rounded_from_close_by() -> None:
         words._forward(element, left)
         words._forward(secret, right)
         left *= right
-        np.fft.fft(left, norm="forward", out=left)
-        left *= words._twist(-1)
-        parts = left.view(np.float64)
+        parts = words._inverse(left)
         assert np.abs(parts - np.rint(parts)).max() < bound
 
 
@@ -274,6 +301,18 @@ def test_shares_of_another_round_or_client_are_refused() -> None:
         one_time.answer(other, members, shares, clients.randomness)
 
 
+@pytest.mark.parametrize("size", [0, 2, 3, 4096])
+def test_a_share_of_another_length_names_its_dealer(size: int) -> None:
+    """Sealed as it should be. The lengths of all together may well be right."""
+    clients = Clients(4, lost=1, length=5)
+    members = [0, 1, 2, 3]
+    sealed = [clients.sealed[m][0] for m in members]
+    key = clients.places[2].key(b"share", 2, 0)
+    sealed[2] = one_time._seal(key, bytes(size))
+    with pytest.raises(MessageError, match="client 2 of this round sealed something that is no"):
+        one_time.answer(clients.places[0], members, sealed, clients.randomness)
+
+
 @pytest.mark.parametrize(
     ("members", "reason"),
     [([0, 1], "a sum needs 3"), ([1, 2, 3], "not among"), ([0, 2, 1, 3], "no rising list")],
@@ -293,8 +332,8 @@ def test_a_contribution_alone_is_noise() -> None:
         clients.words[k], clients.sealed[k] = one_time.contribute(
             place, message, ExpandedRandomness()
         )
-    for words in clients.words:
-        counts = np.bincount(words >> np.uint32(26), minlength=64)
+    for contributed in clients.words:
+        counts = np.bincount(contributed >> np.uint32(26), minlength=64)
         assert stats.chisquare(counts).pvalue > 1e-6
     repeated = one_time.contribute(
         clients.places[0], np.zeros(1 << 16, np.uint32), ExpandedRandomness()

@@ -15,7 +15,7 @@ import pytest
 
 from parties.agent import manifest
 from parties.agent.agent import Agent, Limits
-from parties.agent.store import STATE, capture, restore
+from parties.agent.store import STATE, SessionStore, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.key_share import KeyShare
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
@@ -84,6 +84,42 @@ def test_an_encrypted_model_goes_on_in_other_processes(tmp_path: Path, vault: Va
     privacy = replace(NOISE, epsilon=2.0)
     agents = Agents(tmp_path, vault, session=model_session(update="nag", privacy=privacy))
     test_restarted_before_every_message_it_gives_the_same_model(agents)
+
+
+def test_evaluation_keys_are_written_once(
+    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with the state of every step; whoever goes on has them, or knows that one is missing."""
+    monkeypatch.setattr("parties.agent.store.LARGE", 1 << 15)
+    agents = Agents(tmp_path, vault, session=model_session(update="nag"))
+    folder, written = tmp_path / NAME, dict[str, list[tuple[str, int]]]()
+
+    def blobs() -> list[Path]:
+        return sorted(folder.glob("*.blob"))
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = agents.ask(step, outgoing)
+        written[step] = [(path.name, path.stat().st_mtime_ns) for path in blobs()]
+        if step == "gradient/1":
+            half: Any = agents.agents[NAME]._party._half  # type: ignore[union-attr]
+            keys = sum(each.nbytes for chunk in half._evaluation for each in chunk.halves)
+            assert sum(path.stat().st_size for path in blobs()) > keys > 1 << 18
+            first, good = blobs()[0], blobs()[0].read_bytes()
+            store = SessionStore(folder, vault)
+            first.write_bytes(blobs()[1].read_bytes())
+            with pytest.raises(PolicyError, match="is another one"):
+                store._blob(first.stem)
+            first.unlink()
+            with pytest.raises(PolicyError, match="is missing"):
+                store._blob(first.stem)
+            first.write_bytes(good)
+            agents.restart(NAME)
+        return replies
+
+    outcome = agents.session.run(ask)
+    assert log2_error(outcome.weights, agents.session.twin()) < -17
+    assert not written["agree"] and not blobs()
+    assert set(written["gradient/0"]) & set(written["gradient/1"]) == set(written["gradient/1"])
 
 
 def test_pads_are_sealed_with_the_key_share(tmp_path: Path, vault: Vault) -> None:

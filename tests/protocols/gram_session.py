@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,12 @@ import numpy as np
 from protocols import decrypt, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
-from protocols.ckks.gram import GramEvaluator
 from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import contribution
 from protocols.gram import UNIT, GramSums, GramTask, collect, pack, row_sum_bound
-from protocols.gram_training import train_gram
+from protocols.gram_training import gram_evaluator, model_error_std, refresh_schedule, train_gram
 from protocols.messages import Body, Exchange
+from sims.regression_twin import run_gram_twin
 from tests.exact import product
 from tests.helpers import (
     Floats,
@@ -97,9 +98,9 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     """Contribute, train, refresh, decrypt exactly; sums: one per party."""
     keys = gram_keys(len(task.names), task.ckks, task.layout.rotations)
     keys.forget()
-    context, evaluator = keys.context, GramEvaluator(keys.context, task.layout)
+    context, evaluator = keys.context, gram_evaluator(keys.context, task)
     plan: Any = SimpleNamespace(
-        names=task.names, unit=UNIT, cover=None, column_maps=lambda step: (None,) * 99
+        names=task.names, unit=UNIT, cover=None, column_maps=lambda step: (None,) * 999
     )
     parts = dict(zip(task.names, sums, strict=True))
     refreshed: list[int] = []
@@ -115,7 +116,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     again = refreshing(evaluator, plan, keys)
 
     def fresh(vectors: Any) -> Exchange[Any]:
-        refreshed.append(len(vectors))
+        refreshed.append(sum(len(vector.cts) for vector in vectors))
         return again(vectors)
 
     def share(name: str, step: str, body: Body) -> Body:
@@ -136,3 +137,24 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
 
 def relative_error(values: Floats, expected: Floats) -> float:
     return float(np.abs(values - expected).max() / np.abs(expected).max())
+
+
+def check_against_twin(task: GramTask, least: float) -> None:
+    """Weights agree to 1e-9, nothing else is released, noise and refreshes are as predicted.
+
+    least: the largest weight is above it.
+    """
+    x, y = make_rows(task, seed=task.num_features)
+    sums = split(task, x, y)
+    run = run_encrypted(task, sums)
+    twin = run_gram_twin(task, reduce(operator.add, sums))
+    assert np.abs(twin).max() > least  # zero weights would prove nothing
+    assert relative_error(run.weights, twin) < 1e-9
+    expected = np.zeros(task.ckks.num_slots)
+    expected[task.layout.released() > 0] = twin.ravel()
+    error = (run.slots - expected) / UNIT
+    assert np.abs(error).max() < 1e-6
+    assert run.refreshed == refresh_schedule(task)
+    # The flooding hides noise of this size; half of it is kept as a margin.
+    std = np.sqrt(np.mean(error**2)) * 2.0**task.ckks.scale_bits / np.sqrt(task.ckks.ring_dim / 2)
+    assert std < 0.5 * model_error_std(task)

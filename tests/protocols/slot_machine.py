@@ -15,13 +15,12 @@ import numpy as np
 from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.gram import GramEvaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import grouped
 from protocols.gram import pack
 from protocols.gram_plan import GramPlan
-from protocols.gram_training import train_gram
+from protocols.gram_training import gram_evaluator, train_gram
 from protocols.lffr import LffrPlan
 from protocols.lffr_training import LffrCircuit, train_lffr
 from protocols.rows import RowsPlan
@@ -52,6 +51,9 @@ class SlotContext:
 
     def encode(self, values: Floats, level: int = 0) -> Floats:
         return values
+
+    def centred(self, ct: Slots) -> Slots:
+        return ct
 
     def ciphertext(self, polynomials: Any) -> Slots:
         return Slots(np.zeros(self.params.num_slots), REFRESH_LEVEL)
@@ -176,7 +178,7 @@ def _lffr(plan: LffrPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
 
 def _gram(plan: GramPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
     task, seen = plan.task, Seen()
-    evaluator = GramEvaluator(SlotContext(plan.ckks), task.layout)  # type: ignore[arg-type]
+    evaluator = gram_evaluator(SlotContext(plan.ckks), task)  # type: ignore[arg-type]
     parts = [
         pack(task, plan.contribution(x, y, noise))
         for (x, y), noise in zip(shards, noises, strict=True)

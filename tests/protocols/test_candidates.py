@@ -123,6 +123,11 @@ def test_key_switch_counts_are_the_papers() -> None:
     """8 primes, 5 special, 2 digits of 4: (2 + 2)(8 + 5) transforms; one digit from level 4 on."""
     assert work("rotate", PARAMS, 0).transforms == 52
     assert work("relinearise", PARAMS, 4).transforms == 3 * 9
+    for level in range(PARAMS.depth):
+        halves = [work(name, PARAMS, level) for name in ("raise", "hoisted")]
+        whole = work("rotate", PARAMS, level)
+        assert sum(half.transforms for half in halves) == whole.transforms
+        assert sum(half.products for half in halves) == whole.products
 
 
 def test_mask_leak_is_that_of_two_mask_primes() -> None:

@@ -149,12 +149,12 @@ def rounding(keys: JointKeys, s: exact.Integers) -> float:
     """Noise of dividing by the special modulus, given s.
 
     Both halves are rounded down by sums of K uniform fractions, K the number of special primes:
-    mean K/2, variance K/12 in every coefficient. The mean is one polynomial, hence no noise of
-    s's size alone: (K/2) (1 + s * (1 + X + ... + X^(n-1))).
+    mean K/2, variance K/12 in every coefficient. The mean is made up for, but for halves by turns
+    where K is odd: one polynomial, 1/2 (1 - X + X^2 - ...) (1 + s).
     """
     count = len(keys.context.extended_primes) - len(keys.context.primes)
-    ones = np.ones(N, dtype=object)
-    mean = count / 2 * (ones + exact.negacyclic(ones, s)).astype(float)
+    halves = np.resize(np.array([1, -1], dtype=object), N)
+    mean = (count % 2) / 2 * (halves + exact.negacyclic(halves, s)).astype(float)
     variance = count / 12 * (1 + float(np.sum(s.astype(float) ** 2)))
     return math.sqrt(rms(mean) ** 2 + variance)
 

@@ -8,7 +8,7 @@ decryption adds, against `release_error_std`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
@@ -23,11 +23,12 @@ from protocols import encrypted_model
 from protocols.approximation import exponential_approximation
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
+from protocols.ckks.context import CkksContext
 from protocols.ckks.flooding import fresh_std
 from protocols.ckks.periodic import widest
 from protocols.decrypt import flooding_of
 from protocols.model_plan import ModelPlan
-from tests import exact
+from tests import exact, helpers
 from tests.helpers import (
     NOISE,
     Floats,
@@ -228,6 +229,23 @@ def test_noise_is_below_its_bound_and_not_far(case: Case) -> None:
     """Of layouts, parties, rules and degrees; flooding hides sigma_e, the bound."""
     std, plan = spread(case.session)
     assert 0.1 < std / plan.model_error_std() < 1
+
+
+def alike(rows: Sequence[int], features: int, seed: int) -> list[tuple[Floats, Floats]]:
+    """Rows of ones, every other one positive: the twin stays at zero, and errors add up."""
+    return [(np.ones((size, features)), np.arange(size) % 2.0) for size in rows]
+
+
+@pytest.mark.parametrize("mutant", [None, "centred"])
+def test_noise_of_rows_that_are_all_alike(
+    mutant: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mean error of key switches would be the same in every row and every round."""
+    monkeypatch.setattr(helpers, "make_data", alike)
+    if mutant:
+        monkeypatch.setattr(CkksContext, mutant, lambda self, switched: switched)
+    std, plan = spread(lambda: Case(15, 9, "gd", 2, "one", 6, False, 512).session(rounds=12))
+    assert (std < plan.model_error_std() / 2) == (mutant is None)
 
 
 @cache

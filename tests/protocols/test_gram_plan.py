@@ -50,7 +50,7 @@ def test_steps_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"model": "logistic"}, "model='logistic' is not one of linear, improved-lffr"),
         ({"rounds": 0}, "rounds=0"),
-        ({"num_features": 17, "outputs": 1}, "1024 slots, a ciphertext has 512"),
+        ({"num_features": 257, "outputs": 1}, "need 512 ciphertexts of 512 slots"),
         ({"ckks": insecure(2, 1024)}, "depth=4 levels is below"),
         ({"ridge": -0.1}, "ridge=-0.1"),
         ({"profile": "secure"}, "security_bits=0"),

@@ -52,7 +52,7 @@ def test_a_second_group_is_cheaper_than_a_second_refresh(update: str) -> None:
 
 
 def test_many_groups_take_several() -> None:
-    """Figures of the README's table: 12,000 x 50 and a bias column, in less than half the work."""
+    """A size of docs/costs.md: 12,000 x 50 and a bias column, in less than half the work."""
     plan = plan_of(12000, 51)
     chosen = cheapest_layout(plan)
     assert chosen.layout.num_parts > 1

@@ -7,13 +7,14 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from protocols import model_cost, planner
 from protocols.ckks import clear_rows, cost, evaluator
-from protocols.ckks.clear_rows import ClearRows, Room
+from protocols.ckks.clear_rows import ClearRows, MemoryBudget
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.ckks.tally import OPERATIONS, CountingContext
 from protocols.errors import ParameterError
@@ -48,17 +49,18 @@ def widths(plan: ModelPlan) -> list[ModelPlan]:
 # -- operations ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=[4, 8])
+@pytest.fixture(scope="module", params=[4, 8, 16])
 def run(request: pytest.FixtureRequest) -> Any:
     """A run on an INSECURE ring whose parties have two groups of rows and room for a third of them.
 
-    Its plan; what OpenFHE was asked of one party's gradients, round by round; how often its rows
-    were encoded; what it kept.
+    Its plan; what OpenFHE was asked of all parties' gradients, round by round, and of the points;
+    how often a party's rows were encoded; what it kept.
     """
     from sims.config import SimulationConfig
     from sims.simulation import simulate
 
     rounds, encoded, kept = list[Counter[Any]](), Counter[Any](), list[ClearRows]()
+    points, rotated = list[Counter[Any]](), ClearRows.rotated
     build, init, encode = evaluator.Evaluator, ClearRows.__init__, ClearRows._encode
 
     def spied(context: Any, layout: Any) -> Any:
@@ -66,6 +68,12 @@ def run(request: pytest.FixtureRequest) -> Any:
         found.cc = Spy(context.cc)
         rounds.append(found.cc.counts)
         return found
+
+    def watched(self: Any, weights: Any) -> Any:
+        spy = Spy(self._context.cc)
+        points.append(spy.counts)
+        with patch.object(self._context, "cc", spy):
+            return rotated(self, weights)
 
     def first(self: Any, *args: Any) -> None:
         init(self, *args)
@@ -79,30 +87,37 @@ def run(request: pytest.FixtureRequest) -> Any:
     def fixed(plan: Any, *_: Any) -> Any:
         return replace(plan, features_per_ciphertext=request.param)
 
-    room = Room(PARTIES << 20)
+    room = MemoryBudget(PARTIES << 20)
     config = SimulationConfig(
         seed=1, protocol="encrypted-model", update="gd", rounds=ROUNDS, profile="fast-insecure",
-        ring_dim=1024 if request.param == 8 else 512, degree=3,
+        ring_dim=512 if request.param == 4 else 1024, degree=3,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(clear_rows, "Evaluator", spied)
         patched.setattr(ClearRows, "__init__", first)
         patched.setattr(ClearRows, "_encode", counted)
+        patched.setattr(ClearRows, "rotated", watched)
         patched.setattr("protocols.privacy.calibrate.rows.cheapest_layout", fixed)
         for module in ("parties.encrypted_model", "protocols.ckks.clear_rows"):
-            patched.setattr(f"{module}.ROOM", room)
+            patched.setattr(f"{module}.ENCODED_ROWS", room)
         result = simulate(config)
-    return result.plan, rounds, encoded, kept[0]
+    return result.plan, (rounds, points), encoded, kept[0]
 
 
 def test_a_partys_operations_are_those_of_a_run(run: Any) -> None:
-    plan, rounds, _, _ = run
+    plan, (rounds, points), _, _ = run
     groups = plan.layout.groups_of(plan.members[0].rows)
     assert groups > 1
     assert len(rounds) == PARTIES * (ROUNDS - 1)
     predicted = dict(model_cost.party_tally(plan).of(groups))
     # A conjugation is asked of the context, which the spy does not see.
     predicted["rotate", 1] -= groups
+    # The point's rotations are made once for all parties of the process.
+    shared = {name: predicted.pop((name, 0), 0) for name in model_cost.OF_THE_POINT}
+    assert (shared["hoisted"] > 0) == (plan.layout.period == 8)
+    assert len(points) == ROUNDS - 1
+    for counted in points:
+        assert {name: counted[name, 0] for name in shared} == shared
     for counted in rounds:
         compared = {
             key for key in {*predicted, *counted} if key[0] not in ("encode", "plain", "scalar")
@@ -168,11 +183,12 @@ def test_seconds_are_counts_times_unit_times(update: str) -> None:
         "fresh_reply": replies,
         "pad": replies * (PARTIES - 1),
         # Parties of what they multiply, the coordinator of gradients and of what is joined.
-        "read": PARTIES * (ROUNDS - 1) + 2 * ROUNDS,
-        "load": 2 * plan.ckks.num_towers * parts * PARTIES * (ROUNDS - 1) + 6 * parts * ROUNDS,
+        "read": (ROUNDS - 1) + 2 * ROUNDS,
+        "load": 2 * plan.ckks.num_towers * parts * (ROUNDS - 1) + 6 * parts * ROUNDS,
     }.items():
         one: Any = {name: 1.0}
-        assert planner.seconds(plan, replace(free, **one)).total == amount, name
+        found = planner.seconds(plan, replace(free, **one))
+        assert found.total == pytest.approx(amount), name
     rows = plan.members[0].rows
     party = model_cost.party_tally(plan).of(plan.layout.groups_of(rows))
     course = planner.iterations(plan)
@@ -181,13 +197,14 @@ def test_seconds_are_counts_times_unit_times(update: str) -> None:
         own = sum(n for (operation, _), n in party.items() if operation == name)
         # Encoded rows are kept.
         made = 1 if name == "encode" else ROUNDS - 1
-        expected = PARTIES * made * own + sum(each.total(name) for each in course)
+        sharers = 1 if name in model_cost.OF_THE_POINT else PARTIES
+        expected = sharers * made * own + sum(each.total(name) for each in course)
         found = planner.seconds(plan, only)
         assert found.total == pytest.approx(expected), name
         middle = course[ROUNDS // 2].total(name)
         assert found.iteration == middle
         assert found.slowest == (0 if name == "encode" else own)
-        assert found.waiting == PARTIES * found.slowest
+        assert found.waiting == pytest.approx(sharers * found.slowest)
 
 
 def test_the_slowest_path_is_one_partys() -> None:
@@ -231,7 +248,7 @@ def test_parties_of_a_process_share_its_room() -> None:
     class Party:
         pass
 
-    room, parties = Room(1200), [Party() for _ in range(3)]
+    room, parties = MemoryBudget(1200), [Party() for _ in range(3)]
     assert room.share == 1200
     for party in parties:
         room.enter(party)

@@ -80,6 +80,8 @@ def test_evaluation_keys_have_the_predicted_size(depth: int, digits: int) -> Non
 
 NAMES = {
     "EvalRotate": "rotate",
+    "EvalFastRotationPrecompute": "raise",
+    "EvalFastRotation": "hoisted",
     "Rescale": "rescale",
     "Relinearize": "relinearise",
     "EvalMultNoRelin": "tensor",
@@ -214,8 +216,9 @@ def test_refreshes_cost_what_the_plans_maps_say(update: str) -> None:
         len(step) * (1 if mapped else 1e6) for step, mapped in zip(maps, through, strict=True)
     )
     joins = each + 1e3 * (len(maps) + sum(through))
-    # Each of two parties reads once a step, and so does the wait for the slower one.
-    joins += 2 * 1e3 * len(maps)
+    # Each of two parties reads once a step, and so does the wait for the slower one; what they have
+    # encrypted is read one by one.
+    joins += 1e3 * (2 * len(maps) + traffic.num_ciphertexts(plan))
     found = planner.seconds(plan, joining)
     middle = len(maps[planner.refresh_after(plan, 3)])
     assert (found.total, found.iteration) == (joins, middle + 2e3)
@@ -338,7 +341,8 @@ def test_seconds_of_every_circuit_count_operations_refreshes_and_messages(
     free = replace(times(plan.ckks), operations=dict.fromkeys(OPERATIONS, (0.0,)))
     mapped = sum(None not in plan.column_maps(k) for k in range(len(plan.refreshes)))
     read = planner.seconds(plan, replace(free, read=1.0)).total
-    assert read == (1 + len(plan.names)) * len(plan.refreshes) + mapped
+    encrypted = traffic.num_ciphertexts(plan)
+    assert read == encrypted + (1 + len(plan.names)) * len(plan.refreshes) + mapped
     assert mapped == (0 if plan.kind == "gram" else plan.rounds + (plan.privacy is None))
     asked = sum(1 for _ in traffic.exchanges(plan, plan.names[0]))
     assert planner.seconds(plan, replace(free, message=1.0)).total == asked * len(plan.members)

@@ -33,7 +33,8 @@ from protocols.messages import Body, decode, encode, public_bytes
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.mechanism import Mechanism
 from protocols.privacy.randomness import SeededRandomness
-from protocols.second_moment import SEAL, SHOWN, STEP, Evidence, check, flat, seal, square
+from protocols.second_moment import SEAL, SHOWN, STEP, Evidence, check, seal
+from protocols.symmetric import flat, square
 from tests.helpers import Session
 from tests.sessions import (
     FIRST,

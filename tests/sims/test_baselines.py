@@ -14,8 +14,9 @@ from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
 from protocols.updates.coordinate import DualParty, DualPlan
-from sims import baselines, coordinate_baselines
+from sims import baselines
 from sims.baselines import DpSgd, SmoothLoss, clipped_sum, dp_sgd, optimum, slope
+from sims.papers import coordinate_baselines
 
 Array = NDArray[np.float64]
 LOSSES: tuple[SmoothLoss, ...] = ("ridge", "logistic")
@@ -194,7 +195,7 @@ def test_output_noise_has_the_stated_std() -> None:
 
 
 def test_refusals() -> None:
-    for change in ({"loss": "svm"}, {"batches": 0}, {"rounds": 0}, {"clip": 0.0}, {"rate": -1.0}):
+    for change in ({"loss": "huber"}, {"batches": 0}, {"rounds": 0}, {"clip": 0.0}, {"rate": -1.0}):
         with pytest.raises(ParameterError, match=next(iter(change))):
             replace(gradient_plan("ridge"), **change)
     with pytest.raises(ParameterError, match="lam=0"):

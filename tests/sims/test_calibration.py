@@ -95,15 +95,15 @@ def test_the_plan_without_privacy() -> None:
     assert found.certificate is None and planned().rounds == 60
 
 
-def test_the_ring_has_room_for_the_matrix() -> None:
+def test_the_ring_is_the_smallest_and_wide_matrices_take_blocks() -> None:
     secure, toy = Wanted(), Wanted(profile="fast-insecure")
-    assert gram_ring(secure, 9, 2).ring_dim == 32768
-    assert gram_ring(secure, 100, 2).ring_dim == 65536
-    assert gram_ring(toy, 33, 2).num_slots == 64**2 * 2
-    with pytest.raises(ParameterError, match="a ciphertext has 1024"):
-        gram_ring(replace(toy, ring_dim=2048), 33, 2)
+    for features, outputs in ((9, 2), (100, 2), (412, 6), (1024, 16)):
+        assert gram_ring(secure, features, outputs).ring_dim == 32768
+    assert gram_ring(replace(toy, ring_dim=4096), 33, 2).ring_dim == 4096
     with pytest.raises(ParameterError, match="take a larger ring or fewer columns"):
-        gram_ring(secure, 600, 1)
+        gram_ring(secure, 1025, 1)
+    with pytest.raises(ParameterError, match="ciphertexts of 1024 slots"):
+        gram_ring(replace(toy, ring_dim=2048), 257, 2)
 
 
 @pytest.mark.parametrize("model", ["linear", "improved-lffr"])

@@ -187,7 +187,7 @@ def spoilt(column: str, value: object) -> pd.DataFrame:
 
 
 REFUSALS: dict[str, tuple[pd.DataFrame | None, tuple[str, ...], str]] = {
-    "missing value": (spoilt("age", np.nan), (), "column 'age' is missing or infinite in 1 of"),
+    "missing value": (spoilt("age", np.nan), (), "column 'age' is missing (empty or NaN) in 1 of"),
     "text in a number": (spoilt("age", "old"), ("--exclude", "ward"), "'age'"),
     "one label value": (changed(y=1), (), "label 'y' has 1 different value"),
     "three label values": (changed(y=[0, 1, 2] * 30), (), "label 'y' has 3 different values"),
@@ -234,9 +234,9 @@ def test_every_bad_cell_is_named_at_once_by_its_row_in_the_file(
     refused = cohort("simulate", *options, *(("--schema", schema) if declared else ()))
     words = " ".join(refused.stderr.split())
     assert refused.exit_code == 2
-    assert "column 'age' is missing or infinite in 2 of 90 rows (first: row 4)" in words
-    assert "column 'ward' is missing in 1 of 90 rows (first: row 9)" in words
-    assert "label 'y' is missing in 1 of 90 rows (first: row 12)" in words
+    assert "column 'age' is missing (empty or NaN) in 2 of 90 rows (lines 5, 72)" in words
+    assert "column 'ward' is missing in 1 of 90 rows (line 10)" in words
+    assert "label 'y' is missing in 1 of 90 rows (line 13)" in words
 
 
 def text_in_a_number(arguments: tuple[Any, ...], words: str, out: Path) -> None:

@@ -30,7 +30,7 @@ from coordinator.settings import Settings as CentreSettings
 from parties.agent.server import AgentServer
 from parties.agent.settings import Allowance, Settings, build_agent
 from parties.agent.vault import new_entry, read_entry
-from protocols.ckks.clear_rows import Room
+from protocols.ckks.clear_rows import MemoryBudget
 from protocols.documents import load_toml, to_toml
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
@@ -125,8 +125,8 @@ class MemoryKeyring(KeyringBackend):
 def test_an_owner_limits_the_memory_of_encoded_rows(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room, settings = Room(0), Settings.load(home / "a")
-    monkeypatch.setattr("parties.agent.settings.ROOM", room)
+    room, settings = MemoryBudget(0), Settings.load(home / "a")
+    monkeypatch.setattr("parties.agent.settings.ENCODED_ROWS", room)
     build_agent(settings, (home / "passphrase").read_text().strip())
     assert room.total == 3 << 29
     little = msgspec.structs.replace(settings, encoded_rows_mb=7)
@@ -210,7 +210,7 @@ def test_init_refuses_what_would_go_wrong(home: Path, tmp_path: Path) -> None:
     refused((*init(home, "c"), "--name", "../c"), "use letters, digits")
     refused((*init(home, "c"), "--name", "coordinator"), "use letters, digits")
     pd.DataFrame({"age": [SECRET, None], "y": [0, 1]}).to_csv(tmp_path / "bad.csv")
-    refused(init(home, "c", data=str(tmp_path / "bad.csv")), "missing or infinite")
+    refused(init(home, "c", data=str(tmp_path / "bad.csv")), "missing (empty or NaN)")
     assert not (home / "c").exists()
     (tmp_path / "short").write_text("short")
     words = init(home, "c")

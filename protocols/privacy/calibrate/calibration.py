@@ -17,7 +17,7 @@ from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.options import check_options
 from protocols.privacy.calibrate.pace import pace
 from protocols.privacy.calibrate.regression import draft_gram, draft_lffr
-from protocols.privacy.calibrate.rows import draft_poisson, draft_rows
+from protocols.privacy.calibrate.rows import draft_linear, draft_poisson, draft_rows
 from protocols.privacy.calibrate.sums import draft_sums
 from protocols.privacy.calibrate.whitened import (
     MOST_FEATURES,
@@ -30,8 +30,15 @@ from protocols.privacy.calibrate.whitened import (
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.mechanism import Mechanism
 
+
+def _linear(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """From sums, unless rows stay home."""
+    own = draft_linear if wanted.protocol == ENCRYPTED_MODEL else draft_gram
+    return own(figures, wanted)
+
+
 KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
-    "linear": draft_gram,
+    "linear": _linear,
     "improved-lffr": draft_gram,
     "lffr": draft_lffr,
     "poisson": draft_poisson,

@@ -80,6 +80,7 @@ class Wanted:
     learning_rate: float | None = None
     radius: float | None = None
     ridge: float | None = None
+    floor: float | None = None
     momentum: float | None = None
     clip: float | None = None
     weights: str = "rows"

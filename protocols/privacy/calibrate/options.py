@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.names import UNDER_CKKS
+from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION, UNDER_CKKS
+
+RIDGED = ("gd", "clipped-gd", "hb", "nag", "masg", "nag-opt", "masg-opt", "scd")
+"""Updates of encrypted sums that have a ridge; others would drop it without a word."""
 
 
 def check_options(wanted: Any) -> None:
@@ -22,6 +25,23 @@ def check_options(wanted: Any) -> None:
             f"epsilon={wanted.epsilon:g}: no certificate bounds what a row moves of model poisson, "
             "for all take a sigmoid for granted; take --no-privacy (epsilon=None), or a regression "
             "with a certificate (--model linear)"
+        )
+    if private and wanted.model == "linear" and wanted.protocol == ENCRYPTED_MODEL:
+        raise PrivacyError(
+            f"epsilon={wanted.epsilon:g}: no certificate bounds what a row moves in rounds of "
+            "model linear, whose gradients grow with the weights; take --protocol encrypted-rows, "
+            "where noise is added to sums once, or --no-privacy (epsilon=None)"
+        )
+    opens = wanted.protocol == SECURE_AGGREGATION and wanted.model == "logistic"
+    if opens and wanted.ridge is not None and wanted.update not in RIDGED:
+        raise ParameterError(
+            f"ridge={wanted.ridge:g} is an option of --update {', '.join(RIDGED)}: leave it out "
+            f"for {named}"
+        )
+    if private and wanted.floor is not None:
+        raise ParameterError(
+            f"floor={wanted.floor} cannot be given with privacy: the curvature is public then, and "
+            "nothing is inverted; leave it out, or add --no-privacy"
         )
     usual = wanted.update in ("", "barrier")
     if wanted.model != "logistic" or wanted.protocol not in UNDER_CKKS or not (private or usual):

@@ -6,11 +6,10 @@ import math
 from dataclasses import replace
 
 from protocols import arithmetic
-from protocols.ckks.gram import GramLayout
 from protocols.ckks.lffr_circuit import LFFR_LEVELS
-from protocols.ckks.parameters import MAX_LOG_QP_128, CkksParameters, choose_parameters
+from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.curvature import Curvature, largest_row_sum
-from protocols.gram import row_sum_bound
+from protocols.gram import layout_for, row_sum_bound
 from protocols.gram_plan import GramPlan
 from protocols.gram_training import LEVELS
 from protocols.lffr import LffrPlan, fixed_hessian_of
@@ -33,7 +32,6 @@ FLOOR = 1 / 16
 """Of the Gram curvature; 1 / 64 would save a tenth of the iterations and double the noise."""
 PRIVATE_ROUNDS = 10
 """Of LFFR: noise per round grows as fast as the steps shrink, so that more rounds gain nothing."""
-LARGEST_RING = max(MAX_LOG_QP_128)
 BISECTIONS = 40
 
 
@@ -74,7 +72,7 @@ def draft_gram(figures: PublicFigures, wanted: Wanted) -> Draft:
         rounds=wanted.rounds or (GRAM_ROUNDS if quiet else DEFAULT_ROUNDS),
         ridge=ridge,
         curvature_bound=curvature,
-        floor=FLOOR,
+        floor=wanted.floor or FLOOR,
         accelerated=True,
     )
     return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
@@ -86,18 +84,13 @@ def gram_curvature(figures: PublicFigures) -> float:
 
 
 def gram_ring(wanted: Wanted, num_features: int, outputs: int) -> CkksParameters:
-    """Smallest ring that is secure and holds the matrix for all outputs.
+    """Smallest ring that is secure; a matrix that does not fit into a ciphertext takes blocks.
 
     Raises:
-        ParameterError: there is none, or the asked ring is too small.
+        ParameterError: there is none, or the matrix has too many columns for blocks.
     """
     params = choose_parameters(LEVELS, secure=wanted.secure, ring_dim=wanted.ring_dim)
-    shape = {"num_features": num_features, "outputs": outputs}
-    # In the largest ring; refuses what no ring holds.
-    period = GramLayout(num_slots=LARGEST_RING // 2, **shape).period
-    if wanted.ring_dim is None and period > params.num_slots:
-        params = choose_parameters(LEVELS, secure=wanted.secure, ring_dim=2 * period)
-    GramLayout(num_slots=params.num_slots, **shape)
+    layout_for(params.num_slots, num_features, outputs)
     return params
 
 
@@ -137,7 +130,7 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
     curvature: Curvature | None = None
     params = choose_parameters(LFFR_LEVELS, secure=wanted.secure, ring_dim=wanted.ring_dim)
     if wanted.epsilon is None:
-        curvature = lffr_curvature(figures, wanted.ridge or 0.0)
+        curvature = lffr_curvature(figures, wanted.ridge or 0.0, wanted.floor)
     else:
         certificate = largest_lffr_rate(figures, wanted)
         rate = certificate.setting.eta
@@ -168,11 +161,12 @@ def lffr_rounds(wanted: Wanted) -> int:
     return wanted.rounds or (DEFAULT_ROUNDS if wanted.epsilon is None else PRIVATE_ROUNDS)
 
 
-def lffr_curvature(figures: PublicFigures, ridge: float) -> Curvature:
-    """Range of the diagonal bound."""
+def lffr_curvature(figures: PublicFigures, ridge: float, floor: float | None = None) -> Curvature:
+    """Range of the diagonal bound; floor: its offset over what rows add at most."""
     columns = [figures.entry_bound] * figures.num_features
     largest = largest_row_sum(figures.num_features, norm=figures.norm_bound, columns=columns)
-    return fixed_hessian_of(largest, ridge=ridge)
+    given = {} if floor is None else {"offset": floor * CURVATURE * largest}
+    return fixed_hessian_of(largest, ridge=ridge, **given)
 
 
 def largest_lffr_rate(figures: PublicFigures, wanted: Wanted) -> Certificate:

@@ -26,6 +26,7 @@ from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
 from protocols.updates.catalogue import REGISTRY
 from protocols.updates.momentum import GradientDescent
+from protocols.updates.quadratic import Quadratic
 from protocols.updates.update import Update
 
 DEFAULT_DEGREE = 7
@@ -38,6 +39,8 @@ RELEASED = 5e-5
 """Error of a weight [std] that a smaller offset may cost; the encryption hides it by flooding."""
 POISSON_ROUNDS = 30
 """Without privacy: as many as of regressions on sums."""
+LINEAR_ROUNDS = 60
+"""Likewise, of nag, whose steps are 1 / B^2."""
 TIMID = (
     "few rows for so many columns at this epsilon: steps are short, so that probabilities lean "
     "towards one half; use more rows, a larger epsilon or fewer columns"
@@ -121,7 +124,8 @@ def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     link = model.approximation(wanted.degree or DEFAULT_DEGREE, radius)
     rate = wanted.learning_rate or 1 / (link.max_slope * figures.norm_bound**2)
     rounds = wanted.rounds or REGISTRY[wanted.update].default_rounds
-    rule = usual_rule(wanted.update, figures, rounds=rounds, learning_rate=rate)
+    asked = wanted.learning_rate
+    rule = usual_rule(wanted.update, figures, rounds=rounds, learning_rate=rate, asked=asked)
     note = (
         f"interval [-{radius:g}, {radius:g}] of the {model.stand_in[0]} polynomial is a public "
         "choice, not a bound: see the largest logit"
@@ -129,13 +133,25 @@ def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     return RowsChoice(rule=rule, link=link, notes=(note,))
 
 
-def usual_rule(kind: str, figures: PublicFigures, *, rounds: int, learning_rate: float) -> Update:
-    """A rule whose fields without default are rounds and, where it has them, these two."""
+def usual_rule(
+    kind: str,
+    figures: PublicFigures,
+    *,
+    rounds: int,
+    learning_rate: float,
+    asked: float | None = None,
+) -> Update:
+    """A rule whose fields without default are rounds and, where it has them, the next two.
+
+    asked: the rate that somebody gave, for rules on the quadratic gradient, whose own is 1 or more.
+    """
     rule: Any = REGISTRY[kind]
     names = {field.name for field in fields(rule)}
     given: dict[str, Any] = {"learning_rate": learning_rate} if "learning_rate" in names else {}
     if "curvature" in names:
         given["curvature"] = curvature_of(figures)
+    if asked is not None and issubclass(rule, Quadratic):
+        given |= rule.at_rate(asked)
     made: Update = rule(rounds=rounds, **given)
     return made
 
@@ -193,6 +209,26 @@ def draft_poisson(figures: PublicFigures, wanted: Wanted) -> Draft:
     wanted = replace(wanted, radius=Poisson().radius, rounds=wanted.rounds or POISSON_ROUNDS)
     chosen = _uncertified(figures, wanted)
     return Draft(rows_plan(figures, wanted, chosen), None, chosen.notes)
+
+
+def draft_linear(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """gd or nag on rows that stay home, with steps of 1 / B^2 at most, without privacy.
+
+    Raises:
+        ParameterError: options that do not fit.
+    """
+    update, ridge = wanted.update or "nag", wanted.ridge or 0.0
+    if update not in ("gd", "nag"):
+        raise ParameterError(f"update={update!r}: model linear takes gd and nag: choose one")
+    if ridge and update != "gd":
+        raise ParameterError(f"ridge={ridge:g} with update={update!r}: take gd, or leave it out")
+    rate = wanted.learning_rate or 1 / (figures.norm_bound**2 + ridge)
+    more = {"ridge": ridge} if ridge else {}
+    rounds = wanted.rounds or LINEAR_ROUNDS
+    rule: Any = REGISTRY[update](rounds=rounds, learning_rate=rate, **more)  # type: ignore[call-arg]
+    chosen = RowsChoice(rule=rule, link=model_named(wanted.model).approximation(1, 1.0))
+    plan = rows_plan(figures, wanted, chosen, targets=figures.outputs)
+    return Draft(plan, None)
 
 
 def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice, **more: Any) -> RowsPlan:

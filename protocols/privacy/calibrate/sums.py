@@ -242,7 +242,7 @@ def _registered(case: _Case) -> Update:
     rule = REGISTRY[wanted.update]
     if issubclass(rule, Adaptive):
         steps["learning_rate"] = wanted.learning_rate or rule.paper_rate
-    return usual_rule(wanted.update, case.figures, **steps)
+    return usual_rule(wanted.update, case.figures, asked=wanted.learning_rate, **steps)
 
 
 def _dual_ascent(case: _Case) -> Update:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,20 +16,16 @@ from numpy.typing import NDArray
 from protocols import arithmetic
 from protocols.errors import ParameterError, PrivacyError
 from protocols.gradients import GradientPlan
-from protocols.objectives import MOMENT, MomentObjective
+from protocols.objectives import MomentObjective
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.calibrate.pace import DEGREE, SHARE, pace
 from protocols.privacy.calibrate.rows import RowsChoice, rows_plan
-from protocols.privacy.calibrate.sums import cipher_of
-from protocols.privacy.catalogue import noise_of
 from protocols.privacy.certificate import Certificate
-from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.problem import Steps
 from protocols.privacy.ridge_certificate import RidgeSetting
 from protocols.privacy.search import find_setting
-from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.privacy.utility import Columns
-from protocols.second_moment import length
 from protocols.updates.momentum import GradientDescent
 from protocols.whitening import Whitening, scaled, whiten
 
@@ -68,37 +63,7 @@ def moment_plan(figures: PublicFigures, wanted: Wanted) -> GradientPlan:
         raise ParameterError("epsilon=None: rows are whitened in runs with privacy alone")
     _check_size(figures)
     task = MomentObjective(row_norm=figures.norm_bound, epsilon_in_all=wanted.epsilon)
-    delta, moved = MECHANISM_SHARE * wanted.delta, task.diameter(MOMENT) / figures.rows
-    mu = math.sqrt(SHARE) * mu_for_epsilon(epsilon=wanted.epsilon, delta=delta)
-    split, size = wanted.split(figures), length(figures.num_features)
-    epsilon = epsilon_for_mu(mu=mu, delta=delta)
-    setting = SumSetting(
-        mechanism="gaussian",
-        sensitivities=(moved,),
-        scales=(moved / mu,),
-        length=size,
-        split=split,
-        epsilon=epsilon,
-        delta=wanted.delta,
-    )
-    # The grid's part of the sensitivity grows with the noise.
-    for _ in range(5):
-        setting = replace(setting, scales=(setting.widened[0] / mu,))
-    return GradientPlan(
-        **wanted.common(
-            figures,
-            replace(wanted, epsilon=epsilon).promise(
-                figures, sigma=setting.scales[0], sensitivity=task.diameter(MOMENT)
-            ),
-        ),
-        cipher=cipher_of(
-            figures, split, noise_of("gaussian"), setting.scales, task.norm_bound(MOMENT)
-        ),
-        objective=task.to_dict(),
-        update=GradientDescent(rounds=1, learning_rate=1.0).to_dict(),
-        length=size,
-        noise_scales=setting.scales,
-    )
+    return plan_sum(figures, wanted, task, math.sqrt(SHARE) * whole_mu(wanted))
 
 
 def expected_moment(figures: PublicFigures, first: GradientPlan) -> Moment:

@@ -253,14 +253,15 @@ def _linear(axes: Axes, unit: str) -> None:
 
 
 def save(plots: Iterable[Plot], folder: Path) -> dict[str, str]:
-    """name.svg and name.png of every plot; the SVG texts by name."""
+    """name.svg, name.png and name.pdf of every plot; the SVG texts by name."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     # Without a date and with one salt: the same plot gives the same file.
-    with mpl.rc_context({**STYLE, "svg.hashsalt": "ciphercohort"}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": "ciphercohort", "pdf.fonttype": 42}):
         for plot in plots:
             figure = draw(plot)
             found[plot.name] = to_svg(figure)
             (folder / f"{plot.name}.svg").write_text(found[plot.name], encoding="utf-8")
             figure.savefig(folder / f"{plot.name}.png", dpi=150, facecolor="white")
+            figure.savefig(folder / f"{plot.name}.pdf", metadata={"CreationDate": None})
     return found

@@ -1,7 +1,8 @@
 """Everything that a study leaves in its folder, made anew from the measurements.
 
 report.html: what was found, plots, slopes, scores, formulas, and how to get it again; its words are
-those of `report.html.j2`, and nothing in it is loaded from elsewhere.
+those of `report.html.j2`, and nothing in it is loaded from elsewhere. What there is for a paper is
+made in `paper`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sims.report_html import Html, page, picture
-from sims.studies.noise import figures
+from sims.studies.noise import figures, paper
 from sims.studies.noise.components import COMPONENTS
 from sims.studies.noise.figures import Plot
 from sims.studies.noise.findings import findings, interval, number
@@ -40,12 +41,20 @@ def write_all(
     measurements: Sequence[Measurement],
     grids: Sequence[Grid],
 ) -> list[str]:
-    """Tables, plots, report.html and summary.txt; returns the lines of the summary."""
+    """Tables, plots, report.html, summary.txt, tables.tex, methods.txt; returns the summary."""
     frame = tidy(measurements)
     slopes, plots = fit_slopes(frame), plots_of(frame, grids)
     write_tables(out, frame, slope_table(slopes))
     lines = list(findings(frame, slopes, grids))
     good = frame[frame.refusal.isna()]
+    fitted = [found for found in slope_tables(slopes) if found["rows"]]
+    scores = _scores(figures_of(good, "accuracy"))
+    toy = any(m.cell.kind == "encrypted" and m.cell.profile != "secure" for m in measurements)
+    for name, text in (
+        ("tables.tex", paper.tables(scores, fitted)),
+        ("methods.txt", paper.methods(title, command, frame, slopes, grids, toy)),
+    ):
+        (out / name).write_text(text, encoding="utf-8")
     write_page(
         out,
         "report.html.j2",
@@ -53,9 +62,9 @@ def write_all(
         lines,
         plots,
         command=command,
-        toy=any(m.cell.kind == "encrypted" and m.cell.profile != "secure" for m in measurements),
-        slopes=[found for found in slope_tables(slopes) if found["rows"]],
-        scores=_scores(figures_of(good, "accuracy")),
+        toy=toy,
+        slopes=fitted,
+        scores=scores,
         formulas=[c for n, c in COMPONENTS.items() if c.formula and n in set(good.component)],
         refused=frame[frame.refusal.notna()].drop_duplicates("key").to_dict("records"),
         columns=COLUMNS,
@@ -66,8 +75,9 @@ def write_all(
 def write_page(
     out: Path, template: str, title: str, lines: Sequence[str], plots: Sequence[Plot], **fields: Any
 ) -> None:
-    """figures/, report.html and summary.txt; fields: of the template."""
+    """figures/, figures.tex, report.html and summary.txt; fields: of the template."""
     pictures = figures.save(plots, out / "figures")
+    (out / "figures.tex").write_text(paper.figures(plots), encoding="utf-8")
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -124,7 +124,7 @@ def measure_encrypted(cell: Cell, source: Source, seed: int) -> Measurement:
     pool = open_pool(source, cell.norm)
     rng = np.random.default_rng(cell.seed_words(seed))
     data, config = shared_out(pool, draw_groups(cell, pool, rng)), source.config(cell)
-    specs = party_specs(config, data, int(rng.integers(2**62)), "")
+    specs = party_specs(config, data.shards, int(rng.integers(2**62)), "")
     try:
         clients = Clients(config, data.schema, specs)
     except (PrivacyError, ParameterError) as error:

@@ -182,8 +182,7 @@ def test_a_zero_leading_coefficient(coefficients: tuple[float, ...]) -> None:
 @pytest.mark.parametrize(
     ("coefficients", "center"),
     [
-        ((0.5, 0.2), 0.0),  # no cubic term
-        ((0.4, 0.2, 0.1), 0.0),  # nor here
+        ((0.5,), 0.0),  # a constant
         ((0.4, 0.2, 0.1, 0.0), 0.0),  # leading coefficient zero
         ((0.5, 0.2, 0.0, -0.1), 1.0),  # not around 0
         ((0.5, 0.2, 0.0, 0.0), 0.0),  # leading coefficient zero
@@ -192,7 +191,7 @@ def test_a_zero_leading_coefficient(coefficients: tuple[float, ...]) -> None:
 def test_a_link_that_the_circuit_cannot_evaluate(
     coefficients: tuple[float, ...], center: float
 ) -> None:
-    """A polynomial of degree >= 3 around 0, or ParameterError."""
+    """A polynomial of degree >= 1 around 0, or ParameterError."""
     link = Polynomial(coefficients=coefficients, center=center, radius=8.0)
     with pytest.raises(ParameterError):
         link_factors(link)

@@ -15,44 +15,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sims.studies import accelerated, accuracy, aggregation, coordinate, epsilon, quadratic
+from sims.studies import accuracy, aggregation, epsilon
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
-
-
-def accelerated_says(out: Path, text: str) -> None:
-    rows = rows_of(out / "results.csv")
-    assert {row["iterations"] for row in rows if row["method"] == "HB"} == {"5", "9"}
-    steps = sum(int(row["iterations"]) for row in rows)
-    assert steps == len(rows_of(out / "traces.csv"))  # of so short a run all are kept
-    assert "standard error" in text
-
-
-def quadratic_says(out: Path, text: str) -> None:
-    """Encrypted scores beside the twin's, and on the curve."""
-    rows, body = rows_of(out / "runs.csv"), json.loads((out / "results.json").read_text())
-    assert [(r["part"], r["update"], r["iterations"]) for r in rows] == [
-        ("fold 1", "quadratic-nag", "2"),
-        ("fold 2", "quadratic-nag", "2"),
-        *(("all rows", update, "3") for update in quadratic.UPDATES),
-    ]
-    curves = {curve["update"]: curve["likelihood"] for curve in body["curves"]}
-    for row in rows:
-        assert abs(float(row["loss"]) - float(row["twin_loss"])) < 1e-3
-        assert float(row["cpu_seconds"]) > 0
-        if row["part"] == "all rows":
-            point = curves[row["update"]][int(row["iterations"]) - 1]
-            assert point == pytest.approx(-float(row["loss"]), abs=1e-3)
-    assert "tiny  encrypted" in text
-
-
-def coordinate_says(out: Path, text: str) -> None:
-    for row in rows_of(out / "coordinate.csv"):
-        assert f"{float(row['error_mean']):.4f} +- {float(row['error_std']):.4f}" in text
-        assert row["configurations_tried"] == ("4" if "4 x" in row["method"] else "1")
-        assert row["neighbours"] in text and row["seeds"] == "2"
 
 
 def aggregation_says(out: Path, text: str) -> None:
@@ -68,10 +35,6 @@ def aggregation_says(out: Path, text: str) -> None:
 AGGREGATION = (
     *("arm", "parties", "features", "round", "seconds", "cpu_seconds", "coordinator_seconds"),
     *("party_seconds", "bytes_down", "bytes_up"),
-)
-COORDINATE = (
-    *("problem", "metric", "method", "neighbours", "epsilon", "delta", "error_mean", "error_std"),
-    *("error_median", "seeds", "configurations_tried", "configurations_available", "choice"),
 )
 
 
@@ -92,38 +55,6 @@ class Study:
 
 
 STUDIES = {
-    "accelerated": Study(
-        accelerated.main,
-        "--runs 2 --rows 300 --jobs 2",
-        {
-            "traces.csv": (128, ("method", "c", "T", "iteration", "mean_suboptimality")),
-            "results.csv": (
-                24,
-                ("method", "c", "T", "iterations", "log10_mean_suboptimality", "standard_error"),
-            ),
-        },
-        ("suboptimality_c_0.1", "suboptimality_c_1"),
-        "table.txt",
-        accelerated_says,
-    ),
-    "quadratic": Study(
-        quadratic.main,
-        "--folds 2 --parties 2 --iterations 2 --points 3 --profile fast-insecure "
-        "--label y --data {data}",
-        {"runs.csv": (4, tuple(quadratic.Run.__dataclass_fields__))},
-        ("convergence",),
-        "table.txt",
-        quadratic_says,
-        ("results.json",),
-    ),
-    "coordinate": Study(
-        coordinate.main,
-        "--seeds 2 --tries 1 --epsilon 2",
-        {"coordinate.csv": (14, COORDINATE)},
-        ("coordinate-diabetes", "coordinate-phishing-like"),
-        "coordinate.txt",
-        coordinate_says,
-    ),
     "aggregation": Study(
         aggregation.main,
         "--parties 3 --features 4 --rounds 2 --sweep",
@@ -157,8 +88,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_files(name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerated.all_cells, "__defaults__", ((5, 9), (0.1, 1.0)))
+def test_files(name: str, data: Path, tmp_path: Path) -> None:
     study, out = STUDIES[name], tmp_path / "new"
     shown = run(study.main, f"{study.flags} --out {{out}}", data=data, out=out)
     figures = {f"{stem}.{kind}" for stem in study.figures for kind in ("svg", "png")}

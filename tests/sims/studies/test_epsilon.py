@@ -159,7 +159,7 @@ def test_a_second_moment_for_free_is_caught(share: float, monkeypatch: pytest.Mo
     monkeypatch.setattr(whitened, "SHARE", share)
     monkeypatch.setattr(Whitening, "charged", free)
     # A plan that announces less than it spends is refused before any accountant sees it.
-    monkeypatch.setattr(gradients, "_check_moment", lambda plan, task: None)
+    monkeypatch.setattr(gradients, "_check_sum", lambda plan, task: None)
     found = examined(WHITENED)
     assert found.claimed <= EPSILON and not found.holds
     assert found.accounted > 1.04 * found.claimed

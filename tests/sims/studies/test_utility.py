@@ -40,6 +40,8 @@ from sims.studies.utility_models import (
     Found,
     PrivateRule,
     Task,
+    best_threshold,
+    crossed_accuracy,
     descent_candidates,
     judged,
     objective_candidates,
@@ -89,6 +91,30 @@ def test_the_best_threshold_is_found_also_among_ties(levels: int) -> None:
     cuts = [-1.0, *z, 2.0]
     assert threshold_accuracy(z, y) == max(np.mean((z > cut) == y) for cut in cuts)
     assert threshold_accuracy(-z, y) == max(np.mean((-z > -cut) == y) for cut in cuts)
+
+
+def test_thresholds_are_judged_on_rows_that_did_not_choose_them() -> None:
+    """Scores without information: the best threshold seems better than the base rate, half the
+    time right; chosen on other rows it is not. Where the ranking says all, both find it."""
+    rng = np.random.default_rng(1)
+    draws = [(rng.normal(size=38), (rng.random(38) < 0.5).astype(float)) for _ in range(100)]
+    seeming, crossed = (
+        np.mean([f(*d) for d in draws]) for f in (threshold_accuracy, crossed_accuracy)
+    )
+    assert seeming > 0.6 and abs(crossed - 0.5) < 0.02
+    z, y = np.arange(-100.0, 300.0), np.arange(400) >= 200  # wrong by an intercept of 100
+    assert np.mean((z > 0) == y) == 0.7525
+    assert threshold_accuracy(z, y.astype(float)) == 1.0
+    assert crossed_accuracy(z, y.astype(float)) > 0.99
+
+
+def test_of_equal_thresholds_the_one_nearest_to_one_half_is_taken() -> None:
+    y = np.array([0.0, 0.0, 1.0, 1.0])
+    assert best_threshold(np.array([-4.0, -2.0, 3.0, 5.0]), y) == 0.0
+    assert best_threshold(np.array([1.0, 2.0, 4.0, 5.0]), y) == 3.0
+    assert best_threshold(np.array([-1.0, 2.0, 4.0, 8.0]), y[[0, 2, 0, 2]]) == 0.0
+    assert best_threshold(np.array([1.0, 2.0]), np.ones(2)) == 0.0
+    assert best_threshold(np.array([1.0, 2.0]), np.zeros(2)) == np.inf
 
 
 # --- references ---------------------------------------------------------------------------------

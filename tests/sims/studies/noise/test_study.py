@@ -165,7 +165,8 @@ def test_a_killed_study_gives_the_same_tables(tmp_path: Path) -> None:
     assert [m.to_dict() for m in again] == [m.to_dict() for m in whole]
     for name, found in (("a", whole), ("b", again)):
         write_all(tmp_path / name, "title", "command", found, [GRID])
-    for file in ("measurements.csv", "summary.csv", "slopes.csv", "report.html", "summary.txt"):
+    tables = ("measurements.csv", "summary.csv", "slopes.csv")
+    for file in (*tables, "report.html", "summary.txt", "tables.tex", "figures.tex", "methods.txt"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
     documented(tmp_path / "a", whole)
 
@@ -184,7 +185,8 @@ def documented(out: Path, found: list[Measurement]) -> None:
     assert "http" not in (out / "report.html").read_text().replace("http-equiv", "")
     figures = {path.stem for path in (out / "figures").glob("*.svg")}
     assert {"privacy_ratio_fixed", "accuracy_fixed", "privacy_noise_by_noise"} <= figures
-    assert figures == {path.stem for path in (out / "figures").glob("*.png")}
+    for kind in ("png", "pdf"):
+        assert figures == {path.stem for path in (out / "figures").glob(f"*.{kind}")}
 
 
 def test_a_store_refuses_other_data(tmp_path: Path) -> None:

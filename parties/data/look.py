@@ -1,0 +1,128 @@
+"""What a data manager should look at before a run: one table, and in a simulation all of them.
+
+Privacy: counts are as private as the rows. A deployed party looks at its own table only, on its own
+machine; comparisons between parties are for simulations, where one process has all rows anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parties.data.encode import check_columns
+from parties.data.schema import FloatArray, Schema, Targets
+from parties.data.shard import Shard
+from protocols.documents import shown
+
+RARE = 5
+"""A feature of zeros and ones with fewer rows than this on one side says next to nothing."""
+MANY_PARTIES = 20
+SHIFT, SURE = 1.0, 5.0
+"""A party's mean is off by so many standard deviations, and by so many standard errors."""
+
+
+def missing_counts(table: pd.DataFrame, schema: Schema) -> NDArray[np.int64]:
+    """Missing cells of each column and of the label, shape (columns + labels,).
+
+    It is the vector that a party would add to a secure sum: counts, nothing of single cells.
+
+    Raises:
+        SchemaError, DataError: a column is missing, or there are no rows.
+    """
+    names = [*(column.name for column in schema.columns), *schema.label.names]
+    check_columns(table, names)
+    return np.array([int(table[name].isna().sum()) for name in names], dtype=np.int64)
+
+
+def party_warnings(shard: Shard) -> list[str]:
+    """Sentences about one party's encoded rows; none where nothing stands out."""
+    words = []
+    if shard.rows < shard.num_features:
+        words.append(
+            f"{shard.rows} rows are fewer than the {shard.num_features} columns (categories and "
+            "bias counted): coefficients will mostly repeat noise; leave columns out"
+        )
+    if _has_one_class(shard):
+        words.append(
+            f"all rows have one value of label {shown(shard.schema.label.name)}: they teach the "
+            "model little but how often it occurs"
+        )
+    return [*words, *_rare(shard.x, shard.schema)]
+
+
+def _rare(x: FloatArray, schema: Schema) -> list[str]:
+    """Zero-one features that nearly all rows share; shape of x: (rows, features)."""
+    names, start = [], 0
+    for column in schema.columns:
+        for k, feature in enumerate(column.features):
+            is_flag = k > 0 or not hasattr(column, "low")
+            if is_flag and 0 < np.count_nonzero(x[:, start + k]) < RARE <= len(x):
+                names.append(shown(feature))
+        start += len(column.features)
+    if not names:
+        return []
+    return [f"fewer than {RARE} rows have {_some(names)}: merge rare categories"]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def cohort_warnings(shards: Mapping[str, Shard], split: str) -> list[str]:
+    """Sentences about the parties of a simulation, which sees all of them."""
+    words = []
+    sizes = [shard.rows for shard in shards.values()]
+    if split.startswith("by:") and len(shards) > MANY_PARTIES:
+        words.append(
+            f"split {shown(split)} makes {len(shards)} parties, the smallest of {min(sizes)} "
+            "rows: is that column one of sites?"
+        )
+    alone = {
+        "rows of one class only": [name for name, s in shards.items() if _has_one_class(s)],
+        "fewer rows than columns": [n for n, s in shards.items() if s.rows < s.num_features],
+    }
+    words += [
+        f"{what} at {_some([*map(shown, names)])}: deployed, only these parties would know"
+        for what, names in alone.items()
+        if names
+    ]
+    schema = next(iter(shards.values())).schema
+    pooled = np.concatenate([shard.x for shard in shards.values()])
+    return [*words, *_rare(pooled, schema), *_shifts(shards)]
+
+
+def _has_one_class(shard: Shard) -> bool:
+    return not isinstance(shard.schema.label, Targets) and len(np.unique(shard.y)) == 1
+
+
+def _shifts(shards: Mapping[str, Shard]) -> list[str]:
+    """Features whose mean at one party is far from that of the others.
+
+    |m_p - m_rest| > SHIFT s  and  > SURE s sqrt(1 / n_p + 1 / n_rest), s over all rows.
+    """
+    schema = next(iter(shards.values())).schema
+    pooled = np.concatenate([shard.x[:, :-1] for shard in shards.values()])
+    total, spread, rows = pooled.sum(axis=0), pooled.std(axis=0), len(pooled)
+    found = []
+    for name, shard in shards.items():
+        rest = rows - shard.rows
+        if rest < 1:
+            continue
+        own = shard.x[:, :-1].sum(axis=0)
+        gap = np.abs(own / shard.rows - (total - own) / rest)
+        sure = SURE * np.sqrt(1 / shard.rows + 1 / rest)
+        far = np.flatnonzero((gap > SHIFT * spread) & (gap > sure * spread))
+        if far.size:
+            features = [shown(schema.feature_names[k]) for k in far]
+            found.append(f"{shown(name)}: {_some(features)}")
+    if not found:
+        return []
+    more = f"; and {len(found) - 5} more parties" if len(found) > 5 else ""
+    return [
+        f"means differ by more than a standard deviation from those of the other parties at "
+        f"{'; '.join(found[:5])}{more}: look for another unit or another coding"
+    ]

@@ -1,0 +1,199 @@
+"""From the opened table to figures: how good a model is, in the words of its measures.
+
+Of counts p_b, n_b of positive and negative rows in the bins, P and N in all:
+
+- Area under the ROC curve: sum_b p_b (N_<b + n_b / 2) / (P N), pairs within a bin counting half. It
+  is off by at most half of such pairs, sum_b p_b n_b / (2 P N): `auc_error_bound`.
+- With noise of std s on every count, independent: the area moves by sum_b dp_b (F_b - A) / P +
+  dn_b (G_b - A) / N to first order, F_b and G_b the shares of negatives below and of positives
+  above bin b: `auc_noise_std`.
+- Calibration: a, b of P(y = 1) = sigmoid(a z + b), every row at the middle of its bin.
+
+Without privacy log loss, Brier score and deciles are sums of their own, exact; with it they are
+those of the middles of the bins. A cell of fewer than `least` rows is not shown.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr, expit
+
+from protocols.evaluation.objective import DECILES, OF_TARGET, EvaluationObjective
+
+Array = NDArray[np.float64]
+LEAST = 10
+"""Rows of a cell that is shown."""
+STEPS = 100
+
+
+def figures(
+    task: EvaluationObjective,
+    table: Array,
+    *,
+    rows: int,
+    noise_std: float = 0.0,
+    least: int = LEAST,
+) -> dict[str, Any]:
+    """Of one table of a label.
+
+    table: sums over rows, shape (task.block,); rows: their number, public; noise_std: of
+    each of its values, of all parties.
+    """
+    counts: Array = table[: 2 * task.bins].reshape(-1, 2)
+    rest = table[2 * task.bins :]
+    negative, positive = (np.rint(counts) if task.exact else counts).T
+    middles = (task.edges[1:] + task.edges[:-1]) / 2
+    ones = float(positive.sum())
+    base = min(max(ones / rows, 0.0), 1.0)
+    area, bound, moved = _area(positive, negative, noise_std)
+    if task.exact:
+        decile: Array = rest[: 3 * DECILES].reshape(3, DECILES)
+        decile[:2] = np.rint(decile[:2])
+        log_loss, brier = rest[3 * DECILES :] / rows
+    else:
+        p = expit(middles)
+        decile = _deciles(p, positive, negative)
+        losses = np.logaddexp(0.0, np.stack([middles, -middles]))
+        log_loss = float((negative @ losses[0] + positive @ losses[1]) / rows)
+        brier = float((negative @ p**2 + positive @ (1 - p) ** 2) / rows)
+    half = task.bins // 2
+    cells = {
+        "true_negative": negative[:half].sum(),
+        "false_negative": positive[:half].sum(),
+        "false_positive": negative[half:].sum(),
+        "true_positive": positive[half:].sum(),
+    }
+    slope, intercept = calibration(middles, positive, negative)
+    return {
+        "rows": float(rows),
+        "positives": ones,
+        "base_rate": base,
+        "auc": area,
+        "auc_error_bound": bound,
+        "auc_noise_std": moved,
+        "accuracy": float((cells["true_negative"] + cells["true_positive"]) / rows),
+        "log_loss": float(log_loss),
+        "base_rate_log_loss": float(entr(base) + entr(1 - base)),
+        "brier": float(brier),
+        "calibration_slope": slope,
+        "calibration_intercept": intercept,
+        "threshold": float(expit(task.centre)),
+        "confusion": {name: _shown(value, least) for name, value in cells.items()},
+        "calibration": _curve(decile, least),
+        "roc": _roc(task.edges, positive, negative, least),
+    }
+
+
+def _shown(count: float, least: int) -> float | None:
+    """A count, None where it is too small to be shown; a zero tells of no row."""
+    return None if 0 < count < least else float(count)
+
+
+def _area(positive: Array, negative: Array, noise_std: float) -> tuple[float, float, float]:
+    """Area, its bound by binning, its std by noise; see the module."""
+    ones, others = positive.sum(), negative.sum()
+    if not (ones > 0 and others > 0):
+        return math.nan, math.nan, math.nan
+    below = (np.cumsum(negative) - negative / 2) / others
+    above = (ones - np.cumsum(positive) + positive / 2) / ones
+    area = float(positive @ below / ones)
+    bound = float(np.abs(positive * negative).sum() / (2 * ones * others))
+    slopes = np.concatenate([(below - area) / ones, (above - area) / others])
+    return min(max(area, 0.0), 1.0), bound, float(noise_std * np.linalg.norm(slopes))
+
+
+def calibration(z: Array, positive: Array, negative: Array) -> tuple[float, float]:
+    """a, b of the most likely sigmoid(a z + b) of counted rows; NaN where there is none."""
+    rows = np.column_stack([z, np.ones_like(z)])
+    total, found = positive + negative, np.array([1.0, 0.0])
+    for _ in range(STEPS):
+        p = expit(rows @ found)
+        gradient = rows.T @ (total * p - positive)
+        try:
+            step = np.linalg.solve((rows.T * (total * p * (1 - p))) @ rows, gradient)
+        except np.linalg.LinAlgError:
+            break
+        step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
+        found = found - step
+        if not np.isfinite(found).all() or np.abs(found).max() > 1e4:
+            break
+        if float(np.abs(step).max()) < 1e-10:
+            return float(found[0]), float(found[1])
+    return math.nan, math.nan
+
+
+def _deciles(p: Array, positive: Array, negative: Array) -> Array:
+    """Rows, positives and sum of probabilities by decile of the probability, shape (3, 10)."""
+    index = np.minimum((p * DECILES).astype(np.intp), DECILES - 1)
+    total = positive + negative
+    return np.stack(
+        [np.bincount(index, weights=w, minlength=DECILES) for w in (total, positive, total * p)]
+    )
+
+
+def _curve(decile: Array, least: int) -> list[dict[str, Any]]:
+    """Mean probability and share of positives by decile; None where a decile is too small."""
+    points = []
+    for k, (rows, ones, p) in enumerate(decile.T):
+        kept = rows >= least
+        points.append(
+            {
+                "from": k / DECILES,
+                "to": (k + 1) / DECILES,
+                "rows": float(rows) if kept else _shown(max(rows, 0.0), least),
+                "predicted": float(p / rows) if kept else None,
+                "observed": float(ones / rows) if kept else None,
+            }
+        )
+    return points
+
+
+def _roc(edges: Array, positive: Array, negative: Array, least: int) -> list[dict[str, float]]:
+    """From (0, 0) to (1, 1), a step of at least `least` rows and a 200th of all each."""
+    ones, others = positive.sum(), negative.sum()
+    if not (ones > 0 and others > 0):
+        return []
+    smallest = max(float(least), (ones + others) / 200)
+    points, hits, alarms, waiting = [{"false": 0.0, "true": 0.0}], 0.0, 0.0, 0.0
+    for k in range(len(positive) - 1, -1, -1):
+        hits, alarms = hits + positive[k], alarms + negative[k]
+        waiting += positive[k] + negative[k]
+        if waiting >= smallest and ones + others - hits - alarms >= least:
+            points.append(
+                {
+                    "false": float(min(max(alarms / others, 0.0), 1.0)),
+                    "true": float(min(max(hits / ones, 0.0), 1.0)),
+                    "above": float(expit(edges[k])),
+                }
+            )
+            waiting = 0.0
+    return [*points, {"false": 1.0, "true": 1.0, "above": 0.0}]
+
+
+def target_figures(table: Array, *, rows: int, low: Array, width: Array) -> dict[str, Any]:
+    """Of one table of targets.
+
+    mse and mae [target's units], relative_mse, r2; slope and intercept of target = a prediction +
+    b. rows: of all parties, public; low, width: of the targets' ranges, shape (c,).
+    """
+    mean = dict(zip(OF_TARGET, table.reshape(-1, len(OF_TARGET)).T / rows, strict=True))
+    error = mean["yy"] - 2 * mean["yp"] + mean["pp"]
+    spread, variance = mean["yy"] - mean["y"] ** 2, mean["pp"] - mean["p"] ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        joint = mean["yp"] - mean["y"] * mean["p"]
+        slope = np.where(variance > 0, joint / variance, np.nan)
+        r2 = np.where(spread > 0, 1 - error / spread, np.nan)
+    constant = low + width * (mean["y"] - slope * mean["p"]) - slope * low
+    return {
+        "rows": float(rows),
+        "mse": (error * width**2).tolist(),
+        "mae": (mean["absolute"] * width).tolist(),
+        "relative_mse": error.tolist(),
+        "r2": r2.tolist(),
+        "calibration_slope": slope.tolist(),
+        "calibration_intercept": constant.tolist(),
+    }

@@ -1,0 +1,220 @@
+"""From opened scores and information to coefficients and their covariance; docs/inference.md.
+
+Without privacy: Newton's method, theta <- theta - I^-1 s, whose fixed point is the maximum
+likelihood, with covariance I^-1. Columns that earlier ones determine (a category too many, a
+constant) are left out, as R's `glm` does.
+
+With privacy: one step from a public point theta_0,
+
+    theta_1 = theta_0 - A^-1 g,   A = I + E,   g = s + z,
+
+z ~ N(0, sigma^2) per entry, E symmetric, E_ii ~ N(0, tau^2), E_ij ~ N(0, tau^2 / 2). With the
+maximum theta^ and delta = theta^ - theta_0, s = -I delta up to second order, hence
+
+    theta_1 - theta^ = -A^-1 (z + E delta),
+
+    Cov(E delta) = tau^2 / 2 (|delta|^2 1 + delta delta^T),
+
+and theta^ - theta has the covariance I^-1 by itself. z, E and the sample are independent of each
+other, so that for a given A
+
+    V = A^-1 + A^-1 (sigma^2 1 + tau^2 / 2 (|step|^2 1 + step step^T)) A^-1,
+
+with step = theta_1 - theta_0 for delta, which is no smaller on average: it holds noise, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import PrivacyError
+
+Array = NDArray[np.float64]
+ALIASED = 1e-6
+"""Of the largest diagonal entry: what is left of a column that the others determine."""
+CONVERGED = 1e-6
+"""Squared Newton decrement: a thousandth of a standard error is left, and the step removes it."""
+SEPARATED = 1e-3
+"""Of the largest information of a column so far: all rows that it touches are fitted to the end."""
+LONGEST = 4.0
+"""Of a step, in any coefficient of a scaled column."""
+SHARES = (0.1, 0.1, 0.1, 0.7)
+"""Of the budget (mu^2) of private steps: three towards the maximum, and the one reported."""
+CLEAR = 1.0
+"""Least eigenvalue of a noisy information, in norms of its noise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """theta: shape (d,), covariance: (d, d); noise: what privacy adds to it, 0 without.
+
+    Of columns left out both are NaN.
+    """
+
+    theta: Array
+    covariance: Array
+    noise: Array
+
+
+def independent(information: Array) -> NDArray[np.bool_]:
+    """Columns that earlier ones do not determine; the bias, which is last, comes first."""
+    d = len(information)
+    kept = np.zeros(d, dtype=bool)
+    floor = ALIASED * float(np.max(np.diag(information)))
+    for j in (d - 1, *range(d - 1)):
+        left = float(information[j, j])
+        if kept.any():
+            cross = information[kept, j]
+            left -= float(cross @ np.linalg.solve(information[np.ix_(kept, kept)], cross))
+        kept[j] = left > floor
+    return kept
+
+
+def newton(
+    theta: Array, score: Array, information: Array, kept: NDArray[np.bool_]
+) -> tuple[Array, float]:
+    """The next point and the squared decrement; coefficients of other columns are 0.
+
+    Raises:
+        LinAlgError: the information is singular.
+    """
+    step = np.zeros_like(theta)
+    step[kept] = np.linalg.solve(information[np.ix_(kept, kept)], score[kept])
+    size = float(np.abs(step).max(initial=0.0))
+    moved = theta - step * min(1.0, LONGEST / max(size, 1e-300))
+    return np.where(kept, moved, 0.0), float(score[kept] @ step[kept])
+
+
+def exact(theta: Array, information: Array, kept: NDArray[np.bool_], scale: Array) -> Estimate:
+    """Covariance scale I^-1 of the columns that count; scale: dispersion."""
+    covariance = np.full(information.shape, np.nan)
+    block = np.ix_(kept, kept)
+    covariance[block] = np.linalg.inv(information[block]) * scale
+    return Estimate(
+        theta=np.where(kept, theta, np.nan),
+        covariance=covariance,
+        noise=np.zeros_like(covariance),
+    )
+
+
+def noise_norm(tau: float, d: int) -> float:
+    """About the largest eigenvalue of E, tau sqrt(2 d)."""
+    return tau * math.sqrt(2 * d)
+
+
+def safe_step(theta: Array, score: Array, information: Array, tau: float) -> Array:
+    """A step that is not the last: information raised until its noise cannot turn it round."""
+    d = len(theta)
+    least = float(np.linalg.eigvalsh(information)[0])
+    raised = information + max(0.0, 2 * noise_norm(tau, d) - least) * np.eye(d)
+    step = np.linalg.solve(raised, score)
+    return theta - step * min(1.0, LONGEST / 2 / max(float(np.abs(step).max()), 1e-300))
+
+
+def clear_inverse(matrix: Array, tau: float, name: str) -> Array:
+    """Of a noisy matrix; name: as "the information".
+
+    Raises:
+        PrivacyError: its noise reaches its least eigenvalue.
+    """
+    least, noise = float(np.linalg.eigvalsh(matrix)[0]), noise_norm(tau, len(matrix))
+    if not least >= CLEAR * noise:
+        raise PrivacyError(
+            f"{name} has a least eigenvalue of {least:.4g} under noise of {noise:.4g}: no "
+            "interval can be given; use more rows, fewer columns or categories, or a larger epsilon"
+        )
+    return np.asarray(np.linalg.inv(matrix))
+
+
+def last_step(theta: Array, score: Array, information: Array, sigma: float, tau: float) -> Estimate:
+    """theta_1 and V.
+
+    Raises:
+        PrivacyError: see `clear_inverse`.
+    """
+    d, inverse = len(theta), clear_inverse(information, tau, "the information")
+    step = inverse @ score
+    inner = sigma**2 * np.eye(d) + tau**2 / 2 * (step @ step * np.eye(d) + np.outer(step, step))
+    added = inverse @ inner @ inverse
+    return Estimate(theta=theta - step, covariance=np.asarray(inverse + added), noise=added)
+
+
+class Noisy(NamedTuple):
+    """An opened sum at a point: std of the score's and of the information's diagonal entries."""
+
+    score: Array
+    information: Array
+    sigma: float
+    tau: float
+
+
+def private_steps(
+    theta: Array, mu: float, ask: Callable[[Array, float], Noisy]
+) -> tuple[Estimate, float]:
+    """The last of SHARES steps; ask: the sums at a point, for so much mu.
+
+    Returns: the estimate, and how many times as long the last step was as noise explains: more than
+    about two says that the point before was not near the maximum.
+
+    Raises:
+        PrivacyError: see `clear_inverse`.
+    """
+    *first, last = SHARES
+    for share in first:
+        found = ask(theta, mu * math.sqrt(share))
+        theta = safe_step(theta, found.score, found.information, found.tau)
+    found = ask(theta, mu * math.sqrt(last))
+    estimate = last_step(theta, *found)
+    step = estimate.theta - theta
+    length = math.sqrt(max(float(step @ found.information @ step), 0.0))
+    # The point before has the noise of a step of its own, with a smaller share.
+    noise = float(np.trace(found.information @ estimate.noise)) * (1 + last / first[-1])
+    return estimate, length / math.sqrt(noise)
+
+
+def least_squares(products: Array, outputs: int, rows: int) -> list[Estimate]:
+    """One estimate per target, from U^T U of u = (x, y): dispersion RSS / (N - d)."""
+    d = len(products) - outputs
+    information = products[:d, :d]
+    kept = independent(information)
+    found = []
+    for k in range(outputs):
+        theta = np.zeros(d)
+        cross = products[:d, d + k]
+        theta[kept] = np.linalg.solve(information[np.ix_(kept, kept)], cross[kept])
+        residual = products[d + k, d + k] - cross @ theta
+        freedom = max(rows - int(kept.sum()), 1)
+        found.append(exact(theta, information, kept, np.asarray(max(residual, 0.0) / freedom)))
+    return found
+
+
+def noisy_least_squares(products: Array, outputs: int, rows: int, tau: float) -> list[Estimate]:
+    """The same from U^T U + G, G symmetric, G_ii ~ N(0, tau^2), G_ij ~ N(0, tau^2 / 2).
+
+    With eta = (-theta, 1) on the columns of x and this target, theta~ - theta^ = A^-1 G eta on the
+    rows of x: covariance tau^2 / 2 (|eta|^2 1 + eta eta^T) there. The residual sum of squares,
+    eta^T (U^T U + G) eta, has a mean of noise 0 at a given eta, and theta~ fits A, not I: the noise
+    it absorbs, tr(A^-1 Cov(G eta)), is added again.
+
+    Raises:
+        PrivacyError: see `clear_inverse`.
+    """
+    d = len(products) - outputs
+    inverse, found = clear_inverse(products[:d, :d], tau, "the matrix of products"), []
+    for k in range(outputs):
+        cross = products[:d, d + k]
+        theta = inverse @ cross
+        inner = tau**2 / 2 * ((theta @ theta + 1) * np.eye(d) + np.outer(theta, theta))
+        residual = float(products[d + k, d + k] - cross @ theta + np.trace(inverse @ inner))
+        dispersion = max(residual, 0.0) / max(rows - d, 1)
+        added = inverse @ inner @ inverse
+        found.append(
+            Estimate(theta=theta, covariance=np.asarray(dispersion * inverse + added), noise=added)
+        )
+    return found

@@ -1,0 +1,90 @@
+"""An objective that is one sum of what rows add to it, and no training.
+
+One step of rate 1 from zero by a gradient that is minus the sum opens the sum itself: a run of
+`secure-aggregation` with one round. Messages, encryption, noise, certificate, consent and ledger
+are those of any such run.
+
+A row of any party adds a vector v(x, y) / N, N the rows of all parties. Parties clip v to
+`norm_bound`, so that no promise rests on what a schema says of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import ParameterError
+
+Array = NDArray[np.float64]
+LARGEST = 1e100
+"""Of numbers of a plan that rows are multiplied with: none overflows, for an error that depends on
+rows tells of them, whatever the noise."""
+
+
+def check_sizes(**fields: float) -> None:
+    """Each from 1 / LARGEST to LARGEST.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    for name, value in fields.items():
+        if not 1 / LARGEST <= value <= LARGEST:
+            raise ParameterError(f"{name}={value:g} is outside [{1 / LARGEST:g}, {LARGEST:g}]")
+
+
+class OneSum(ABC):
+    """kind: name of its query; released: what everyone learns, in words."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    released: ClassVar[str]
+
+    @abstractmethod
+    def length(self, features: int) -> int:
+        """Values of the sum, for rows of so many features, bias included."""
+
+    @abstractmethod
+    def of_rows(self, x: Array, y: Array, name: str) -> Array:
+        """Sum of v over rows of party `name`, none beyond the bound; x, y: as in a shard."""
+
+    @abstractmethod
+    def norm_bound(self, query: str) -> float:
+        """Bound on |v|, Euclidean."""
+
+    def diameter(self, query: str) -> float:
+        """Of the set of all v, Euclidean: what replacing one row moves, times 1 / N."""
+        return 2 * self.norm_bound(query)
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types with the field `kind`."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """What an owner who consents should know of other runs on the same rows."""
+        return ()
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Parties of which a part is opened that is no sum with others' rows."""
+        return ()
+
+    @property
+    def stream(self) -> str:
+        """What sets a seed's noise of this sum apart from that of any other sum."""
+        text = json.dumps(self.to_dict(), sort_keys=True, allow_nan=False)
+        return f"{self.kind}/{hashlib.sha256(text.encode()).hexdigest()}"
+
+    def queries(self, rounds: int) -> tuple[str, ...]:
+        """One, the sum.
+
+        Raises:
+            ParameterError: more rounds, which would show nothing new.
+        """
+        if rounds != 1:
+            raise ParameterError(f"rounds={rounds}: a {self.kind} takes one round")
+        return (self.kind,)

@@ -1,0 +1,65 @@
+"""Courses of training, drawn side by side, and rows as the quadratic-gradient paper scales them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from sims.plots import BLUE, GREEN, GREY, VERMILLION
+
+Array = NDArray[np.float64]
+COLOURS = (BLUE, VERMILLION, GREEN, GREY, "#CC79A7", "#E69F00")
+STYLES = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """panel: title above it; label: in its legend; values: after step 1, 2, …."""
+
+    panel: str
+    label: str
+    values: Sequence[float]
+
+
+def unit_rows(frame: pd.DataFrame, label: str) -> tuple[Array, Array]:
+    """Columns scaled to [0, 1] by their extremes, a column of ones first; signs of the label."""
+    x = frame.drop(columns=label).to_numpy(dtype=np.float64)
+    low, high = x.min(axis=0), x.max(axis=0)
+    x = (x - low) / np.where(high > low, high - low, 1.0)
+    signs = np.where(frame[label].to_numpy(dtype=np.float64) > 0.5, 1.0, -1.0)
+    return np.column_stack([np.ones(len(x)), x]), signs
+
+
+def curves_figure(
+    curves: Sequence[Curve],
+    best: float | None = None,
+    axis: str = "mean log-likelihood [nats]",
+    log: bool = False,
+) -> Figure:
+    """A panel for each title, in which every curve has its own look; best: a line across."""
+    panels = list(dict.fromkeys(curve.panel for curve in curves))
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.3 * lines), layout="constrained")
+    grid = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    for axes, panel in zip(grid, panels, strict=False):
+        mine = [curve for curve in curves if curve.panel == panel]
+        for k, curve in enumerate(mine):
+            look = {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k % len(STYLES)]}
+            axes.plot(np.arange(1, len(curve.values) + 1), curve.values, label=curve.label, **look)
+        if best is not None:
+            axes.axhline(best, color="#444", linewidth=1.0)
+        if log:
+            axes.set_yscale("log")
+        axes.set_title(panel, fontsize=11)
+        axes.set_xlabel("iteration")
+        axes.set_ylabel(axis)
+        axes.legend()
+    return figure

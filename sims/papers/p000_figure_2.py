@@ -1,0 +1,25 @@
+"""Figure 2: Adagrad at rate 0.01 and, on the quadratic gradient, at 0.07."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sims.papers.chiang import SETS, UNKNOWN, enhanced_beside
+from sims.papers.item import Item
+from sims.papers.rules import adagrad
+
+ITEM = Item(
+    paper="000",
+    name="figure-2",
+    title="Adagrad and enhanced Adagrad on the paper's sets",
+    data=SETS,
+    unknown=UNKNOWN,
+    remarks=(
+        "the printed steps have a minus where the likelihood is maximised: a plus here",
+        "Adagrad divides by the root of its own squares, entry by entry, and B is constant: "
+        "enhanced Adagrad at 0.07 is Adagrad at 0.07 but for eps, so that the gain is that of the "
+        "rate (tests/sims/papers/test_p000.py)",
+    ),
+    seconds=6,
+    run=partial(enhanced_beside, name="Adagrad", rule=adagrad, plain=0.01, better=0.07),
+)

@@ -1,0 +1,145 @@
+"""What the pages say can be done: commands exist, the tutorial and the notebooks run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from sims.cli import app
+from tests.scripts import ROOT, load
+
+notebooks = load("scripts/run_notebook.py")
+DOCS = ROOT / "docs"
+TEXTS = [*sorted(DOCS.rglob("*.md")), *(ROOT / f"{n}.md" for n in ("README", "SECURITY"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# What the tests shorten; the tutorial says so.
+SHORTER = {"simulate": ["--profile", "fast-insecure"], "plan": ["--no-timing"]}
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and text of every fenced block."""
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def commands(block: str) -> Iterator[list[str]]:
+    """The words after `cohort` of every command of a block."""
+    for line in block.replace("\\\n", " ").splitlines():
+        for part in re.split(r"\s+&&\s+|\s+#\s", line.strip()):
+            if found := re.match(r"(?:\.venv/bin/)?cohort\s+(.+)", part):
+                yield shlex.split(found[1])
+
+
+def parse(command: click.Command, words: Sequence[str]) -> None:
+    """Raises click.UsageError where a command, an option or a value of one does not exist."""
+    context = command.make_context("cohort", list(words))
+    if isinstance(command, click.Group):
+        _, inner, left = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert inner is not None
+        parse(inner, left)
+
+
+def command_lines() -> list[Any]:
+    return [
+        pytest.param(words, id=f"{page.name}: {shlex.join(words)}"[:110])
+        for page in TEXTS
+        for language, block in blocks(page)
+        if language in ("", "sh", "bash")
+        for words in commands(block)
+        if not words[0].endswith(("-completion", "--version"))
+    ]
+
+
+@pytest.mark.parametrize("words", command_lines())
+def test_a_command_of_a_page_exists(words: list[str]) -> None:
+    parse(get_command(app), words)
+
+
+def test_there_are_commands_to_look_at() -> None:
+    assert len(command_lines()) > 40
+    with pytest.raises(click.UsageError, match="--partys"):
+        parse(get_command(app), ["simulate", "--partys", "3"])
+
+
+# -- the tutorial ---------------------------------------------------------------------------------
+
+
+def test_the_tutorial_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks in their order, in an empty folder; one space for all of its Python."""
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    said: dict[str, str] = {}
+    for language, block in blocks(DOCS / "tutorial.md"):
+        if language == "python":
+            exec(compile(block, "tutorial.md", "exec"), space)
+        for words in commands("" if language else block):
+            done = CliRunner().invoke(app, [*words, *SHORTER.get(words[0], [])])
+            assert done.exit_code == 0, (words, done.output, done.exception)
+            said[" ".join(words[:2])] = done.output
+    schema = json.loads((tmp_path / "schema.json").read_text())
+    age = next(column for column in schema["columns"] if column["name"] == "age")
+    assert (age["typical"], age["spread"]) == (70, 10), "section 2 says so"
+    assert "epsilon by number of colluding parties" in said["plan --rows"], "section 3"
+    assert len(pd.read_csv(tmp_path / "scored.csv")) == 200
+    assert (tmp_path / "runs" / "died" / "report.html").exists()
+    assert "every check passed" in said["verify runs/died"]
+
+
+# -- notebooks ------------------------------------------------------------------------------------
+
+SMALL: dict[str, dict[str, Any]] = {
+    "consortium": {"PROFILE": "fast-insecure", "ROWS": 600},
+    "noise": {"PARTIES": (1, 2), "SEEDS": 2},
+}
+
+
+def kinds(cell: dict[str, Any]) -> list[list[str]]:
+    """Of its outputs, by the forms that each has."""
+    return [sorted(each.get("data", {"stream": ""})) for each in cell["outputs"]]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its first cell to its last, with smaller parameters; it shows what is kept in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["notebook"])  # the commands of a notebook set it
+    kept = json.loads((DOCS / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    done = notebooks.execute(kept, **SMALL[name])
+    cells = [c for c in zip(kept["cells"], done["cells"], strict=True) if "outputs" in c[0]]
+    for before, after in cells:
+        assert kinds(before) == kinds(after), "".join(before["source"])
+        assert before["execution_count"] == after["execution_count"]
+    assert sum(bool(after["outputs"]) for _, after in cells) >= 5
+    assert str(ROOT) not in json.dumps(kept)
+
+
+def test_every_notebook_is_run() -> None:
+    assert {path.stem for path in (DOCS / "notebooks").glob("*.ipynb")} == set(SMALL)
+
+
+def cell(source: str, *tags: str) -> dict[str, Any]:
+    return {"cell_type": "code", "source": [source], "metadata": {"tags": list(tags)}}
+
+
+def test_the_runner_does_what_a_notebook_does() -> None:
+    """One space for all cells; what is printed, then the last expression; parameters overruled."""
+    first, second = cell("n = 2", "parameters"), cell("print('so many:')\nn * 10")
+    for given, shown in (({}, "20"), ({"n": 3}, "30")):
+        outputs = notebooks.execute({"cells": [first, second]}, **given)["cells"][1]["outputs"]
+        assert [each["output_type"] for each in outputs] == ["stream", "display_data"]
+        assert outputs[0]["text"] == ["so many:\n"]
+        assert outputs[1]["data"] == {"text/plain": [shown]}
+    assert "text/html" in notebooks.shown(pd.DataFrame({"a": [1]}))
+    with pytest.raises(KeyError, match="no parameter m"):
+        notebooks.execute({"cells": [first]}, m=1)
+    with pytest.raises(ZeroDivisionError):
+        notebooks.execute({"cells": [cell("1 / 0")]})

@@ -1,0 +1,100 @@
+"""A coordinator that picks clients, weights or replies, so that a sum says much of one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from flwr.app import Message, RecordDict
+
+from ciphercohort.flower import secure_sum_mod, server
+from ciphercohort.flower.members import Roster
+from ciphercohort.flower.memory import RECORD
+from ciphercohort.flower.plan import SumPlan
+from ciphercohort.flower.rounds import WORDS
+from ciphercohort.flower.server import SecureGrid
+from protocols.errors import PolicyError, ProtocolError
+from tests.flower.federation import (
+    FIRST_NODE,
+    START,
+    Federation,
+    asking,
+    memory_of,
+    rosters,
+    start,
+    update,
+)
+
+
+def test_fewer_than_half_of_the_roster_are_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A victim beside two clients of the server's, of ten."""
+    federation = Federation(10)
+    grid = SecureGrid(federation)
+    with pytest.raises(ProtocolError, match="3 of 10 clients are sampled"):
+        grid.send_and_receive(asking(federation, (0, 8, 9)))
+    monkeypatch.setattr(server, "LEAST_SHARE", 0.0)
+    with pytest.raises(ProtocolError, match="3 of 10 clients are asked: at least half"):
+        SecureGrid(federation).send_and_receive(asking(federation, (0, 8, 9)))
+    assert SecureGrid(federation).send_and_receive(asking(federation, range(5)))
+
+
+def test_a_small_roster_is_no_way_around(finished: Federation) -> None:
+    """Three of the ten that are known, with a faithful signature each."""
+    request, _ = finished.of_step("roster")[0]
+    roster = rosters(finished)
+    own = memory_of(finished, request).own
+    few = [roster.entries[(own + k) % 10] for k in range(3)]
+    with pytest.raises(PolicyError, match="a roster of 3 is less than half of the 10"):
+        finished.send(request, roster=Roster.of(roster.session, 5, few).to_json())
+
+
+def test_least_clients_bound_the_sum_and_not_those_asked() -> None:
+    """Ten are asked, of which three may vanish."""
+    for least, lost, opens in ((10, 1 / 3, False), (8, 1 / 3, False), (7, 1 / 3, True)):
+        federation = Federation(10, config={"secure-sum-min-clients": least})
+        grid = SecureGrid(federation, SumPlan(lost=lost))
+        if opens:
+            assert grid.send_and_receive(asking(federation, range(10)))
+            continue
+        with pytest.raises(ProtocolError, match="a sum of 7 of 10 clients could open"):
+            grid.send_and_receive(asking(federation, range(10)))
+
+
+def test_ten_and_then_nine_at_one_model_are_not_summed() -> None:
+    """Their difference would be one client's update. At another model the sum opens: see SECURITY.
+
+    The same ten are summed again, in a session of its own as well.
+    """
+    federation = Federation(10)
+    grid = SecureGrid(federation)
+    assert grid.send_and_receive(asking(federation, range(10)))
+    assert grid.send_and_receive(asking(federation, range(10)))
+    grid = SecureGrid(federation)
+    assert grid.send_and_receive(asking(federation, range(10)))
+    assert grid.send_and_receive(asking(federation, range(1, 10))) == []
+    assert sum("with this very model" in error for error in federation.errors) == 9
+    assert SecureGrid(federation).send_and_receive(asking(federation, range(1, 10), 1.0))
+
+
+def test_no_reply_leaves_in_the_clear(finished: Federation) -> None:
+    plain = Message(RecordDict({"arrays": start()}), FIRST_NODE, "train")
+    with pytest.raises(PolicyError, match="asks for a reply in the clear"):
+        finished.send(plain)
+    asked = Message(RecordDict(), FIRST_NODE, "get_parameters")
+    with pytest.raises(PolicyError, match="would leave in the clear"):
+        secure_sum_mod(asked, finished.contexts[FIRST_NODE], lambda *_: plain)
+    with pytest.raises(PolicyError, match="reply in the clear"):
+        finished.send(Message(RecordDict({"arrays": start()}), FIRST_NODE, "evaluate"))
+
+
+def test_replies_hold_no_value_of_a_client(finished: Federation) -> None:
+    """Their words agree with the true update's no more often than by chance."""
+    for request, reply in finished.of_step("sum"):
+        client = request.metadata.dst_node_id - FIRST_NODE
+        assert set(reply.content) == {RECORD, WORDS}
+        words = np.frombuffer(reply.content[WORDS]["words"].data, np.int32)[:12]
+        moved = update(client, "matrix", START["matrix"]) - START["matrix"]
+        assert abs(np.corrcoef(words, moved.ravel())[0, 1]) < 0.95
+        text = json.dumps([v for v in reply.content[RECORD].values() if isinstance(v, str)])
+        assert str(100 + client) not in text

@@ -1,0 +1,82 @@
+"""`cohort reproduce`: every item is listed and runs in its quick setting without any file."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import sims.papers
+from sims.cli import app
+from sims.papers.item import PAPERS, Item
+from sims.papers.registry import MODULE, items
+
+
+def test_every_file_of_an_item_is_listed() -> None:
+    files = [m.name for m in pkgutil.iter_modules(sims.papers.__path__)]
+    named = [MODULE.fullmatch(name) for name in files]
+    expected = {(m[1], m[2].replace("_", "-")) for m in named if m}
+    assert {(item.paper, item.name) for item in items()} == expected
+    shown = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0
+    for item in items():
+        assert item.paper in PAPERS
+        assert any(item.paper in line and item.name in line for line in shown.stdout.splitlines())
+
+
+@pytest.mark.parametrize("item", items(), ids=lambda item: f"{item.paper}-{item.name}")
+def test_every_item_runs_quickly_without_files(item: Item, tmp_path: Path) -> None:
+    """Rows of numbers, JSON, CSV, and the figure where there is one."""
+    args = ["reproduce", item.paper, item.name, "--quick"]
+    args += ["--data-folder", str(tmp_path), "--out", str(tmp_path / "out"), "--json"]
+    found = CliRunner().invoke(app, args)
+    assert found.exit_code == 0, found.output
+    (document,) = json.loads(found.stdout)
+    assert document["rows"] and document["quick"]
+    assert document["made"] == [need.name for need in item.data]
+    stem = tmp_path / "out" / f"{item.paper}-{item.name}"
+    assert json.loads(stem.with_suffix(".json").read_text()) == document
+    lines = stem.with_suffix(".csv").read_text().splitlines()
+    assert lines[0] == "quantity,ours,paper,std_error,seconds,note"
+    if item.name.startswith("figure"):
+        assert "<svg" in stem.with_suffix(".svg").read_text()
+
+
+def test_a_missing_file_is_named_with_shape_and_source(tmp_path: Path) -> None:
+    found = CliRunner().invoke(
+        app, ["reproduce", "000", "figure-4", "--data-folder", str(tmp_path)]
+    )
+    words = " ".join(found.output.split())
+    assert found.exit_code == 2
+    assert "lbw.csv" in words and "189 rows" in words and "IDASH2017" in words
+
+
+def test_an_unknown_item_is_refused() -> None:
+    found = CliRunner().invoke(app, ["reproduce", "000", "figure-44"])
+    assert found.exit_code == 2 and "figure-4" in found.output
+    assert CliRunner().invoke(app, ["reproduce", "999"]).exit_code == 2
+
+
+def test_the_page_has_every_item_and_the_figures_of_full_runs(tmp_path: Path) -> None:
+    out, page = tmp_path / "out", tmp_path / "papers.md"
+    args = ["reproduce", "000", "figure-4", "--quick", "--data-folder", str(tmp_path)]
+    run = [*args, "--out", str(out), "--page", str(page)]
+    assert CliRunner().invoke(app, run).exit_code == 0
+    empty = page.read_text()
+    # A quick run is no result.
+    assert empty.count("Not run for this page.") == len(items())
+    path = out / "000-figure-4.json"
+    document = json.loads(path.read_text())
+    row = document["rows"][0] | {"paper": 1.25, "ours": 2.5, "std_error": 0.125, "note": "a | b"}
+    path.write_text(json.dumps(document | {"quick": False, "rows": [row], "seconds": 7}))
+    again = CliRunner().invoke(app, ["reproduce", "--out", str(out), "--page", str(page)])
+    assert again.exit_code == 0, again.output
+    text = page.read_text()
+    assert f"| {row['quantity']} | 1.25 | 2.5 ± 0.12 |" in text and "| a / b |" in text
+    for item in items():
+        assert f"`{item.command}`" in text and f"### {item.name}: {item.title}" in text
+        for words in (*item.unknown, *item.remarks, *item.sources):
+            assert words in text

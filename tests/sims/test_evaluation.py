@@ -1,0 +1,270 @@
+"""Evaluation by one secure sum: scikit-learn's figures, the ledger's epsilon, owners' consent."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import (
+    brier_score_loss,
+    confusion_matrix,
+    log_loss,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
+
+from parties.data.encode import encode_shard
+from parties.policy import Policy
+from protocols.errors import CohortError, DataError, ParameterError, PolicyError, SchemaError
+from protocols.evaluation.figures import figures
+from protocols.evaluation.objective import EvaluationObjective
+from protocols.models.probabilities import probability_figures
+from protocols.privacy.randomness import SeededRandomness
+from sims.documents import model_fields
+from sims.evaluation import Evaluation, evaluate, objective
+from sims.predict import ReleasedModel
+from tests.sims.evaluation_tables import COSTED, MODEL, SCHEMA, table
+from tests.sims.model_runs import cohort
+
+FRAME = table()
+Y = (FRAME.died == "yes").to_numpy()
+Z = encode_shard(FRAME, SCHEMA).x @ MODEL.weights
+P = 1 / (1 + np.exp(-Z))
+NAMES = {
+    *("auc", "log_loss", "brier", "calibration_slope", "calibration_intercept"),
+    *("base_rate_log_loss", "confusion", "accuracy", "base_rate", "roc", "calibration", "sites"),
+}
+
+
+@pytest.fixture(scope="module")
+def exact() -> Evaluation:
+    return evaluate(MODEL, FRAME, split="by:site", sites="all", seed=1)
+
+
+def of_counts(task: EvaluationObjective, threshold: float = 0.5) -> dict[str, Any]:
+    x = encode_shard(FRAME, SCHEMA).x
+    sites = np.array_split(np.arange(len(x)), 3)
+    tables = sum(task.of_rows(x[own], Y[own].astype(float), "a") for own in sites)
+    return figures(task, np.asarray(tables), rows=len(x))
+
+
+def agrees(found: dict[str, Any], threshold: float = 0.5) -> bool:
+    """The outside truth: scikit-learn on pooled rows."""
+    cells = confusion_matrix(Y, threshold < P)
+    return (
+        abs(found["auc"] - roc_auc_score(Y, P)) <= found["auc_error_bound"] <= 0.002
+        and abs(found["log_loss"] - log_loss(Y, P)) < 1e-5
+        and abs(found["brier"] - brier_score_loss(Y, P)) < 1e-6
+        and list(found["confusion"].values())
+        == [cells[0, 0], cells[1, 0], cells[0, 1], cells[1, 1]]
+    )
+
+
+def test_figures_are_scikit_learns(exact: Evaluation) -> None:
+    assert agrees(exact.figures)
+    truth = probability_figures(Z, Y)
+    for key in ("base_rate_log_loss", "calibration_slope", "calibration_intercept"):
+        assert exact.figures[key] == pytest.approx(truth[key], abs=2e-4)
+    assert exact.figures.accuracy == np.mean((Z > 0) == Y)
+    assert exact.figures.base_rate == Y.mean() and exact.figures.rows == len(Y)
+    decile = np.minimum((P * 10).astype(int), 9)
+    for k, point in enumerate(exact.figures.calibration):
+        own = decile == k
+        if own.sum() >= 10:
+            assert point["rows"] == own.sum()
+            assert point["predicted"] == pytest.approx(P[own].mean(), abs=1e-6)
+            assert point["observed"] == pytest.approx(Y[own].mean(), abs=1e-9)
+        else:
+            assert point["predicted"] is None and point["rows"] in (None, 0.0)
+    assert len(exact.figures.calibration) == 10
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.83])
+def test_any_threshold_is_an_edge(threshold: float) -> None:
+    assert agrees(of_counts(objective(MODEL, private=False, threshold=threshold)), threshold)
+
+
+def _one_up(self: EvaluationObjective, z: Any) -> Any:
+    return np.minimum(np.searchsorted(self.edges[1:-1], z) + 40, self.bins - 1)
+
+
+def _reversed(self: EvaluationObjective, z: Any) -> Any:
+    return self.bins - 1 - np.searchsorted(self.edges[1:-1], z)
+
+
+@pytest.mark.parametrize("mutant", [_one_up, _reversed])
+def test_bins_that_are_shifted_or_turned_round_are_noticed(
+    mutant: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert agrees(of_counts(objective(MODEL, private=False)))
+    monkeypatch.setattr(EvaluationObjective, "bin_of", mutant)
+    assert not agrees(of_counts(objective(MODEL, private=False)))
+
+
+def test_parties_whose_bins_differ_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, x = objective(MODEL, private=False), encode_shard(FRAME, SCHEMA).x
+    good = task.of_rows(x[:500], Y[:500].astype(float), "a")
+    monkeypatch.setattr(EvaluationObjective, "bin_of", _one_up)
+    shifted = task.of_rows(x[500:], Y[500:].astype(float), "b")
+    found = figures(task, good + shifted, rows=len(x))
+    assert abs(found["auc"] - roc_auc_score(Y, P)) > found["auc_error_bound"]
+
+
+def test_sites_have_tables_of_their_own_and_small_ones_none(exact: Evaluation) -> None:
+    sizes = FRAME.site.value_counts()
+    # Of three: with both tables of the large ones the difference would be that of the small one.
+    assert sizes["west"] < 10 and exact.small == ("west", "south")
+    assert set(exact.sites) == {"north"}
+    for name, own in exact.sites.items():
+        mine = (FRAME.site == name).to_numpy()
+        assert own.rows == sizes[name]
+        assert own.auc == pytest.approx(roc_auc_score(Y[mine], P[mine]), abs=own.auc_error_bound)
+        assert own.log_loss == pytest.approx(log_loss(Y[mine], P[mine]), abs=1e-5)
+    assert exact.summary()["suppressed"] == {"below": 10, "sites": ["west", "south"]}
+
+
+def test_small_cells_are_not_shown() -> None:
+    task = objective(MODEL, private=False, threshold=0.02)
+    found = of_counts(task)
+    assert (P <= 0.02).sum() + 1 > 0 and found["confusion"]["false_negative"] in (None, 0.0)
+    for one, two in zip(found["roc"], found["roc"][1:], strict=False):
+        assert (two["true"] - one["true"]) * Y.sum() + (two["false"] - one["false"]) * (
+            ~Y
+        ).sum() >= 9.999
+
+
+def test_a_table_of_its_own_needs_the_owners_consent() -> None:
+    class Plan:
+        alone = ("north",)
+
+    Policy().check_alone(Plan(), "south")  # type: ignore[arg-type]
+    Policy(site_tables=True).check_alone(Plan(), "north")  # type: ignore[arg-type]
+    with pytest.raises(PolicyError, match="site_tables = true"):
+        Policy().check_alone(Plan(), "north")  # type: ignore[arg-type]
+
+
+def test_without_consent_the_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sims.evaluation as module
+
+    own = module.specs_of
+    monkeypatch.setattr(module, "specs_of", lambda c, s, r, sites: own(c, s, r, sites[:1]))
+    with pytest.raises(CohortError, match="site_tables"):
+        evaluate(MODEL, FRAME, split="by:site", sites="all", least=2, seed=1)
+
+
+def test_the_opened_table_is_the_sum_and_the_parties_noise() -> None:
+    found = evaluate(MODEL, FRAME, epsilon=1.0, colluders=1, seed=5)
+    plan = found.opened.plan
+    task: Any = plan.task
+    x = encode_shard(FRAME, SCHEMA).x
+    clear = task.of_rows(x, Y.astype(float), "")
+    drawn = sum(
+        plan.draw_noise(0, plan.randomness(SeededRandomness(5, name))) for name in plan.names
+    )
+    np.testing.assert_allclose(
+        found.opened.values,
+        clear / len(x) - drawn,
+        atol=2 * plan.cipher.error_bound + plan.grid(0).unit * 3,
+    )
+    # Two honest parties of three leave the promise; all three add half as much again.
+    sigma = plan.noise_scales[0] * math.sqrt(3 / 2) * len(x)
+    assert found.opened.noise_std * len(x) == pytest.approx(sigma)
+    assert found.figures.auc_noise_std > 0
+    assert abs(found.figures.auc - roc_auc_score(Y, P)) < 5 * (
+        found.figures.auc_noise_std + found.figures.auc_error_bound
+    )
+    certificate = found.summary()["certificate"]
+    assert certificate["satisfied"]
+    assert found.summary()["privacy"]["epsilon"] == pytest.approx(1.0)
+
+
+def test_the_stated_noise_of_the_area_is_that_of_many_draws() -> None:
+    task = objective(MODEL, private=True)
+    x, rng = encode_shard(FRAME, SCHEMA).x, np.random.default_rng(0)
+    clear, areas, std = task.of_rows(x, Y.astype(float), ""), [], 6.0
+    for _ in range(400):
+        noisy = clear + std * rng.standard_normal(len(clear))
+        areas.append(figures(task, noisy, rows=len(x), noise_std=std))
+    stated = figures(task, clear, rows=len(x), noise_std=std)["auc_noise_std"]
+    # The std of 400 draws is within 12 % of the truth, but for one time in a thousand.
+    assert np.std([a["auc"] for a in areas]) == pytest.approx(stated, rel=0.2)
+
+
+def test_a_ledger_is_charged_and_refuses_an_overdraft(tmp_path: Path) -> None:
+    run = {"epsilon": 1.0, "ledger": tmp_path, "seed": 1}
+    evaluate(MODEL, FRAME, **run)
+    from protocols.privacy.ledger import Ledger
+
+    ledger = Ledger(path=tmp_path / "party-1.jsonl", epsilon=1.0, delta=1e-5)
+    assert 0.98 < ledger.spent("data in memory").epsilon <= 1.0
+    with pytest.raises(CohortError, match="budget"):
+        evaluate(MODEL, FRAME, **run)
+
+
+def test_figures_stay_where_standard_errors_are_refused() -> None:
+    found = evaluate(MODEL, FRAME, epsilon=0.1, seed=1, inference=True)
+    assert any("every figure may be far off" in note for note in found.notes)
+    assert found.inference is None and "no interval" in found.notes[0]
+    assert found.summary()["warnings"] == list(found.notes) and found.figures.rows == len(Y)
+
+
+def test_targets_are_scikit_learns() -> None:
+    raw = encode_shard(FRAME, COSTED)
+    fit = LinearRegression(fit_intercept=False).fit(raw.x[:300], raw.y[:300])
+    model = ReleasedModel(schema=COSTED, weights=fit.coef_.T, model="linear")
+    found = evaluate(model, FRAME, parties=2, seed=1).figures
+    truth, said = FRAME.cost.to_numpy(), model.predict(FRAME).cost.to_numpy()
+    assert found.mse[0] == pytest.approx(mean_squared_error(truth, said), rel=1e-4)
+    assert found.mae[0] == pytest.approx(mean_absolute_error(truth, said), rel=1e-5)
+    assert found.r2[0] == pytest.approx(r2_score(truth, said), abs=1e-4)
+    slope, constant = np.polyfit(said, truth, 1)
+    assert found.calibration_slope[0] == pytest.approx(slope, abs=1e-3)
+    assert found.calibration_intercept[0] == pytest.approx(constant, abs=0.2)
+    noisy = evaluate(model, FRAME, parties=2, seed=1, epsilon=20.0).figures
+    assert noisy.mae[0] == pytest.approx(found.mae[0], rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        (ParameterError, {"threshold": 1.0}),
+        (ParameterError, {"sites": ("east",)}),
+        (ParameterError, {"bins": 3}),
+        (SchemaError, {"data": FRAME.drop(columns="died")}),
+        (DataError, {"data": FRAME[:8]}),
+    ],
+)
+def test_what_makes_no_sense_is_refused(error: type[Exception], options: dict[str, Any]) -> None:
+    data = options.pop("data", FRAME)
+    with pytest.raises(error):
+        evaluate(MODEL, data, **options)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    model, data, out = tmp_path / "model.json", tmp_path / "new.csv", tmp_path / "out"
+    FRAME.to_csv(data, index=False)
+    fields = model_fields(SCHEMA, MODEL.weights, "logistic")
+    fields |= {"weights": MODEL.weights.tolist(), "schema": SCHEMA.to_dict()}
+    model.write_text(json.dumps(fields))
+    asked = ("evaluate", "--model", model, "--data", data, "--split", "by:site")
+    told = cohort(*asked, "--json", "--inference", "--sites", "north,south", "--out", out)
+    assert told.exit_code == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert set(found) >= NAMES and agrees(found)
+    assert [row["name"] for row in found["inference"]][:3] == ["intercept", "age", "dose"]
+    assert json.loads((out / "evaluation.json").read_text()) == found
+    assert (out / "inference.tex").read_text().startswith(r"\begin{table}")
+    assert cohort(*asked, "--out", out).exit_code == 0
+    assert cohort(*asked, "--out", tmp_path).exit_code == 2
+    shown = cohort(*asked, "--epsilon", "2", "--seed", "1")
+    assert "noise of std" in shown.stdout and "epsilon=2" in shown.stdout
+    assert cohort(*asked, "--sites", "east").exit_code == 2
+    assert isinstance(pd.DataFrame(found["roc"]), pd.DataFrame)

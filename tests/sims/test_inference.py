@@ -1,0 +1,297 @@
+"""Standard errors by secure sums: statsmodels' figures; with privacy, coverage and the budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from dp_accounting.pld import pld_privacy_accountant
+from scipy.stats import binom
+
+from parties.data.schema import NumericColumn, Schema
+from protocols.errors import ParameterError, PrivacyError
+from protocols.inference.budget import left_mu, training_part
+from protocols.inference.estimate import Estimate, last_step, least_squares, noisy_least_squares
+from protocols.privacy.accounting import GaussianEvent
+from sims.config import SimulationConfig
+from sims.datasets import split_rows
+from sims.evaluation import specs_of
+from sims.inference import Inference, infer
+from sims.inference_rows import encoded, row_norm, with_shards
+from sims.studies.coverage import GENERATORS, cover, inferred, symmetric_noise
+from sims.sums import sums_wanted
+from sims.verify import verify_run
+from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
+
+FRAME = table()
+RAW = np.column_stack(
+    [np.ones(len(FRAME)), FRAME.age, FRAME.dose, FRAME.ward == "A", FRAME.ward == "B"]
+).astype(float)
+FITS = {
+    "logistic": (SCHEMA, sm.Logit(FRAME.died == "yes", RAW).fit(disp=0)),
+    "poisson": (COUNTED, sm.GLM(FRAME.visits, RAW, family=sm.families.Poisson()).fit()),
+    "linear": (COSTED, sm.OLS(FRAME.cost, RAW).fit()),
+}
+
+
+def run(
+    schema: Schema,
+    model: str,
+    frame: pd.DataFrame = FRAME,
+    epsilon: float | None = None,
+    ledger: Path | None = None,
+    weights: Any = None,
+) -> Inference:
+    config = SimulationConfig(label="died", epsilon=epsilon, ledger=ledger, seed=3)
+    frames, names = split_rows(frame, 3, "even", schema.label.names[0], np.random.default_rng(0))
+    shards = encoded(dict(zip(names, frames, strict=True)), schema, private=epsilon is not None)
+    specs = with_shards(specs_of(config, shards, 3, ()), shards)
+    if weights is None:
+        weights = MODEL.weights if model == "logistic" else np.zeros((schema.num_features, 1))
+    return infer(specs, schema, weights, model, sums_wanted(epsilon, 1e-5, 0))
+
+
+@pytest.mark.parametrize("model", FITS)
+def test_the_table_is_statsmodels(model: str) -> None:
+    schema, fit = FITS[model]
+    found = run(schema, model)
+    rows = pd.DataFrame(found.rows()).set_index("name")
+    kept = rows.drop(index="ward=C")
+    assert rows.loc["ward=C"].isna()["coef"] and "ward=C" in found.notes[-1]
+    scale = np.maximum(1.0, np.abs(fit.params))
+    assert (np.abs(kept.coef - np.asarray(fit.params)) < 1e-3 * np.asarray(scale)).all()
+    np.testing.assert_allclose(kept.se, fit.bse, rtol=0.01)
+    np.testing.assert_allclose(kept.z, np.asarray(fit.params / fit.bse), rtol=0.02, atol=1e-3)
+    np.testing.assert_allclose(kept.p, fit.pvalues, atol=2e-3)
+    np.testing.assert_allclose(
+        kept[["low", "high"]].to_numpy(),
+        np.asarray(fit.conf_int()),
+        rtol=0.01,
+        atol=1e-3 * scale.max(),
+    )
+    ratio = {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(model)
+    assert found.ratio == (ratio or "")
+    if ratio:
+        np.testing.assert_allclose(kept[ratio], np.exp(fit.params), rtol=2e-3)
+
+
+def test_the_model_that_it_starts_from_does_not_matter() -> None:
+    far = MODEL.weights * np.array([-3.0, 2.0, 0.0, 1.0, -2.0, 4.0])
+    np.testing.assert_allclose(
+        run(SCHEMA, "logistic", weights=far).coef, run(SCHEMA, "logistic").coef, atol=1e-4
+    )
+
+
+def test_a_column_that_separates_the_labels_is_named_as_the_cause() -> None:
+    frame = FRAME.assign(dose=np.where(FRAME.died == "yes", 1.0, -1.0))
+    with pytest.raises(ParameterError, match="dose.* separates the labels"):
+        run(SCHEMA, "logistic", frame)
+
+
+def test_two_columns_that_separate_the_labels_together_are_named() -> None:
+    """Rows of ward B whose dose is 1 never die, but others of ward B and others of dose 1 do."""
+    rng = np.random.default_rng(0)
+    frame = FRAME.assign(dose=rng.choice([0.0, 1.0], len(FRAME)))
+    frame = frame[~((frame.ward == "A") & (frame.dose == 1))]
+    frame.loc[(frame.ward == "A"), "ward"] = "B"
+    lone = (frame.ward == "B") & (frame.dose == 1)
+    keep = frame[~lone | (frame.died == "no")]
+    both = keep.assign(age=np.where((keep.ward == "B") & (keep.dose == 1), 90.0, 25.0))
+    with pytest.raises(ParameterError, match="separates the labels"):
+        run(SCHEMA, "logistic", both)
+
+
+def test_the_models_without_standard_errors_are_refused() -> None:
+    with pytest.raises(ParameterError, match="logistic, linear, poisson"):
+        run(COSTED, "improved-lffr")
+    with pytest.raises(ParameterError, match="no private inference"):
+        run(COUNTED, "poisson", epsilon=1.0)
+    with pytest.raises(ParameterError, match="improved-lffr"):
+        SimulationConfig(model="improved-lffr", targets=("cost",), inference=True)
+
+
+@pytest.mark.parametrize("model", ["logistic", "linear"])
+def test_a_private_table_spends_the_promise_and_holds_the_truth(model: str, tmp_path: Path) -> None:
+    schema, fit = FITS[model]
+    found = run(schema, model, pd.concat([FRAME] * 4), 12.0, tmp_path)
+    fit_of_four = np.asarray(fit.params)
+    rows = pd.DataFrame(found.rows()).set_index("name").drop(index="ward=C")
+    assert (np.abs(rows.coef - fit_of_four) < 4.5 * rows.se).all()
+    assert (rows.privacy_share > 0.02).all() and (rows.privacy_share < 1).all()
+    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+    for each in found.mechanisms:
+        for event in each.events:
+            accountant.compose(dp_accounting.GaussianDpEvent(event.noise_multiplier))
+    assert 11.7 < accountant.get_epsilon(1e-5) <= 12.0 * 1.001
+    assert found.about()["epsilon_in_all"] == 12.0
+    assert len(found.mechanisms) == (4 if model == "logistic" else 1)
+    spent = [json.loads(line) for line in (tmp_path / "party-2.jsonl").read_text().splitlines()]
+    assert sum(line["kind"] == "commit" for line in spent) == len(found.mechanisms)
+
+
+def test_too_few_rows_for_the_noise_are_refused() -> None:
+    with pytest.raises(PrivacyError, match="no interval can be given"):
+        run(SCHEMA, "logistic", FRAME[:60], 0.5)
+
+
+def test_training_and_inference_divide_the_promise() -> None:
+    epsilon, delta = training_part(1.0, 1e-5)
+    assert 0.5 < epsilon < 1.0 and delta == 5e-6
+
+    class Spent:
+        additive_delta = 1e-6
+        events = (GaussianEvent(noise_multiplier=1 / 0.15),)
+
+    left = left_mu(1.0, 1e-5, (Spent(),))  # type: ignore[arg-type]
+    accountant = pld_privacy_accountant.PLDAccountant()
+    for mu in (0.15, left):
+        accountant.compose(dp_accounting.GaussianDpEvent(1 / mu))
+    assert 0.97 < accountant.get_epsilon(9e-6 - 1e-7) <= 1.001
+    with pytest.raises(PrivacyError, match="nothing is left"):
+        left_mu(0.5, 1e-5, (Spent(),))  # type: ignore[arg-type]
+
+
+# -- coverage -------------------------------------------------------------------------------------
+
+STUDIES = 150
+# Of 450 intervals of three coefficients, in part dependent: as 150 independent ones at worst.
+LOW = binom.ppf(1e-4, STUDIES, 0.95) / STUDIES
+
+
+def test_intervals_hold_the_truth() -> None:
+    for name, epsilon in (("small", 1.0), ("linear", 1.0)):
+        found = cover(name, epsilon, STUDIES)
+        assert found["coverage"] >= LOW and found["refused"] <= 0.03 * STUDIES
+        assert min(found["width_over_plain"]) > 1.3  # else noise would not be of interest
+
+
+@pytest.mark.parametrize("name", ["small", "linear"])
+def test_intervals_without_the_noise_of_privacy_do_not(name: str) -> None:
+    def narrow(study: Any, epsilon: float, rng: np.random.Generator) -> Estimate:
+        found = inferred(study, epsilon, rng)
+        return Estimate(
+            theta=found.theta,
+            covariance=found.covariance - found.noise,
+            noise=np.zeros_like(found.noise),
+        )
+
+    assert cover(name, 1.0, STUDIES, infer=narrow)["coverage"] < LOW
+
+
+def test_no_row_is_longer_than_stated_with_an_indicator_beside_a_number() -> None:
+    """A typical value at the end of its range, and the indicator: two of size 1."""
+    columns = (NumericColumn("age", 0.0, 10.0, typical=10.0, missing="indicator"),)
+    schema = Schema(columns=columns, label=SCHEMA.label, scaling="range")
+    frame = pd.DataFrame({"age": [None, 4.0], "died": ["yes", "no"]})
+    norms = np.linalg.norm(encoded({"a": frame}, schema, private=False)["a"].x, axis=1)
+    assert norms.max() == pytest.approx(row_norm(schema))
+
+
+def test_every_generator_keeps_to_the_ranges() -> None:
+    for make in GENERATORS.values():
+        study = make(np.random.default_rng(0))
+        assert np.abs(study.x).max() <= 1 and (study.x[:, -1] == 1).all()
+        assert study.y.min() >= 0 and study.y.max() <= 1
+
+
+# -- formulas -------------------------------------------------------------------------------------
+
+
+def test_noise_of_a_step_has_the_stated_covariance() -> None:
+    """Given A, theta_1 - theta^ = -A^-1 (z + E delta): 20,000 draws of z and E."""
+    rng, d, sigma, tau = np.random.default_rng(0), 3, 2.0, 1.5
+    information, delta = np.diag([40.0, 60.0, 90.0]), np.array([0.8, -0.5, 0.3])
+    draws = np.array(
+        [
+            sigma * rng.standard_normal(d) + symmetric_noise(rng, d, tau) @ delta
+            for _ in range(20_000)
+        ]
+    )
+    inverse = np.linalg.inv(information)
+    estimate = last_step(np.zeros(d), -information @ delta, information, sigma, tau)
+    np.testing.assert_allclose(estimate.theta, delta)
+    np.testing.assert_allclose(np.cov(draws @ inverse, rowvar=False), estimate.noise, atol=1.5e-4)
+    np.testing.assert_allclose(np.diag(estimate.covariance - estimate.noise), np.diag(inverse))
+
+
+def test_noisy_least_squares_without_noise_is_least_squares() -> None:
+    rng = np.random.default_rng(0)
+    u = np.column_stack([rng.standard_normal((200, 3)), np.ones(200), rng.random((200, 2))])
+    products = u.T @ u
+    for one, two in zip(
+        least_squares(products, 2, 200), noisy_least_squares(products, 2, 200, 0.0), strict=True
+    ):
+        np.testing.assert_allclose(one.theta, two.theta)
+        np.testing.assert_allclose(one.covariance, two.covariance, atol=1e-15)
+
+
+# -- whole runs -----------------------------------------------------------------------------------
+
+
+def test_a_run_with_inference(tmp_path: Path) -> None:
+    from sims.api import simulate
+
+    asked: dict[str, Any] = {"label": "died", "split": "by:site", "exclude": ["visits", "cost"]}
+    asked |= {"protocol": "secure-aggregation", "update": "nag", "seed": 2, "inference": True}
+    frame = pd.concat([table(), table(seed=1)], ignore_index=True)
+    result = simulate(data=frame, no_privacy=True, out=tmp_path / "run", **asked)
+    assert result.inference is not None
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    row = summary["inference"][1]
+    assert set(row) >= {"name", "coef", "se", "z", "p", "low", "high", "odds_ratio"}
+    latex = (tmp_path / "run" / "inference.tex").read_text()
+    assert r"\bottomrule" in latex and "odds ratio" in latex
+    assert all(check.passed for check in verify_run(tmp_path / "run"))
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Standard errors" in page and "Left out, for the other columns" in page
+    text = result.inference.text()
+    assert "P>|z|" in text and "[0.025" in text
+    private = simulate(data=frame, epsilon=8.0, **asked)
+    assert private.inference is not None and private.plan.privacy is not None
+    assert private.plan.privacy.epsilon < 8.0
+    shares = [
+        row["privacy_share"] for row in private.inference.rows() if row["coef"] == row["coef"]
+    ]
+    assert min(shares) > 0 and max(shares) < 1
+    refused = simulate(data=frame, epsilon=0.05, **asked)
+    assert refused.inference is None
+    assert any("no standard errors" in warning for warning in refused.warnings)
+    assert any("count epsilon=0.05" in warning for warning in refused.warnings)
+    assert math.isfinite(refused.scores.log_loss)
+
+
+def test_inference_pays_for_the_second_moment_too(tmp_path: Path) -> None:
+    """Of rows that a private sum has whitened: that sum, training and inference, one promise."""
+    from sims.api import simulate
+
+    result = simulate(
+        data=pd.concat([table(), table(seed=1)], ignore_index=True),
+        label="died",
+        split="by:site",
+        exclude=["visits", "cost"],
+        update="quadratic-gd",
+        profile="fast-insecure",
+        seed=2,
+        epsilon=8.0,
+        ledger=tmp_path / "ledger",
+        inference=True,
+        out=tmp_path / "run",
+    )
+    assert (tmp_path / "run" / "second-moment").is_dir()
+    assert result.inference is not None and len(result.inference.mechanisms) == 4
+    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+    for path in (tmp_path / "ledger").glob("*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert sum(line["kind"] == "commit" for line in lines) == 6
+    for line in lines:
+        for event in line.get("events", ()):
+            gaussian = dp_accounting.GaussianDpEvent(event["noise_multiplier"])
+            accountant.compose(gaussian, event["count"])
+    assert 7.5 < accountant.get_epsilon(1e-5) <= 8.0
