@@ -26,7 +26,7 @@ def centre(primes: tuple[int, ...], ring_dim: int, special: int) -> Residues:
     """Residues of K/2 (1 + X + ...), K special primes, shape (len(primes), n)."""
     places = [1 << k for k in range(ring_dim.bit_length() - 1)]
     # 1 + X^2 + X^4 + ..., and with the odd powers: products of 1 + X^(2^k).
-    even = np.ones((len(primes), ring_dim), np.uint64)
+    even: Residues = np.ones((len(primes), ring_dim), np.uint64)
     one = even
     for place in places[1:]:
         even = rns.product(even, rns.add(one, monomial(primes, ring_dim, place), primes), primes)
