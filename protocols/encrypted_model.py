@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import cover, decrypt, keygen, model_gradient, model_refresh, pads, second_moment
+from protocols import decrypt, model_gradient, model_refresh, pads, second_moment
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.circuit import advance
@@ -22,6 +22,7 @@ from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.residues import Residues
 from protocols.decrypt import DECRYPTION_TOWERS, DIVERGED
 from protocols.encrypted_rows import STEPS as ROWS_STEPS
+from protocols.encrypted_rows import joint_keys
 from protocols.errors import ProtocolError
 from protocols.messages import Body, Exchange
 from protocols.model_plan import ModelPlan
@@ -86,14 +87,9 @@ def coordinate(
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
     """
-    if plan.whitens:
-        yield from second_moment.show(plan, watch.evidence)
-
-    watch.on_phase("keys")
     context = CkksContext(plan.ckks, plan.session)
     try:
-        keys = yield from keygen.ceremony(context, plan, seed, seeds)
-        yield from cover.share(plan, seed)
+        keys = yield from joint_keys(context, plan, seed, seeds, watch)
         yield from pads.agreement(plan, seed, keys.endorsements)
         yield from model_gradient.hand_out(context, plan, keys)
 

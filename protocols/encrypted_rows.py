@@ -16,6 +16,7 @@ from protocols.circuit_plan import CircuitPlan
 from protocols.circuits import circuit_of
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector
+from protocols.keygen import JointKeys
 from protocols.messages import Exchange
 from protocols.names import ENCRYPTED_ROWS
 from protocols.protocol import Protocol, Step, Watch, Weights
@@ -107,6 +108,22 @@ STEPS = (
 )
 
 
+def joint_keys(
+    context: CkksContext, plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[JointKeys]:
+    """What comes before any row is used: the sum that whitens rows, the keys, and shares of them.
+
+    Raises:
+        ProtocolError: a party failed or lied; `culprit` names it.
+    """
+    if plan.whitens:
+        yield from second_moment.show(plan, watch.evidence)
+    watch.on_phase("keys")
+    keys = yield from keygen.ceremony(context, plan, seed, seeds)
+    yield from cover.share(plan, seed)
+    return keys
+
+
 def coordinate(
     plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
 ) -> Exchange[Weights]:
@@ -115,14 +132,9 @@ def coordinate(
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
     """
-    if plan.whitens:
-        yield from second_moment.show(plan, watch.evidence)
-
-    watch.on_phase("keys")
     context, circuit = CkksContext(plan.ckks, plan.session), circuit_of(plan)
     try:
-        keys = yield from keygen.ceremony(context, plan, seed, seeds)
-        yield from cover.share(plan, seed)
+        keys = yield from joint_keys(context, plan, seed, seeds, watch)
 
         watch.on_phase("encrypt")
         evaluator, survivors = circuit.evaluator(context), Survivors(plan, watch.on_missing)

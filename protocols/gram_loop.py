@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ Vectors = Sequence[EncryptedVector]
 LEAST_LEVELS = 3
 
 
-class Loop:
+class Loop(ABC):
     """One run.
 
     evaluator: on the task's layout; refresh: makes levels new.
@@ -38,9 +39,9 @@ class Loop:
                 f"{LEAST_LEVELS + REFRESH_TOWERS - 1} that the inverse needs"
             )
 
+    @abstractmethod
     def run(self, sums: Vectors, on_iteration: Callable[[int], None]) -> Exchange[EncryptedVector]:
         """W / UNIT from the parties' sums."""
-        raise NotImplementedError
 
     def invert(self, row_sums: Vectors) -> Exchange[Vectors]:
         """u of every vector, usable for two levels more."""
