@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 PACKAGES := ciphercohort protocols parties coordinator sims
 
 # Two test processes with one OpenMP thread each beat one process with two. A file's tests stay in
-# one process, so its key ceremonies run once. `make test PYTEST='-x tests/protocols'` overrides.
+# one process, so its key ceremonies run once; files with slow tests go first (tests/conftest.py).
+# `make test PYTEST='-x tests/protocols'` overrides.
 WORKERS ?= 2
-PYTEST ?= -n $(WORKERS) --dist loadfile
+PYTEST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 TEST_THREADS ?= 1
 DEMO_OUT ?= runs/demo
 

@@ -13,8 +13,10 @@ from importlib import import_module, metadata
 from protocols.platform import guard
 
 _HOMES = {
+    "Coordinator": "sims.deploy_coordinator",
     "FederatedLogisticRegression": "sims.estimators",
     "FederatedRegression": "sims.estimators",
+    "Party": "sims.deploy_party",
     "evaluate": "sims.evaluation",
     "load_model": "sims.predict",
     "plan": "sims.api",

@@ -17,7 +17,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,9 @@ def create_session(
     cards = settings.cards()
     for member in template.members:
         card = cards.get(member.name)
-        if card is None or (card.rows, card.identity) != (member.rows, member.verify_key):
+        if card is None or (
+            (template.rows_of(card.rows), card.identity) != (member.rows, member.verify_key)
+        ):
             raise ParameterError(f"party {member.name!r} of the plan is not as its card says")
     session = uuid.uuid4().hex
     folder = settings.session_folder(session)
@@ -190,14 +191,15 @@ class _Run:
             transcript.close()
 
     def _plan(self, members: tuple[Member, ...]) -> RunPlan:
-        for member, planned in zip(members, self._template.members, strict=True):
+        plan = self._template.among(self._session, members)
+        for member, planned in zip(plan.members, self._template.members, strict=True):
             if (member.name, member.rows) != (planned.name, planned.rows):
                 raise ProtocolError(
                     f"party {member.name!r} enrols {member.rows} rows, its card says "
                     f"{planned.rows}: admit its new card and start a new run",
                     culprit=member.name,
                 )
-        return replace(self._template, session=self._session, members=members)
+        return plan
 
     def abort(self, error: CohortError, ask: AskParties) -> None:
         """Note the reason and tell the parties, as far as they can be reached."""

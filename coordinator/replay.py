@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -237,7 +237,7 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
     # What the parties enrolled with, whatever the recorded plan says of it.
     exchange = whole_run(
         keys,
-        lambda members: replace(plan, members=members),
+        lambda members: plan.among(plan.session, members),
         transcript,
         lambda agreed: Watch(evidence=shown(log)),
     )

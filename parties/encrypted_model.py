@@ -103,11 +103,11 @@ class EncryptedModelParty(EncryptedRowsParty):
         low, n = context.primes[:REFRESH_TOWERS], plan.ckks.ring_dim
         nothing: Residues = np.zeros((len(low), n), np.uint64)
         sums = [[nothing] * 2] * layout.num_parts
+        if self._public is None:
+            self._share_public_key()
         if point:
             rows = self._rows_in_clear()
             sums = rows.gradient(self._rotated(rows, point))
-        if self._public is None:
-            self._share_public_key()
         parts: list[list[Residues]] = self.secret.encrypt_onto(self._public, sums, label)
         own, period, stream = self.own_terms(t), layout.period, ExpandedRandomness()
         missing = self.held.missing if self.held else ()
@@ -137,13 +137,16 @@ class EncryptedModelParty(EncryptedRowsParty):
         self._asked = asked
 
     def own_terms(self, t: int) -> list[list[int]]:
-        """(sum_i x_i (p(0) - y_i) + N chi_t) / A of each part, as coefficients of the subring.
+        """(sum_i u_i x_i (p(0) - y_i) + N chi_t) / A of each part, as coefficients of the subring.
 
-        One B-th of it: sums over columns make B of that.
+        One B-th of it: sums over columns make B of that. At t = 0, where no point comes, with p at
+        the offset.
         """
-        plan, layout = self.plan, self.plan.layout
-        rows, targets = plan.encode(self._shard.x, self._shard.y)
-        linear = rows.T @ (plan.link.coefficients[0] - targets)
+        plan, layout, shard = self.plan, self.plan.layout, self._shard
+        rows, targets = plan.encode(shard.x, shard.y)
+        like = (-1, *(1,) * (targets.ndim - 1))
+        start = plan.link(np.zeros(1) if t else shard.offset).reshape(like)
+        linear = rows.T @ (shard.weight.reshape(like) * (start - targets))
         own = linear + plan.num_rows * self._drawn()[t]
         scale = 2.0**plan.ckks.scale_bits / (plan.units.side_scale * layout.block_size)
         coefficients = subring.of_slots(layout.in_parts(own).conj() * scale)
@@ -161,10 +164,25 @@ class EncryptedModelParty(EncryptedRowsParty):
             rows, _ = plan.encode(self._shard.x, self._shard.y)
             if self._shared is None:
                 raise PolicyError(_KEYS_DUE)
-            units = plan.units
-            rows = units.row_scale * rows
-            self._clear = ClearRows(self._shared, plan.layout, units.link, rows)
+            units, shard, terms = plan.units, self._shard, plan.row_terms
+            offset = shard.offset * (units.row_scale / units.weight_unit)
+            self._clear = ClearRows(
+                self._shared,
+                plan.layout,
+                units.link,
+                units.row_scale * rows,
+                self._zeros(),
+                weight=shard.weight if "weight" in terms else None,
+                offset=offset if "offset" in terms else None,
+            )
         return self._clear
+
+    def _zeros(self) -> Any:
+        """Two fresh encryptions of zero, which never leave: see `ClearRows`."""
+        context, zero = self.context, np.zeros(1)
+        fresh = [context.encrypt(self._public, zero) for _ in range(2)]
+        assert self._shared is not None  # noqa: S101 (rows have it)
+        return tuple(self._shared.products([context.polynomials_of(ct) for ct in fresh]))
 
     def erase(self) -> None:
         """Erase the key share, what others share with it, noise and encoded rows."""

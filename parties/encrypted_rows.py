@@ -99,7 +99,7 @@ class EncryptedRowsParty(PartyProtocol):
         """What this party encrypts, fresh noise included."""
         plan, shard = self.plan, self._shard
         noise = plan.draw_noise(self._randomness)
-        return circuit_of(plan).pack(self.name, shard.x, shard.y, noise)
+        return circuit_of(plan).pack(self.name, shard.x, shard.y, noise, shard.weight)
 
     def stand_in(self, request: Body) -> None:
         """See `protocols.cover`."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
+from parties.data.schema import Classes
 from parties.data.shard import Shard
+from protocols.curvature import LOGISTIC
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
+from protocols.missing_cells import MissingObjective
 from protocols.models.dual import targets_of
-from protocols.objectives import CURVATURE, DualObjective, RowObjective
+from protocols.objectives import CURVATURE, DualObjective, MomentObjective, RowObjective
 from protocols.one_sum import OneSum
 from protocols.privacy.randomness import RandomSource
 from protocols.updates.coordinate import DualParty
 
 Array = NDArray[np.float64]
+TINY = 1e-100
 
 
 class Contributor(Protocol):
@@ -33,45 +37,81 @@ class Contributor(Protocol):
 OpenContributor = Callable[[GradientPlan, str, Shard, RandomSource], Contributor]
 
 
-def clip_rows(rows: Array, bound: float, norm: int) -> Array:
-    """Every row scaled down to norm <= bound; shape kept.
+def clip_rows(rows: Array, bound: float | Array, norm: int) -> Array:
+    """Every row scaled down to norm <= bound, one of all rows or shape (rows, 1); shape kept.
 
     A row that is not finite, as at a point that overflows, counts as zero: an error would tell of
     the row.
     """
     rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-    norms = np.linalg.norm(rows, ord=norm, axis=1)
-    clipped: Array = rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))[:, None]
+    norms = np.linalg.norm(rows, ord=norm, axis=1)[:, None]
+    clipped: Array = rows * np.minimum(1.0, bound / np.maximum(norms, TINY))
     return clipped
 
 
+_MEANS: Mapping[str, Callable[[Array], Array]] = {
+    "logistic": expit,
+    "squared": lambda z: z,
+    "softmax": lambda z: softmax(z, axis=1),
+    "one-vs-rest": expit,
+}
+"""mu(z) of scores z, shape (rows, K), by the objective's kind."""
+
+
 class RowContributor:
-    """A generalised linear model: gradient (mu(z) - y) x of every row, clipped."""
+    """A generalised linear model: gradient u clip(x (mu(z) - y)^T) of every row, z = x w + offset.
+
+    x: shape (rows, d), y: (rows, K); the entrywise q-norm of x r^T is |x|_q |r|_q, so that a row is
+    clipped by its residual r. The weight u comes after the clip, so that a row of weight 2 is two
+    rows.
+    """
 
     def __init__(self, plan: GradientPlan, name: str, shard: Shard) -> None:
         task = plan.task
-        if not isinstance(task, RowObjective) or task.kind == "torch":
+        if not isinstance(task, RowObjective) or task.kind not in _MEANS:
             raise PolicyError(
                 f"objective={plan.objective.get('kind')!r} is not one of this party's"
             )
-        if plan.length != shard.num_features:
-            raise PolicyError(f"length={plan.length} is not the {shard.num_features} features")
-        self._task, self._x, self._y = task, shard.x, shard.y
+        y = shard.y.reshape(shard.rows, -1)
+        if y.shape[1] != task.outputs:
+            raise PolicyError(
+                f"outputs={task.outputs} of objective {task.kind} are not this party's {y.shape[1]}"
+            )
+        if plan.length != shard.num_features * task.outputs:
+            raise PolicyError(
+                f"length={plan.length} is not the {shard.num_features * task.outputs} features"
+            )
+        self._task, self._rule, self._x, self._y = task, plan.rule, shard.x, y
+        self._row_weights, self._offset = shard.weight[:, None], shard.offset[:, None]
         self._norm = plan.noise.norm
+        self._lengths = np.linalg.norm(shard.x, ord=self._norm, axis=1)[:, None]
         self._weight = plan.row_weight(plan.party_index(name))
 
     def contribution(self, query: str, t: int, point: Array) -> Array:
-        """weight_p / n_p sum_i clip(g_i), shape (d,)."""
+        """weight_p / n_p sum_i u_i clip(g_i), shape (d K,)."""
+        total: Array
         if query == CURVATURE:
-            magnitude = np.abs(self._x)
-            rows = 0.25 * magnitude * magnitude.sum(axis=1)[:, None]
-            bound = self._task.curvature_clip
+            total = self._curvature()
         else:
-            z = self._x @ point
-            mean = expit(z) if self._task.kind == "logistic" else z
-            rows, bound = self._x * (mean - self._y)[:, None], self._task.clip
-        total: Array = clip_rows(rows, bound, self._norm).sum(axis=0)
-        return self._weight * total
+            scores = self._x @ point.reshape(-1, self._task.outputs) + self._offset
+            residuals = _MEANS[self._task.kind](scores) - self._y
+            # |x|_q times a residual of norm C / |x|_q is C.
+            clipped = clip_rows(
+                residuals, self._task.clip / np.maximum(self._lengths, TINY), self._norm
+            )
+            total = self._x.T @ (self._row_weights * clipped)
+        return self._weight * total.ravel()
+
+    def _curvature(self) -> Array:
+        """Of a diagonal bound that all classes share, in the first's column; shape (d, K)."""
+        curvature = self._rule.curvature
+        constant = LOGISTIC if curvature is None else curvature.constant
+        magnitude = np.abs(self._x)
+        rows = constant * magnitude * magnitude.sum(axis=1)[:, None]
+        total = np.zeros((self._x.shape[1], self._task.outputs))
+        clipped = clip_rows(rows, self._task.curvature_clip, self._norm)
+        total[:, 0] = (self._row_weights * clipped).sum(axis=0)
+        return total
 
 
 class DualContributor:
@@ -113,6 +153,12 @@ def open_contributor(
 ) -> Contributor:
     """What a party contributes, from the plan's objective; randomness: of its secret batches."""
     task = plan.task
+    of_any = isinstance(task, (RowObjective, MomentObjective, MissingObjective))
+    if not of_any and isinstance(shard.schema.label, Classes):
+        raise PolicyError(
+            f"objective={plan.objective.get('kind')!r} knows no label of several classes, which "
+            "this party's schema has"
+        )
     if isinstance(task, DualObjective):
         return DualContributor(plan, shard, task, randomness)
     if isinstance(task, OneSum):

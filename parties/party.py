@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
+from parties.coins import Coins
 from parties.data.shard import Shard
+from parties.data.views import Views
 from parties.party_protocol import PartyProtocol, Seal
 from parties.policy import Policy
 from parties.recompute import recompute
@@ -34,7 +36,7 @@ from protocols.messages import (
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
-from protocols.privacy.randomness import RandomSource
+from protocols.privacy.randomness import RandomSource, SystemRandomness
 from protocols.protocol import BEFORE, COVERED
 from protocols.registry import protocol_of
 
@@ -62,8 +64,9 @@ class Party:
     name: as in the plan; shard: encoded private rows; signing_key: this party's
     identity; coordinator_key: the coordinator's verification key (hex);
     randomness: source of the privacy noise; ledger: record of what earlier runs have spent, None
-    keeps none; dataset: the owner's name of the data in the ledger; open_contributor: what it
-    contributes to a run of the secure-aggregation protocol.
+    keeps none; dataset: the owner's name of the data in the ledger; coins: by which rows are held
+    back, None: tossed for this run and forgotten; open_contributor: what it contributes to a run of
+    the secure-aggregation protocol; views: of the same rows, None: it answers no plan over them.
 
     Privacy: where the policy or a ledger asks for privacy, the plan's epsilon is recomputed from
     this party's own norm bound before any key is made (`parties.recompute`).
@@ -81,10 +84,12 @@ class Party:
         size_cap: int = DEFAULT_SIZE_CAP,
         ledger: Ledger | None = None,
         dataset: str = "",
+        coins: Coins | None = None,
         open_contributor: OpenContributor | None = None,
+        views: Views | None = None,
     ) -> None:
         self.name = name
-        self._shard = shard
+        self._shard, self._views = shard, views
         self._signing_key = signing_key
         self._coordinator_key = coordinator_key
         self._policy = policy
@@ -92,6 +97,7 @@ class Party:
         self._size_cap = size_cap
         self._open_contributor = open_contributor
         self._account = Account(ledger, dataset)
+        self._coins = coins or Coins(SystemRandomness())
         self._seed = agree.new_seed()
         self._session: str | None = None
         # A plan is agreed in the second of these.
@@ -195,7 +201,9 @@ class Party:
             self._sequence = protocol_of(self._plan).sequence(self._plan)
             for again in meta["repeated"]:
                 self._insert(again, self._sequence.index(again.removeprefix(COVERED)) + 1)
-            self._half = self._open_half(self._plan)
+            shard = self._rows_of(self._plan)
+            rows = self._coins.part(self._plan.held_out, self._shard, shard)
+            self._half = self._open_half(self._plan, rows)
             self._half.restore(Body(meta["half"], tuple(blobs)), unseal)
         self._account.restore(meta["account"])
 
@@ -269,34 +277,48 @@ class Party:
     def _agree(self, request: Body) -> Body:
         plan = plan_from_dict(_mapping(request.meta.get("plan")))
         member = plan.members[plan.party_index(self.name)]
-        if member.rows != self._shard.rows or plan.num_features != self._shard.num_features:
+        shard = self._rows_of(plan)
+        if member.rows != plan.rows_of(self._shard.rows) or plan.num_features != shard.num_features:
             raise PolicyError("the plan states another shape of this party's data")
         if member.verify_key != public_bytes(self._signing_key):
             raise PolicyError("the plan holds another verification key than this party's")
         if member.commitment != agree.commitment(self._seed):
             raise PolicyError("the plan holds another seed commitment than this party's")
-        if dict(plan.schema).get("digest") != self._shard.schema.digest():
-            raise PolicyError("the plan names another column schema")
+        if plan.row_terms != shard.schema.row_terms:
+            raise PolicyError("the plan states other weights or offsets of rows than the schema")
         self._policy.check(plan)
         self._policy.check_alone(plan, self.name)
-        sequence, norm_bound = protocol_of(plan).sequence(plan), self._shard.schema.norm_bound
+        self._policy.check_held_out(plan, self._shard.rows)
+        sequence, norm_bound = protocol_of(plan).sequence(plan), shard.schema.norm_bound
         plan.check_rows(norm_bound)
         counts = self._policy.max_epsilon is not None or self._account.is_kept
         cost = recompute(plan, norm_bound) if counts else None
         self._policy.check_slots(plan, norm_bound)
         if plan.whitens:
             self._account.require(getattr(plan, "moment_plan", ""))
+        rows = self._coins.part(plan.held_out, self._shard, shard)
         if cost:
             self._account.reserve(cost, plan.digest())
         self._plan, self._sequence = plan, sequence
-        self._half = self._open_half(plan)
+        self._half = self._open_half(plan, rows)
         return Body({"plan": plan.digest()})
 
-    def _open_half(self, plan: RunPlan) -> PartyProtocol:
+    def _rows_of(self, plan: RunPlan) -> Shard:
+        """All rows, or the view of them that a sum is over."""
+        digest = dict(plan.schema).get("digest")
+        # A view is never answered by rows as for training, but where a party has these alone.
+        if digest == self._shard.schema.digest() and not (plan.view and self._views):
+            return self._shard
+        found = self._views.find(plan.view, str(digest)) if self._views else None
+        if found is None:
+            raise PolicyError("the plan names another column schema")
+        return found
+
+    def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
         return half_of(plan).open(
             plan,
             self.name,
-            self._shard,
+            rows,
             self._randomness,
             self._signing_key,
             self._open_contributor,

@@ -28,7 +28,9 @@ class Policy:
     parameters. accept_unbounded: accept a plan without a proof that its iterates stay bounded. What
     that risks: if training diverges, refreshes may show the coordinator about log2(2P) bits a
     refresh of each value computed from a row, P the number of parties; several add up.
-    site_tables: accept that an evaluation opens a table of this party's rows alone.
+    site_tables: accept that an evaluation opens a table of this party's rows alone. min_rows_apart:
+    of this party, that a run without privacy holds back or leaves, where it holds rows back: by so
+    many at least two exact sums differ.
 
     Raises:
         ParameterError: a limit that limits nothing (not a number, negative, infinite).
@@ -41,6 +43,7 @@ class Policy:
     allow_insecure: bool = False
     accept_unbounded: bool = False
     site_tables: bool = False
+    min_rows_apart: int = 10
 
     def __post_init__(self) -> None:
         epsilon = self.max_epsilon
@@ -51,7 +54,7 @@ class Policy:
             )
         if not 0 < self.max_delta < 1:
             raise ParameterError(f"max_delta={self.max_delta} is outside (0, 1)")
-        for name in ("min_colluders", "min_security_bits"):
+        for name in ("min_colluders", "min_security_bits", "min_rows_apart"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ParameterError(f"{name}={value} must be 0 or more, whole")
@@ -104,6 +107,23 @@ class Policy:
             raise PolicyError(
                 f"sites={', '.join(plan.alone)} of the plan opens a table of this party's rows "
                 "alone: site_tables = true in the policy accepts that"
+            )
+
+    def check_held_out(self, plan: RunPlan, rows: int) -> None:
+        """Refuse exact sums whose difference would show a few of this party's `rows`.
+
+        Raises:
+            PolicyError: names the field and the cure.
+        """
+        if plan.held_out is None or plan.privacy is not None:
+            return
+        used = plan.rows_of(rows)
+        fewest = min(used, rows - used)
+        if fewest < self.min_rows_apart:
+            raise PolicyError(
+                f"held_out={plan.held_out.share:g} of the plan sets {fewest} of this party's "
+                f"{rows} rows apart, fewer than min_rows_apart={self.min_rows_apart} of the "
+                "policy, and sums are exact: take a share nearer to one half, or an epsilon"
             )
 
     def check_slots(self, plan: RunPlan, norm_bound: float) -> None:

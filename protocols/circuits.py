@@ -32,8 +32,13 @@ class Circuit(Protocol):
         """Refuse targets of another shape than the model's, before any key is made."""
         ...
 
-    def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
-        """What a party encrypts; rows: shape (rows, d), bias last; noise: the plan's."""
+    def pack(
+        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
+    ) -> Packed:
+        """What a party encrypts; rows: shape (rows, d), bias last; noise: the plan's.
+
+        weight: of rows over their bound, where the plan takes weights (`RunPlan.drops`).
+        """
         ...
 
     def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:

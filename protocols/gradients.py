@@ -23,12 +23,14 @@ from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
 from protocols.messages import Body, Exchange, to_everyone
+from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION
 from protocols.objectives import (
     CURVATURE,
     DualObjective,
     MomentObjective,
     Objective,
+    RowObjective,
     objective_from_dict,
 )
 from protocols.one_sum import OneSum
@@ -100,6 +102,11 @@ class GradientPlan(RunPlan):
         task = self.task
         if isinstance(task, OneSum):
             _check_sum(self, task)
+        elif self.outputs > 1 and self.length != self.num_features * self.outputs:
+            raise ParameterError(
+                f"length={self.length} is not {self.num_features} features by {self.outputs} "
+                "classes"
+            )
         if self.privacy:
             _ = self.sum_setting()  # refuses what no certificate can be about
         _check_range(self)
@@ -112,18 +119,30 @@ class GradientPlan(RunPlan):
         noisy = "noisy " if self.privacy else ""
         return f"the {noisy}sum of every round, and so the coefficients after every iteration"
 
+    def drops(self, term: str) -> str:
+        """Row by row the objective is weighted and shifted; the others say what they drop."""
+        task = self.task
+        if isinstance(task, DualObjective):
+            return "update scd moves one variable a row, all alike: take another update"
+        return task.drops.get(term, "") if isinstance(task, OneSum) else ""
+
     @property
     def epsilon_in_all(self) -> float | None:
-        """A second moment announces the training that follows."""
-        task = self.task
-        if isinstance(task, MomentObjective) and self.privacy:
-            return task.epsilon_in_all
-        return self.privacy.epsilon if self.privacy else None
+        """A second moment announces the training that follows, an information its like."""
+        own = self.privacy.epsilon if self.privacy else None
+        return getattr(self.task, "epsilon_in_all", own) if self.privacy else None
 
     def remarks(self) -> Iterator[str]:
         """What follows, and whose part is opened alone."""
         if isinstance(self.task, OneSum):
             yield from self.task.remarks()
+        if self.alone:
+            yield f"a table of the rows of each of {', '.join(self.alone)} alone is opened"
+
+    @property
+    def judges(self) -> bool:
+        """Whether its sum does."""
+        return isinstance(self.task, OneSum) and self.task.judges
 
     @property
     def alone(self) -> tuple[str, ...]:
@@ -131,6 +150,11 @@ class GradientPlan(RunPlan):
         named = self.task.alone if isinstance(self.task, OneSum) else ()
         rest = [member.name for member in self.members if member.name not in named]
         return (*named, *rest) if named and len(rest) == 1 else named
+
+    @property
+    def view(self) -> str:
+        """Of a sum."""
+        return self.task.view if isinstance(self.task, OneSum) else ""
 
     @property
     def security_bits(self) -> int:
@@ -151,6 +175,20 @@ class GradientPlan(RunPlan):
     def task(self) -> Objective:
         """The objective."""
         return objective_from_dict(self.objective)
+
+    @property
+    def outputs(self) -> int:
+        """K, scores of a row."""
+        task = self.task
+        return task.outputs if isinstance(task, RowObjective) else 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the released weights: of a numeric target one column."""
+        if self.outputs > 1:
+            return self.num_features, self.outputs
+        numeric = self.model in MODELS and model_named(self.model).numeric
+        return (self.length, 1) if numeric else (self.length,)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -283,7 +321,10 @@ def _check_sum(plan: GradientPlan, task: OneSum) -> None:
     """Its distances are Euclidean, its rows count the same, and what it announces includes it."""
     size = task.length(plan.num_features)
     own = plan.privacy.epsilon if plan.privacy else 0.0
-    in_all = getattr(task, "epsilon_in_all", own)
+    in_all = getattr(task, "epsilon_in_all", own) or 0.0
+    exact = getattr(task, "exact", plan.privacy is None)
+    if "epsilon_in_all" in task.to_dict():
+        exact = not in_all
     for field, value, wrong, cure in (
         ("mechanism", plan.mechanism, plan.mechanism != "gaussian", "a sum takes Gaussian noise"),
         (
@@ -298,6 +339,12 @@ def _check_sum(plan: GradientPlan, task: OneSum) -> None:
             in_all,
             not in_all >= own,
             f"of this run and the next it is at least {own:g}, that of this run",
+        ),
+        (
+            "exact",
+            exact,
+            exact != (plan.privacy is None),
+            "a sum says that it is exact where it has no epsilon, and there alone",
         ),
     ):
         if wrong:
@@ -379,7 +426,7 @@ def train(
     start: Vector,
     on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
 ) -> Exchange[Vector]:
-    """All rounds; the weights after the last, shape (length,)."""
+    """All rounds; the weights after the last, of the plan's shape; start: shape (length,)."""
 
     def ask(t: int, point: Vector) -> Exchange[Vector]:
         return aggregate(plan, cipher, t, point)
@@ -393,17 +440,22 @@ def run_rule(
     start: Vector,
     on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
 ) -> Exchange[Vector]:
-    """The update rule over any source of aggregates; the twin runs it without encryption."""
+    """The update rule over any source of aggregates; the twin runs it without encryption.
+
+    Weights, of the iterations and returned, have the plan's shape.
+    """
     rule, first = plan.rule, 0
     preconditioner: Vector = np.ones(plan.length)
     if plan.queries[0] == CURVATURE:
         bound = yield from ask(0, start)
         if rule.curvature is None:
             raise AssertionError("a curvature was asked for a rule that has none")
-        preconditioner, first = 1 / (rule.curvature.offset + np.maximum(bound, 0.0)), 1
+        inverse = 1 / (rule.curvature.offset + np.maximum(bound, 0.0))
+        # One bound of a feature for all classes: the others' places are empty.
+        preconditioner, first = np.repeat(inverse[:: plan.outputs], plan.outputs), 1
     state = rule.start(start)
     for t in range(plan.rounds):
         gradient = preconditioner * (yield from ask(first + t, rule.point(state)))
         state = rule.step(rule.gradient_factor(t) * gradient, state, t)
-        on_iteration(t, rule.weights(state, t))
-    return rule.weights(state)
+        on_iteration(t, rule.weights(state, t).reshape(plan.shape))
+    return rule.weights(state).reshape(plan.shape)

@@ -82,6 +82,12 @@ class GramPlan(CircuitPlan):
         """What targets are encoded by, and predictions decoded."""
         return gram_model(self.model)
 
+    def drops(self, term: str) -> str:
+        """Weighted sums are those of rows times sqrt(u)."""
+        if term == "weight":
+            return ""
+        return "the fit is that of the target less the offset: subtract it there"
+
     @property
     def rotations(self) -> tuple[int, ...]:
         """The layout's."""
@@ -125,16 +131,23 @@ class GramPlan(CircuitPlan):
         return gaussian_shares(sigma, self.split, 1, self.task.noise_size, randomness).ravel()
 
     def contribution(
-        self, rows: NDArray[np.float64], targets: NDArray[np.float64], noise: NDArray[np.float64]
+        self,
+        rows: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        weight: NDArray[np.float64] | float = 1.0,
     ) -> GramSums:
         """One party's sums as it encrypts them, and as the twin adds them.
 
-        rows: shape (rows, d), bias last; targets: on [0, 1], shape (rows, c).
+        rows: shape (rows, d), bias last; targets: on [0, 1], shape (rows, c); weight: u on [0, 1],
+        shape (rows,). X^T U X and X^T U Y are the sums of sqrt(u) x and sqrt(u) y, within the
+        bounds of x and y, so that their sensitivity is.
 
         Raises:
             DataError: the rows exceed `curvature_bound`, which training relies on.
         """
-        sums = GramSums.of(rows, self.fitted.encode(targets))
+        root = np.sqrt(np.reshape(weight, (-1, 1)))
+        sums = GramSums.of(root * rows, root * self.fitted.encode(targets))
         if self.privacy is None:
             # Each row may use its part of the bound; 1e-9: rounding.
             if np.max(sums.row_sums, initial=0.0) > self.curvature_bound * len(rows) * (1 + 1e-9):

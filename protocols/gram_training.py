@@ -70,10 +70,12 @@ class GramCircuit:
         """Shape (rows, c)."""
         check_outputs(self._plan.model, targets, self._plan.outputs)
 
-    def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
+    def pack(
+        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
+    ) -> Packed:
         """The party's sums; see `gram.pack`."""
         plan = self._plan
-        return {}, pack(plan.task, plan.contribution(rows, targets, noise))
+        return {}, pack(plan.task, plan.contribution(rows, targets, noise, weight))
 
     def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
         """The summed ciphertexts."""

@@ -41,7 +41,9 @@ class LffrCircuit:
         """Shape (rows, c)."""
         check_outputs(self._plan.model, targets, self._plan.outputs)
 
-    def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
+    def pack(
+        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
+    ) -> Packed:
         """Rows, twice, and x (1/2 - y) / A of each output; side columns: `LffrPlan.side`.
 
         rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape (rows, c); noise: from
@@ -51,6 +53,7 @@ class LffrCircuit:
             DataError: targets outside [0, 1], or rows beyond the curvature's bound.
             PolicyError: another number of outputs.
         """
+        _ = weight  # 1: the plan takes no other
         plan, layout, units = self._plan, self._plan.layout, self._plan.units
         if not ((targets >= 0) & (targets <= 1)).all():
             raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")

@@ -70,7 +70,7 @@ def _party_tally(params: CkksParameters, layout: PeriodicLayout, link: Polynomia
     def count(groups: int) -> Counter[tuple[str, int]]:
         rows = np.empty((groups * layout.block_size, 0))
         weights: Any = [[range(params.num_towers)]] * layout.num_parts
-        _CountedRows(context, layout, link, rows, cache=0)(weights)
+        _CountedRows(context, layout, link, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
         found: Counter[tuple[str, int]] = context.take()
         return found
 

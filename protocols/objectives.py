@@ -1,8 +1,9 @@
 """What a party contributes in a round of the secure-aggregation protocol: the public part.
 
-The aggregate of a query is sum_p weight_p / n_p sum_i clip(g_i), a weighted mean over rows. A
-party clips in plaintext, so the sensitivity needs no bound on the iterates:
-replacing one row of party p moves it by at most `diameter` weight_p / n_p. Parties clip in the norm
+The aggregate of a query is sum_p weight_p / n_p sum_i u_i clip(g_i), a weighted mean over rows; u_i
+on [0, 1] is a row's weight over its bound, 1 without weights. A party clips in plaintext, so the
+sensitivity needs no bound on the iterates: |u clip(g) - u' clip(g')| <= 2 clip, and replacing one
+row of party p moves the aggregate by at most `diameter` weight_p / n_p. Parties clip in the norm
 that the run's mechanism needs (`privacy.noise`); an objective names none.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from protocols import symmetric
 from protocols.errors import MessageError, ParameterError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.inference.objective import InformationObjective, ProductsObjective
+from protocols.missing_cells import MissingObjective
 from protocols.one_sum import OneSum
 from protocols.serialise import from_plain, to_plain
 from protocols.updates.coordinate import DualPlan
@@ -29,6 +31,8 @@ GRADIENT = "gradient"
 CURVATURE = "curvature"
 DUAL = "dual"
 MOMENT = "second-moment"
+OF_CLASSES = ("softmax", "one-vs-rest")
+"""Kinds of row objectives that have a score for each class."""
 
 
 class Objective(Protocol):
@@ -56,9 +60,10 @@ class RowObjective:
     """A loss that is a sum over rows.
 
     kind: "logistic": ln(1 + exp(-z)) and its like for the other label; "squared": (z - y)^2 / 2;
-    "torch": a module's loss, known to the parties. clip: bound on each row's gradient, > 0.
+    "softmax" and "one-vs-rest": of a label of several classes, see `protocols.models`; "torch": a
+    module's loss, known to the parties. clip: bound on each row's whole gradient, > 0.
     curvature_clip: bound on each row's part of the Hessian's diagonal bound, which is asked for
-    first (0: it is not).
+    first (0: it is not). outputs: K, scores of a row; vectors are (d, K) matrices, row by row.
 
     Raises:
         ParameterError: a field is out of range.
@@ -67,10 +72,19 @@ class RowObjective:
     kind: str
     clip: float
     curvature_clip: float = 0.0
+    outputs: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind not in ("logistic", "squared", "torch"):
-            raise ParameterError(f"objective={self.kind!r} is not logistic, squared or torch")
+        if self.kind not in (*OF_CLASSES, "logistic", "squared", "torch"):
+            raise ParameterError(
+                f"objective={self.kind!r} is not logistic, squared, {', '.join(OF_CLASSES)} or "
+                "torch"
+            )
+        if (self.outputs > 1) != (self.kind in OF_CLASSES) or self.outputs < 1:
+            raise ParameterError(
+                f"outputs={self.outputs} of objective {self.kind}: {' and '.join(OF_CLASSES)} have "
+                "two or more, any other one"
+            )
         if not 0 < self.clip < math.inf:
             raise ParameterError(f"clip={self.clip} must be finite and positive")
         if not 0 <= self.curvature_clip < math.inf:
@@ -168,6 +182,9 @@ class MomentObjective(OneSum):
     row_norm: B, of every row; epsilon_in_all: what this sum and the training that follows it
     promise together.
 
+    Weights and offsets of the training that follows leave it as it is: C bounds the second moment
+    of rows with weights on [0, 1].
+
     |x x^T| = |x|^2 <= B^2, and |x x^T - y y^T|^2 = |x|^4 + |y|^4 - 2 <x, y>^2 <= 2 B^4.
 
     Raises:
@@ -176,6 +193,7 @@ class MomentObjective(OneSum):
 
     kind = MOMENT
     released = "noisy mean products of the columns, of each two; nothing of what is predicted"
+    drops: ClassVar[Mapping[str, str]] = {}
 
     row_norm: float
     epsilon_in_all: float
@@ -224,6 +242,7 @@ _KINDS: Mapping[str, type[Objective]] = {
     EvaluationObjective.kind: EvaluationObjective,
     InformationObjective.kind: InformationObjective,
     ProductsObjective.kind: ProductsObjective,
+    MissingObjective.kind: MissingObjective,
 }
 """Whose fields do not name their kind."""
 

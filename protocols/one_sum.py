@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,8 @@ Array = NDArray[np.float64]
 LARGEST = 1e100
 """Of numbers of a plan that rows are multiplied with: none overflows, for an error that depends on
 rows tells of them, whatever the noise."""
+RANGES, MISSING = "ranges", "missing"
+"""Views of rows: as `parties.data.views` encodes them; empty: as training has them."""
 
 
 def check_sizes(**fields: float) -> None:
@@ -38,11 +41,22 @@ def check_sizes(**fields: float) -> None:
 
 
 class OneSum(ABC):
-    """kind: name of its query; released: what everyone learns, in words."""
+    """One sum over rows, and no training.
+
+    kind: name of its query; released: what everyone learns, in words; judges: whether it judges a
+    model; view: of the rows, see `parties.data.views`; empty: the rows as for training; drops: why
+    weights or offsets of rows, which `of_rows` does not see, would change the sum.
+    """
 
     __slots__ = ()
     kind: ClassVar[str]
     released: ClassVar[str]
+    judges: ClassVar[bool] = False
+    view: ClassVar[str] = ""
+    drops: ClassVar[Mapping[str, str]] = {
+        "weight": "this sum counts every row once; leave it out",
+        "offset": "this sum scores rows by their features alone; leave it out",
+    }
 
     @abstractmethod
     def length(self, features: int) -> int:

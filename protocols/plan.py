@@ -11,12 +11,13 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from protocols.errors import ParameterError
+from protocols.held_out import HeldOut
 from protocols.names import ENCRYPTED_ROWS
 from protocols.privacy.shares import NoiseSplit
 from protocols.serialise import to_plain
@@ -43,7 +44,10 @@ def check_version(version: object) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """A party as everyone sees it: name, row capacity, verification key, seed commitment (hex)."""
+    """A party as everyone sees it: name, verification key, seed commitment (hex).
+
+    rows: that the run uses, all of its table's where nothing is held back.
+    """
 
     name: str
     rows: int
@@ -84,8 +88,9 @@ class RunPlan(ABC):
     kind: what is computed, "rows", "gram", "lffr" or "gradients"; protocol: how, by its public
     name; session: unique name; members: in the order of their row ranges; schema: public column
     schema as JSON; num_features: d with the bias; privacy: None for a run without privacy;
-    profile: "secure" or "fast-insecure"; model: what is fitted; gathered: what leaves an
-    owner, encrypted; masked: whether masks hide values that refreshes carry, see `slot_bounds`.
+    profile: "secure" or "fast-insecure"; model: what is fitted; held_out: which rows of each owner
+    are used, None: all; gathered: what leaves an owner, encrypted; masked: whether masks hide
+    values that refreshes carry, see `slot_bounds`.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -104,6 +109,7 @@ class RunPlan(ABC):
     privacy: PrivacyPlan | None
     profile: str = "secure"
     model: str = "logistic"
+    held_out: HeldOut | None = None
     version: int = PLAN_VERSION
 
     def __post_init__(self) -> None:
@@ -127,7 +133,36 @@ class RunPlan(ABC):
                 f"security_bits={self.security_bits}: the ring has no 128-bit security; choose a "
                 "larger one or the profile fast-insecure"
             )
+        for term in self.row_terms:
+            if why := self.drops(term):
+                raise ParameterError(f"{term}s of rows with model={self.model!r}: {why}")
         check_version(self.version)
+        if self.held_out is not None and self.held_out.judged and not self.judges:
+            raise ParameterError(
+                "held_out: rows that were held back are there to judge a model, not to train one"
+            )
+
+    def among(self: Plan, session: str, members: tuple[Member, ...]) -> Plan:
+        """This plan for members who have enrolled with the rows of their whole tables.
+
+        Raises:
+            ParameterError: one of them has too few to hold some back.
+        """
+        used = tuple(replace(member, rows=self.rows_of(member.rows)) for member in members)
+        return replace(self, session=session, members=used)
+
+    def rows_of(self, rows: int) -> int:
+        """How many of the rows of an owner's table the run uses.
+
+        Raises:
+            ParameterError: too few to hold some back.
+        """
+        return rows if self.held_out is None else self.held_out.size(rows)
+
+    @property
+    def judges(self) -> bool:
+        """Whether it judges a model, and trains none."""
+        return False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,6 +198,11 @@ class RunPlan(ABC):
     def alone(self) -> tuple[str, ...]:
         """Parties of which a part is opened that is no sum with others' rows."""
         return ()
+
+    @property
+    def view(self) -> str:
+        """Of the rows that it is over, see `one_sum`; empty: as the schema scales them."""
+        return ""
 
     @property
     def whitens(self) -> bool:
@@ -221,6 +261,30 @@ class RunPlan(ABC):
         _ = most
         return self
 
+    @property
+    def row_terms(self) -> dict[str, float]:
+        """Of the schema: "weight", the bound of weights; "offset", how far offsets reach from 0.
+
+        Sums are of weights over their bound, on [0, 1]: a row's part u g, g what it is without
+        weights, is on the line from 0 to g. Whatever bounds norms and distances of rows' parts, and
+        of 0, bounds theirs, and Lambda of X^T U X / N is at most that of X^T X / N: certificates
+        hold as they are, of the sum of u g. In units of weights, noise and sensitivity are the
+        bound times what is stated. A mean is the sum over the number of rows, as without weights.
+
+        Raises:
+            ParameterError: a figure is no positive number.
+        """
+        found = {name: self.schema[name] for name in ("weight", "offset") if name in self.schema}
+        for name, value in found.items():
+            if not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise ParameterError(f"schema: {name}={value!r} must be finite and positive")
+        return found
+
+    def drops(self, term: str) -> str:
+        """Why rows' "weight" or "offset" would be dropped, and the cure; empty: it is not."""
+        _ = term
+        return "this protocol does not take it: leave it out of the schema"
+
     def check_rows(self, norm_bound: float) -> None:
         """Refuse a plan that rows of norm at most `norm_bound` may not fit.
 
@@ -245,6 +309,8 @@ class RunPlan(ABC):
         """Plain JSON types, every number of its declared type: equal plans have equal digests."""
         kind = type(self)
         plain = to_plain(msgspec.convert(to_plain(self), kind))
+        if self.held_out is None:
+            del plain["held_out"]  # such plans have the digests that they had without the field
         return {"protocol": self.protocol, "kind": self.kind, **plain}
 
     def digest(self) -> str:

@@ -28,6 +28,8 @@ def published(plan: RunPlan, weights: Array, bias: float) -> tuple[Array, Scalin
     found: Any = plan
     if not plan.whitens or plan.privacy is None or weights.ndim != 1 or found.signed:
         return weights, None
+    if "weight" in plan.row_terms:
+        return weights, None  # how much of their bound rows use is not public
     whitening = found.whitening
     rule, matrix = found.rule, np.array(whitening.matrix)
     candidate = Candidate(

@@ -13,7 +13,9 @@ The release is w_T / R. The inverse's refreshes carry u, at most 1, and y = u hi
 
 So everything follows from three bounds: |v_t| (hence q), |rest| and |w_T|. Let h(Z) = max |p| on
 [-Z, Z] where 1 - p(z) = p(-z), else the largest of p and 1 - p; |p(z) - y| <= h for y in [0, 1],
-hence |gradient| <= C h(C |v|), and |q| <= h - min(p(0), 1 - p(0)).
+hence |gradient| <= C h(C |v|), and |q| <= h - min(p(0), 1 - p(0)). Weights u on [0, 1] only lower
+gradients. With offsets, |o_i| <= o, z_i = <v, x_i> + o_i: h is taken at C |v| + o, at v = 0 all of
+the gradient is in the one column, and the walk is the only proof.
 
 **Walk** (any linear rule). All vectors are public combinations of the gradients so far: v = sum_s
 k_s P (g_s + chi_s), 0 <= P <= L. So |v| <= L (sum_s |k_s| C h(C |v_s|) + tau |k| (sqrt(d) + sqrt(2
@@ -85,7 +87,7 @@ class Course:
     rule: in units of w; link: p; norm_bound: C; rows: N; features: d; sigma: without any t
     colluders; budget: P, t and the probability `delta_norm` that norms may fail with; spectrum:
     Lambda of whitened rows, None: C^2; unproven: the probability that it may fail with; signed:
-    whether all labels are 1.
+    whether all labels are 1; offset: o.
     """
 
     rule: Update
@@ -98,6 +100,7 @@ class Course:
     spectrum: float | None = None
     unproven: float = 0.0
     signed: bool = False
+    offset: float = 0.0
 
     @property
     def noise(self) -> float:
@@ -127,7 +130,11 @@ class Course:
     def slope(self, length: float) -> float:
         """sqrt(Lambda) h(C |v|) + error, a bound on the computed gradient at |v| <= length."""
         longest = self.norm_bound if self.spectrum is None else math.sqrt(self.spectrum)
-        return longest * residual(self.link, self.norm_bound * length) + self.error
+        return longest * residual(self.link, self.largest_score(length)) + self.error
+
+    def largest_score(self, length: float) -> float:
+        """At |v| <= length."""
+        return self.norm_bound * length + self.offset
 
     def spread(self, length: float) -> float:
         """Bound on a norm of noise of std `length` tau, all of them but with `failure`."""
@@ -311,6 +318,8 @@ def spectrum(course: Course, rule: Momentum) -> Norms | None:
 def norms(course: Course) -> tuple[Norms, ...]:
     """By every proof that there is."""
     rule, symmetric = course.rule, is_symmetric(course.link)
+    if course.offset:
+        return (walk(course),) if isinstance(rule, Momentum) else ()
     proofs = [
         barrier(course, rule) if isinstance(rule, Barrier) and symmetric else None,
         ball(course, rule)
@@ -356,6 +365,7 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         spectrum=None if whitening is None else min(whitening.spectrum, 1.0),
         unproven=0.0 if whitening is None else whitening.failure,
         signed=plan.signed,
+        offset=plan.row_terms.get("offset", 0.0),
     )
 
 
@@ -365,10 +375,12 @@ def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
     unit, gain = (1 / curvature.high, curvature.high * course.gain) if curvature else (1.0, 1.0)
     scale = abs(plan.units.side_scale)
     start = plan.link.coefficients[0]
-    side = rows * (c * max(start, 1 - start) + TAIL * course.noise)
+    # In the first round, at v = 0, all of the gradient is in it.
+    label = residual(plan.link, course.offset) if course.offset else max(start, 1 - start)
+    side = rows * (c * label + TAIL * course.noise)
     refreshes = list(inverse_bounds(curvature, len(plan.refreshes) - plan.rounds))
     for point, vectors in zip(found.points, found.vectors, strict=True):
-        moved = residual(plan.link, c * point) - min(start, 1 - start)
+        moved = residual(plan.link, course.largest_score(point)) - min(start, 1 - start)
         terms = gain / scale * (groups * c * moved + side)
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))

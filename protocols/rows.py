@@ -23,7 +23,7 @@ from protocols.approximation import Polynomial, is_symmetric, link_error, range_
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.flooding import MARGIN, error_std
+from protocols.ckks.flooding import MARGIN, error_std, scatter
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
@@ -111,6 +111,14 @@ class RowsPlan(CircuitPlan):
     def rounds(self) -> int:
         """Iterations T."""
         return rounds_of(self.update)
+
+    def drops(self, term: str) -> str:
+        """Rows meet the weights in two products: sqrt(u) x would bend the link's polynomial."""
+        others = " or ".join(name for name in self.fitted.protocols if name != self.protocol)
+        return (
+            f"protocol {self.protocol} encrypts rows once, and the {term} would be one more "
+            f"ciphertext of all rows; take --protocol {others}, or leave {term} out of the schema"
+        )
 
     @property
     def accounted_as(self) -> str:
@@ -255,12 +263,11 @@ class RowsPlan(CircuitPlan):
 
         The last refresh adds one rounding for each part, and leaves of what was there before the
         heads, S / B slots of S for each part; what the inverse's error makes is where a feature
-        is. Few slots scatter about their average: of 2 k normal numbers the root mean square is
-        above 1 + sqrt(28 / k) with probability below 2^-40 (Laurent and Massart 2000, Lemma 1),
-        of which `error_std` has MARGIN.
+        is. Few slots, of two numbers each, scatter about their average, of which `error_std` has
+        MARGIN.
         """
         layout, count = self.layout, self.num_features
-        few = max(1.0, (1 + math.sqrt(28 / count)) / MARGIN)
+        few = max(1.0, scatter(2 * count) / MARGIN)
         heads = few * math.sqrt(layout.num_parts / layout.block_size)
         features = few * math.sqrt(count / layout.num_slots)
         # Columns hold noise as well, which the refresh sums up.

@@ -41,7 +41,7 @@ STEPS = (
 def coordinate(
     plan: GradientPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
 ) -> Exchange[Weights]:
-    """The coordinator's half, from the agreement to the released weights, shape (length,).
+    """The coordinator's half, from the agreement to the released weights, of the plan's shape.
 
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
@@ -52,7 +52,7 @@ def coordinate(
     cipher = CoordinatorCipher(plan.cipher, plan.session, seed, key)
 
     watch.on_phase("train")
-    start = watch.start if watch.start is not None else np.zeros(plan.length)
+    start = np.zeros(plan.length) if watch.start is None else watch.start.reshape(-1)
 
     def on_iteration(t: int, weights: Weights) -> None:
         watch.on_iteration(t)

@@ -203,7 +203,7 @@ def _seeds(plan: RunPlan) -> Part:
 def _shape(plan: RunPlan) -> tuple[int, ...]:
     """Of the released weights."""
     if isinstance(plan, GradientPlan):
-        return (plan.length,)
+        return plan.shape
     outputs = getattr(plan, "outputs", None)
     return (plan.num_features,) if outputs is None else (plan.num_features, outputs)
 

@@ -43,7 +43,9 @@ class RowsCircuit:
         """Shape (rows,), of a numeric target (rows, 1)."""
         check_outputs(self._plan.model, targets, *self._plan.layout.shape[1:])
 
-    def pack(self, party: str, rows: Array, targets: Array, noise: Array) -> Packed:
+    def pack(
+        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
+    ) -> Packed:
         """Row i into column i; side columns: row sums, then label term and noise of each round.
 
         rows: shape (rows, d), scaled, bias last; targets: see `check_targets`, on [0, 1]; noise:
@@ -52,6 +54,7 @@ class RowsCircuit:
         Raises:
             PolicyError: other targets than labels.
         """
+        _ = weight  # 1: the plan takes no other
         plan, layout, units = self._plan, self._plan.layout, self._plan.units
         rows, y = plan.encode(rows, targets)
         scaled = units.row_scale * rows.reshape(-1, *layout.shape)
@@ -121,11 +124,12 @@ def train_plain(
 
 
 class PlainGradient:
-    """step * B^-1 (X^T (p(Xw) - y) / N + noise_t), round t at its t-th call; the twin's oracle.
+    """step * B^-1 (X^T U (p(Xw + o) - y) / N + noise_t), round t at its t-th call; twins' oracle.
 
     rows: shape (N, d); labels: shape (N,), on [0, 1], or (N, c); noise: shape (rounds, d), summed
-    over parties, or (rounds, d, c); link: p; preconditioner: diagonal of B^-1, shape (d,), or 1.
-    Keeps the largest |Xw| seen in `largest`.
+    over parties, or (rounds, d, c); link: p; preconditioner: diagonal of B^-1, shape (d,), or 1;
+    weight, offset: u and o, shape (N,), or one number. Keeps the largest |Xw + o| seen in
+    `largest`.
     """
 
     def __init__(
@@ -135,17 +139,22 @@ class PlainGradient:
         noise: NDArray[np.float64],
         link: Polynomial | Callable[[NDArray[np.float64]], NDArray[np.float64]],
         preconditioner: NDArray[np.float64] | float = 1.0,
+        *,
+        weight: NDArray[np.float64] | float = 1.0,
+        offset: NDArray[np.float64] | float = 0.0,
     ) -> None:
         self._rows, self._labels, self._noise, self._link = rows, labels, noise, link
         self._preconditioner = preconditioner
+        like = (-1, *(1,) * (labels.ndim - 1))
+        self._weight, self._offset = np.reshape(weight, like), np.reshape(offset, like)
         self._round = 0
         self.largest = 0.0
 
     def __call__(self, weights: NDArray[np.float64], step: float) -> NDArray[np.float64]:
         """One scaled noisy gradient, shape (d,)."""
-        z = self._rows @ weights
+        z = self._rows @ weights + self._offset
         self.largest = max(self.largest, float(np.abs(z).max(initial=0.0)))
-        residual = self._link(z) - self._labels
+        residual = self._weight * (self._link(z) - self._labels)
         gradient = self._rows.T @ residual / len(self._rows) + self._noise[self._round]
         self._round += 1
         scaled: Array = step * self._preconditioner * gradient

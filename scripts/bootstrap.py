@@ -211,7 +211,9 @@ def install(venv: Path, root: Path, extras: Sequence[str]) -> None:
     python, named = str(python_of(venv)), f"[{','.join(extras)}]" if extras else ""
     say(f"installing the pinned dependencies {named}: some minutes")
     command = [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    run([*command, "-c", str(root / "constraints.txt"), "-e", f"{root}{named}"], "the installation")
+    # Of 15,000 modules few are ever imported: those are compiled then.
+    command += ["--no-compile", "-c", str(root / "constraints.txt")]
+    run([*command, "-e", f"{root}{named}"], "the installation")
     run([python, "-I", "-c", "import protocols.ckks"], "loading openfhe")
 
 

@@ -5,6 +5,8 @@ The commands read their options and call what is here. Libraries load when a fun
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 
 from protocols.documents import suggest
@@ -24,7 +26,7 @@ from sims.config import (
     option_name,
     options_of,
 )
-from sims.options import PlanOptions, SimulateOptions
+from sims.options import DeployOptions, PlanOptions, SimulateOptions
 from sims.places import check_places
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ SIMULATE = options_of(
 """Options of `simulate`."""
 PLAN = tuple(each for each in SIMULATE if option_name(each) in PlanOptions.__annotations__)
 """Options of `plan`."""
+DEPLOY = tuple(each for each in SIMULATE if option_name(each) in DeployOptions.__annotations__)
+"""Options of `Coordinator.init`."""
 _FORMER = {"interval": "radius"}
 
 
@@ -73,6 +77,7 @@ def plan(
     rows: int | None = None,
     features: int | None = None,
     norm_bound: float | None = None,
+    classes: int | None = None,
     timing: bool = True,
     **options: Unpack[PlanOptions],
 ) -> Forecast:
@@ -82,6 +87,7 @@ def plan(
         rows: training rows of all parties; with features the shape in place of `data`.
         features: columns without the bias.
         norm_bound: public bound on every row's norm [1].
+        classes: of the label, of models softmax and one-vs-rest.
         timing: predict seconds, which measures this machine once.
         options: of `cohort plan --help`, by name.
 
@@ -95,7 +101,7 @@ def plan(
     config = configured("plan", **options)
     from sims.planning import forecast, shape_asked
 
-    return forecast(*shape_asked(config, rows, features, norm_bound), timing=timing)
+    return forecast(*shape_asked(config, rows, features, norm_bound, classes), timing=timing)
 
 
 def configured(function: str = "simulate", /, **options: Any) -> SimulationConfig:
@@ -105,15 +111,7 @@ def configured(function: str = "simulate", /, **options: Any) -> SimulationConfi
         ParameterError, DataError: options that do not exist, contradict one another, are out of
             range, or name files that are not there. Nothing was loaded to find out.
     """
-    known = {option_name(f): f.name for f in (PLAN if function == "plan" else SIMULATE)}
-    known |= {"no_privacy": "no_privacy", **_FORMER}
-    for name in options:
-        if name not in known:
-            raise ParameterError(
-                f"{name} is no option of {function}, which takes "
-                f"{', '.join(sorted(known))}{suggest(name, known)}"
-            )
-    given = {known[name]: value for name, value in options.items() if value is not None}
+    given = known_fields(function, PLAN if function == "plan" else SIMULATE, options)
     if "data" not in given:
         for name, field in (("label", "label"), ("target", "targets")):
             # A plan of regressions counts its targets; it reads no column.
@@ -130,6 +128,24 @@ def configured(function: str = "simulate", /, **options: Any) -> SimulationConfi
     config = SimulationConfig(**given)
     check_places(config)
     return config
+
+
+def known_fields(
+    function: str, offered: Sequence[Field[Any]], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options by the names of their fields; None is as good as left out.
+
+    Raises:
+        ParameterError: the function has no such option.
+    """
+    known = {option_name(f): f.name for f in offered} | {"no_privacy": "no_privacy", **_FORMER}
+    for name in options:
+        if name not in known:
+            raise ParameterError(
+                f"{name} is no option of {function}, which takes "
+                f"{', '.join(sorted(known))}{suggest(name, known)}"
+            )
+    return {known[name]: value for name, value in options.items() if value is not None}
 
 
 def privacy_fields(

@@ -32,13 +32,12 @@ bounds TPR >= a and FPR <= b, each at a quarter of 1 - confidence:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import beta
+from scipy.special import betainccinv, betaincinv, ndtri
 
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
@@ -330,12 +329,12 @@ class _World:
         def oracle(t: int, weights: Floats) -> Floats:
             nonlocal largest
             left, right = pair.last(weights, pair.own), pair.last(weights, pair.other)
-            move = left - right
+            shared, move = pair.shared(weights), left - right
             largest = max(largest, float(np.einsum("ij,ij->i", move, move).max()))
             honest = self.honest_std * rng.standard_normal(shape)
-            seen = (pair.shared(weights) + (left if own else right)) / pair.rows + honest
+            seen = (shared + (left if own else right)) / pair.rows + honest
             # v_t - (g_t + g'_t) / 2, from what the coalition has and can compute
-            rest = seen - (pair.shared(weights) + (left + right) / 2) / pair.rows
+            rest = seen - (shared + (left + right) / 2) / pair.rows
             scores[:] += np.einsum("ij,ij->i", rest, move)
             escaped[:] |= np.einsum("ij,ij->i", weights, weights) > self.radius**2
             if self.coalition_std > 0:
@@ -372,27 +371,23 @@ def lower_bounds(
     half = present.size // 2
     candidates = _candidates(present[:half], absent[:half])
     # "not this table" is a test as well: the mirrored scores exchange the two tables
-    direct, mu = 0.0, -math.inf
-    choices = {"direct": (-math.inf, 0.0, False), "mu": (-math.inf, 0.0, False)}
-    for mirrored in (False, True):
-        yes, no = (-absent, -present) if mirrored else (present, absent)
-        for threshold in -candidates if mirrored else candidates:
-            a, b = _rates(yes[:half], no[:half], threshold, error)
-            found = {
-                "direct": _log_ratio(a - delta, b),
-                "mu": float(ndtri(max(a - additive, 0.0)) - ndtri(b)),
-            }
-            for name, value in found.items():
-                if value > choices[name][0]:
-                    choices[name] = (value, float(threshold), mirrored)
-    for name, (_, threshold, mirrored) in choices.items():
-        yes, no = (-absent, -present) if mirrored else (present, absent)
-        a, b = _rates(yes[half:], no[half:], threshold, error)
-        if name == "direct":
-            direct = max(0.0, _log_ratio(a - delta, b))
-        else:
-            mu = float(ndtri(max(a - additive, 0.0)) - ndtri(b))
-    return direct, mu
+    tables = ((present, absent), (-absent, -present))
+    thresholds = np.array([candidates, -candidates])
+    rates = [
+        _rates(yes[:half], no[:half], tried, error)
+        for (yes, no), tried in zip(tables, thresholds, strict=True)
+    ]
+
+    def best(value: Callable[[Floats, Floats], Floats]) -> float:
+        """By the second half of the runs, at the threshold that the first half chooses."""
+        values = np.array([value(*found) for found in rates])
+        table, k = np.unravel_index(np.argmax(values), values.shape)
+        yes, no = tables[table]
+        return float(value(*_rates(yes[half:], no[half:], thresholds[table, k], error)))
+
+    direct = best(lambda a, b: _log_ratio(a - delta, b))
+    mu = best(lambda a, b: ndtri(np.maximum(a - additive, 0.0)) - ndtri(b))
+    return max(0.0, direct), mu
 
 
 def _candidates(present: Floats, absent: Floats) -> Floats:
@@ -404,14 +399,15 @@ def _candidates(present: Floats, absent: Floats) -> Floats:
     return found
 
 
-def _rates(yes: Floats, no: Floats, threshold: float, error: float) -> tuple[float, float]:
-    """Clopper-Pearson: (TPR from below, FPR from above) of "score > threshold"."""
-    hits, alarms = int(np.count_nonzero(yes > threshold)), int(np.count_nonzero(no > threshold))
-    low = float(beta.ppf(error, hits, yes.size - hits + 1)) if hits else 0.0
-    full = alarms == no.size
-    high = 1.0 if full else float(beta.ppf(1 - error, alarms + 1, no.size - alarms))
-    return low, high
+def _rates(yes: Floats, no: Floats, threshold: Any, error: float) -> tuple[Floats, Floats]:
+    """Clopper-Pearson: (TPR from below, FPR from above) of "score > threshold", each its shape."""
+    hits, alarms = (v.size - np.searchsorted(np.sort(v), threshold, "right") for v in (yes, no))
+    low = betaincinv(np.maximum(hits, 1), yes.size - hits + 1, error)
+    high = betainccinv(alarms + 1, np.maximum(no.size - alarms, 1), error)
+    return np.where(hits > 0, low, 0.0), np.where(alarms < no.size, high, 1.0)
 
 
-def _log_ratio(numerator: float, denominator: float) -> float:
-    return math.log(numerator / denominator) if numerator > 0 else -math.inf
+def _log_ratio(numerator: Floats, denominator: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        found: Floats = np.log(np.maximum(numerator, 0.0) / denominator)
+    return found

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.schema import Classes, Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from protocols.errors import ParameterError
@@ -75,7 +75,7 @@ class _EveryCoin:
 
 def candidates(plan: GradientPlan) -> Iterator[Pair]:
     """Pairs of rows of norm 1, played through the owner's code."""
-    d = plan.length
+    d = plan.num_features
     axis, second_axis = np.eye(d)[0], np.eye(d)[min(1, d - 1)]
     diagonal = np.full(d, 1 / math.sqrt(d))
     shapes: dict[str, tuple[Row, Row]] = {
@@ -172,9 +172,13 @@ def _added(
     """What the row adds to every sum, by its owner's code, shape (queries, d)."""
     count, name = plan.members[party].rows, plan.names[party]
     # A zero row adds nothing, whatever its label.
-    x, y = np.zeros((count, plan.length)), np.zeros(count)
+    x: Floats = np.zeros((count, plan.num_features))
+    y: Floats = np.zeros(count)
     x[place], y[place] = row
-    shard = Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=unit_schema(plan.length))
+    schema = unit_schema(plan.num_features, plan.outputs)
+    if plan.outputs > 1:
+        y = np.eye(plan.outputs)[y.astype(np.intp)]
+    shard = Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=schema)
     owner = open_contributor(plan, name, shard, _EveryCoin())
     found: list[Floats] = []
 
@@ -191,10 +195,12 @@ def _added(
     raise ParameterError("the rule asked a party")
 
 
-def unit_schema(length: int) -> Schema:
-    """So many features, rows clipped to norm 1."""
+def unit_schema(length: int, classes: int = 1) -> Schema:
+    """So many features, rows clipped to norm 1; classes: of the label, 1: two values."""
     columns = tuple(NumericColumn(name=f"c{k}", low=0.0, high=1.0) for k in range(length - 1))
-    label = Label(name="y", negative="0", positive="1")
+    label: Label | Classes = Label(name="y", negative="0", positive="1")
+    if classes > 1:
+        label = Classes(name="y", classes=tuple(map(str, range(classes))))
     return Schema(columns=columns, label=label, scaling="range", row_norm=1.0)
 
 

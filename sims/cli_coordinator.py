@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from protocols.errors import ParameterError
+from coordinator.settings import SESSIONS
+from protocols.errors import AbortedError, ParameterError
 from protocols.names import DEFAULT_COLLUDERS
 from sims import cli_options as options
-from sims.api import privacy_fields
+from sims.api import DEPLOY
 from sims.cli_evaluate import Colluders, Delta, Epsilon, Threshold
-from sims.config import (
-    DEFAULT_DELTA,
-    EncryptionOptions,
-    PrivacyOptions,
-    SimulationConfig,
-    TrainingOptions,
-    option_name,
-    options_of,
-)
+from sims.config import DEFAULT_DELTA
 from sims.console import FAILED, refusals, say, stdout
+
+if TYPE_CHECKING:
+    from sims.deploy_coordinator import Coordinator
 
 coordinator_app = typer.Typer(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
+Session = Annotated[str | None, typer.Option(help="Go on with this one.")]
 
-
-PLANNED = options_of(
-    *(TrainingOptions, PrivacyOptions, EncryptionOptions),
-    without=("weights", "loss", "seed", "colluders", "ledger"),
-)
-"""Options that settle the plan."""
+PLANNED = tuple(each for each in DEPLOY if each.name != "colluders")
+"""Options that settle the plan; the help of `colluders` is another here."""
 
 
 @coordinator_app.command(
@@ -62,34 +57,23 @@ def init(
 ) -> None:
     """Make identity, certificates and configuration; FOLDER/invitation.json goes to the parties."""
     with refusals(debug) as console:
-        from coordinator.setup import init_coordinator
-        from parties.data.schema import Schema
+        from sims.deploy_coordinator import Coordinator
 
-        promise = {name: given[name] for name in ("epsilon", "delta")}
-        training = {each.name: given[option_name(each)] for each in PLANNED}
-        training = {name: value for name, value in training.items() if value not in (None, "")}
-        training |= privacy_fields(no_privacy, colluders=colluders, **promise)
-        if colluders is None and not no_privacy:
-            training["colluders"] = DEFAULT_COLLUDERS
-        # Refused here, and not by the first run; the owners are not known yet.
-        chosen = SimulationConfig(**training, parties=None, split="by:owner")
-        training |= {"protocol": chosen.protocol}
-        training |= {"update": chosen.update} if chosen.update else {}
-        path = init_coordinator(
+        centre = Coordinator.init(
             folder,
-            Schema.load(schema).to_dict(),
-            {
-                "fleet": fleet,
-                "control": control,
-                "serverappio": serverappio,
-                "public": public or fleet,
-            },
-            training,
-            {"step_seconds": step_seconds, "session_seconds": session_seconds},
+            schema=schema,
+            public=public,
+            fleet=fleet,
+            control=control,
+            serverappio=serverappio,
+            step_seconds=step_seconds,
+            session_seconds=session_seconds,
+            colluders=colluders,
+            no_privacy=no_privacy,
+            **given,
         )
-        key = json.loads(path.read_text(encoding="utf-8"))["coordinator_key"]
-        say(console, f"send {path} to every party's administrator")
-        say(console, f"the coordinator's key, to compare by telephone: {key}")
+        say(console, f"send {centre.invitation} to every party's administrator")
+        say(console, f"the coordinator's key, to compare by telephone: {centre.key}")
 
 
 @coordinator_app.command()
@@ -99,75 +83,48 @@ def admit(
     debug: options.Debug = False,
 ) -> None:
     """Take parties in; `run` makes their nodes known to the SuperLink."""
-    with refusals(debug) as console:
-        from coordinator.settings import Settings
-        from coordinator.setup import admit as take_in
-
-        settings = Settings.load(folder)
+    with _centre(folder, debug) as (centre, tell):
         for path in cards:
-            card = take_in(settings, path)
-            say(console, f"{card.name}: {card.rows:,} rows, key {card.identity}")
+            (card,) = centre.admit(path)
+            tell(f"{card.name}: {card.rows:,} rows, key {card.identity}")
 
 
 @coordinator_app.command()
 def start(folder: Folder, debug: options.Debug = False) -> None:
     """Run the SuperLink until stopped."""
-    with refusals(debug) as console:
-        from coordinator.settings import Settings
-        from sims import flower_commands
-        from sims.drive import register_quietly
-        from sims.supervise import Program, supervised, until_stopped
+    with _centre(folder, debug) as (centre, tell):
+        from sims.supervise import until_stopped
 
-        settings = Settings.load(folder)
-        flower_commands.write_connection(settings)
-        program = Program(
-            name="SuperLink",
-            command=flower_commands.superlink(settings),
-            environment=flower_commands.environment(settings.folder),
-            log_path=settings.folder / "logs" / "superlink.log",
-        )
-        with supervised(program):
-            say(console, f"SuperLink: parties at {settings.fleet}, commands at {settings.control}")
-            until_stopped(lambda: register_quietly(settings))
+        with centre.start():
+            where = centre.settings
+            tell(f"SuperLink: parties at {where.fleet}, commands at {where.control}")
+            until_stopped()
 
 
 @coordinator_app.command()
 def run(
     folder: Folder,
-    session: Annotated[str | None, typer.Option(help="Go on with this one.")] = None,
+    session: Session = None,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
     """Train with every admitted party; start it again with --session if it was interrupted."""
-    with refusals(debug) as console:
-        from coordinator.deployment import create_session
-        from coordinator.settings import Settings
-        from protocols.serialise import to_plain
-        from sims.deployed import following, is_first, plan_template, write_model
-        from sims.drive import drive
-
-        settings = Settings.load(folder)
-
-        def begin(before: str | None = None) -> str:
-            plan, wanted = plan_template(settings, before)
-            return create_session(settings, plan, to_plain(wanted), before)
-
-        name = session or begin()
-        say(console, f"session {name}")
-        status = drive(settings, name, lambda words: say(console, words))
-        if status["state"] == "finished" and is_first(settings, name):
-            name = following(settings, name) or begin(name)
-            say(console, f"the second moment is summed; session {name} trains on whitened rows")
-            status = drive(settings, name, lambda words: say(console, words))
-        if status["state"] == "finished":
-            status["model"] = str(write_model(settings, name))
-        _end(status, "model", as_json)
+    with _centre(folder, debug, as_json) as (centre, tell):
+        found = centre.run(session, tell)
+        _finished(found.status, as_json, model=found.folder / "model.json")
 
 
 @coordinator_app.command()
 def evaluate(
     folder: Folder,
     model: Annotated[Path, typer.Option(help="model.json with the schema of this folder.")],
+    rows: Annotated[
+        str,
+        typer.Option(help="all, or held-out: those that parties held back from its training here."),
+    ] = "all",
+    parties: Annotated[
+        str, typer.Option(help="Only these: a,b. Default: all, or all that trained it.")
+    ] = "",
     epsilon: Epsilon = None,
     delta: Delta = DEFAULT_DELTA,
     colluders: Colluders = 0,
@@ -175,46 +132,117 @@ def evaluate(
     sites: Annotated[
         str, typer.Option(help="Parties that consent to a table of their own: a,b.")
     ] = "",
-    session: Annotated[str | None, typer.Option(help="Go on with this one.")] = None,
+    session: Session = None,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
-    """Judge a model on the rows of every admitted party, by one secure sum."""
-    with refusals(debug) as console:
-        from coordinator.deployment import create_session
-        from coordinator.settings import Settings
-        from sims.deployed_evaluation import evaluation_plan, write_evaluation
-        from sims.drive import drive
-        from sims.predict import load_model
+    """Judge a model on rows of admitted parties, by one secure sum."""
+    with _centre(folder, debug, as_json) as (centre, tell):
+        from coordinator.status import read_status
+        from sims.evaluation_words import lines
+        from sims.run_folder import EVALUATION
 
-        settings, known = Settings.load(folder), load_model(model)
-        name = session or create_session(
-            settings,
-            evaluation_plan(
-                settings,
-                known,
-                epsilon=epsilon,
-                delta=delta,
-                colluders=colluders,
-                threshold=threshold,
-                sites=tuple(filter(None, sites.split(","))),
-            ),
+        found = centre.evaluate(
+            model,
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            rows=rows,
+            parties=tuple(filter(None, parties.split(","))),
+            threshold=threshold,
+            sites=tuple(filter(None, sites.split(","))),
+            session=session,
+            tell=tell,
         )
-        say(console, f"session {name}")
-        status = drive(settings, name, lambda words: say(console, words))
-        if status["state"] == "finished":
-            status["evaluation"] = str(write_evaluation(settings, name, known))
-        _end(status, "evaluation", as_json)
+        ended = centre.settings.session_folder(found.opened.plan.session)
+        _finished(read_status(ended) or {}, as_json, evaluation=ended / EVALUATION)
+        for line in () if as_json else lines(found):
+            say(stdout(), line)
 
 
-def _end(status: dict[str, Any], result: str, as_json: bool) -> None:
-    """Say how a run ended, and where its result is; result: the field that says it."""
-    if as_json:
-        typer.echo(json.dumps(status))
-    else:
-        typer.echo(f"{status['state']}: {status.get(result) or status['reason']}")
-    if status["state"] != "finished":
-        raise typer.Exit(FAILED)
+@coordinator_app.command()
+def check(
+    folder: Folder,
+    epsilon: Epsilon = None,
+    delta: Delta = DEFAULT_DELTA,
+    colluders: Colluders = 0,
+    session: Session = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Count the empty cells of each column over every party's rows, by one secure sum."""
+    with _centre(folder, debug, as_json) as (centre, tell):
+        from parties.data.look import filled_words
+
+        path, found = centre.check(
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            session=session,
+            tell=tell,
+        )
+        if not as_json:
+            least = found["suppressed"]["below"]
+            words = filled_words(found["missing"], found["rows"], least) or "no cell is missing"
+            say(stdout(), words)
+        _finished({"state": "finished"}, as_json, missing=path)
+
+
+@coordinator_app.command()
+def infer(
+    folder: Folder,
+    model: Annotated[Path, typer.Option(help="model.json with the schema of this folder.")],
+    epsilon: Epsilon = None,
+    delta: Delta = DEFAULT_DELTA,
+    colluders: Colluders = 0,
+    session: Annotated[
+        str | None, typer.Option(help="Go on with the series that began with this one.")
+    ] = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Standard errors and intervals of a model, by a few secure sums over every party's rows.
+
+    Each sum is a session, which every party consents to. --epsilon is of all of them together.
+    """
+    with _centre(folder, debug, as_json) as (centre, tell):
+        path, found = centre.infer(
+            model,
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            session=session,
+            tell=tell,
+        )
+        if not as_json:
+            stdout().print(found.text(), markup=False, highlight=False, soft_wrap=True)
+        _finished({"state": "finished"}, as_json, inference=path)
+
+
+def _finished(status: Mapping[str, Any], as_json: bool, **result: Path) -> None:
+    """Say where the result of a run is."""
+    ((name, path),) = result.items()
+    typer.echo(json.dumps({**status, name: str(path)}) if as_json else f"finished: {path}")
+
+
+@contextmanager
+def _centre(
+    folder: Path, debug: bool, as_json: bool = False
+) -> Iterator[tuple[Coordinator, Callable[[str], None]]]:
+    """The centre of a folder, and who is told of its progress.
+
+    An aborted run is said on stdout as well as a finished one is; the exit code tells them apart.
+    """
+    with refusals(debug) as console:
+        from sims.deploy_coordinator import Coordinator
+
+        centre = Coordinator(folder)
+        try:
+            yield centre, lambda words: say(console, words)
+        except AbortedError as error:
+            (status,) = (each for each in centre.status() if each["session"] == error.session)
+            typer.echo(json.dumps(status) if as_json else f"{status['state']}: {error}")
+            raise typer.Exit(FAILED) from None
 
 
 @coordinator_app.command()
@@ -227,20 +255,17 @@ def status(
     debug: options.Debug = False,
 ) -> None:
     """Show every run: progress, parties, phases, bytes; no data."""
-    with refusals(debug) as console:
-        from coordinator.settings import SESSIONS, Settings
-        from coordinator.status import sessions
+    with _centre(folder, debug) as (centre, tell):
         from sims.status_page import status_tables
 
-        path = Settings.load(folder).folder / SESSIONS
         if web is not None:
             from sims.status_page import serve
 
             if not 0 <= web < 65536:
                 raise ParameterError(f"web={web} is not a port")
-            serve(path, web, lambda url: say(console, f"status at {url}"))
+            serve(centre.folder / SESSIONS, web, lambda url: tell(f"status at {url}"))
         elif as_json:
-            typer.echo(json.dumps(sessions(path)))
+            typer.echo(json.dumps(centre.status()))
         else:
-            for table in status_tables(sessions(path)):
+            for table in status_tables(centre.status()):
                 stdout().print(table)

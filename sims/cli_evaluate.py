@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from protocols.errors import ParameterError
 from sims import cli_options as options
 from sims.config import DEFAULT_DELTA
 from sims.console import INSECURE, NOT_PRIVATE, refusals, say, stdout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sims.evaluation import Evaluation
 
 Epsilon = Annotated[
     float | None, typer.Option(help="The promise. Default: none, and sums are exact.")
@@ -30,26 +26,26 @@ cohort evaluate --model runs/died/model.json --data new.csv --split by:hospital
 cohort evaluate --model runs/died/model.json --data new.csv --parties 3 --epsilon 1 --json
 
 cohort evaluate --model model.json --data new.csv --split by:hospital --sites all --inference
---out evaluations/new"""
-WORDS = {
-    "auc": "area under ROC",
-    "accuracy": "accuracy",
-    "log_loss": "log loss",
-    "base_rate_log_loss": "log loss of the base rate",
-    "brier": "Brier score",
-    "calibration_slope": "calibration slope",
-    "calibration_intercept": "calibration intercept",
-    "base_rate": "share of positives",
-    "mse": "mean squared error",
-    "mae": "mean absolute error",
-    "relative_mse": "squared error over range²",
-    "r2": "R²",
-}
+--out evaluations/new
+
+cohort evaluate runs/died --rows held-out --data train.csv"""
 
 
 def evaluate(
-    model: Annotated[Path, typer.Option(help="model.json of a run folder.")],
     data: Annotated[Path, typer.Option(help="Table with its outcome (.csv, .parquet, …).")],
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="Run folder with the model.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Or its model.json alone; any model's.")
+    ] = None,
+    rows: Annotated[
+        str,
+        typer.Option(
+            help="all of the table, or held-out: those that owners held back from RUN, whose "
+            "training table --data is."
+        ),
+    ] = "all",
     parties: Annotated[int | None, typer.Option(help="How many data owners. Default: 3.")] = None,
     split: Annotated[str, typer.Option(help="even, by:COLUMN or dirichlet:ALPHA.")] = "even",
     epsilon: Epsilon = None,
@@ -79,17 +75,22 @@ def evaluate(
     """Judge a model on rows of several parties, all simulated here, by one secure sum."""
     with refusals(debug) as console:
         from sims.documents import to_json
-        from sims.evaluation import evaluate as run
+        from sims.evaluation import evaluate as judge
+        from sims.evaluation_words import lines
         from sims.predict import load_model
+        from sims.run_folder import MODEL
 
-        known = load_model(model)
+        if (run is None) == (model is None):
+            raise ParameterError("give either a run folder or --model model.json")
+        known = load_model(model or (run or Path()) / MODEL)
         if known.insecure:
             say(console, INSECURE, "bold red")
         if seed is not None and epsilon is not None:
             say(console, NOT_PRIVATE, "bold red")
-        found = run(
-            known,
+        found = judge(
+            run or known,
             data,
+            rows=rows,
             parties=parties,
             split=split,
             epsilon=epsilon,
@@ -115,47 +116,3 @@ def evaluate(
             stdout().print(found.inference.text(), markup=False, highlight=False, soft_wrap=True)
         if out is not None:
             say(stdout(), f"written: {out / 'evaluation.json'}")
-
-
-def lines(found: Evaluation) -> Iterator[str]:
-    """What a person wants to know, one sentence or figure a line."""
-    rows = sum(found.rows_by_party.values())
-    yield f"{rows:,} rows of {len(found.rows_by_party)} parties, by one secure sum"
-    for key, words in WORDS.items():
-        if key in found.figures:
-            yield f"{words}: {_shown(found.figures[key])}{_error(found, key)}"
-    cells = found.figures.get("confusion")
-    if cells:
-        told = ", ".join(
-            f"{name.replace('_', ' ')} "
-            + (f"below {found.least}" if count is None else f"{max(count, 0):,.0f}")
-            for name, count in cells.items()
-        )
-        yield f"at probability {found.figures.threshold:g}: {told}"
-    for site, own in found.sites.items():
-        key = "auc" if "auc" in own else "r2"
-        yield f"{site}: {own.rows:,.0f} rows, {WORDS[key]} {_shown(own[key])}"
-    for name in found.small:
-        yield f"{name}: fewer than {found.least} rows, no table"
-    promise = found.opened.plan.privacy
-    if promise:
-        yield (
-            f"privacy: epsilon={promise.epsilon:.4g}, delta={promise.delta:g}, "
-            f"colluders={promise.colluders}"
-        )
-    else:
-        yield "privacy: no noise was added; the coordinator learns exact counts by score and label"
-
-
-def _shown(value: float | list[float]) -> str:
-    if isinstance(value, list):
-        return ", ".join(f"{each:.4g}" for each in value)
-    return f"{value:.4f}"
-
-
-def _error(found: Evaluation, key: str) -> str:
-    if key != "auc":
-        return ""
-    noise = found.figures.auc_noise_std
-    words = f" (within {found.figures.auc_error_bound:.1g} by its bins"
-    return f"{words}, noise of std {noise:.2g})" if noise else f"{words})"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import sys
-import threading
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from protocols.cards import Card, spoken
 from protocols.errors import ParameterError
+from protocols.names import DEFAULT_COLLUDERS
 from sims import cli_options as options
 from sims.console import refusals, say, stdout
 
@@ -58,6 +56,12 @@ def init(
     allow_insecure: Annotated[
         bool, typer.Option("--allow-insecure", help="Accept toy rings: for tests only.")
     ] = False,
+    site_tables: Annotated[
+        bool,
+        typer.Option(
+            "--site-tables", help="Accept that an evaluation opens a table of these rows alone."
+        ),
+    ] = False,
     accept_unbounded: Annotated[
         bool,
         typer.Option(
@@ -100,45 +104,43 @@ def init(
 ) -> None:
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
-        from parties.agent.setup import init_party
-        from protocols.names import DEFAULT_COLLUDERS
+        from sims.deploy_party import Party
 
         largest = None if accept_no_privacy else max_epsilon
-        policy: dict[str, Any] = {
-            "max_epsilon": largest,
-            "max_delta": max_delta,
-            "min_colluders": _asked(min_colluders, _COLLUDERS, DEFAULT_COLLUDERS),
-            "allow_insecure": allow_insecure,
-            "accept_unbounded": accept_unbounded,
-        }
-        if no_ledger and (budget_epsilon, budget_delta) != (None, None):
-            raise ParameterError("--no-ledger is given together with a budget: leave one out")
-        budget = {}
+        min_colluders = _asked(min_colluders, _COLLUDERS, DEFAULT_COLLUDERS)
         if largest is not None and not no_ledger:
-            budget["epsilon"] = _asked(budget_epsilon, _EPSILON, largest)
-            budget["delta"] = _asked(budget_delta, _DELTA, max_delta)
-        entry, passphrase = _new_passphrase(passphrase_file, keyring)
-        card = init_party(
+            budget_epsilon = _asked(budget_epsilon, _EPSILON, largest)
+            budget_delta = _asked(budget_delta, _DELTA, max_delta)
+        passphrase = None
+        if passphrase_file is not None or not keyring:
+            passphrase = _passphrase(passphrase_file, confirm=True)
+        party = Party.init(
             folder,
-            invitation,
-            passphrase,
-            name=name or folder.name,
+            invitation=invitation,
             data=data,
-            keyring=entry,
-            clientappio=address,
+            passphrase=passphrase,
+            keyring=keyring,
+            name=name,
+            consent=cast(Any, consent),
+            max_epsilon=largest,
+            max_delta=max_delta,
+            min_colluders=min_colluders,
+            allow_insecure=allow_insecure,
+            accept_unbounded=accept_unbounded,
+            site_tables=site_tables,
+            budget_epsilon=budget_epsilon,
+            budget_delta=budget_delta,
+            keep_ledger=not no_ledger,
+            address=address,
             socket=socket,
             relay_uid=relay_uid,
             keep_key_share=keep_key_share,
-            keep_ledger=not no_ledger,
             insecure_noise_seed=insecure_noise_seed,
-            consent={"mode": consent},
-            policy=policy,
-            budget=budget,
         )
         say(console, f"{folder / 'party.toml'}: look through it, it says what you consent to")
         say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
         say(console, "and to every other party, who runs cohort party peers add")
-        say(console, f"your key, to compare by telephone: {spoken(card.identity)}")
+        say(console, f"your key, to compare by telephone: {party.key}")
 
 
 @party_app.command()
@@ -152,22 +154,19 @@ def start(
 ) -> None:
     """Run agent and SuperNode until stopped; both go on after a restart."""
     with refusals(debug) as console:
-        from contextlib import ExitStack
-
-        from parties.agent.settings import Settings
+        from sims.deploy_party import Party
         from sims.supervise import until_stopped
 
-        if only not in (None, "agent", "node"):
-            raise ParameterError(f"only={only!r} is not agent or node")
-        settings = Settings.load(folder)
+        party = Party(folder)
+        settings = party.settings
         logging.getLogger("parties").setLevel(logging.INFO)
-        with ExitStack() as stack:
+        passphrase = None
+        if only != "node":
+            passphrase = _passphrase(passphrase_file, has_entry=bool(settings.keyring))
+        with party.start(passphrase, only=cast(Any, only)):
             if only != "node":
-                passphrase = _passphrase(passphrase_file, settings.keyring)
-                stack.enter_context(_agent(settings, passphrase))
                 say(console, f"agent of {settings.name}: {settings.socket}")
             if only != "agent":
-                stack.enter_context(_node(settings))
                 say(console, f"SuperNode of {settings.name}: to {settings.superlink}")
             until_stopped()
 
@@ -178,9 +177,9 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
     with refusals(debug):
         import json
 
-        from parties.agent.frames import STATUS
+        from sims.deploy_party import Party
 
-        found = _control(folder, STATUS, {})
+        found = Party(folder).status()
         if as_json:
             typer.echo(json.dumps(found))
             return
@@ -200,16 +199,18 @@ def consent(
 ) -> None:
     """Show the plans that wait, in words; accept or refuse one."""
     with refusals(debug):
-        from parties.agent.frames import CONSENT, STATUS
+        from sims.deploy_party import Party
 
         if accept and refuse:
             raise ParameterError("accept and refuse are both given: choose one of them")
-        if accept or refuse:
-            asked = {"plan": accept or refuse, "accept": bool(accept)}
-            found = _control(folder, CONSENT, asked)
-            typer.echo(f"{'accepted' if found['accepted'] else 'refused'}: {found['plan']}")
+        party = Party(folder)
+        if accept:
+            typer.echo(f"accepted: {party.accept(accept)}")
             return
-        pending = _control(folder, STATUS, {})["pending"]
+        if refuse:
+            typer.echo(f"refused: {party.refuse(refuse)}")
+            return
+        pending = party.pending()
         for words in pending.values():
             stdout().print(words, markup=False)
         if not pending:
@@ -220,9 +221,9 @@ def consent(
 def abort(folder: Folder, debug: options.Debug = False) -> None:
     """End the session that is going on: the key share is erased and the run cannot finish."""
     with refusals(debug):
-        from parties.agent.frames import GIVE_UP
+        from sims.deploy_party import Party
 
-        ended = _control(folder, GIVE_UP, {})["ended"]
+        ended = Party(folder).abort()
         typer.echo(f"session {ended} is over" if ended else "there was no session")
 
 
@@ -235,10 +236,9 @@ def statement(
 ) -> None:
     """Sign what this party was asked in a session that is over, as a digest: no data, no key."""
     with refusals(debug) as console:
-        from parties.agent.frames import STATEMENT
+        from sims.deploy_party import Party
 
-        found = _control(folder, STATEMENT, {"session": session})
-        out.write_bytes(bytes.fromhex(found["statement"]))
+        Party(folder).statement(out, session)
         say(console, f"{out}: whoever audits the run gives it to cohort audit transcript")
 
 
@@ -256,21 +256,10 @@ def add(
 ) -> None:
     """Know parties by their cards; compare each key with its owner by telephone."""
     with refusals(debug) as console:
-        from parties.agent.settings import CARD, Settings
+        from sims.deploy_party import Party
 
-        settings, own = Settings.load(folder), Card.load(folder / CARD)
-        found = [Card.load(path) for path in cards]
-        for card in found:
-            if card.identity != own.identity and card.name == settings.name:
-                raise ParameterError(
-                    f"{card.name!r} is this party's own name: ask for another card"
-                )
-        for card in found:
-            if card.identity == own.identity:
-                say(console, f"{card.name}: your own card, left out")
-                continue
-            Settings.load(folder).know(card.name, card.identity, replace=replace)
-            say(console, f"{card.name}: {spoken(card.identity)}")
+        for name, key in Party(folder).know(*cards, replace=replace).items():
+            say(console, f"{name}: {key}")
         say(console, "compare each key with its owner by telephone before you consent to a plan")
 
 
@@ -278,13 +267,13 @@ def add(
 def show(folder: Folder, debug: options.Debug = False) -> None:
     """Show every known party with its key, to compare by telephone; your own one first."""
     with refusals(debug):
-        from parties.agent.settings import CARD, Settings
+        from sims.deploy_party import Party
 
-        settings, own = Settings.load(folder), Card.load(folder / CARD)
-        typer.echo(f"{own.name} (you): {spoken(own.identity)}")
-        for name, key in settings.peers.items():
-            typer.echo(f"{name}: {spoken(key)}")
-        if not settings.peers:
+        party = Party(folder)
+        typer.echo(f"{party.name} (you): {party.key}")
+        for name, key in party.peers.items():
+            typer.echo(f"{name}: {key}")
+        if not party.peers:
             typer.echo("no other party is known: every plan is refused; see cohort party peers add")
 
 
@@ -296,78 +285,19 @@ def remove(
 ) -> None:
     """Know a party no longer: plans with it are refused."""
     with refusals(debug) as console:
-        from parties.agent.settings import Settings
+        from sims.deploy_party import Party
 
-        Settings.load(folder).forget(name)
+        Party(folder).forget(name)
         say(console, f"{name} is known no longer")
 
 
-# -- parts ---------------------------------------------------------------------------------------
+# -- questions -----------------------------------------------------------------------------------
 
 
-def _agent(settings: Any, passphrase: str) -> Any:
-    from contextlib import contextmanager
-
-    from parties.agent.server import AgentServer
-    from parties.agent.settings import build_agent
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
-    server = AgentServer(
-        build_agent(settings, passphrase),
-        Path(settings.socket),
-        settings.relay_uid,
-    )
-
-    @contextmanager
-    def serving() -> Any:
-        thread = threading.Thread(target=server.serve, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.stop()
-            thread.join(10)
-
-    return serving()
-
-
-def _node(settings: Any) -> Any:
-    from sims import flower_commands
-    from sims.supervise import Program, supervised
-
-    return supervised(
-        Program(
-            name="SuperNode",
-            command=flower_commands.supernode(settings),
-            environment=flower_commands.environment(settings.folder),
-            log_path=settings.folder / "logs" / "supernode.log",
-        )
-    )
-
-
-def _control(folder: Path, kind: bytes, request: dict[str, Any]) -> dict[str, Any]:
-    from parties.agent.frames import AgentClient
-    from parties.agent.settings import Settings
-
-    return AgentClient(Path(Settings.load(folder).socket), patience=2.0).control(kind, request)
-
-
-def _new_passphrase(path: Path | None, keyring: bool) -> tuple[str, str]:
-    """(entry of the keyring or nothing, passphrase)."""
-    if not keyring:
-        return "", _passphrase(path, confirm=True)
-    if path is not None:
-        raise ParameterError("--keyring makes a passphrase of its own: leave --passphrase-file out")
-    from parties.agent.vault import new_entry
-
-    return new_entry()
-
-
-def _passphrase(path: Path | None, entry: str = "", confirm: bool = False) -> str:
-    if path is None and entry:
-        from parties.agent.vault import read_entry
-
-        return read_entry(entry)
+def _passphrase(path: Path | None, *, has_entry: bool = False, confirm: bool = False) -> str | None:
+    """Of a file, of systemd, or of a person; None where the keyring has it."""
+    if path is None and has_entry:
+        return None
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
         path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
     if path is not None:

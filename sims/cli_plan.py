@@ -45,6 +45,12 @@ NormBound = Annotated[
         rich_help_panel=SHAPE,
     ),
 ]
+Classes = Annotated[
+    int | None,
+    typer.Option(
+        help="Of the label, of models softmax and one-vs-rest.", min=3, rich_help_panel=SHAPE
+    ),
+]
 NoTiming = Annotated[
     bool,
     typer.Option(
@@ -67,6 +73,7 @@ def plan(
     rows: Rows = None,
     features: Features = None,
     norm_bound: NormBound = None,
+    classes: Classes = None,
     no_privacy: options.NoPrivacy = False,
     no_timing: NoTiming = False,
     explain: Explain = False,
@@ -84,7 +91,7 @@ def plan(
         from sims.planning import forecast, shape_asked
 
         config = configured("plan", no_privacy=no_privacy, **given)
-        config, shape = shape_asked(config, rows, features, norm_bound)
+        config, shape = shape_asked(config, rows, features, norm_bound, classes)
         if config.profile != "secure":
             say(console, INSECURE, "bold red")
         if explain and no_timing:
@@ -122,6 +129,7 @@ def _show(found: Forecast) -> None:
     from rich.text import Text
 
     from sims.comparison import lines, table
+    from sims.inference_cost import inference_line
 
     screen, body = stdout(), found.to_dict()
     say(
@@ -144,6 +152,8 @@ def _show(found: Forecast) -> None:
         screen.print(conditions)
     for line in (*privacy_lines(body), *encryption_lines(body), *body["notes"]):
         say(screen, line)
+    if found.inference:
+        say(screen, inference_line(found.inference))
     screen.print(cost_table(body))
     for line in cost_lines(body):
         say(screen, line)

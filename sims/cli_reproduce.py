@@ -28,8 +28,8 @@ def reproduce(
         bool, typer.Option("--quick", help="In seconds, to see that it runs.")
     ] = False,
     data_folder: Annotated[
-        Path | None, typer.Option(help="Folder of tables that are not built in.")
-    ] = None,
+        Path, typer.Option(help="Folder of tables that are not built in.")
+    ] = Path("data"),
     seeds: Annotated[int | None, typer.Option(min=1, help="Repetitions.")] = None,
     profile: Annotated[
         str | None, typer.Option(help="Of encrypted runs: secure, or fast-insecure.")
@@ -56,12 +56,10 @@ def reproduce(
             return
         if paper is None and (page is None or out is None):
             raise ParameterError("paper is missing: give one, or --list, or --page and --out")
-        settings = Settings(
-            quick=quick, seeds=seeds, profile=profile, data_folder=data_folder, scratch=out
-        )
+        settings = Settings(quick=quick, seeds=seeds, profile=profile, data_folder=data_folder)
         documents, missing = [], []
         for each in chosen(paper, item) if paper else ():
-            say(console, f"{each.paper} {each.name}: {each.title}")
+            say(console, f"{each.paper} {each.name}: {each.about.title}")
             try:
                 found = command.reproduce(each, settings, out)
             except DataError as error:

@@ -114,6 +114,10 @@ def show(
     screen.print(closing_table(result))
     for line in closing_lines(result):
         say(screen, line)
+    if result.evaluation:
+        say(screen, f"{result.evaluation.title}:")
+        for name, value, errors in result.evaluation.measures():
+            say(screen, f"  {name}: {value}{f' ({errors})' if errors else ''}")
     if result.inference:
         screen.print(result.inference.text(), markup=False, highlight=False, soft_wrap=True)
     if foresight:

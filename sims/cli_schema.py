@@ -33,7 +33,7 @@ schema_app = typer.Typer(
 )
 def init(
     sample: Annotated[Path, typer.Argument(help="Table (.csv, .parquet, …); must be PUBLIC.")],
-    label: Annotated[str | None, typer.Option(help="Column to predict, of two values.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column to predict, of few values.")] = None,
     target: Annotated[
         str | None, typer.Option(help="Or numeric columns to predict: Y1,Y2.")
     ] = None,
@@ -57,6 +57,15 @@ def init(
             "with an indicator column beside it."
         ),
     ] = "refuse",
+    weight: Annotated[
+        str | None, typer.Option(help="Column that says how much a row counts, 0 or more.")
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option(help="Column that is added to a row's score, coefficient 1.")
+    ] = None,
+    log_offset: Annotated[
+        bool, typer.Option("--log-offset", help="The offset column holds exposures: add their log.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
     ] = None,
@@ -72,12 +81,14 @@ def init(
 
         from parties.data.infer import REGRESSION_SCALING, infer_schema
         from parties.data.look import missing_counts
-        from parties.data.schema import Missing
+        from parties.data.schema import Classes, Missing
         from parties.data.table import read_table
 
         if (label is None) == (target is None):
-            raise ParameterError("give either --label, of two values, or --target, numeric columns")
+            raise ParameterError("give either --label, of few values, or --target, numeric columns")
 
+        if log_offset and offset is None:
+            raise ParameterError("log_offset needs the column: add --offset COLUMN")
         if missing not in get_args(Missing):
             choices = ", ".join(get_args(Missing))
             raise ParameterError(f"missing={missing!r} is not one of {choices}")
@@ -88,14 +99,17 @@ def init(
         # infer_schema refuses what it does not know
         chosen: dict[str, Any] = dict(REGRESSION_SCALING) if target else {}
         chosen |= {"scaling": scaling} if scaling else {}
-        chosen["missing"] = missing
+        chosen |= {"missing": missing, "weight": weight, "offset": offset, "log_offset": log_offset}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             schema = infer_schema(
-                sample, predicted, positive, exclude=tuple(exclude or ()), **chosen
+                sample, predicted, positive, exclude=tuple(exclude or ()), several=True, **chosen
             )
         for warning in caught:
             say(console, f"warning: {warning.message}", "yellow")
+        if isinstance(schema.label, Classes):
+            words = f"{schema.label.name} has {schema.label.outputs} classes"
+            say(console, f"{words}: models softmax and one-vs-rest predict such a label", "yellow")
         if missing == "refuse":
             table = read_table(sample, label=schema.label.name)
             counts = missing_counts(table, schema)
@@ -135,6 +149,10 @@ def check(
         from parties.data.schema import Schema
         from parties.data.table import read_table
 
+        if data.suffix == ".json" and schema.suffix != ".json":
+            raise ParameterError(
+                f"the schema comes first, then the table: cohort schema check {data} {schema}"
+            )
         known = Schema.load(schema)
         problems = Problems()
         table = read_table(data, label=known.label.name, problems=problems)
@@ -167,7 +185,7 @@ def _print(schema: Schema) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from parties.data.schema import NumericColumn, Targets
+    from parties.data.schema import Label, NumericColumn, Targets
 
     table = Table(title=Text(f"{len(schema.columns)} columns"))
     for name in ("Column", "Kind", "Range or categories", "Typical ± spread", "Missing"):
@@ -185,8 +203,15 @@ def _print(schema: Schema) -> None:
     if isinstance(label, Targets):
         for column in label.columns:
             say(screen, f"target: {column.name}, {column.low:g} to {column.high:g}")
+    elif not isinstance(label, Label):
+        say(screen, f"label: {label.name}, one of {', '.join(label.classes)}")
     else:
         say(screen, f"label: {label.name}, {label.positive} (positive) or {label.negative}")
+    if (weight := schema.weight) is not None:
+        say(screen, f"weight: {weight.name}, 0 to {weight.bound:g}")
+    if (offset := schema.offset) is not None:
+        added = "its logarithm is added" if offset.log else "added to scores"
+        say(screen, f"offset: {offset.name}, {offset.low:g} to {offset.high:g}, {added}")
     norm = "none" if schema.row_norm is None else f"{schema.row_norm:g}"
     say(screen, f"scaling: {schema.scaling}; row norm: {norm}")
     say(screen, f"{schema.num_features} features with the bias; digest {schema.digest()}")

@@ -17,15 +17,21 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from protocols.documents import shown, suggest
 from protocols.errors import ParameterError
-from protocols.models.registry import MODELS, model_named
-from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS, protocol_name
+from protocols.models.registry import CLASSIFIERS, MODELS, model_named
+from protocols.names import (
+    ENCRYPTED_MODEL,
+    ENCRYPTED_ROWS,
+    SECURE_AGGREGATION,
+    UNDER_CKKS,
+    protocol_name,
+)
 from protocols.privacy.calibrate.options import check_options
 from protocols.privacy.catalogue import NOISES
 from protocols.updates.registry import ANYWHERE, IN_THE_CLEAR, UPDATES, VARIANTS
 from sims.limits import Limits
 
 PROFILES = ("secure", "fast-insecure")
-REGRESSIONS = tuple(name for name in MODELS if name != "logistic")
+REGRESSIONS = tuple(name for name in MODELS if name not in CLASSIFIERS)
 """Models of numeric targets, several at once."""
 WITH_INFERENCE = ("logistic", "linear", "poisson")
 """Models whose standard errors are known."""
@@ -62,8 +68,9 @@ def option(
 
 
 of_logistic = partial(option, of="logistic")
+of_labels = partial(option, of=" or ".join(CLASSIFIERS))
 of_rows = partial(option, of="logistic or poisson")
-of_gradients = partial(option, of="logistic or poisson or encrypted-model")
+of_gradients = partial(option, of=" or ".join((*CLASSIFIERS, "poisson", ENCRYPTED_MODEL)))
 of_sums = partial(
     option, of=SECURE_AGGREGATION, panel="Training with --protocol secure-aggregation"
 )
@@ -83,7 +90,9 @@ class DataOptions:
     targets: tuple[str, ...] = option(
         (), "Numeric columns that a regression predicts, separated by commas: Y1,Y2.", name="target"
     )
-    label: str | None = of_logistic(None, "Column to predict, of two values.")
+    label: str | None = of_labels(
+        None, "Column to predict, of two values; of softmax and one-vs-rest of three or more."
+    )
     positive: str | None = of_logistic(
         None, "The label's positive value. Default: 1, yes, or the larger one."
     )
@@ -121,11 +130,12 @@ class TrainingOptions:
 
     model: str = option(
         "logistic",
-        "logistic (a label of two values), or of numeric targets, several at once: linear, or "
+        "logistic (a label of two values); softmax or one-vs-rest (a label of three or more, with "
+        "--protocol secure-aggregation); or of numeric targets, several at once: linear, or "
         "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
         "or lffr (a sigmoid of the target's range, on encrypted rows); or poisson (one target that "
         "counts from 0, on encrypted rows, without privacy). linear and poisson also run with "
-        "--protocol encrypted-model, without privacy.",
+        "--protocol encrypted-model, without privacy, and linear with secure-aggregation.",
         choices=tuple(MODELS),
     )
     protocol: str = option(
@@ -137,12 +147,13 @@ class TrainingOptions:
         choices=(*UPDATES, ANY),
         is_asked=True,
     )
-    update: str = of_gradients(
+    update: str = option(
         "",
         "Update rule. Default: with privacy quadratic-gd, on rows that a private sum has whitened; "
-        "else barrier, of poisson and linear nag, which take gd and nag. Everywhere: "
-        f"{', '.join(ANYWHERE)}. "
-        f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}.",
+        "else barrier, of poisson and linear nag, which take gd and nag; of softmax and "
+        f"one-vs-rest nag-opt with privacy, else nag. Everywhere: {', '.join(ANYWHERE)}. "
+        f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}; of linear scd.",
+        of=" or ".join((*CLASSIFIERS, "poisson", ENCRYPTED_MODEL, SECURE_AGGREGATION)),
     )
     rounds: int | None = option(
         None, "How many iterations. Default: chosen.", name="iterations", least=1
@@ -182,8 +193,10 @@ class TrainingOptions:
     weights: str = of_sums(
         "rows", "What a party counts: rows (as its rows) or equal.", choices=("rows", "equal")
     )
-    loss: str = of_sums(
-        "logistic", "Of scd: logistic, ridge or svm.", choices=("logistic", "ridge", "svm")
+    loss: str | None = of_sums(
+        None,
+        "Of scd: logistic, ridge or svm. Default: logistic; of --model linear ridge.",
+        choices=("logistic", "ridge", "svm"),
     )
     batches: int = of_sums(1, "Of scd: a round draws one row in so many.", least=1)
     schedule: str = of_sums(
@@ -195,6 +208,14 @@ class TrainingOptions:
         "gaussian", f"Privacy noise: {' or '.join(NOISES)}.", choices=tuple(NOISES)
     )
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
+    held_out: float = option(
+        0.0,
+        "Share of its rows that every owner holds back from training by its own secret coins, to "
+        "judge the model on (cohort evaluate --rows held-out). Default: 0, none.",
+        least=0,
+        below=1,
+        cure="; 0.2 is usual, 0 holds none back",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +296,11 @@ class OutputOptions:
         "Standard errors, intervals and odds ratios, by secure sums at the released model. With "
         "privacy they take half of the budget.",
     )
+    evaluate: bool = option(
+        False,
+        "Judge the model on the rows that owners hold back (--held-out), by a secure sum. With "
+        "privacy it takes a quarter of the budget.",
+    )
     out: Path | None = option(
         None, "Run folder: model, report, transcript. An earlier run is moved aside."
     )
@@ -316,6 +342,10 @@ class SimulationConfig(
             raise ParameterError(
                 f"inference with model={self.model!r}: standard errors are known of "
                 f"{', '.join(WITH_INFERENCE)}"
+            )
+        if self.evaluate and not self.held_out:
+            raise ParameterError(
+                "evaluate needs rows that training does not use: add --held-out 0.2"
             )
         if self.ledger is not None and self.epsilon is None:
             raise ParameterError("ledger needs a privacy promise: leave out --no-privacy")
@@ -398,7 +428,7 @@ class SimulationConfig(
             )
 
     def _check_outcome(self) -> None:
-        """What is predicted: a label of two values, or numeric targets."""
+        """What is predicted: a label, or numeric targets."""
         if not self.is_regression:
             if self.targets:
                 raise ParameterError(
@@ -447,7 +477,8 @@ def alternatives(config: SimulationConfig) -> tuple[SimulationConfig, ...]:
     if config.within is None:
         raise ParameterError("protocol='any' needs a budget to choose by: add --within 10m")
     fitting, refusals = list[SimulationConfig](), list[ParameterError]()
-    for name in UPDATES if config.model == "logistic" else (ENCRYPTED_ROWS,):
+    numeric = config.is_regression
+    for name in (ENCRYPTED_ROWS,) if numeric else model_named(config.model).protocols:
         update = config.update or ("gd" if name == SECURE_AGGREGATION else "")
         try:
             fitting.append(replace(config, protocol=name, update=update))

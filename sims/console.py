@@ -117,7 +117,7 @@ def closing_table(result: RunResult) -> Table:
     for position, (name, _) in enumerate(head):
         table.add_column(Text(name), justify="right" if position else "left")
     for position, row in enumerate(rows):
-        strong = bool(result.outputs) and position % len(result.models) == 0
+        strong = result.model.numeric and position % len(result.models) == 0
         table.add_row(*(Text(text) for text, _ in row), style="bold" if strong else "")
     return table
 
@@ -126,16 +126,23 @@ def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
     from protocols.words import count
     from sims.plan_figures import encryption_words
-    from sims.report import confusion, overall_lines
+    from sims.report import class_names, confusion, overall_lines
     from sims.slot_report import slot_lines
 
     yield from overall_lines(result)
-    if not result.model.numeric:
+    if result.model.several:
+        table = confusion(result)
+        found_of = zip(class_names(result), table.diagonal(), table.sum(axis=1), strict=True)
+        each = (f"{name} {found:,} of {total:,}" for name, found, total in found_of)
+        yield f"test rows found, by class: {', '.join(each)}"
+    elif not result.model.numeric:
         (kept, alarms), (missed, found) = confusion(result)
         yield (
             f"at probability 1/2: {found:,} of {count(found + missed, 'positive row')} found, "
             f"{alarms:,} of {count(kept + alarms, 'negative row')} called positive"
         )
+    if result.filled_words:
+        yield result.filled_words
     summary, privacy = result.summary(), result.plan.privacy
     yield f"largest weight difference to the twin: {result.max_abs_diff_to_twin:.2g}"
     yield (
@@ -148,9 +155,11 @@ def closing_lines(result: RunResult) -> Iterator[str]:
             f"privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g}, "
             f"colluders={privacy.colluders}"
         )
-        if result.inference and result.inference.budget:
-            epsilon, delta = result.inference.budget
-            yield f"with the standard errors: epsilon={epsilon:g}, delta={delta:g}"
+        if result.promise and (result.inference or result.evaluation):
+            epsilon, delta = result.promise
+            parts = {"evaluation": result.evaluation, "standard errors": result.inference}
+            what = " and ".join(f"the {name}" for name, found in parts.items() if found)
+            yield f"with {what}: epsilon={epsilon:g}, delta={delta:g}"
     else:
         yield "privacy: no noise was added"
     yield f"encryption: {encryption_words(result.plan)}"

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 from parties.data.table import numeric_cells, text_cells
 from protocols.documents import shown, suggest
 from protocols.errors import DataError, ParameterError, SchemaError
 
 RowNumbers = NDArray[np.intp]
-BUILTIN = ("breast_cancer", "diabetes")
+BUILTIN = ("breast_cancer", "diabetes", "iris")
 SPLIT_FORMS = "even, by:COLUMN or dirichlet:ALPHA (such as dirichlet:0.5)"
 ALPHA_RANGE = (1e-3, 1e6)
 
@@ -28,6 +28,7 @@ def builtin_dataset(name: str = "breast_cancer") -> tuple[pd.DataFrame, str]:
 
     "breast_cancer": Wisconsin diagnostic data, 569 rows, 30 numeric columns, label "target" with
     1 for benign. "diabetes": 442 rows, 10 numeric columns, target "progression" after one year.
+    "iris": 150 rows, 4 numeric columns, label "species" of three classes.
 
     Raises:
         ParameterError: an unknown name.
@@ -40,6 +41,10 @@ def builtin_dataset(name: str = "breast_cancer") -> tuple[pd.DataFrame, str]:
     if name == "diabetes":
         frame = load_diabetes(as_frame=True, scaled=False).frame
         return frame.rename(columns={"target": "progression"}), "progression"
+    if name == "iris":
+        found = load_iris(as_frame=True)
+        species = found.target_names[found.target.to_numpy()]
+        return found.data.assign(species=species), "species"
     frame = load_breast_cancer(as_frame=True).frame
     return frame.copy(), "target"
 
@@ -182,18 +187,24 @@ def _dirichlet_groups(
 
 
 def holdout(
-    frame: pd.DataFrame, fraction: float, rng: np.random.Generator, label: str | None
+    frame: pd.DataFrame,
+    fraction: float,
+    rng: np.random.Generator,
+    label: str | None,
+    several: bool = False,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Split a table into a training and a test part; label: with the same share of each class.
 
-    fraction: share of the test part, in (0, 1). label: None: whatever its rows hold.
+    fraction: share of the test part, in (0, 1). label: None: whatever its rows hold. several: of
+    three classes or more.
 
     Returns: (training, test), with a row of each class at least, in random order, fresh index.
 
     Raises:
         ParameterError: ``fraction`` is not in (0, 1).
         SchemaError: the label is not in the table.
-        DataError: too few rows, a missing label, not exactly two classes, or one with a single row.
+        DataError: too few rows, a missing label, another number of classes, or one class with a
+            single row.
     """
     if not 0 < fraction < 1:
         raise ParameterError(f"holdout={fraction} is not within (0, 1): give a share such as 0.2")
@@ -201,9 +212,9 @@ def holdout(
         groups: list[RowNumbers] = [np.arange(len(frame))]
         what = f"the table has {len(frame)} rows"
     else:
-        require_both_classes(frame, label, "the table")
-        codes = _values(frame, label)[0]
-        groups = [np.flatnonzero(codes == value) for value in (0, 1)]
+        require_classes(frame, label, "the table", several)
+        codes, values = _values(frame, label)
+        groups = [np.flatnonzero(codes == value) for value in range(len(values))]
         what = f"one class of label {shown(label)} has a single row"
     train, test = [], []
     for rows in groups:
@@ -239,18 +250,25 @@ def require_spread(frame: pd.DataFrame, targets: Sequence[str], part: str) -> No
             )
 
 
-def require_both_classes(frame: pd.DataFrame, label: str, part: str = "the training part") -> None:
+def require_classes(
+    frame: pd.DataFrame, label: str, part: str = "the training part", several: bool = False
+) -> None:
     """Check that the label has exactly two different values, none missing.
 
-    part: what the message calls the table.
+    part: what the message calls the table. several: that it has three or more.
 
     Raises:
         SchemaError: the label is not in the table.
-        DataError: no rows, a missing label, or not exactly two classes.
+        DataError: no rows, a missing label, or another number of classes.
     """
     _check_column(frame, label)
     count = len(_values(frame, label)[1])
-    if count != 2:
+    if several and count < 3:
+        raise DataError(
+            f"label {shown(label)} has {count} different value{'s' if count != 1 else ''} in "
+            f"{part} where 3 or more are needed: of two values is model logistic"
+        )
+    if not several and count != 2:
         raise DataError(
             f"label {shown(label)} has {count} different value{'s' if count != 1 else ''} in "
             f"{part} where 2 are needed: add rows of both classes, or choose another label"

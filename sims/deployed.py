@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.deployment import OUTCOME, SESSION
+from coordinator.log import TRANSCRIPT
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import SCHEMA, Settings
+from coordinator.status import read_status
 from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
@@ -27,7 +29,9 @@ from protocols.serialise import from_plain
 from protocols.transcript import verify
 from sims.config import SimulationConfig
 from sims.documents import model_document, to_json
-from sims.figures import calibrated, figures_of, settled
+from sims.figures import calibrated, settled
+from sims.plan_figures import run_words
+from sims.predict import ReleasedModel, load_model
 from sims.run_folder import MODEL, PLAN, write_text
 
 UNKNOWN = "00" * 32
@@ -55,34 +59,60 @@ def plan_template(settings: Settings, before: str | None = None) -> tuple[RunPla
     if before is None:
         found = calibrated(config, schema, rows)
     else:
-        wanted = from_plain(Wanted, _session(settings, before)["wanted"])
+        wanted = from_plain(Wanted, session_fields(settings, before)["wanted"])
         shown = read_evidence(settings.session_folder(before))
-        found = settled(figures_of(schema, rows), wanted, shown)
-    members = tuple(
-        Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
-        for card in cards.values()
-    )
+        found = settled(schema, rows, wanted, shown)
     plan = found.first_plan if found.first is not None else found.plan
-    return plan("template", members).fit_messages(MESSAGE_BYTES), found.wanted
+    return plan("template", members_of(settings)).fit_messages(MESSAGE_BYTES), found.wanted
+
+
+def members_of(settings: Settings) -> tuple[Member, ...]:
+    """All admitted parties, but for their commitments."""
+    return tuple(
+        Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
+        for card in settings.cards().values()
+    )
 
 
 def following(settings: Settings, session: str) -> str | None:
     """The session that whitens rows by the second moment of this one, if there is one already."""
     for path in settings.session_folder(session).parent.glob(f"*/{SESSION}"):
-        if json.loads(path.read_text(encoding="utf-8")).get("before") == session:
+        if session_fields(settings, path.parent.name).get("before") == session:
             return path.parent.name
     return None
 
 
-def _session(settings: Settings, session: str) -> dict[str, Any]:
+def session_fields(settings: Settings, session: str) -> dict[str, Any]:
+    """What a session was created with, see `create_session`."""
     text = (settings.session_folder(session) / SESSION).read_text(encoding="utf-8")
     fields: dict[str, Any] = json.loads(text)
     return fields
 
 
+def agreed_and_opened(settings: Settings, session: str) -> tuple[RunPlan, NDArray[np.float64]]:
+    """The plan of a finished session, as all parties signed it, and what it opened."""
+    text = (settings.session_folder(session) / OUTCOME).read_text(encoding="utf-8")
+    outcome = json.loads(text)
+    return plan_from_dict(outcome["plan"]), np.array(outcome["weights"])
+
+
+def shared_schema(settings: Settings, model: ReleasedModel) -> Schema:
+    """The schema of the folder, by which parties encode their rows.
+
+    Raises:
+        ParameterError: the model has another one.
+    """
+    schema = Schema.load(settings.folder / SCHEMA)
+    if model.schema.digest() != schema.digest():
+        raise ParameterError(
+            f"the model has another schema than {SCHEMA}: parties encode their rows by the latter"
+        )
+    return schema
+
+
 def is_first(settings: Settings, session: str) -> bool:
     """Whether a session sums a second moment, for one that comes after it."""
-    plan = plan_from_dict(_session(settings, session)["plan"])
+    plan = plan_from_dict(session_fields(settings, session)["plan"])
     return isinstance(plan, GradientPlan) and isinstance(plan.task, MomentObjective)
 
 
@@ -103,23 +133,49 @@ class DeployedModel:
         """Whether a toy ring was used."""
         return self.plan.security_bits < 128
 
-    def summary(self) -> dict[str, Any]:
-        """The part of `RunResult.summary` that a model quotes."""
-        privacy = self.plan.privacy
-        names = ("epsilon", "delta", "colluders", "sigma")
-        return {"privacy": {n: getattr(privacy, n) for n in names} if privacy else None}
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeployedRun:
+    """What the centre has of a finished run: a model and its promise; no row, and no score.
+
+    folder: of the session: model.json, plan.json and the log of messages; plan; model: what was
+    released, in the data's own units too; status: as `Coordinator.status` has it.
+    """
+
+    folder: Path
+    plan: RunPlan
+    model: ReleasedModel
+    status: Mapping[str, Any]
+
+    @property
+    def session(self) -> str:
+        """Its name."""
+        return self.folder.name
+
+    @property
+    def insecure(self) -> bool:
+        """Whether a toy ring was used."""
+        return self.model.insecure
+
+    def __repr__(self) -> str:
+        return f"DeployedRun({self.session}: {run_words(self.plan)})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: promise and coefficients."""
+        from sims.notebook import deployed_html
+
+        return deployed_html(self)
 
 
-def write_model(settings: Settings, session: str) -> Path:
-    """model.json of a finished session, in the data's own units.
+def finished_run(settings: Settings, session: str) -> DeployedRun:
+    """Write model.json, in the data's own units, and plan.json of a finished session; read them.
 
     Raises:
         ProtocolError: the transcript is broken.
     """
     folder = settings.session_folder(session)
-    outcome: Mapping[str, Any] = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
-    plan = plan_from_dict(outcome["plan"])
-    schema, released = Schema.load(settings.folder / SCHEMA), np.array(outcome["weights"])
+    plan, released = agreed_and_opened(settings, session)
+    schema = Schema.load(settings.folder / SCHEMA)
     weights, scaling = published(plan, released, schema.bias)
     model = DeployedModel(
         plan=plan,
@@ -127,14 +183,24 @@ def write_model(settings: Settings, session: str) -> Path:
         weights=weights,
         released=released,
         scaling=scaling,
-        transcript_head=verify(_lines(folder / "transcript.jsonl")),
+        transcript_head=transcript_head(folder),
         noise="system" if plan.privacy else "none",
     )
-    write_text(folder / PLAN, to_json({**outcome["plan"], "digest": outcome["digest"]}))
+    write_text(folder / PLAN, to_json({**plan.to_dict(), "digest": plan.digest()}))
     write_text(folder / MODEL, to_json(model_document(cast(Any, model))))
-    return folder / MODEL
+    return DeployedRun(
+        folder=folder,
+        plan=plan,
+        model=load_model(folder / MODEL),
+        status=read_status(folder) or {},
+    )
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        yield json.loads(line)
+def transcript_head(folder: Path) -> str:
+    """Head of a session's hash chain.
+
+    Raises:
+        ProtocolError: the chain is broken.
+    """
+    lines = (folder / TRANSCRIPT).read_text(encoding="utf-8").splitlines()
+    return verify(map(json.loads, lines))

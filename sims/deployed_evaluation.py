@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
-
-import numpy as np
 
 from coordinator.deployment import OUTCOME
-from coordinator.settings import SCHEMA, Settings
-from parties.data.schema import Schema
+from coordinator.settings import Settings
 from protocols.errors import ParameterError
 from protocols.evaluation.figures import LEAST
-from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan
-from protocols.plan import Member
-from protocols.plans import plan_from_dict
+from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.mechanism import Mechanism
-from sims.deployed import UNKNOWN
-from sims.documents import to_json
-from sims.evaluation import FILE, objective, read_tables
+from sims.deployed import UNKNOWN, agreed_and_opened, shared_schema, transcript_head
 from sims.figures import figures_of
+from sims.judged import ALL, HELD_OUT, Evaluation, judged, objective
 from sims.predict import ReleasedModel
-from sims.run_folder import write_text
-from sims.sums import sums_wanted
+from sims.sums import Opened, sums_wanted
 
 
 def evaluation_plan(
@@ -35,63 +26,93 @@ def evaluation_plan(
     epsilon: float | None,
     delta: float,
     colluders: int,
+    rows: str = ALL,
+    parties: tuple[str, ...] = (),
     threshold: float = 0.5,
     bins: int | None = None,
     sites: tuple[str, ...] = (),
     least: int = LEAST,
 ) -> GradientPlan:
-    """The plan of one sum over the rows of all admitted parties, but for session and commitments.
+    """The plan of one sum over rows of admitted parties, but for session and commitments.
+
+    rows: `ALL`, or `HELD_OUT`: those that the parties held back when they trained this model here.
+    parties: empty: all that are admitted, or that trained it.
 
     Raises:
-        ParameterError: the model is for another schema, or a site is no party or too small.
+        ParameterError: the model is for another schema, no rows were held back from its training,
+            or a name is no party's, or a site's that is too small.
     """
-    cards, schema = settings.cards(), Schema.load(settings.folder / SCHEMA)
-    if model.schema.digest() != schema.digest():
-        raise ParameterError(
-            f"the model has another schema than {SCHEMA}: parties encode their rows by the latter"
-        )
+    cards, schema = settings.cards(), shared_schema(settings, model)
+    if rows not in (ALL, HELD_OUT):
+        raise ParameterError(f"rows={rows!r} is not {ALL} or {HELD_OUT}")
+    held_out = None
+    if rows == HELD_OUT:
+        trained = _training(settings, model)
+        parties = parties or trained.names
+        held_out = trained.held_out and replace(trained.held_out, judged=True)
+    chosen = {name: cards.get(name) for name in parties or cards}
+    known = {name: card for name, card in chosen.items() if card is not None}
+    if len(known) < len(chosen):
+        raise ParameterError(f"{', '.join(chosen.keys() - known.keys())}: no such admitted party")
+    figures = figures_of(schema, (card.rows for card in known.values()), held_out)
+    sizes = dict(zip(known, figures.rows_by_party, strict=True))
     for name in sites:
-        if name not in cards or cards[name].rows < least:
+        if sizes.get(name, 0) < least:
             raise ParameterError(f"sites={name}: no party of {least} rows or more has this name")
+    if figures.rows < least:
+        raise ParameterError(f"fewer than {least} rows: figures would tell of single ones")
     task = objective(
         model, private=epsilon is not None, threshold=threshold, bins=bins, sites=sites
     )
-    figures = figures_of(schema, (card.rows for card in cards.values()))
     plan = plan_sum(figures, sums_wanted(epsilon, delta, colluders), task)
     if plan.privacy:
         Mechanism.from_plan(plan, figures.norm_bound).require()
     members = tuple(
-        Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
-        for card in cards.values()
+        Member(name=name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
+        for name, card in known.items()
     )
-    return replace(plan, session="template", members=members)
+    return plan.among("template", members)
 
 
-def write_evaluation(
-    settings: Settings, session: str, model: ReleasedModel, least: int = LEAST
-) -> Path:
-    """evaluation.json of a finished session.
+def _training(settings: Settings, model: ReleasedModel) -> RunPlan:
+    """The plan that a model was trained by.
 
     Raises:
-        ParameterError: the session was no evaluation.
+        ParameterError: no session of this folder, or no rows were held back from it.
+    """
+    session = model.session or "unknown"
+    if not (settings.session_folder(session) / OUTCOME).exists():
+        raise ParameterError(
+            f"the model's session {model.session!r} is none that finished in {settings.folder}: "
+            "nobody knows which rows were held back from it"
+        )
+    plan, _ = agreed_and_opened(settings, session)
+    if plan.held_out is None:
+        raise ParameterError(
+            f"no rows were held back from session {model.session}: train with held_out = 0.2 under "
+            "[training] of coordinator.toml, or judge the model on all rows"
+        )
+    return plan
+
+
+def finished_evaluation(
+    settings: Settings, session: str, model: ReleasedModel, least: int = LEAST
+) -> Evaluation:
+    """Write evaluation.json of a finished session.
+
+    Raises:
+        ParameterError: the session was no evaluation. ProtocolError: its transcript is broken.
     """
     folder = settings.session_folder(session)
-    outcome = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
-    plan = plan_from_dict(outcome["plan"])
-    task = plan.task if isinstance(plan, GradientPlan) else None
-    if not isinstance(plan, GradientPlan) or not isinstance(task, EvaluationObjective):
+    plan, values = agreed_and_opened(settings, session)
+    if not isinstance(plan, GradientPlan):
         raise ParameterError(f"session {session!r} was no evaluation")
-    noise = plan.split.total_std(max(plan.noise_scales, default=0.0))
-    rows = {member.name: member.rows for member in plan.members}
-    found, sites = read_tables(model, task, np.array(outcome["weights"]), noise, rows, least)
-    privacy = plan.privacy
-    body = {
-        **found,
-        "sites": sites,
-        "suppressed": {"below": least},
-        "privacy": {"epsilon": privacy.epsilon, "delta": privacy.delta} if privacy else None,
-        "session": session,
-        "plan": outcome["digest"],
-    }
-    write_text(folder / FILE, to_json(body))
-    return folder / FILE
+    opened = Opened(
+        plan=plan,
+        values=values,
+        norm_bound=model.schema.norm_bound,
+        head=transcript_head(folder),
+    )
+    found = judged(model, opened, noise="system" if plan.privacy else "none", least=least)
+    found.write(folder)
+    return found

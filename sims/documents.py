@@ -12,20 +12,20 @@ import numpy as np
 
 from parties.data.schema import Schema
 from protocols.models.registry import model_named
-from sims.result import Array, RunResult, label_of, targets_of
+from sims.plan_figures import privacy_figures
+from sims.result import Array, RunResult, classes_of, label_of, targets_of
 
 INSECURE = "toy ring without security; for tests only"
-LABEL_KIND, TARGET_KIND = "logistic-regression", "regression"
+LABEL_KIND, CLASS_KIND, TARGET_KIND = "logistic-regression", "classification", "regression"
 
 
 def model_document(result: RunResult) -> dict[str, Any]:
     """What model.json holds: all that prediction needs, readable by scikit-learn users.
 
-    features, coef, intercept: log-odds of `positive`, in the data's own units; of a regression one
-    row and one number per target, see `link`; weights: the same model on scaled rows, bias last;
-    released: the weights as decrypted, from which these follow by `scaling`, see
-    `protocols.published`;
-    schema: how rows are scaled.
+    features, coef, intercept: log-odds of `positive`, in the data's own units; of several classes
+    and of a regression one row and one number per class or target, see `link`; weights: the same
+    model on scaled rows, bias last; released: the weights as decrypted, from which these follow by
+    `scaling`, see `protocols.published`; schema: how rows are scaled.
     """
     return {
         "version": 1,
@@ -39,7 +39,7 @@ def model_document(result: RunResult) -> dict[str, Any]:
         "plan": result.plan.digest(),
         "transcript": result.transcript_head,
         "security_bits": result.plan.security_bits,
-        "privacy": result.summary()["privacy"],
+        "privacy": privacy_figures(result.plan),
         "noise": result.noise,
     }
 
@@ -47,13 +47,26 @@ def model_document(result: RunResult) -> dict[str, Any]:
 def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
     """kind, names, coefficients in the data's own units.
 
-    weights: scaled units, shape (d,), of a regression (d, c); model: its name in the plan.
+    weights: scaled units, shape (d,), of several outputs (d, c); model: its name in the plan.
 
     Raises:
         ParameterError: the weights do not fit the schema. SchemaError: nor does the model.
     """
     coef, intercept = coefficients(schema, weights, model)
     features, fitted = list(schema.feature_names), model_named(model)
+    link = {"meaning": fitted.link, **asdict(fitted)}  # type: ignore[call-overload]
+    if fitted.several:
+        classes = classes_of(schema)
+        return {
+            "kind": CLASS_KIND,
+            "model": model,
+            "label": classes.name,
+            "classes": list(classes.classes),
+            "features": features,
+            "coef": coef.tolist(),
+            "intercept": intercept.tolist(),
+            "link": link,
+        }
     if not fitted.numeric:
         label = label_of(schema)
         return {
@@ -72,7 +85,7 @@ def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
         "features": features,
         "coef": coef.tolist(),
         "intercept": intercept.tolist(),
-        "link": {"meaning": fitted.link, **asdict(fitted)},  # type: ignore[call-overload]
+        "link": link,
     }
 
 
@@ -89,10 +102,12 @@ def coefficients(schema: Schema, weights: Array, model: str) -> tuple[Array, Arr
     coef = np.array([slopes for slopes, _ in pairs]).reshape(len(pairs), -1)
     intercept = np.array([constant for _, constant in pairs])
     fitted = model_named(model)
-    if not fitted.numeric:
-        return coef, intercept
-    targets = targets_of(schema.label)
-    return fitted.in_data_units(coef, intercept, targets.low, targets.width)
+    low: Array = np.zeros(len(coef))
+    width: Array = np.ones(len(coef))
+    if fitted.numeric:
+        targets = targets_of(schema.label)
+        low, width = targets.low, targets.width
+    return fitted.in_data_units(coef, intercept, low, width)
 
 
 def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:

@@ -21,19 +21,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from parties.data.encode import encode_features, encode_shard
-from parties.data.schema import Schema
+from parties.data.encode import encode_scored, encode_shard
+from parties.data.schema import MOST_CLASSES, Schema
 from parties.data.table import cell_text, read_table
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.words import count
 from sims import owners as shards
+from sims import row_terms
 from sims.config import SimulationConfig
 from sims.datasets import require_spread
 from sims.documents import coefficients
 from sims.owners import Columns, Rows, load_schema
-from sims.result import RunResult, label_of, targets_of
+from sims.result import RunResult, classes_of, label_of, targets_of
 from sims.simulation import Event, noise_root, run
 
 Array = NDArray[np.float64]
@@ -90,7 +91,7 @@ class FederatedEstimator(BaseEstimator, ABC):
 
     # -- fit --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Any:
         """Train on the rows of several owners, each checked before any key is made.
 
         Args:
@@ -100,6 +101,11 @@ class FederatedEstimator(BaseEstimator, ABC):
                 to be split.
             y: labels of all rows, shape (rows,), or targets, (rows,) or (rows, targets); None for
                 shards, and for a frame that holds them.
+            sample_weight: how much each row counts, 0 or more, shape (rows,); of shards one array
+                each, in a list or a dict as they are. Not with protocol "encrypted-rows", but of
+                regressions on sums. A `schema` declares their bound, or has their column.
+            offset: added to each row's score, with coefficient 1, as of sample_weight: the
+                logarithm of exposures for "poisson".
 
         Returns:
             self.
@@ -120,8 +126,17 @@ class FederatedEstimator(BaseEstimator, ABC):
         first = next(iter(owners.values()))
         validate_data(self, first.cells, skip_check_array=True)
         notes = self._notes(given)
+        beside: dict[str, str | None] = {}
+        for term, values in (("weight", sample_weight), ("offset", offset)):
+            owners, beside[term] = row_terms.attached(owners, given, term, values)
+        factors = self._class_factors(owners, beside["weight"])
+        if factors:
+            owners, given, beside["weight"] = row_terms.class_weighted(
+                owners, given, beside["weight"], factors
+            )
+        self._beside = {term: name for term, name in beside.items() if name is not None}
         tables, schema = self._tables(owners, given, notes)
-        config = self._weighed(config, sum(map(len, tables.values())))
+        config = self._penalised(config, sum(map(len, tables.values())), schema)
 
         root = noise_root(config)
         if y is not None:
@@ -151,14 +166,33 @@ class FederatedEstimator(BaseEstimator, ABC):
 
     # -- predict ----------------------------------------------------------------------------------
 
-    def _encoded(self, X: Any) -> Array:
-        """Rows as in training, shape (rows, num_features)."""
+    def _scores(self, X: Any, offset: Any) -> Array:
+        """Of rows as in training, shape (rows,) or (rows, targets); offset: None: of the frame.
+
+        Raises:
+            DataError: the model was trained with offsets, and there are none; or others.
+        """
         check_is_fitted(self)
         cells = self._columns.cells(X)
         validate_data(self, cells, reset=False, skip_check_array=True)
         frame = read_table(cells)
         frame.columns = pd.Index([column.name for column in self.schema_.columns], dtype=object)
-        return encode_features(frame, self.schema_)
+        known = self.schema_.offset
+        if known is not None:
+            if offset is None and isinstance(X, pd.DataFrame) and known.name in X.columns:
+                offset = X[known.name]
+            if offset is None:
+                raise DataError("the model was trained with offsets: give offset=, one per row")
+            frame[known.name] = np.asarray(offset)
+        elif offset is not None:
+            raise DataError("the model was trained without offsets: leave offset out")
+        x, added = encode_scored(frame, self.schema_)
+        scores: Array = (x @ self._weights).T + added
+        return scores.T
+
+    def _class_factors(self, owners: Mapping[str, Rows], weight: str | None) -> dict[Any, float]:
+        """Of the rows of each label; empty: all alike. weight: name of the weights' column."""
+        return {}
 
     def __getstate__(self) -> Any:
         """Leave out `result_`, which holds training rows and the optimum without noise."""
@@ -180,7 +214,7 @@ class FederatedEstimator(BaseEstimator, ABC):
             **self._options(),
         )
 
-    def _weighed(self, config: SimulationConfig, rows: int) -> SimulationConfig:
+    def _penalised(self, config: SimulationConfig, rows: int, schema: Schema) -> SimulationConfig:
         """The configuration, now that the number of all training rows is known."""
         return config
 
@@ -216,6 +250,9 @@ def _seed(random_state: Any) -> int | None:
 class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     """Logistic regression that several data owners train without showing rows to anyone.
 
+    Labels of three or more classes take protocol="secure-aggregation", where every noisy sum, and
+    so every iterate, is public; the others are of two classes.
+
     By default every owner encrypts its rows and its share of the noise under a joint key (threshold
     CKKS); the coordinator trains on ciphertexts; the owners decrypt the final model together. Other
     values of `protocol`: "encrypted-model", rows stay home; "secure-aggregation", only sums of
@@ -235,6 +272,11 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         update: "" for the usual one: with epsilon "quadratic-gd", few steps on rows that a private
             sum has whitened; else "barrier"; with C "nag-opt"; or another of `cohort simulate
             --update`.
+        multi_class: of three or more classes: "softmax", one model of all of them, or
+            "one-vs-rest", a model of each.
+        class_weight: factor of each label's weights, {label: weight}, from public figures; or
+            "balanced", as scikit-learn's, which counts labels and so takes epsilon=None. Not with
+            "encrypted-rows".
         C: as scikit-learn's, the weight of all rows' losses beside half the squared norm of the
             coefficients, here in scaled units and with the intercept; of "secure-aggregation"
             alone. None: no penalty but what the rule has.
@@ -257,9 +299,10 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
 
     Attributes:
         coef_: float64 array, shape (1, features), over `schema_.feature_names` (categories are
-            one-hot), log-odds of `classes_[1]` in the data's own units.
-        intercept_: float64 array, shape (1,).
-        classes_: the two labels as given, sorted.
+            one-hot), log-odds of `classes_[1]` in the data's own units; of several classes shape
+            (classes, features), in the order of `classes_`.
+        intercept_: float64 array, shape (1,) or (classes,).
+        classes_: the labels as given, sorted.
         n_features_in_: number of columns; feature_names_in_: their names, for frames.
         n_iter_: iterations done.
         schema_: the column schema in use.
@@ -288,7 +331,9 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
 
     protocol: str
     update: str
+    multi_class: str
     C: float | None
+    class_weight: Mapping[Any, float] | str | None
     degree: int | None
     learning_rate: float | None
     radius: float | None
@@ -301,7 +346,9 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         split: str = "even",
         protocol: str = ENCRYPTED_ROWS,
         update: str = "",
+        multi_class: str = "softmax",
         C: float | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         iterations: int | None = None,
         degree: int | None = None,
         epsilon: float | None = 1.0,
@@ -318,37 +365,41 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     ) -> None:
         self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
 
-    def decision_function(self, X: Any) -> Array:
-        """Log-odds of `classes_[1]`, shape (rows,).
+    def decision_function(self, X: Any, offset: Any = None) -> Array:
+        """Log-odds of `classes_[1]`, shape (rows,); of several classes scores (rows, classes).
 
         Args:
             X: array or frame with the columns of the training, shape (rows, columns). In a frame,
                 the label and the column of split="by:COLUMN" are left out, and so is, with
                 `schema` given, every column that it does not name.
+            offset: of each row, shape (rows,), for a model that was trained with offsets; None:
+                the frame's column of the schema's name.
 
         Raises:
             NotFittedError: `fit` comes first.
             SchemaError, DataError: see `parties.data.encode.encode_features`.
             ValueError: scikit-learn's own, for wrong columns or a wrong shape.
         """
-        scores: Array = self._encoded(X) @ self._weights
+        scores: Array = self._scores(X, offset) * self._sign
         return scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
         """The more likely label of each row, shape (rows,); see `decision_function`."""
-        chosen = (self.decision_function(X) > 0).astype(np.intp)
-        labels: NDArray[Any] = self.classes_[chosen]
+        scores = self.decision_function(X, offset)
+        labels: NDArray[Any] = self.classes_[model_named(self._model).called(scores)]
         return labels
 
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of `classes_`, shape (rows, 2); see `decision_function`."""
-        scores = self.decision_function(X)
+    def predict_proba(self, X: Any, offset: Any = None) -> Array:
+        """Probabilities of `classes_`, shape (rows, classes); see `decision_function`."""
+        scores, model = self.decision_function(X, offset), model_named(self._model)
+        if model.several:
+            return model.decode(scores)
         return np.column_stack([expit(-scores), expit(scores)])
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes only; two runs differ by the error of CKKS."""
+        """Two classes only, but where sums are opened; two runs differ by the error of CKKS."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self.protocol == SECURE_AGGREGATION
         tags.non_deterministic = True
         return tags
 
@@ -360,19 +411,28 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         self, owners: Mapping[str, Rows], given: Schema | None, notes: list[str]
     ) -> tuple[dict[str, pd.DataFrame], Schema]:
         first = next(iter(owners.values()))
-        self._classes = classes = shards.two_classes(owners)
+        most = MOST_CLASSES if self.protocol == SECURE_AGGREGATION else 2
+        self._classes = classes = shards.classes_in(owners, most)
+        several = len(classes) > 2
         named = self._columns.labels
         label = named[0] if named else shards.free_name(first.frame)
         texts = tuple(cell_text(value) for value in classes)
+        codes = {name: np.searchsorted(classes, owner.labels) for name, owner in owners.items()}
         tables = {
-            name: owner.frame.assign(**{label: np.where(owner.labels == classes[1], *texts[::-1])})
+            name: owner.frame.assign(**{label: np.array(texts)[codes[name]]})
             for name, owner in owners.items()
         }
         schema = given
         if schema is None:
             pooled = pd.concat(tables.values(), ignore_index=True)
-            schema = shards.infer(pooled, label, texts[1], notes)
-        self._sign = shards.sign_of(label_of(schema), texts, notes)
+            positive = None if several else texts[1]
+            schema = shards.infer(pooled, label, positive, notes, self._beside)
+        self._model = self.multi_class if several else "logistic"
+        self._sign, self._order = 1, None
+        if several:
+            self._order = shards.order_of(classes_of(schema), texts)
+        else:
+            self._sign = shards.sign_of(label_of(schema), texts, notes)
         return tables, schema
 
     def _options(self) -> dict[str, Any]:
@@ -384,12 +444,21 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
             "radius": self.radius,
         }
 
-    def _weighed(self, config: SimulationConfig, rows: int) -> SimulationConfig:
-        """With ridge 1 / (C N): C sum_i l_i + |w|^2 / 2 is C N times mean_i l_i + ridge |w|^2 / 2.
+    def _class_factors(self, owners: Mapping[str, Rows], weight: str | None) -> dict[Any, float]:
+        if self.class_weight is None:
+            return {}
+        private = self.epsilon is not None
+        return row_terms.class_factors(owners, self.class_weight, weight, private=private)
+
+    def _penalised(self, config: SimulationConfig, rows: int, schema: Schema) -> SimulationConfig:
+        """With ridge 1 / (C N b), b the bound of weights: what is trained on has weights over b.
+
+        C sum_i s_i l_i + |w|^2 / 2 is C N b times mean_i (s_i / b) l_i + ridge |w|^2 / 2.
 
         Raises:
             ParameterError: C is no positive number, or the protocol takes no ridge.
         """
+        config = replace(config, model=self._model)
         if self.C is None:
             return config
         if isinstance(self.C, bool) or not isinstance(self.C, numbers.Real) or not self.C > 0:
@@ -401,12 +470,14 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
             )
         # The best of the rules with a ridge, where none is asked for.
         update = config.update or "nag-opt"
-        return replace(config, ridge=1 / (float(self.C) * rows), update=update)
+        bound = 1.0 if schema.weight is None else schema.weight.bound
+        return replace(config, ridge=1 / (float(self.C) * rows * bound), update=update)
 
     def _keep(self, result: RunResult) -> None:
-        self._weights = self._sign * result.weights
-        coef, intercept = result.schema.model_in_data_units(self._weights)
-        self.coef_, self.intercept_ = coef[None, :], np.array([intercept])
+        several, released = result.model.several, result.weights
+        self._weights = released[:, self._order] if several else released
+        coef, intercept = coefficients(result.schema, self._weights, self._model)
+        self.coef_, self.intercept_ = self._sign * coef, self._sign * intercept
         self.classes_ = self._classes
 
 
@@ -423,6 +494,8 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     what of this applies. `result_` is never private. Pickles and copies leave it out.
 
     Args:
+        protocol: "encrypted-rows"; or "encrypted-model", of "linear" and "poisson" without privacy:
+            rows stay home.
         model: "linear"; "improved-lffr": linear in the logit of the target, whose predictions bend
             towards the ends of the target's range; "lffr": a sigmoid of the range by squared
             error; or "poisson": one target that counts from 0, without privacy. For the last two
@@ -433,6 +506,8 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
         iterations: None: 30, of "lffr" with privacy 10.
         ridge: weight of the squared coefficients (scaled units) beside the mean squared error;
             None: 0, or of sums what privacy needs at least. "poisson" has none.
+        floor: least curvature that is inverted, over the largest, without privacy: a smaller one
+            learns columns of little curvature sooner; None: 1/16, of "lffr" 0.01 alone.
         targets: target column or columns of frames; None: the schema's, or those of y.
 
     Attributes:
@@ -465,17 +540,21 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     """
 
     model: str
+    protocol: str
     ridge: float | None
+    floor: float | None
     targets: str | Sequence[str] | None
 
     def __init__(
         self,
         *,
         model: str = "linear",
+        protocol: str = ENCRYPTED_ROWS,
         parties: int | None = 3,
         split: str = "even",
         iterations: int | None = None,
         ridge: float | None = None,
+        floor: float | None = None,
         epsilon: float | None = 1.0,
         delta: float = 1e-5,
         colluders: int = 0,
@@ -488,20 +567,21 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     ) -> None:
         self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, offset: Any = None) -> Array:
         """Targets in their own units, shape (rows, targets), or (rows,) where y was one column.
 
         Args:
             X: array or frame with the columns of the training. In a frame, the targets and the
                 column of split="by:COLUMN" are left out, and so is, with `schema` given, every
                 column that it does not name. Rows are scaled and clamped as in training.
+            offset: as of `FederatedLogisticRegression.decision_function`.
 
         Raises:
             NotFittedError: `fit` comes first.
             SchemaError, DataError: see `parties.data.encode.encode_features`.
         """
-        x = self._encoded(X)
-        scaled = model_named(self._model).decode(x @ self._weights)
+        scores = self._scores(X, offset)
+        scaled = model_named(self._model).decode(scores)
         values = targets_of(self.schema_.label).to_data_units(scaled)
         return values[:, 0] if self._flat else values
 
@@ -536,14 +616,19 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
             for name, owner in owners.items()
         }
         pooled = pd.concat(tables.values(), ignore_index=True)
-        schema = given or shards.infer(pooled, list(names), None, notes)
+        schema = given or shards.infer(pooled, list(names), None, notes, self._beside)
         if schema.label.names != names:
             raise SchemaError(f"the schema's targets are not {', '.join(names)}")
         require_spread(pooled, names, f"the {count(len(pooled), 'sample')}")
         return tables, schema
 
     def _options(self) -> dict[str, Any]:
-        return {"model": self.model, "ridge": self.ridge}
+        return {
+            "model": self.model,
+            "protocol": self.protocol,
+            "ridge": self.ridge,
+            "floor": self.floor,
+        }
 
     def _keep(self, result: RunResult) -> None:
         self._weights, self._model = result.weights, result.plan.model

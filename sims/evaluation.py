@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,85 +16,28 @@ from parties.data.schema import Schema
 from parties.data.shard import Shard
 from parties.data.table import Table, read_table
 from protocols.errors import DataError, ParameterError, PrivacyError, SchemaError
-from protocols.evaluation.figures import LEAST, figures, target_figures
-from protocols.evaluation.objective import EvaluationObjective
+from protocols.evaluation.figures import LEAST
 from protocols.privacy.calibrate.one_sum import whole_mu
 from sims.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
 from sims.datasets import split_rows
-from sims.documents import to_json
-from sims.inference import Inference, infer
+from sims.held_out import HeldBack
+from sims.inference import infer
 from sims.inference_rows import encoded, with_shards
+from sims.judged import ALL, HELD_OUT, Evaluation, judged, objective
 from sims.options import FilePath
 from sims.party_process import PartySpec
+from sims.places import read_status
 from sims.predict import ReleasedModel, load_model
-from sims.result import Array, Figures, targets_of
-from sims.run_folder import TABLE, write_text
+from sims.run_folder import EVALUATION, MODEL, SUMS
 from sims.simulation import noise_root, party_specs
-from sims.sums import Opened, Sums, sums_wanted
-
-BINS, PRIVATE_BINS = 4096, 64
-"""Exact counts cost nothing but bytes; each noisy one adds to the error."""
-REACH, PRIVATE_REACH = 16.0, 6.0
-"""Largest distance of a bin's edge from the threshold [log-odds]."""
-FILE, TRANSCRIPTS = "evaluation.json", "sums"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """figures: of all rows, see `protocols.evaluation.figures`; sites: of parties that consented.
-
-    small: parties whose table is not opened, for they have fewer than `least` rows, or a single
-    party's rows would be the difference; opened: the sum; rows_by_party; noise: as of a run;
-    inference: where it was asked for; notes: sentences.
-    """
-
-    model: ReleasedModel = field(repr=False)
-    figures: Figures
-    sites: Mapping[str, Figures]
-    small: tuple[str, ...]
-    opened: Opened = field(repr=False)
-    rows_by_party: Mapping[str, int]
-    noise: str
-    least: int = LEAST
-    inference: Inference | None = None
-    notes: tuple[str, ...] = ()
-
-    def summary(self) -> dict[str, Any]:
-        """One JSON object."""
-        plan = self.opened.plan
-        promise, mechanism = plan.privacy, self.opened.mechanism
-        body = {
-            **self.figures,
-            "model": self.model.model,
-            "trained_in": self.model.session,
-            "parties": len(self.rows_by_party),
-            "sites": dict(self.sites),
-            "suppressed": {"below": self.least, "sites": list(self.small)},
-            "privacy": {
-                "epsilon": promise.epsilon,
-                "delta": promise.delta,
-                "colluders": promise.colluders,
-                "noise_std_of_a_count": self.opened.noise_std * plan.num_rows,
-            }
-            if promise
-            else None,
-            "certificate": mechanism.certificate.to_dict() if mechanism else None,
-            "noise": self.noise,
-            "warnings": list(self.notes),
-            "session": plan.session,
-            "plan": plan.digest(),
-            "transcript": self.opened.head,
-        }
-        if self.inference:
-            body["inference"] = self.inference.rows()
-            body["inference_about"] = self.inference.about()
-        return body
+from sims.sums import Sums, sums_wanted
 
 
 def evaluate(
     model: ReleasedModel | FilePath,
     data: Table,
     *,
+    rows: str = ALL,
     parties: int | None = None,
     split: str = "even",
     epsilon: float | None = None,
@@ -111,19 +54,26 @@ def evaluate(
 ) -> Evaluation:
     """Judge a model on rows that it was not trained on, without pooling them.
 
-    model: a model.json, or what `load_model` gives. data: rows with the model's columns and its
-    label or targets. parties, split: who has which rows, as of `simulate`. epsilon: None: sums are
-    exact, and tell the coordinator how many rows have which score. threshold: probability above
-    which a row counts as positive in the confusion matrix. bins: of the scores. sites: parties that
-    consented to a table of their own, or "all". least: rows below which a cell or a party's table
-    is left out. inference: a table of coefficients, too; the budget is divided. ledger, seed, out:
-    as of `simulate`; out: folder that evaluation.json goes to.
+    model: a model.json, a run folder, or what `load_model` gives. data: rows with the model's
+    columns and its label or targets. rows: "all" of them, or "held-out": those that the owners of
+    the run folder `model` held back; `data` is the table that they trained on then, and the run
+    says who has which rows. parties, split: who has which rows, as of `simulate`. epsilon: None:
+    sums are exact, and tell the coordinator how many rows have which score. threshold: probability
+    above which a row counts as positive in the confusion matrix. bins: of the scores. sites:
+    parties that consented to a table of their own, or "all". least: rows below which a cell or a
+    party's table is left out. inference: a table of coefficients, too; the budget is divided.
+    ledger, seed, out: as of `simulate`; out: folder that evaluation.json goes to.
 
     Raises:
         CohortError: an option, the model or the data are refused; the message says why.
     """
-    known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
-    by_column = split.startswith("by:")
+    known, run = _model(model)
+    if rows not in (ALL, HELD_OUT):
+        raise ParameterError(f"rows={rows!r} is not {ALL} or {HELD_OUT}")
+    back = None
+    if rows == HELD_OUT:
+        back = _held_back(run, parties=parties, split=split, inference=inference)
+        parties = len(back.owners)
     names = known.schema.label.names
     outcome: dict[str, Any] = {"label": names[0]}
     if known.fitted.numeric:
@@ -131,7 +81,7 @@ def evaluate(
     config = SimulationConfig(
         **outcome,
         data=data,
-        parties=parties or (None if by_column else DEFAULT_PARTIES),
+        parties=parties or (None if split.startswith("by:") else DEFAULT_PARTIES),
         split=split,
         epsilon=epsilon,
         delta=delta,
@@ -145,34 +95,29 @@ def evaluate(
     if config.out is not None:
         _check_folder(config.out)
     root = noise_root(config)
-    frames = split_frames(known.schema, data, config.parties, split, root)
+    frames = (
+        back.frames(_table(known.schema, data))
+        if back
+        else split_frames(known.schema, data, config.parties, split, root)
+    )
     shards = {name: encode_shard(frame, known.schema) for name, frame in frames.items()}
-    chosen = tuple(shards) if sites == "all" else tuple(sites)
-    strangers = [name for name in chosen if name not in shards]
-    if strangers:
-        raise ParameterError(
-            f"sites={', '.join(strangers)} are not among the parties {', '.join(shards)}"
-        )
-    small = tuple(name for name in chosen if shards[name].rows < least)
-    shown = tuple(name for name in chosen if name not in small)
-    if shown and len(shown) == len(shards) - 1:
-        # All rows less all other tables would be the last party's.
-        least_rows = min(shown, key=lambda name: shards[name].rows)
-        small = (*small, least_rows)
-        shown = tuple(name for name in shown if name != least_rows)
-    if sum(shard.rows for shard in shards.values()) < least:
-        raise DataError(f"the table has fewer than {least} rows: figures would tell of single rows")
-    wanted = sums_wanted(epsilon, delta, colluders)
+    held_out = back.judged if back else None
+    sizes = {name: shard.rows for name, shard in shards.items()}
+    if back:
+        # Refused here, in words that a deployed owner would keep to itself.
+        sizes = {n: len(back.coins(n).chosen(back.judged, s)) for n, s in shards.items()}
+    shown, small = shown_sites(sizes, sites, least)
+    private, wanted = epsilon is not None, sums_wanted(epsilon, delta, colluders)
     specs = specs_of(config, shards, root, shown)
-    folder = config.out / TRANSCRIPTS if config.out else None
-    sums = Sums(specs=specs, schema=known.schema, wanted=wanted, folder=folder)
-    private = epsilon is not None
+    if back:
+        specs = {name: replace(spec, coins=back.coins(name)) for name, spec in specs.items()}
+    folder = config.out / SUMS if config.out else None
+    sums = Sums(specs=specs, schema=known.schema, wanted=wanted, held_out=held_out, folder=folder)
     task = objective(known, private=private, threshold=threshold, bins=bins, sites=shown)
     share = math.sqrt(0.5) if inference else 1.0
     opened = sums.open(task, share * whole_mu(wanted) if private else None)
-    sizes = {name: shard.rows for name, shard in shards.items()}
-    found, tables = read_tables(known, task, opened.values, opened.noise_std, sizes, least)
-    about, notes = None, []
+    noise = "none" if not private else "system" if seed is None else "seeded (NOT PRIVATE)"
+    result = judged(known, opened, noise=noise, least=least, small=small)
     if inference:
         try:
             about = infer(
@@ -184,74 +129,100 @@ def evaluate(
                 spent=tuple(each.mechanism for each in sums.done if each.mechanism),
                 folder=folder,
             )
+            result = replace(result, inference=about)
         except (PrivacyError, ParameterError) as error:
             # The evaluation has been made and paid for.
-            notes.append(f"no standard errors: {error}")
-    if private and "auc" in found and not found.auc_noise_std <= LOUD:
-        # nan, too: noise has left no row of one label.
-        notes.append(
-            f"noise is large beside {sum(sizes.values()):,} rows (std "
-            f"{found.auc_noise_std:.2g} of the area under ROC): every figure may be far off; take "
-            "more rows or a larger epsilon"
-        )
-    result = Evaluation(
-        model=known,
-        figures=found,
-        sites=tables,
-        small=small,
-        opened=opened,
-        rows_by_party=sizes,
-        noise="none" if epsilon is None else "system" if seed is None else "seeded (NOT PRIVATE)",
-        least=least,
-        inference=about,
-        notes=tuple(notes),
-    )
+            note = f"no standard errors: {error}"
+            if private:
+                note += (
+                    f"; sums may have been opened before that: count epsilon={config.epsilon:g}, "
+                    f"delta={config.delta:g} in all, not the part of the evaluation alone"
+                )
+            result = replace(result, notes=(note, *result.notes))
     if config.out is not None:
-        config.out.mkdir(parents=True, exist_ok=True)
-        write_text(config.out / FILE, to_json(result.summary()))
-        if about:
-            write_text(config.out / TABLE, about.latex())
+        result.write(config.out)
     return result
 
 
-LOUD = 0.1
-"""Of the area under ROC: a larger standard deviation of noise is told of."""
+def _model(model: ReleasedModel | FilePath) -> tuple[ReleasedModel, Path | None]:
+    """The model, and the run folder that it was given by, if it was."""
+    if isinstance(model, ReleasedModel):
+        return model, None
+    path = Path(model)
+    return (load_model(path / MODEL), path) if path.is_dir() else (load_model(path), None)
+
+
+def _held_back(run: Path | None, *, parties: int | None, split: str, inference: bool) -> HeldBack:
+    """The record of the rows that were held back from a run.
+
+    Raises:
+        ParameterError: there is none, or options that the run has settled are given.
+    """
+    if run is None:
+        raise ParameterError(
+            f"rows={HELD_OUT} needs the folder of the run that held rows back: cohort evaluate RUN "
+            f"--rows {HELD_OUT} --data TABLE"
+        )
+    for name, is_given in (("parties", parties), ("split", split != "even")):
+        if is_given:
+            raise ParameterError(f"{name} and rows={HELD_OUT}: the run says who has which rows")
+    if inference:
+        raise ParameterError(
+            f"inference and rows={HELD_OUT}: standard errors are of the rows that were trained on "
+            "(cohort simulate --inference)"
+        )
+    return HeldBack.load(run)
+
+
+def shown_sites(
+    sizes: Mapping[str, int], sites: tuple[str, ...] | str, least: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Parties with a table of their own, and those that asked for one in vain.
+
+    sizes: rows by party that the model is judged on.
+
+    Raises:
+        ParameterError: a stranger is asked for. DataError: fewer than `least` rows in all.
+    """
+    chosen = tuple(sizes) if sites == "all" else tuple(sites)
+    strangers = [name for name in chosen if name not in sizes]
+    if strangers:
+        raise ParameterError(
+            f"sites={', '.join(strangers)} are not among the parties {', '.join(sizes)}"
+        )
+    small = tuple(name for name in chosen if sizes[name] < least)
+    shown = tuple(name for name in chosen if name not in small)
+    if shown and len(shown) == len(sizes) - 1:
+        # All rows less all other tables would be the last party's.
+        least_rows = min(shown, key=lambda name: sizes[name])
+        small = (*small, least_rows)
+        shown = tuple(name for name in shown if name != least_rows)
+    if sum(sizes.values()) < least:
+        raise DataError(f"fewer than {least} rows: figures would tell of single ones")
+    return shown, small
 
 
 def _check_folder(out: Path) -> None:
     """A folder of a run stays as it was checked; an earlier evaluation gives way."""
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / FILE).is_file()):
+    if out.is_file() or (
+        out.is_dir()
+        and any(out.iterdir())
+        and (read_status(out) is not None or not (out / EVALUATION).is_file())
+    ):
         raise ParameterError(f"out={str(out)!r} holds something else: give a new folder")
 
 
-def objective(
-    model: ReleasedModel,
-    *,
-    private: bool,
-    threshold: float = 0.5,
-    bins: int | None = None,
-    sites: tuple[str, ...] = (),
-) -> EvaluationObjective:
-    """What is summed to judge a model; its bins follow from public numbers alone.
+def _table(schema: Schema, data: Table) -> pd.DataFrame:
+    """A table with what the model predicts.
 
     Raises:
-        ParameterError: see `EvaluationObjective`.
+        SchemaError: it has not.
     """
-    weights = model.weights.T if model.fitted.numeric else model.weights[None]
-    bound, centre = model.schema.norm_bound, math.log(threshold / (1 - threshold))
-    reach = bound * float(np.linalg.norm(weights[0])) + abs(centre)
-    reach = min(max(reach, 1e-6), PRIVATE_REACH if private else REACH)
-    count = bins or (PRIVATE_BINS if private else BINS)
-    return EvaluationObjective(
-        model=model.model,
-        weights=tuple(tuple(row) for row in weights.tolist()),
-        bins=count,
-        width=2 * reach / count,
-        centre=centre,
-        exact=not private,
-        row_norm=bound,
-        sites=sites,
-    )
+    frame = read_table(data, label=schema.label.name)
+    for name in schema.label.names:
+        if name not in frame.columns:
+            raise SchemaError(f"{name!r}, which the model predicts, is not in the table: add it")
+    return frame
 
 
 def split_frames(
@@ -262,11 +233,7 @@ def split_frames(
     Raises:
         SchemaError, DataError: a column is missing, or cells that cannot be used.
     """
-    frame = read_table(data, label=schema.label.name)
-    for name in schema.label.names:
-        if name not in frame.columns:
-            raise SchemaError(f"{name!r}, which the model predicts, is not in the table: add it")
-    rng = np.random.default_rng(root)
+    frame, rng = _table(schema, data), np.random.default_rng(root)
     frames, names = split_rows(frame, parties, split, schema.label.names[0], rng)
     if len(names) < 2:
         raise ParameterError(f"split={split!r} gives one party: a secure sum needs two or more")
@@ -281,30 +248,3 @@ def specs_of(
         name: replace(spec, policy=replace(spec.policy, site_tables=name in sites))
         for name, spec in party_specs(config, shards, root, "").items()
     }
-
-
-def read_tables(
-    model: ReleasedModel,
-    task: EvaluationObjective,
-    values: Array,
-    noise_std: float,
-    rows: Mapping[str, int],
-    least: int = LEAST,
-) -> tuple[Figures, dict[str, Figures]]:
-    """Figures of all rows and of the sites.
-
-    values: as opened, divided by the number of rows; noise_std: of each; rows: by party.
-    """
-    total = sum(rows.values())
-    tables = (values * total).reshape(1 + len(task.sites), task.block)
-    sizes = (total, *(rows[name] for name in task.sites))
-    found = []
-    for table, size in zip(tables, sizes, strict=True):
-        if task.numeric:
-            label = targets_of(model.schema.label)
-            figure = target_figures(table, rows=size, low=label.low, width=label.width)
-        else:
-            noise = noise_std * total
-            figure = figures(task, table, rows=size, noise_std=noise, least=least)
-        found.append(Figures(figure))
-    return found[0], dict(zip(task.sites, found[1:], strict=True))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from parties.data.schema import Schema, Targets
+from parties.data.schema import Classes, Label, Schema, Targets
 from protocols.errors import SchemaError
+from protocols.held_out import HeldOut
 from protocols.models.registry import model_named
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -18,21 +21,38 @@ from sims.within import choose
 ENTRY_BOUND = {"range": 1.0, "standard": 2.0}
 """Bound on an entry of an encoded row, the bias included, where rows are not clipped."""
 
+KINDS: Mapping[type, str] = {
+    Label: "a label of two values",
+    Classes: "a label of several classes",
+    Targets: "numeric targets",
+}
 
-def figures_of(schema: Schema, rows_by_party: Iterable[int]) -> PublicFigures:
-    """All that calibration may know of data with this schema."""
-    stated = {"digest": schema.digest(), "features": list(schema.feature_names)}
-    targets = isinstance(schema.label, Targets)
-    if targets:
+
+def figures_of(
+    schema: Schema, rows_by_party: Iterable[int], held_out: HeldOut | None = None
+) -> PublicFigures:
+    """All that calibration may know of data with this schema.
+
+    rows_by_party: of whole tables; held_out: which of them the run uses, None: all.
+
+    Raises:
+        ParameterError: too few rows to hold some back.
+    """
+    stated: dict[str, Any] = {
+        "digest": schema.digest(),
+        "features": list(schema.feature_names),
+        **schema.row_terms,
+    }
+    if isinstance(schema.label, Targets):
         stated["targets"] = list(schema.label.names)
     return PublicFigures(
         rows_by_party=tuple(rows_by_party),
         num_features=schema.num_features,
         norm_bound=schema.norm_bound,
         entry_bound=1.0 if schema.row_norm is not None else ENTRY_BOUND[schema.scaling],
-        outputs=len(schema.label.names) if targets else 1,
+        outputs=1 if isinstance(schema.label, Label) else schema.label.outputs,
         schema=stated,
-    )
+    ).holding(held_out)
 
 
 def calibrated(
@@ -42,27 +62,43 @@ def calibrated(
 ) -> Calibration:
     """What a simulation and a deployment run; within a budget, the best setting.
 
+    rows_by_party: of whole tables.
+
     Raises:
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
         SchemaError: the schema is for another kind of model.
     """
-    label = schema.label
-    if isinstance(label, Targets) != config.is_regression:
-        what = "numeric targets" if isinstance(label, Targets) else "a label of two values"
+    label, model = schema.label, model_named(config.model)
+    due = Targets if model.numeric else Classes if model.several else Label
+    if not isinstance(label, due):
+        cure = "softmax or one-vs-rest" if isinstance(label, Classes) else "another model"
         raise SchemaError(
-            f"model={config.model!r} does not go with the schema, which has {what} "
-            f"({label.name}): choose another model, or another schema"
+            f"model={config.model!r} does not go with the schema, which has {KINDS[type(label)]} "
+            f"({label.name}): choose {cure}, or another schema"
         )
     if isinstance(label, Targets):
-        model_named(config.model).check_ranges({each.name: each.low for each in label.columns})
-    figures = figures_of(schema, rows_by_party)
+        model.check_ranges({each.name: each.low for each in label.columns})
+    figures = figures_of(schema, rows_by_party, new_draw(config))
     if config.within is not None:
         return choose(config, figures, predicted_run).calibration
     return calibrate(figures, Wanted.of(config))
 
 
-def settled(figures: PublicFigures, wanted: Wanted, evidence: Evidence) -> Calibration:
-    """The run that follows one that summed a second moment; wanted: as chosen before that one."""
+def new_draw(config: SimulationConfig) -> HeldOut | None:
+    """What owners hold back, under a name of its own; None: nothing."""
+    if not config.held_out:
+        return None
+    return HeldOut(share=config.held_out, draw=secrets.token_hex(16))
+
+
+def settled(
+    schema: Schema, rows_by_party: Iterable[int], wanted: Wanted, evidence: Evidence
+) -> Calibration:
+    """The run that follows one that summed a second moment, on the same rows.
+
+    rows_by_party: of whole tables; wanted: as chosen before that one.
+    """
+    figures = figures_of(schema, rows_by_party, evidence.plan.held_out)
     matrix, _ = evidence.opened()
     moment = Moment(matrix, evidence.plan.noise_scales[0], evidence.plan.digest())
     return calibrate(figures, wanted, moment)

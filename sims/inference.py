@@ -1,9 +1,6 @@
-"""Standard errors and intervals of a model over the rows of several simulated parties.
+"""Standard errors and intervals of a model over the rows of several parties.
 
-Rows are encoded anew by the schema's ranges, neither standardised nor clipped to a norm: then a
-model of encoded rows is exactly one of raw rows, and no row is longer than sqrt(1 + columns), bias
-included, for of each categorical column one feature is 1 at most. Values beyond a range count as
-its end. See docs/inference.md.
+Rows are encoded anew, by the schema's ranges alone: see `parties.data.views`, docs/inference.md.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import t
 
 from parties.data.schema import Schema
+from parties.data.views import by_range, row_norm
 from protocols.errors import ParameterError
 from protocols.inference.budget import left_mu
 from protocols.inference.estimate import (
@@ -34,20 +32,21 @@ from protocols.inference.estimate import (
     private_steps,
 )
 from protocols.inference.objective import InformationObjective, ProductsObjective
-from protocols.privacy.accounting import GaussianEvent
+from protocols.privacy.accounting import GaussianEvent, compose
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.mechanism import Mechanism
+from protocols.privacy.sum_certificate import MECHANISM_SHARE
 from sims.config import WITH_INFERENCE
-from sims.inference_rows import by_range, in_data_units, row_norm, to_ranges
+from sims.inference_rows import in_data_units, to_ranges
 from sims.inference_table import caption, cell_table, latex_table, text_table
 from sims.party_process import PartySpec
 from sims.result import Array, targets_of
-from sims.sums import Sums
+from sims.sums import Sums, SumSeries
 
 LEVEL = 0.95
 MOST_ROUNDS = 30
 LONG = 3.0
-"""A last step so many times as long as noise explains is told of."""
+"""Times that the result is as far from the first point that counts as noise explains: told of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +77,14 @@ class Inference:
     def ratio(self) -> str:
         """What exp(coef) is called; empty: nothing."""
         return {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(self.model, "")
+
+    @property
+    def epsilon(self) -> float | None:
+        """Of its sums alone, at the delta of everything; None without privacy."""
+        if self.budget is None:
+            return None
+        events = [event for each in self.mechanisms for event in each.events]
+        return compose(events, delta=MECHANISM_SHARE * self.budget[1])
 
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high; target or ratio where there is one; privacy's share."""
@@ -114,6 +121,7 @@ class Inference:
             "level": LEVEL,
             "rounds": self.rounds,
             "freedom": self.freedom,
+            "epsilon": self.epsilon,
             "epsilon_in_all": self.budget[0] if self.budget else None,
             "delta_in_all": self.budget[1] if self.budget else None,
             "mu_of_rounds": [
@@ -168,18 +176,32 @@ def infer(
         ParameterError: the model has no inference. PrivacyError: too few rows for the noise.
         CohortError: a sum is refused, or aborted.
     """
+    own = by_range(schema, private=wanted.epsilon is not None)
+    sums = Sums(specs=specs, schema=own, wanted=wanted, folder=folder, processes=processes)
+    return infer_by(sums, schema, weights, model, spent=spent)
+
+
+def infer_by(
+    sums: SumSeries,
+    schema: Schema,
+    weights: Array,
+    model: str,
+    *,
+    spent: tuple[Mechanism, ...] = (),
+) -> Inference:
+    """The same, by any sums over rows of `by_range`, within their promise.
+
+    Raises:
+        ParameterError, PrivacyError, CohortError: as `infer`.
+    """
     if model not in WITH_INFERENCE:
         raise ParameterError(
             f"model={model!r}: standard errors are known of {', '.join(WITH_INFERENCE)}"
         )
-    if model == "poisson" and wanted.epsilon is not None:
-        raise ParameterError("model='poisson' has no private inference: leave out epsilon")
-    own = by_range(schema, private=wanted.epsilon is not None)
-    sums = Sums(specs=specs, schema=own, wanted=wanted, folder=folder, processes=processes)
-    mu = None
+    own, wanted, mu = sums.schema, sums.wanted, None
     if wanted.epsilon is not None:
         mu = left_mu(wanted.epsilon, wanted.delta, spent)
-    bound, notes = row_norm(schema), [*_clamped(specs)]
+    bound, notes = row_norm(schema), [*sums.notes]
     freedom = math.inf
     if model == "linear":
         estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
@@ -196,7 +218,7 @@ def infer(
         found = (
             _newton(sums, model, theta, bound, high)
             if mu is None
-            else _private(sums, theta, bound, mu, notes)
+            else _private(sums, model, theta, bound, mu, high, notes)
         )
         estimates = [found]
     numeric = model != "logistic"
@@ -226,20 +248,12 @@ def infer(
         num_rows=sums.rows,
         rounds=len(sums.done),
         budget=None if wanted.epsilon is None else (wanted.epsilon, wanted.delta),
-        mechanisms=tuple(each.mechanism for each in sums.done if each.mechanism),
+        mechanisms=sums.mechanisms,
         notes=tuple(notes),
     )
 
 
-def _clamped(specs: Mapping[str, PartySpec]) -> list[str]:
-    """A simulation may say it; in a deployment counts stay with their party."""
-    columns = sorted({name for spec in specs.values() for name in spec.shard.counts.outside})
-    if not columns:
-        return []
-    return [f"values beyond the schema's range count as its end, in {', '.join(columns)}"]
-
-
-def _newton(sums: Sums, model: str, theta: Array, bound: float, high: float) -> Estimate:
+def _newton(sums: SumSeries, model: str, theta: Array, bound: float, high: float) -> Estimate:
     """Until the maximum. high: of counts, 1 of a label: information of counts is so much larger."""
     kept: NDArray[np.bool_] = np.ones(len(theta), dtype=bool)
     largest: Array = np.zeros(len(theta))
@@ -269,24 +283,38 @@ def _newton(sums: Sums, model: str, theta: Array, bound: float, high: float) -> 
     raise ParameterError(f"Newton's method finds no maximum in {MOST_ROUNDS} steps")
 
 
-def _private(sums: Sums, theta: Array, bound: float, mu: float, notes: list[str]) -> Estimate:
+def _private(
+    sums: SumSeries,
+    model: str,
+    theta: Array,
+    bound: float,
+    mu: float,
+    high: float,
+    notes: list[str],
+) -> Estimate:
     def ask(point: Array, cost: float) -> Noisy:
-        task = InformationObjective(model="logistic", theta=tuple(point.tolist()), row_norm=bound)
+        task = InformationObjective(
+            model=model,
+            theta=tuple(point.tolist()),
+            row_norm=bound,
+            epsilon_in_all=sums.wanted.epsilon,
+        )
         opened = sums.open(task, cost)
         sigma = opened.noise_std * sums.rows
-        return Noisy(*task.read(opened.values, sums.rows), sigma, sigma / task.kappa)
+        return Noisy(point, *task.read(opened.values, sums.rows), sigma, sigma / task.kappa)
 
-    found, length = private_steps(theta, mu, ask)
+    found, length = private_steps(theta, mu, ask, 1 / high)
     if length > LONG:
         notes.append(
-            f"the last step is {length:.1f} times as long as noise explains: the point before it "
-            "was not near the maximum, and the intervals may be too narrow"
+            f"the result is {length:.1f} times as far from the first point that counts as noise "
+            "explains: that point was not near the maximum, and the intervals may be too narrow"
         )
     return found
 
 
-def _linear(sums: Sums, bound: float, outputs: int, mu: float | None) -> list[Estimate]:
-    task = ProductsObjective(row_norm=bound, outputs=outputs)
+def _linear(sums: SumSeries, bound: float, outputs: int, mu: float | None) -> list[Estimate]:
+    epsilon = sums.wanted.epsilon
+    task = ProductsObjective(row_norm=bound, outputs=outputs, epsilon_in_all=epsilon)
     opened = sums.open(task, mu)
     products = task.read(opened.values, sums.rows)
     if mu is None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
-from parties.data.encode import encode_shard
-from parties.data.schema import CategoricalColumn, NumericColumn, Schema
+from parties.data.schema import Schema
 from parties.data.shard import ClampCounts, Shard
-from parties.data.table import Table
+from parties.data.views import by_range, shard_by_range
 from protocols.inference.estimate import Estimate
 from protocols.models.poisson import Poisson
 from sims.party_process import PartySpec
@@ -19,29 +19,6 @@ from sims.prepare import PreparedData
 from sims.result import Array
 
 # -- rows -----------------------------------------------------------------------------------------
-
-
-def by_range(schema: Schema, *, private: bool = False) -> Schema:
-    """The same columns, scaled by their ranges alone.
-
-    private: without the last category of each column, which the others would determine: noise
-    hides whether they do. A category that the schema does not list counts as the last one, then.
-    """
-    columns = schema.columns
-    if private:
-        columns = tuple(
-            CategoricalColumn(column.name, column.categories[:-1])
-            if isinstance(column, CategoricalColumn) and len(column.categories) > 1
-            else column
-            for column in columns
-        )
-    return replace(schema, columns=columns, scaling="range", row_norm=None)
-
-
-def row_norm(schema: Schema) -> float:
-    """Of every row of `by_range`: 1 and at most 1 a column, 2 of numbers with an indicator."""
-    beside = sum(isinstance(c, NumericColumn) and c.missing == "indicator" for c in schema.columns)
-    return math.sqrt(1 + len(schema.columns) + beside)
 
 
 def shards_by_range(data: PreparedData, *, private: bool) -> dict[str, Shard]:
@@ -65,10 +42,11 @@ def shards_by_range(data: PreparedData, *, private: bool) -> dict[str, Shard]:
     return found
 
 
-def encoded(frames: Mapping[str, Table], schema: Schema, *, private: bool) -> dict[str, Shard]:
+def encoded(
+    frames: Mapping[str, pd.DataFrame], schema: Schema, *, private: bool
+) -> dict[str, Shard]:
     """Rows of tables, encoded by ranges."""
-    own = by_range(schema, private=private)
-    return {name: encode_shard(frame, own) for name, frame in frames.items()}
+    return {name: shard_by_range(frame, schema, private=private) for name, frame in frames.items()}
 
 
 def with_shards(
@@ -86,10 +64,9 @@ def to_ranges(schema: Schema, own: Schema, weights: Array, model: str) -> Array:
     slopes, constant = schema.model_in_data_units(weights)
     coef = dict(zip(schema.feature_names, slopes.tolist(), strict=True))
     for column in schema.columns:
-        *others, last = column.features
-        if last not in own.feature_names:
-            constant += coef[last]
-            coef |= {name: coef[name] - coef[last] for name in others}
+        for gone in set(column.features) - set(own.feature_names):
+            constant += coef[gone]
+            coef |= {name: coef[name] - coef[gone] for name in column.features if name != gone}
     chosen = np.array([coef[name] for name in own.feature_names])
     shift, scale = own.affine()
     constant += float(chosen @ shift) - (Poisson().radius if model == "poisson" else 0.0)

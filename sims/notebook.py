@@ -4,29 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pandas as pd
+
+from protocols.plan import RunPlan
 from protocols.words import count, duration, number, size
+from sims.deployed import DeployedRun
+from sims.evaluation_words import more
+from sims.judged import Evaluation
+from sims.plan_figures import run_words
 from sims.planning import Forecast
-from sims.report import headline, score_table
+from sims.report import headline, overall_lines, score_table
 from sims.report_html import Html, fragment, tag
 from sims.result import RunResult
 
 
 def result_html(result: RunResult) -> str:
-    """What was trained and promised, and the scores of the four models that a run compares."""
+    """What was trained and promised, scores of the models that a run compares, and intervals."""
     marks = {"INSECURE: toy ring": result.insecure, "NOT PRIVATE: seeded noise": result.seeded}
-    head, rows = score_table(result)
+    top, rows = score_table(result)
     told = [
         *(tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so),
         tag("p", headline(result)),
-        tag("p", promise(result)),
-        _table([text for text, _ in head], ([text for text, _ in row] for row in rows)),
+        tag("p", promise(result.plan)),
+        _table([text for text, _ in top], ([text for text, _ in row] for row in rows)),
     ]
-    return str(fragment(*told, *(tag("p", result.verdict) for _ in range(bool(result.verdict)))))
+    told += [tag("p", words) for words in (*overall_lines(result), result.verdict) if words]
+    if result.inference:
+        told += [tag("p", f"{result.inference.caption}."), _table(*result.inference.cells())]
+        told += [tag("p", note) for note in result.inference.notes]
+    return str(fragment(*told))
 
 
-def promise(result: RunResult) -> str:
+def deployed_html(run: DeployedRun) -> str:
+    """What was trained and promised, and the coefficients, in the data's own units."""
+    coefficients, constant = run.model.coefficients, run.model.intercept
+    if isinstance(coefficients, pd.Series):
+        coefficients, constant = coefficients.to_frame(), pd.Series([constant], ["coefficient"])
+    columns = ["", *map(str, coefficients.columns)]
+    rows = [
+        [str(name), *(number(float(each)) for each in row)]
+        for name, row in [*coefficients.iterrows(), ("intercept", constant)]
+    ]
+    told = [tag("p", tag("b", "INSECURE: toy ring"))] * run.insecure
+    told += [
+        tag("p", f"{run_words(run.plan)}."),
+        tag("p", promise(run.plan)),
+        _table(columns, rows),
+    ]
+    return str(fragment(*told))
+
+
+def evaluation_html(found: Evaluation) -> str:
+    """How good a model is, on whose rows, and at which promise."""
+    told = [tag("p", f"{found.title}."), _table((), found.measures())]
+    return str(fragment(*told, *(tag("p", words) for words in more(found))))
+
+
+def promise(plan: RunPlan) -> str:
     """Epsilon and delta, and against how many owners."""
-    privacy = result.plan.privacy
+    privacy = plan.privacy
     if privacy is None:
         return "No privacy noise: nothing bounds what the model says about a single row."
     return (

@@ -1,4 +1,4 @@
-"""Types of the options of `simulate` and `plan`, for whoever calls them; see `--help` for words."""
+"""Types of the options of `simulate`, `plan` and `Coordinator.init`; see `--help` for words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,35 @@ from typing import Any, TypedDict
 FilePath = str | os.PathLike[str]
 
 
-class PlanOptions(TypedDict, total=False):
-    """Of `cohort plan`; None is as good as left out, interval another name for radius."""
+class DeployOptions(TypedDict, total=False):
+    """Of `cohort coordinator init`: what settles the plan; None is as good as left out."""
+
+    model: str | None
+    protocol: str | None
+    update: str | None
+    iterations: int | None
+    degree: int | None
+    learning_rate: float | None
+    radius: float | None
+    ridge: float | None
+    floor: float | None
+    momentum: float | None
+    clip: float | None
+    batches: int | None
+    schedule: str | None
+    mechanism: str | None
+    epsilon: float | None
+    delta: float | None
+    colluders: int | None
+    no_privacy: bool
+    cover: int | None
+    held_out: float | None
+    profile: str | None
+    ring_dim: int | None
+
+
+class PlanOptions(DeployOptions, total=False):
+    """Of `cohort plan`; interval is another name for radius."""
 
     data: Any
     label: str | None
@@ -23,34 +50,14 @@ class PlanOptions(TypedDict, total=False):
     strict: bool | None
     parties: int | None
     split: str | None
-    model: str | None
-    protocol: str | None
-    update: str | None
-    iterations: int | None
-    degree: int | None
-    learning_rate: float | None
-    radius: float | None
     interval: float | None
-    ridge: float | None
-    floor: float | None
-    momentum: float | None
-    clip: float | None
     weights: str | None
     loss: str | None
-    batches: int | None
-    schedule: str | None
-    mechanism: str | None
     seed: int | None
     within: str | None
     bandwidth: float | None
     latency: float | None
-    epsilon: float | None
-    delta: float | None
-    colluders: int | None
-    no_privacy: bool
-    cover: int | None
-    profile: str | None
-    ring_dim: int | None
+    inference: bool | None
 
 
 class SimulateOptions(PlanOptions, total=False):
@@ -60,4 +67,4 @@ class SimulateOptions(PlanOptions, total=False):
     ledger: FilePath | None
     out: FilePath | None
     keep_messages: bool | None
-    inference: bool | None
+    evaluate: bool | None

@@ -19,12 +19,13 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from parties.data.encode import check_columns, encode_shard
 from parties.data.infer import REGRESSION_SCALING, infer_schema
-from parties.data.schema import Label, Schema
+from parties.data.schema import Classes, Label, Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.data.table import cell_text, read_table
 from protocols.documents import shown, suggest
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.messages import COORDINATOR
+from protocols.names import SECURE_AGGREGATION
 from sims.config import SimulationConfig
 from sims.datasets import split_rows
 from sims.prepare import PreparedData, raw_rows
@@ -37,7 +38,7 @@ class Columns:
     labels: label column, or targets; empty: unknown. split: column to split by; None: none.
     features: the schema's columns, in its order; None: all columns but labels and split. numeric:
     whether targets are predicted. flat: one target was named on its own, not in a list. may_miss:
-    columns whose missing cells the schema fills in.
+    columns whose missing cells the schema fills in. beside: those of weights and offsets.
     """
 
     labels: tuple[str, ...]
@@ -46,6 +47,7 @@ class Columns:
     numeric: bool = False
     flat: bool = False
     may_miss: frozenset[str] = frozenset()
+    beside: tuple[str, ...] = ()
 
     @classmethod
     def choose(
@@ -83,6 +85,7 @@ class Columns:
             numeric=numeric,
             flat=flat,
             may_miss=frozenset(filled),
+            beside=schema.beside if schema else (),
         )
 
     def are_in(self, frame: pd.DataFrame) -> bool:
@@ -137,6 +140,9 @@ class Rows:
                 )
             frame.columns = pd.Index(columns.features, dtype=object)
         frame = _plain(frame, columns.may_miss)
+        if isinstance(X, pd.DataFrame):
+            held = {name: X[name].to_numpy() for name in columns.beside if name in X.columns}
+            frame = frame.assign(**held)
         outcome = _targets(y) if columns.numeric else (_labels(y), (), False)
         check_consistent_length(frame, outcome[0])
         return cls(cells, frame, *outcome)
@@ -326,8 +332,8 @@ def check_alike(owners: Mapping[str, Rows]) -> None:
                 raise DataError(f"the labels are {mixed}")
 
 
-def two_classes(owners: Mapping[str, Rows]) -> NDArray[Any]:
-    """The two labels of all owners together, sorted.
+def classes_in(owners: Mapping[str, Rows], most: int = 2) -> NDArray[Any]:
+    """The labels of all owners together, sorted: two at least, `most` at most.
 
     Raises:
         DataError: there are more, or there is one.
@@ -336,10 +342,13 @@ def two_classes(owners: Mapping[str, Rows]) -> NDArray[Any]:
     labels = np.concatenate([owner.labels for owner in owners.values()])
     check_classification_targets(labels)
     classes: NDArray[Any] = np.unique(labels)
-    if len(classes) > 2:
+    if len(classes) > most > 2:
+        raise DataError(f"the label has {len(classes)} classes, more than {most}: merge some")
+    if len(classes) > most:
         raise DataError(
             "Only binary classification is supported. The type of the target is multiclass: the "
-            f"label has {len(classes)} classes; derive a yes/no label from it"
+            f"label has {len(classes)} classes, which protocol={SECURE_AGGREGATION!r} alone takes; "
+            "or derive a yes/no label from it"
         )
     if len(classes) < 2:
         raise DataError("the label has 1 class in all rows together: rows of both are needed")
@@ -354,16 +363,22 @@ def free_name(frame: pd.DataFrame, name: str = "y") -> str:
 
 
 def infer(
-    pooled: pd.DataFrame, label: str | Sequence[str], positive: str | None, notes: list[str]
+    pooled: pd.DataFrame,
+    label: str | Sequence[str],
+    positive: str | None,
+    notes: list[str],
+    beside: Mapping[str, Any],
 ) -> Schema:
     """Infer the schema of all rows; what would be warnings is added to the notes.
 
-    label: of two values, or a list of targets.
+    label: of several classes where `positive` is None, else of two; or a list of targets; beside:
+    names of the columns "weight", "offset".
     """
-    scaling = {} if isinstance(label, str) else REGRESSION_SCALING
+    scaling: dict[str, Any] = {} if isinstance(label, str) else REGRESSION_SCALING
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        schema = infer_schema(pooled, label, positive, **scaling)
+        several = positive is None and isinstance(label, str)
+        schema = infer_schema(pooled, label, positive, several=several, **scaling, **beside)
     notes += [str(warning.message) for warning in caught]
     return schema
 
@@ -386,6 +401,20 @@ def sign_of(label: Label, texts: tuple[str, ...], notes: list[str]) -> int:
         f"and a model.json are for {texts[0]!r}, with opposite signs"
     )
     return -1
+
+
+def order_of(classes: Classes, texts: tuple[str, ...]) -> list[int]:
+    """Where in the schema each of the labels' texts stands.
+
+    Raises:
+        DataError: the labels are not the schema's.
+    """
+    if set(classes.classes) != set(texts):
+        raise DataError(
+            f"the labels are not the schema's classes {', '.join(classes.classes)}: all have to "
+            "occur and no others; correct them or the schema"
+        )
+    return [classes.classes.index(text) for text in texts]
 
 
 def split_by_owner(
@@ -420,8 +449,11 @@ def encode(tables: Mapping[str, pd.DataFrame], schema: Schema, notes: list[str])
     for name, table in tables.items():
         with naming(name):
             shards[name] = encode_shard(table, schema)
-    x, y = (np.concatenate([getattr(s, of) for s in shards.values()]) for of in "xy")
-    training = Shard(x=x, y=y, counts=ClampCounts(rows=len(y)), schema=schema)
+    rows: dict[str, Any] = {
+        of: np.concatenate([getattr(s, of) for s in shards.values()])
+        for of in ("x", "y", "weight", "offset")
+    }
+    training = Shard(**rows, counts=ClampCounts(rows=len(rows["y"])), schema=schema)
     raw = np.concatenate([raw_rows(table, schema) for table in tables.values()])
     return PreparedData(
         schema=schema, shards=shards, test=training, raw=raw, raw_test=raw, notes=tuple(notes)

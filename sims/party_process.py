@@ -12,6 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator.coordinator import AskParties, Outcome
+from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.flower_app import Handler
 from parties.party import Party
@@ -27,7 +28,7 @@ from sims.local import run_session
 class PartySpec:
     """What makes a simulated party; noise_seed: of its noise source, known to the twin.
 
-    ledger, dataset: as in `Party`.
+    ledger, dataset, coins: as in `Party`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class PartySpec:
     noise_seed: int
     ledger: Ledger | None = None
     dataset: str = ""
+    coins: Coins | None = None
 
     @property
     def verify_key(self) -> str:
@@ -59,6 +61,7 @@ class PartySpec:
             randomness=self.noise_source(),
             ledger=self.ledger,
             dataset=self.dataset,
+            coins=self.coins,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocols.plan import RunPlan
+from protocols.words import count
 
 
 def plan_figures(plan: RunPlan) -> dict[str, Any]:
@@ -21,6 +22,14 @@ def plan_figures(plan: RunPlan) -> dict[str, Any]:
         "security_bits": plan.security_bits,
         "privacy": privacy_figures(plan),
     }
+
+
+def run_words(plan: RunPlan) -> str:
+    """What is trained, on how much, with which promise; part of a line."""
+    promise = f"epsilon {plan.privacy.epsilon:g}" if plan.privacy else "no privacy noise"
+    counts = [count(len(plan.members), "party"), count(plan.num_rows, "row")]
+    counts += [count(plan.rounds, "iteration")]
+    return ", ".join([f"{plan.model} by {plan.protocol}", *counts, promise])
 
 
 def privacy_figures(plan: RunPlan) -> dict[str, Any] | None:

@@ -14,15 +14,18 @@ from protocols.decrypt import flooding_of, release_error_std
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
 from protocols.model_plan import ModelPlan
+from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.rows import RowsPlan
 from protocols.serialise import to_plain
 from protocols.words import count, duration, size
+from sims.afterwards import for_training
 from sims.comparison import Comparison, compare
 from sims.config import SimulationConfig
-from sims.figures import figures_of
+from sims.figures import figures_of, new_draw
+from sims.inference_cost import inference_forecast
 from sims.predicted import predicted_run, predicted_seconds
 from sims.slot_report import slot_lines
 from sims.within import Choice, choose
@@ -33,7 +36,8 @@ class Forecast:
     """A plan with placeholders for names, keys and column names, and what it will cost.
 
     seconds: None where this machine was not timed; operations: of a circuit; choice: within a
-    budget, where one was given; comparison: with the other protocols, where there are any.
+    budget, where one was given; comparison: with the other protocols, where there are any;
+    inference: what standard errors add, where they are asked for.
     """
 
     shape: PublicFigures
@@ -44,6 +48,7 @@ class Forecast:
     operations: dict[str, dict[int, int]]
     choice: Choice | None = None
     comparison: Comparison | None = None
+    inference: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
         """One line for a person."""
@@ -103,6 +108,8 @@ class Forecast:
             "peak_memory_mb": {role: round(held / 1e6) for role, held in self.memory.items()},
             "notes": list(self.calibration.notes),
         }
+        if self.inference:
+            body["inference"] = self.inference
         if self.choice:
             body["within"] = list(self.choice.lines)
         if self.comparison:
@@ -173,6 +180,8 @@ def forecast(
         PrivacyError: no certified setting exists; the message names the condition that binds.
         ParameterError: options that do not fit, or a budget in which nothing does.
     """
+    inference = inference_forecast(config, shape)
+    config = for_training(config)
     choice = chosen_within(config, shape)
     found = choice.best.found if choice else calibrate(shape, Wanted.of(config))
     plan = found.template
@@ -193,6 +202,7 @@ def forecast(
         operations={} if isinstance(plan, GradientPlan) else operations_by_level(cast(Any, plan)),
         choice=choice,
         comparison=compare(config, shape, found, timed),
+        inference=inference,
     )
 
 
@@ -219,13 +229,14 @@ def shape_asked(
     rows: int | None,
     features: int | None,
     norm_bound: float | None,
+    classes: int | None = None,
 ) -> tuple[SimulationConfig, PublicFigures]:
     """The shape that is given, or that of the data; and the configuration for it.
 
     Raises:
         SchemaError, DataError, ParameterError: both are given, or neither; or as `simulate`.
     """
-    given = {"rows": rows, "features": features, "norm-bound": norm_bound}
+    given = {"rows": rows, "features": features, "norm-bound": norm_bound, "classes": classes}
     if config.data is not None:
         extra = ", ".join(name for name, value in given.items() if value is not None)
         if extra:
@@ -234,6 +245,11 @@ def shape_asked(
     if rows is None or features is None:
         raise ParameterError(
             "the shape of the data is missing: give --rows and --features, or --data FILE"
+        )
+    if model_named(config.model).several != (classes is not None):
+        raise ParameterError(
+            f"classes={classes}: models softmax and one-vs-rest need their number, with --classes, "
+            "and no other takes it"
         )
     if config.split != "even" or config.parties is None:
         raise ParameterError(f"split={config.split!r} needs data: add --data FILE, or leave it out")
@@ -245,7 +261,8 @@ def shape_asked(
         parties=config.parties,
         norm_bound=usual if norm_bound is None else norm_bound,
     )
-    return config, replace(shape, outputs=len(config.targets) or 1)
+    shape = replace(shape, outputs=classes or len(config.targets) or 1)
+    return config, shape.holding(new_draw(config))
 
 
 def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, PublicFigures]:
@@ -260,5 +277,6 @@ def shape_of_data(config: SimulationConfig) -> tuple[SimulationConfig, PublicFig
     from sims.simulation import noise_root
 
     data = prepare(config, np.random.default_rng(noise_root(config)))
-    shape = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
+    rows = (shard.rows for shard in data.shards.values())
+    shape = figures_of(data.schema, rows, new_draw(config))
     return replace(config, parties=len(data.shards)), shape

@@ -7,7 +7,6 @@ differ as well. No text from outside (column or party names) enters a figure.
 from __future__ import annotations
 
 import io
-import math
 from typing import Any
 
 import matplotlib as mpl
@@ -19,7 +18,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import roc_curve
 
 from protocols.models.registry import model_named
-from sims.result import Array, RunResult
+from sims.result import Array, Figures, RunResult
 
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#007A5A", "#8a8f98"
 SIZE = (3.9, 3.1)  # inches
@@ -43,11 +42,12 @@ DIAMOND: dict[str, Any] = {"color": VERMILLION, "marker": "D", "markersize": 9, 
 
 
 def loss_figure(result: RunResult) -> str:
-    """Mean logistic loss of the twin on the training rows, from ln 2 at weights 0 [nats]."""
+    """Mean loss of the twin on the training rows, from that at weights 0 on [nats]."""
     with mpl.rc_context(STYLE):
         axes = _axes("iteration", "mean loss on training rows [nats]")
         steps = [0, *(m.iteration for m in result.iterations)]
-        losses = [math.log(2), *(m.loss for m in result.iterations)]
+        start = result.model.start_loss(len(result.outputs) or 1)
+        losses = [start, *(m.loss for m in result.iterations)]
         axes.plot(steps, losses, color=BLUE, marker="o", markersize=4, label="plaintext twin")
         return _svg(axes, "upper right", steps=True)
 
@@ -64,8 +64,9 @@ def course_figure(result: RunResult) -> str:
         clipped = scale * result.clipped_optimum[key]
         axes.axhline(clipped, color=GREY, linestyle=":", label="optimum of clipped rows")
         if key == "accuracy":
-            share = float(np.mean(result.test_y))
-            axes.axhline(100 * max(share, 1 - share), color="#99a", linewidth=1, label="majority")
+            codes = result.model.code_of(result.test_y)
+            share = float(np.bincount(codes).max() / len(codes))
+            axes.axhline(100 * share, color="#99a", linewidth=1, label="majority")
         values = [scale * m[key] for m in result.iterations]
         axes.plot(steps, values, color=BLUE, marker="o", markersize=4, label="plaintext twin")
         point = [scale * result.scores[key]]
@@ -111,12 +112,30 @@ def calibration_figure(result: RunResult) -> str:
         return _square(axes)
 
 
+def held_out_figures(figures: Figures) -> tuple[str, str]:
+    """ROC and calibration of rows that were held back, of their counts alone [%]."""
+    line: dict[str, Any] = {"color": VERMILLION, "linewidth": 2.2}
+    with mpl.rc_context(STYLE):
+        roc = _axes("false alarms [% of negatives]", "found [% of positives]")
+        roc.plot([0, 100], [0, 100], color="#99a", linewidth=1)
+        points = np.array([[100 * each["false"], 100 * each["true"]] for each in figures.roc])
+        if len(points):
+            roc.plot(*points.T, **line)
+        curve = _axes("predicted probability [%]", "positive among them [%]")
+        curve.plot([0, 100], [0, 100], color="#99a", linewidth=1)
+        known = [each for each in figures.calibration if each["observed"] is not None]
+        told = np.array([[100 * each["predicted"], 100 * each["observed"]] for each in known])
+        if len(told):
+            curve.plot(*told.T, marker="o", markersize=4, **line)
+        return _square(roc), _square(curve)
+
+
 def _looks(result: RunResult) -> tuple[tuple[Array, str, str, str, float], ...]:
     """(scores of the test rows, colour, line style, label, width)."""
     return (
-        (result.test_raw @ result.optimum_weights, GREEN, "--", "without privacy", 1.8),
-        (result.test_x @ result.twin_weights, BLUE, "-", "plaintext twin", 1.8),
-        (result.test_x @ result.weights, VERMILLION, ":", "decrypted model", 2.8),
+        (result.test_scores(result.optimum_weights, raw=True), GREEN, "--", "without privacy", 1.8),
+        (result.test_scores(result.twin_weights), BLUE, "-", "plaintext twin", 1.8),
+        (result.test_scores(result.weights), VERMILLION, ":", "decrypted model", 2.8),
     )
 
 

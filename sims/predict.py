@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parties.data.encode import encode_features, encode_label, encode_targets
+from parties.data.encode import encode_label, encode_scored, encode_targets
 from parties.data.problems import Numbering
 from parties.data.schema import Schema
 from parties.data.table import Table, read_table
@@ -19,16 +19,25 @@ from protocols.documents import shown
 from protocols.errors import ParameterError, SchemaError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
-from sims.documents import LABEL_KIND, TARGET_KIND, coefficients
-from sims.result import Array, Figures, label_of, scored, targets_of
+from sims.documents import CLASS_KIND, LABEL_KIND, TARGET_KIND, coefficients
+from sims.result import (
+    Array,
+    Figures,
+    classes_of,
+    label_of,
+    scored,
+    shifted,
+    targets_of,
+    with_offset,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedModel:
     """What a model.json holds.
 
-    schema: public column schema; weights: shape (schema.num_features,), of a regression
-    (schema.num_features, outputs), for scaled rows, bias last; model: its name, see
+    schema: public column schema; weights: shape (schema.num_features,), of several classes or
+    targets (schema.num_features, outputs), for scaled rows, bias last; model: its name, see
     `protocols.models.registry`; session: of the run; insecure: trained on a toy ring.
 
     Raises:
@@ -46,6 +55,8 @@ class ReleasedModel:
         due: tuple[int, ...] = (self.schema.num_features,)
         if self.fitted.numeric:
             due = (*due, targets_of(self.schema.label).outputs)
+        elif self.fitted.several:
+            due = (*due, classes_of(self.schema).outputs)
         else:
             label_of(self.schema)
         if self.weights.shape != due or not np.isfinite(self.weights).all():
@@ -62,10 +73,9 @@ class ReleasedModel:
             ParameterError, SchemaError: a field is missing or wrong.
         """
         kind = fields.get("kind")
-        if kind not in (LABEL_KIND, TARGET_KIND):
-            raise ParameterError(
-                f"kind={kind!r} of the model is not {LABEL_KIND!r} or {TARGET_KIND!r}"
-            )
+        kinds = (LABEL_KIND, CLASS_KIND, TARGET_KIND)
+        if kind not in kinds:
+            raise ParameterError(f"kind={kind!r} of the model is not one of {', '.join(kinds)}")
         missing = [name for name in ("schema", "weights") if name not in fields]
         if missing:
             raise ParameterError(f"the model has no {' and no '.join(missing)}")
@@ -87,63 +97,84 @@ class ReleasedModel:
         return model_named(self.model)
 
     @property
-    def classes(self) -> tuple[str, str]:
-        """The label's negative and positive value, in the order of `predict_proba`'s columns."""
-        label = label_of(self.schema)
-        return label.negative, label.positive
+    def classes(self) -> tuple[str, ...]:
+        """The label's values, in the order of `predict_proba`'s columns; the negative one first.
+
+        Raises:
+            SchemaError: numeric targets are predicted.
+        """
+        several = self.fitted.several
+        return (classes_of(self.schema) if several else label_of(self.schema)).values
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the classes or of the targets; none of a label of two values."""
+        if self.fitted.several:
+            return self.classes
+        return self.schema.label.names if self.fitted.numeric else ()
 
     @property
     def coefficients(self) -> Any:
         """Per unit of each feature: log-odds of the positive label, a series by feature.
 
-        Of a regression a frame, features by target: in the target's units where the model is
-        linear, else of the score. Values beyond a column's range are clamped and rows beyond the
-        schema's norm are shortened first, as in training: for those rows sigmoid(intercept +
-        coefficients x) is not what `predict_proba` says.
+        Of several classes a frame, features by class. Of a regression a frame, features by target:
+        in the target's units where the model is linear, else of the score. Values beyond a column's
+        range are clamped and rows beyond the schema's norm are shortened first, as in training: for
+        those rows sigmoid(intercept + coefficients x) is not what `predict_proba` says.
         """
         coef, _ = coefficients(self.schema, self.weights, self.model)
         features = list(self.schema.feature_names)
-        if self.fitted.numeric:
-            return pd.DataFrame(coef.T, index=features, columns=list(self.schema.label.names))
+        if self.outputs:
+            return pd.DataFrame(coef.T, index=features, columns=list(self.outputs))
         return pd.Series(coef[0], index=features, name="coefficient")
 
     @property
     def intercept(self) -> Any:
-        """Where every feature is 0; of a regression a series by target."""
+        """Where every feature is 0; a series by class or target, if there are several."""
         _, constants = coefficients(self.schema, self.weights, self.model)
-        if self.fitted.numeric:
-            return pd.Series(constants, index=list(self.schema.label.names), name="intercept")
+        if self.outputs:
+            return pd.Series(constants, index=list(self.outputs), name="intercept")
         return float(constants[0])
 
     def predict(self, table: Table) -> pd.DataFrame:
         """`probability` of the positive label and `prediction`, its text; or every target.
 
-        Positive above probability 1/2; targets in the data's own units, by name. Columns to
-        predict may be absent and are not looked at; the index is the table's, of a file 0, 1, ….
+        Positive above probability 1/2. Of several classes `probability` is that of the most likely
+        one, the prediction; `predict_proba` has all. Targets in the data's own units, by name.
+        Columns to predict may be absent and are not looked at; the index is the table's, of a file
+        0, 1, ….
 
         Raises:
             SchemaError, DataError: a column is missing, or a cell cannot be used.
         """
-        frame = read_table(table, label=self.schema.label.name)
-        scores = encode_features(frame, self.schema) @ self.weights
-        if isinstance(frame.index.name, Numbering):
-            frame = frame.reset_index(drop=True)
+        scores, index = self._scores(table)
         decoded = self.fitted.decode(scores)
         if self.fitted.numeric:
             values = targets_of(self.schema.label).to_data_units(decoded)
-            return pd.DataFrame(values, columns=self.schema.label.names, index=frame.index)
-        prediction = np.where(scores > 0, *self.classes[::-1])
-        return pd.DataFrame({"probability": decoded, "prediction": prediction}, index=frame.index)
+            return pd.DataFrame(values, columns=self.schema.label.names, index=index)
+        prediction = np.array(self.classes)[self.fitted.called(scores)]
+        found = decoded.max(axis=1) if self.fitted.several else decoded
+        return pd.DataFrame({"probability": found, "prediction": prediction}, index=index)
+
+    def _scores(self, table: Table) -> tuple[Array, pd.Index[Any]]:
+        """X W of a table's rows, and their index."""
+        frame = read_table(table, label=self.schema.label.name)
+        x, offset = encode_scored(frame, self.schema)
+        x = shifted(x, offset)
+        scores = x @ with_offset(self.weights, x)
+        if isinstance(frame.index.name, Numbering):
+            frame = frame.reset_index(drop=True)
+        return scores, frame.index
 
     def predict_proba(self, table: Table) -> Array:
-        """Probability of each of `classes`, shape (rows, 2).
+        """Probability of each of `classes`, shape (rows, number of classes).
 
         Raises:
             SchemaError, DataError: as `predict`.
         """
-        label_of(self.schema)
-        positive = self.predict(table)["probability"].to_numpy()
-        return np.column_stack([1 - positive, positive])
+        _ = self.classes
+        found = self.fitted.decode(self._scores(table)[0])
+        return found if self.fitted.several else np.column_stack([1 - found, found])
 
     def score(self, data: Table, rows: Array | None = None) -> Figures:
         """Metrics on a table that has the columns to predict; rows: encoded otherwise.
@@ -161,10 +192,11 @@ class ReleasedModel:
         if self.fitted.numeric:
             y, _ = encode_targets(table, targets_of(self.schema.label))
         else:
-            label = label_of(self.schema)
+            label = classes_of(self.schema) if self.fitted.several else label_of(self.schema)
             y = encode_label(table[label.name], label)
-        x = encode_features(table, self.schema) if rows is None else rows
-        return scored(self.fitted, self.weights, x, y, self.schema)
+        x, offset = encode_scored(table, self.schema)
+        x = x if rows is None else rows
+        return scored(self.fitted, self.weights, x, y, self.schema, offset)
 
     def words(self, scores: Figures) -> str:
         """Scores in a line."""

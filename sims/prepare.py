@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,23 +17,32 @@ from parties.data.problems import Problems
 from parties.data.schema import Schema
 from parties.data.shard import Shard
 from parties.data.table import read_table
-from protocols.documents import suggest
+from protocols.documents import shown, suggest
 from protocols.errors import DataError, SchemaError
+from protocols.models.registry import model_named
 from sims.config import SimulationConfig
 from sims.datasets import (
     builtin_dataset,
     holdout,
-    require_both_classes,
+    require_classes,
     require_spread,
     split_rows,
 )
+
+PLACE = "\0place"
+"""Column with the position of a row in its table."""
+MANY_CLIPPED = 0.1
+"""Share of the rows that a reader is told of."""
+LITTLE_USED = 0.25
+"""Mean weight over its bound, below which a reader is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedData:
     """shards by party name, encoded; test: encoded test rows; notes: sentences for the reader.
 
-    raw, raw_test: training and test rows in the data's own units, see `raw_rows`.
+    raw, raw_test: training and test rows in the data's own units, see `raw_rows`; places: of each
+    party's rows in the table, where it came from one.
     """
 
     schema: Schema
@@ -41,6 +51,7 @@ class PreparedData:
     raw: NDArray[np.float64] = field(repr=False)
     raw_test: NDArray[np.float64] = field(repr=False)
     notes: tuple[str, ...]
+    places: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     @property
     def rows(self) -> NDArray[np.float64]:
@@ -49,8 +60,18 @@ class PreparedData:
 
     @property
     def labels(self) -> NDArray[np.float64]:
-        """All training labels, shape (N,), or targets, shape (N, c)."""
+        """All training labels, shape (N,), or targets or one-hot classes, shape (N, c)."""
         return np.concatenate([shard.y for shard in self.shards.values()])
+
+    @property
+    def row_weights(self) -> NDArray[np.float64]:
+        """Of all training rows over their bound, shape (N,)."""
+        return np.concatenate([shard.weight for shard in self.shards.values()])
+
+    @property
+    def offsets(self) -> NDArray[np.float64]:
+        """Of all training rows' scores, shape (N,)."""
+        return np.concatenate([shard.offset for shard in self.shards.values()])
 
 
 def raw_rows(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:
@@ -87,12 +108,13 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
             f"{what}={','.join(predicted)!r} is not the schema's {','.join(whole.label.names)!r}"
         )
     encode_shard(frame, whole, problems=problems)
-    train, test = _train_and_test(config, frame, predicted[0], rng)
-    schema = _schema(config, train, predicted, split_column, notes)
+    placed = frame.assign(**{PLACE: np.arange(len(frame))})
+    train, test = _train_and_test(config, placed, predicted[0], rng)
+    schema = _schema(config, train.drop(columns=PLACE), predicted, split_column, notes)
     if config.is_regression:
         require_spread(train, predicted, "the training rows")
     else:
-        require_both_classes(train, predicted[0], "the training rows")
+        require_classes(train, predicted[0], "the training rows", _several(config))
     frames, names = split_rows(train, config.parties, config.split, predicted[0], rng)
     shards = {
         name: _encode(part, schema, config.strict, name)
@@ -101,6 +123,7 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     tested = _encode(test, schema, False, "the test rows")
     notes += clamped_targets(tested, schema)
     notes += cohort_warnings(shards, config.split)
+    notes += bounds_notes(shards.values(), schema)
     return PreparedData(
         schema=schema,
         shards=shards,
@@ -108,7 +131,36 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         raw=np.concatenate([raw_rows(part, schema) for part in frames]),
         raw_test=raw_rows(test, schema),
         notes=tuple(notes),
+        places={name: part[PLACE].to_numpy() for name, part in zip(names, frames, strict=True)},
     )
+
+
+def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:
+    """Notes where the schema's bounds change many rows, or leave weights little room."""
+    parts = list(shards)
+    rows = sum(shard.rows for shard in parts)
+    clipped = sum(shard.counts.norm_clipped for shard in parts) / rows
+    used = sum(float(shard.weight.sum()) for shard in parts) / rows
+    notes = []
+    unknown = sorted({name for shard in parts for name in shard.counts.unknown})
+    if unknown:
+        cells = sum(sum(shard.counts.unknown.values()) for shard in parts)
+        notes.append(
+            f"{cells} cells of no declared category in {', '.join(map(shown, unknown))}: such rows "
+            "count as of none; correct them, widen the schema, or refuse them by strict"
+        )
+    if clipped > MANY_CLIPPED:
+        notes.append(
+            f"{clipped:.0%} of the training rows are longer than row_norm={schema.row_norm:g} of "
+            "the schema and are shortened to it: they say less than they could; a larger row_norm "
+            "shortens fewer, and with privacy takes more noise"
+        )
+    if used < LITTLE_USED:
+        notes.append(
+            f"weights use {used:.0%} of their bound on average: steps are as short, and privacy "
+            "noise is as much larger; cap large weights, and lower the bound in the schema"
+        )
+    return notes
 
 
 def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
@@ -126,7 +178,8 @@ def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
 def _table(config: SimulationConfig, problems: Problems) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The table, and what is predicted of it; problems of single lines go to `problems`."""
     if config.data is None:
-        frame, label = builtin_dataset("diabetes" if config.is_regression else "breast_cancer")
+        usual = "iris" if _several(config) else "breast_cancer"
+        frame, label = builtin_dataset("diabetes" if config.is_regression else usual)
         return frame, config.targets or (config.label or label,)
     predicted = config.targets or (config.label or "y",)
     frame = read_table(config.data, label=predicted[0], problems=problems)
@@ -145,7 +198,13 @@ def _train_and_test(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     if config.test is not None:
         return frame, read_table(config.test, label=label)
-    return holdout(frame, config.holdout, rng, None if config.is_regression else label)
+    stratified = None if config.is_regression else label
+    return holdout(frame, config.holdout, rng, stratified, _several(config))
+
+
+def _several(config: SimulationConfig) -> bool:
+    """Whether a label of several classes is predicted."""
+    return model_named(config.model).several
 
 
 def _schema(
@@ -165,7 +224,13 @@ def _schema(
         if config.is_regression:
             schema = infer_schema(train, predicted, exclude=excluded, **REGRESSION_SCALING)
         else:
-            schema = infer_schema(train, predicted[0], config.positive, exclude=excluded)
+            schema = infer_schema(
+                train,
+                predicted[0],
+                config.positive,
+                exclude=excluded,
+                several=_several(config),
+            )
     notes += [str(w.message) for w in caught]
     if config.data is not None:
         notes.append(

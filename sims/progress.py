@@ -44,6 +44,7 @@ PHASES = {
     "train": "train on ciphertexts",
     "decrypt": "decrypt the model jointly",
     "twin": "compare with plaintext",
+    "evaluation": "judge the model on rows that were held back",
     "inference": "sum scores and information for standard errors",
 }
 

@@ -46,7 +46,7 @@ def unlearnt(task: GramTask, sums: GramSums, weights: Array) -> Array:
     return gap
 
 
-def ridge_solution(rows: Array, targets: Array, ridge: float) -> Array:
+def ridge_solution(rows: Array, targets: Array, ridge: float, weight: Array | None = None) -> Array:
     """Minimiser of mean |X W - Y|^2 + ridge |W|^2 by scikit-learn, shape (d, c).
 
     ridge 0: least squares of least norm.
@@ -55,4 +55,5 @@ def ridge_solution(rows: Array, targets: Array, ridge: float) -> Array:
     fit = LinearRegression(fit_intercept=False)
     if ridge:
         fit = Ridge(alpha=len(rows) * ridge, fit_intercept=False, solver="cholesky")
-    return np.asarray(fit.fit(rows, targets).coef_).reshape(targets.shape[1], -1).T
+    coef = np.asarray(fit.fit(rows, targets, sample_weight=weight).coef_)
+    return coef.reshape(targets.shape[1], -1).T

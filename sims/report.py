@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,10 @@ from protocols.words import Fact, count, duration, number, size
 from sims import plots
 from sims.documents import coefficients
 from sims.report_html import bar, fragment, noted, render, tag
-from sims.result import RunResult, label_of, targets_of
+from sims.result import RunResult, classes_of, label_of, targets_of
+
+if TYPE_CHECKING:
+    from sims.judged import Evaluation
 
 MOST_PICTURES, MOST_COEFFICIENTS = 6, 20
 LARGEST_LOG = math.log(sys.float_info.max)
@@ -64,6 +67,7 @@ def render_report(result: RunResult) -> str:
         pictures=list(_pictures(result)),
         coefficients=_coefficients(result),
         costs=_costs(result),
+        held_out=_held_out(result.evaluation) if result.evaluation else None,
         plan_facts=list(plan.facts()),
         privacy={
             "statement": NO_NOISE if not plan.privacy else SEEDED if result.seeded else PROMISE,
@@ -119,19 +123,34 @@ def score_table(result: RunResult) -> tuple[list[Noted], list[list[Noted]]]:
 
 
 def confusion(result: RunResult) -> NDArray[np.int64]:
-    """Test rows by true and by predicted class (negative, positive), called at probability 1/2."""
+    """Test rows by true and by predicted class, in the order of the label's values."""
+    model = result.model
     found: NDArray[np.int64] = confusion_matrix(
-        result.test_y > 0.5, result.test_x @ result.weights > 0, labels=[False, True]
+        model.code_of(result.test_y),
+        model.called(result.test_scores(result.weights)),
+        labels=range(len(class_names(result))),
     )
     return found
 
 
+def class_names(result: RunResult) -> tuple[str, ...]:
+    """Values of the label."""
+    several = result.model.several
+    return (classes_of(result.schema) if several else label_of(result.schema)).values
+
+
 def overall_lines(result: RunResult) -> Iterator[str]:
-    """Measures of all targets together, in sentences."""
+    """Measures of all targets together, in sentences; and why an optimum is not the best."""
     for m in result.model.measures:
         if m.overall:
             each = (f"{m.shown(s[m.key])} {name}" for name, _, s in result.models)
             yield f"{m.title}: {', '.join(each)}."
+    if result.scores.get("log_loss", math.inf) < result.optimum.get("log_loss", 0.0):
+        yield (
+            f"The {result.models[2][0]} fits the training rows as closely as they allow, with no "
+            "penalty, and so may be too sure of others: here the joint model, which stops "
+            "earlier, has the smaller log loss on test rows."
+        )
 
 
 def _quality(result: RunResult) -> dict[str, Any]:
@@ -150,10 +169,9 @@ def _quality(result: RunResult) -> dict[str, Any]:
 
 def _confusion(result: RunResult) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the confusion matrix."""
-    label = label_of(result.schema)
-    classes = (label.negative, label.positive)
+    name, classes = result.schema.label.name, class_names(result)
     rows = [
-        [f"{label.name} is {true}", *(f"{amount:,}" for amount in amounts)]
+        [f"{name} is {true}", *(f"{amount:,}" for amount in amounts)]
         for true, amounts in zip(classes, confusion(result).tolist(), strict=True)
     ]
     return ["Test rows", *(f"called {name}" for name in classes)], rows
@@ -175,6 +193,8 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
         f"{measure.title} by iteration, ending at {measure.shown(last[key])}",
         f"{measure.title} by iteration. The decrypted model is the one point at the end.",
     )
+    if result.model.several:
+        return
     if not numeric:
         roc = plots.roc_figure(result)
         yield (
@@ -199,7 +219,7 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
         f"Error by target ({numbered}).",
     )
     targets = targets_of(result.schema.label)
-    decoded = result.model.decode(result.test_x @ result.weights)
+    decoded = result.model.decode(result.test_scores(result.weights))
     predicted, true = targets.to_data_units(decoded), targets.to_data_units(result.test_y)
     for k, name in enumerate(result.outputs[:MOST_PICTURES]):
         yield (
@@ -212,7 +232,7 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
 def _coefficients(result: RunResult) -> dict[str, Any]:
     """The features with the largest effect on any output, in the data's own units."""
     coef, intercept = coefficients(result.schema, result.weights, result.plan.model)
-    names, numeric = result.schema.feature_names, result.model.numeric
+    names, many = result.schema.feature_names, bool(result.outputs)
     # Of a step of a column before `row_norm` divides the row, shape (d - 1, outputs).
     effects = result.weights[:-1].reshape(len(names), -1) / (result.schema.row_norm or 1)
     largest = np.abs(effects).max(axis=1)
@@ -221,16 +241,16 @@ def _coefficients(result: RunResult) -> dict[str, Any]:
     rows: list[tuple[object, ...]] = []
     for k in order:
         cells = [number(value) for value in coef[:, k]]
-        if numeric:
+        if many:
             rows.append((names[k], *cells))
             continue
         effect = float(effects[k, 0])
         drawn = bar(abs(effect) / (float(largest.max()) or 1.0), effect < 0)
         ratio = math.exp(min(coef[0, k], LARGEST_LOG))
         rows.append((fragment(names[k], drawn), *cells, number(ratio), number(effect)))
-    rows.append(("Intercept", *map(number, intercept), *([] if numeric else ["", ""])))
+    rows.append(("Intercept", *map(number, intercept), *([] if many else ["", ""])))
     head = ["Feature", *result.outputs]
-    if not numeric:
+    if not many:
         towards = label_of(result.schema).positive
         head = [
             f"Feature, and its effect as a bar (blue: towards {towards}, orange: away)",
@@ -239,6 +259,29 @@ def _coefficients(result: RunResult) -> dict[str, Any]:
             "Effect [log-odds per step]",
         ]
     return {"head": head, "rows": rows, "shown": few if len(order) < len(names) else "all of them"}
+
+
+def _held_out(found: Evaluation) -> dict[str, Any]:
+    """Figures and pictures of the rows that owners held back."""
+    promise, pictures = found.opened.plan.privacy, list[tuple[str, str, str]]()
+    if "roc" in found.figures:
+        roc, curve = plots.held_out_figures(found.figures)
+        pictures = [
+            (roc, f"ROC curve; area under it {found.figures.auc:.4f}", "ROC curve."),
+            (curve, "Share of positives by predicted probability", "Calibration, by deciles."),
+        ]
+    noise = "no noise was added"
+    if promise:
+        noise = f"its own epsilon is {number(promise.epsilon)}, part of that of the whole run"
+    return {
+        "title": f"{found.title}; {noise}",
+        "rows": [
+            (name, noted(value, errors) if errors else value)
+            for name, value, errors in found.measures()
+        ],
+        "pictures": pictures,
+        "notes": found.notes,
+    }
 
 
 def _costs(result: RunResult) -> dict[str, Any]:
@@ -267,6 +310,7 @@ def privacy_facts(result: RunResult) -> Iterator[Fact]:
     privacy = result.plan.privacy
     if privacy is None:
         return
+    yield from _whole_facts(result)
     parties, sums = len(result.plan.members), result.plan.kind == "gram"
     yield (
         "ε (epsilon)",
@@ -296,6 +340,24 @@ def privacy_facts(result: RunResult) -> Iterator[Fact]:
     )
     moved = "sums of x xᵀ and x yᵀ" if sums else "summed gradient"
     yield "Sensitivity", number(privacy.sensitivity), f"how far one row can move the {moved}"
+
+
+def _whole_facts(result: RunResult) -> Iterator[Fact]:
+    """Where something followed the training: what comes below is of the training alone."""
+    if result.promise is None or not (result.inference or result.evaluation):
+        return
+    epsilon, delta = result.promise
+    yield (
+        "ε of the whole run",
+        number(epsilon),
+        f"training and all that followed, at δ = {delta:g}: this is what the run has cost",
+    )
+    if result.inference is not None and result.inference.epsilon is not None:
+        yield (
+            "ε of the standard errors",
+            number(result.inference.epsilon),
+            "what their secure sums alone would cost; all that follows is of the training alone",
+        )
 
 
 def _split_facts(result: RunResult, privacy: PrivacyPlan) -> Iterator[Fact]:

@@ -9,17 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs
-from parties.data.schema import Label, Schema, Targets
+from parties.data.look import filled_words
+from parties.data.schema import Classes, Label, Schema, Targets
 from protocols.errors import SchemaError
+from protocols.evaluation.figures import LEAST
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.privacy.rescale import Scaling
-from protocols.words import count
-from sims.plan_figures import plan_figures
+from sims.plan_figures import plan_figures, run_words
 
 if TYPE_CHECKING:
     from sims.inference import Inference
+    from sims.judged import Evaluation
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-9  # of a mean of losses, with room
@@ -40,10 +42,24 @@ def label_of(schema: Schema) -> Label:
     """The label of two values.
 
     Raises:
-        SchemaError: the schema has targets.
+        SchemaError: the schema has classes or targets.
     """
     if not isinstance(schema.label, Label):
-        raise SchemaError(f"the schema has targets ({schema.label.name}) where a label is due")
+        raise SchemaError(
+            f"the schema has targets or classes ({schema.label.name}) where a label of two values "
+            "is due"
+        )
+    return schema.label
+
+
+def classes_of(schema: Schema) -> Classes:
+    """The label of several classes.
+
+    Raises:
+        SchemaError: the schema has another label, or targets.
+    """
+    if not isinstance(schema.label, Classes):
+        raise SchemaError(f"the schema has no classes of {schema.label.name}, which are due")
     return schema.label
 
 
@@ -58,19 +74,42 @@ def targets_of(label: object) -> Targets:
     return label
 
 
-def scored(model: Model, weights: Array, x: Array, y: Array, schema: Schema) -> Figures:
-    """Metrics of a model on encoded rows, errors in the units of the schema's targets."""
+def shifted(x: Array, offset: Array) -> Array:
+    """Rows with their offset as one more column; see `with_offset`."""
+    return np.column_stack([x, offset]) if offset.any() else x
+
+
+def with_offset(weights: Array, x: Array) -> Array:
+    """Weights of `shifted` rows: scores are x w + offset."""
+    beside = x.shape[1] - len(weights)
+    return np.concatenate([weights, np.ones((beside, *weights.shape[1:]))]) if beside else weights
+
+
+def scored(
+    model: Model,
+    weights: Array,
+    x: Array,
+    y: Array,
+    schema: Schema,
+    offset: Array | None = None,
+) -> Figures:
+    """Metrics of a model on encoded rows, each once; errors in the units of the schema's targets.
+
+    offset: of each row's score, shape (rows,).
+    """
     width = targets_of(schema.label).width if model.numeric else 1.0
-    return Figures(model.metrics(weights, x, y, width))
+    x = x if offset is None else shifted(x, offset)
+    return Figures(model.metrics(with_offset(weights, x), x, y, width))
 
 
 class Course:
     """Figures of the twin after every iteration (the encrypted run shows nothing before its end).
 
-    model: whose; train, test: encoded (x, y). Of a label {iteration, loss, accuracy, auc,
-    weight_norm, largest_logit}: loss: mean on the training rows; largest_logit: max |<w, x>| seen
-    so far on them. Of targets {iteration, training_mse, relative_mse, mean_relative_mse,
-    weight_norm}; see `TargetModel.metrics`; of counts also loss and largest_logit.
+    model: whose; train, test: (x, y), x encoded and `shifted`; every row counts once. Of a label
+    {iteration, loss, accuracy, auc, weight_norm, largest_logit}: loss: mean on the training rows;
+    largest_logit: max |score| seen so far on them. Of targets {iteration, training_mse,
+    relative_mse, mean_relative_mse, weight_norm}; see `TargetModel.metrics`; of counts also loss
+    and largest_logit.
     """
 
     def __init__(self, model: Model, train: tuple[Array, Array], test: tuple[Array, Array]) -> None:
@@ -79,10 +118,11 @@ class Course:
 
     def record(self, t: int, weights: Array, largest: float | None = None) -> None:
         """After iteration t, counted from 0; largest: |score| so far, of a label if None: here."""
-        found = Figures(iteration=t + 1, **self._model.course(weights, self._train, self._test))
+        whole = with_offset(weights, self._train[0])
+        found = Figures(iteration=t + 1, **self._model.course(whole, self._train, self._test))
         found["weight_norm"] = float(np.linalg.norm(weights))
         if largest is None and not self._model.numeric:
-            largest = float(np.abs(self._train[0] @ weights).max(initial=0.0))
+            largest = float(np.abs(self._train[0] @ whole).max(initial=0.0))
         if largest is not None:
             self._largest = max(self._largest, largest)
             found["largest_logit"] = self._largest
@@ -93,16 +133,19 @@ class Course:
 class RunResult:
     """A finished simulation, whatever the model.
 
-    weights: jointly decrypted, scaled units, bias last, shape (d,), of targets (d, c), their known
+    weights: jointly decrypted, scaled units, bias last, shape (d,), of targets and of several
+    classes (d, c), their known
     bias taken out by `scaling`, None: none is known; released: as decrypted; twin_weights: of the
     plaintext twin with the same noise and polynomial, in the same way; optimum_weights: what plain
     training on the same rows gives, as they are and in the data's own units, see `Model.reference`;
     clipped_optimum_weights: on rows as owners encrypt them; scores, twin, optimum, clipped_optimum:
     on the test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test
-    rows, test_raw: in their own units, bias last (for plots);
+    rows, test_raw: in their own units, bias last (for plots); test_offset: of their scores;
     clamped: rows and values clamped, by party; warnings: sentences for the reader; noise:
     "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood in for;
-    inference: standard errors, where they were asked for.
+    inference: standard errors, evaluation: on rows that were held back, where they were asked for;
+    promise: epsilon and delta of training and these together, None without privacy; filled: empty
+    cells that the schema fills in, by column, None where few rows have or lack one.
     """
 
     plan: RunPlan
@@ -131,22 +174,16 @@ class RunResult:
     transcript_head: str
     certificate: dict[str, Any] | None = None
     missing: tuple[str, ...] = ()
+    test_offset: Array = field(default_factory=lambda: np.zeros(0), repr=False)
     inference: Inference | None = field(default=None, repr=False)
+    evaluation: Evaluation | None = field(default=None, repr=False)
+    promise: tuple[float, float] | None = None
+    filled: dict[str, int | None] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """One line for a person; no rows, no weights."""
-        plan = self.plan
         marks = [mark for mark, so in (("INSECURE", self.insecure), ("seeded", self.seeded)) if so]
-        promise = f"epsilon {plan.privacy.epsilon:g}" if plan.privacy else "no privacy noise"
-        told = [
-            f"{plan.model} by {plan.protocol}",
-            count(len(plan.members), "party"),
-            count(plan.num_rows, "row"),
-            count(plan.rounds, "iteration"),
-            promise,
-            self.model.words(self.scores, self.outputs),
-            *marks,
-        ]
+        told = [run_words(self.plan), self.model.words(self.scores, self.outputs), *marks]
         return f"RunResult({', '.join(told)})"
 
     def _repr_html_(self) -> str:
@@ -160,9 +197,17 @@ class RunResult:
         """Of the plan."""
         return model_named(self.plan.model)
 
+    def test_scores(self, weights: Array, raw: bool = False) -> Array:
+        """Of the test rows; raw: weights are of rows in the data's own units."""
+        x = shifted(self.test_raw if raw else self.test_x, self.test_offset)
+        scores: Array = x @ with_offset(weights, x)
+        return scores
+
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the targets; none of a label."""
+        """Names of the targets, or of the classes; none of a label of two values."""
+        if self.model.several:
+            return classes_of(self.schema).classes
         return self.schema.label.names if self.model.numeric else ()
 
     @property
@@ -170,6 +215,9 @@ class RunResult:
         """What is predicted, in words."""
         if self.model.numeric:
             return self.schema.label.name
+        if self.model.several:
+            classes = classes_of(self.schema)
+            return f"“{classes.name}” of {classes.outputs} classes"
         label = label_of(self.schema)
         return f"“{label.name} = {label.positive}”"
 
@@ -203,11 +251,12 @@ class RunResult:
         if base == 0 or self.scores.log_loss < base - ROUNDING:
             return ""
         more = "a larger epsilon" if self.plan.privacy else "more iterations"
+        share = f"share of positives ({np.mean(self.test_y):.3f})"
         return (
             f"the model is no better than the base rate: on {len(self.test_y):,} test rows its log "
-            f"loss is {self.scores.log_loss:.4f}, and that of always saying their share of "
-            f"positives ({np.mean(self.test_y):.3f}) is {base:.4f}; use more rows, {more} or fewer "
-            "columns"
+            f"loss is {self.scores.log_loss:.4f}, and that of always saying their "
+            f"{'classes’ shares' if self.model.several else share} is {base:.4f}; use more rows, "
+            f"{more} or fewer columns"
         )
 
     @property
@@ -219,6 +268,11 @@ class RunResult:
     def max_abs_diff_to_twin(self) -> float:
         """Largest difference of a weight to the twin's, scaled units."""
         return float(np.abs(self.weights - self.twin_weights).max())
+
+    @property
+    def filled_words(self) -> str:
+        """A sentence on empty cells; empty where there were none."""
+        return filled_words(self.filled, sum(self.rows_by_party.values()), LEAST)
 
     @property
     def insecure(self) -> bool:
@@ -248,11 +302,16 @@ class RunResult:
             "total_seconds": round(self.total_seconds, 3),
             "noise": self.noise,
             "missing": list(self.missing),
+            "missing_cells": dict(self.filled),
             "warnings": list(self.notes),
         }
         if self.inference is not None:
             body["inference"] = self.inference.rows()
             body["inference_about"] = self.inference.about()
+        if self.evaluation is not None:
+            body["evaluation"] = self.evaluation.summary()
+        if self.promise is not None:
+            body["privacy_in_all"] = dict(zip(("epsilon", "delta"), self.promise, strict=True))
         if self.insecure:
             body["INSECURE"] = "toy ring without security; for tests only"
         return body

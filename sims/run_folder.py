@@ -12,9 +12,12 @@
     second-moment/    transcript and messages of the run that went before, where rows are whitened
     inference.tex     the table of coefficients, where it was asked for
     inference/        transcripts of its sums
+    evaluation.json   how good the model is on rows that were held back, where it was asked for
+    evaluation/       transcript of its sum
+    held-out.json     the owners' coins, where rows were held back: see sims.held_out
 
-No file holds a row of data or anything secret; but the report of a regression draws the test
-rows' targets.
+No file but held-out.json holds a row of data or anything secret; but the report of a regression
+draws the test rows' targets.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ MODEL, METRICS, SUMMARY = "model.json", "metrics.jsonl", "summary.json"
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 MESSAGES = "messages"
 SECOND_MOMENT = "second-moment"
-INFERENCE, TABLE = "inference", "inference.tex"
+INFERENCE_SUMS, INFERENCE, TABLE = "inference", "inference.json", "inference.tex"
+EVALUATION_SUM, EVALUATION, HELD_BACK = "evaluation", "evaluation.json", "held-out.json"
+SUMS, MISSING = "sums", "missing.json"
 FIRST = f"{SECOND_MOMENT}/{TRANSCRIPT}"
 FILES = (TRANSCRIPT, PLAN, MODEL, METRICS, SUMMARY, CERTIFICATE, TABLE, REPORT)
 OPTIONAL = (CERTIFICATE, TABLE)
@@ -164,7 +169,9 @@ def _make_way(folder: Path, overwrite: bool) -> None:
     if overwrite:
         for name in (STATUS, *FILES):
             (folder / name).unlink(missing_ok=True)
-        for name in (MESSAGES, SECOND_MOMENT, INFERENCE):
+        for name in (EVALUATION, HELD_BACK):
+            (folder / name).unlink(missing_ok=True)
+        for name in (MESSAGES, SECOND_MOMENT, INFERENCE_SUMS, EVALUATION_SUM):
             shutil.rmtree(folder / name, ignore_errors=True)
         log.warning("the earlier run in %s is overwritten", folder)
         return

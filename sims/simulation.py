@@ -19,31 +19,32 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from coordinator.coordinator import Observer
 from coordinator.costs import Costs
 from coordinator.replay import evidence as read_evidence
+from parties.coins import Coins
+from parties.data.look import filled_totals
 from parties.data.shard import Shard
 from parties.policy import Policy
-from protocols.errors import ParameterError, PrivacyError
-from protocols.gradients import GradientPlan
-from protocols.inference.budget import training_part
+from protocols.errors import ParameterError
+from protocols.evaluation.figures import LEAST
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.privacy.calibrate.calibration import Calibration
-from protocols.privacy.mechanism import Mechanism
+from protocols.privacy.randomness import SeededRandomness
 from protocols.private_files import FOLDER_MODE
 from protocols.published import published
+from sims.afterwards import follow, for_training
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
-from sims.figures import calibrated, figures_of, settled
-from sims.inference import infer
-from sims.inference_rows import shards_by_range, with_shards
+from sims.figures import calibrated, settled
+from sims.held_out import HeldBack, used
+from sims.inference_rows import with_shards
 from sims.ledgers import dataset_of, open_ledger
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData, prepare
 from sims.result import Array, Figures, RunResult, scored
-from sims.run_folder import INFERENCE, MESSAGES, SECOND_MOMENT, TRANSCRIPT, RunFolder
+from sims.run_folder import MESSAGES, SECOND_MOMENT, TRANSCRIPT, RunFolder
 from sims.session import Ran, session_of
 from sims.slot_report import unproven_warnings
-from sims.sums import sums_wanted
 from sims.twin import OPTIMA, fit_unclipped
 from sims.twins import twin_of
 
@@ -75,22 +76,42 @@ def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> RunRe
 
 
 def noise_root(config: SimulationConfig) -> int:
-    """Seed of the parties' noise streams, the split and the hold-out; the OS's without a seed."""
+    """Seed of noise, coins, split and hold-out; the operating system's without one."""
     return secrets.randbits(256) if config.seed is None else config.seed
 
 
 def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> RunResult:
     """Train on prepared shards; see `simulate`."""
     started = time.perf_counter()
+    terms = data.schema.row_terms
+    if config.inference and terms:
+        raise ParameterError(
+            f"inference with rows that have a {' and an '.join(terms)}: standard errors count "
+            "every row once and know no offsets; leave inference out"
+        )
+    if config.evaluate and "offset" in terms:
+        raise ParameterError(
+            "evaluate with rows that have an offset: the sum scores rows by their features alone; "
+            "leave evaluate out"
+        )
+    if config.evaluate and model_named(config.model).several:
+        raise ParameterError(
+            f"evaluate with model={config.model!r}: sums of scores are of labels of two values; "
+            "leave evaluate out, and judge the model by score of load_model"
+        )
     # Every refusal that depends on public figures only comes before the first key.
     rows = [shard.rows for shard in data.shards.values()]
     notify(Event("phase", "choose"))
-    found = calibrated(_training(config), data.schema, rows)
+    found = calibrated(for_training(config), data.schema, rows)
     notify(Event("plan", "data", found=found))
     folder = RunFolder.create(config.out, rounds=found.template.rounds) if config.out else None
     with _recording(folder) as record:
         signing_key = new_signing_key()
         specs = party_specs(config, data.shards, root, public_bytes(signing_key))
+        held_out, whole = found.template.held_out, data
+        data = used(held_out, whole, specs)
+        if held_out and folder:
+            HeldBack.of(held_out, whole, specs).save(folder.path)
 
         def both(event: Event) -> None:
             # A file takes long to write: an interrupt meanwhile finds both at the same place.
@@ -112,8 +133,8 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
                     messages=kept / MESSAGES,
                 )
                 costs, evidence = first.costs, read_evidence(kept)
-            figures = figures_of(data.schema, rows)
-            found = replace(settled(figures, found.wanted, evidence), notes=found.notes)
+            after = settled(data.schema, rows, found.wanted, evidence)
+            found = replace(after, notes=found.notes)
         ran = session(
             specs=specs,
             observer=Observer(
@@ -129,63 +150,18 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         result = compare(
             data,
             found,
-            specs,
+            with_shards(specs, data.shards),
             ran,
             costs=costs + ran.costs,
             noise=_noise_name(config),
             total_seconds=time.perf_counter() - started,
         )
-        if config.inference:
-            both(Event("phase", "inference"))
-            result = _with_inference(config, data, specs, result, before, folder)
+        result = follow(
+            config, data, specs, result, before, folder, lambda name: both(Event("phase", name))
+        )
         if folder:
             folder.write(result)
     return result
-
-
-def _training(config: SimulationConfig) -> SimulationConfig:
-    """What is left of the promise for training, where standard errors take their part."""
-    if not config.inference or config.epsilon is None:
-        return config
-    epsilon, delta = training_part(config.epsilon, config.delta)
-    return replace(config, epsilon=epsilon, delta=delta)
-
-
-def _with_inference(
-    config: SimulationConfig,
-    data: PreparedData,
-    specs: Mapping[str, PartySpec],
-    result: RunResult,
-    before: GradientPlan | None,
-    folder: RunFolder | None,
-) -> RunResult:
-    """Standard errors at the released model, of the same parties' rows; else a note why not.
-
-    before: the plan of the run that opened a second moment, if there was one.
-    """
-    private = config.epsilon is not None
-    plans = [plan for plan in (before, result.plan) if plan is not None and plan.privacy]
-    try:
-        inference = infer(
-            with_shards(specs, shards_by_range(data, private=private)),
-            data.schema,
-            result.weights,
-            result.plan.model,
-            sums_wanted(config.epsilon, config.delta, config.colluders),
-            spent=tuple(Mechanism.from_plan(plan, data.schema.norm_bound) for plan in plans),
-            folder=folder.path / INFERENCE if folder else None,
-            processes=config.processes,
-        )
-    except (PrivacyError, ParameterError) as error:
-        # The model has been trained and paid for; and so, perhaps, have some of the sums.
-        warning = f"no standard errors: {error}"
-        if private:
-            warning += (
-                f"; sums may have been opened before that: count epsilon={config.epsilon:g}, "
-                f"delta={config.delta:g} for this run, not the training's part alone"
-            )
-        return replace(result, warnings=(*result.warnings, warning))
-    return replace(result, inference=inference)
 
 
 @contextmanager
@@ -214,6 +190,7 @@ def party_specs(
         allow_insecure=config.profile != "secure",
         # Who runs a simulation stands for all owners, and is warned.
         accept_unbounded=True,
+        min_rows_apart=1,
     )
     specs = {}
     for name, shard in shards.items():
@@ -227,6 +204,7 @@ def party_specs(
             noise_seed=root,
             ledger=open_ledger(config, name),
             dataset=dataset_of(config),
+            coins=Coins(SeededRandomness(root, name)),
         )
     return specs
 
@@ -250,11 +228,11 @@ def compare(
     model = model_named(plan.model)
     reference = model_named(model.reference)
     fit = OPTIMA[reference.name]
-    clipped = fit(data.rows, data.labels)
-    optimum = fit_unclipped(fit, data.raw, data.labels)
+    clipped = fit(data.rows, data.labels, data.row_weights, data.offsets)
+    optimum = fit_unclipped(fit, data.raw, data.labels, data.row_weights, data.offsets)
 
     def judged(model: Model, weights: Array, rows: Array = test.x) -> Figures:
-        return scored(model, weights, rows, test.y, data.schema)
+        return scored(model, weights, rows, test.y, data.schema, test.offset)
 
     return RunResult(
         plan=plan,
@@ -275,6 +253,7 @@ def compare(
         test_x=test.x,
         test_raw=data.raw_test,
         test_y=test.y,
+        test_offset=test.offset,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
         warnings=(
             *twin.warnings,
@@ -289,6 +268,7 @@ def compare(
         transcript_head=ran.head,
         certificate=with_cover(found.certificate, plan),
         missing=outcome.missing,
+        filled=filled_totals(data.shards, LEAST),
     )
 
 

@@ -1,20 +1,24 @@
-"""One sum over the rows of simulated parties, through the protocol that a deployment would run."""
+"""Sums over the rows of several parties, one after the other: simulated here, or deployed."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from coordinator.coordinator import Observer
 from coordinator.costs import Costs
 from parties.data.schema import Schema
 from protocols.gradients import GradientPlan
+from protocols.held_out import HeldOut
 from protocols.messages import new_signing_key, public_bytes
 from protocols.names import SECURE_AGGREGATION
+from protocols.objectives import Objective
 from protocols.one_sum import OneSum
 from protocols.plan import Member, RunPlan
-from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.mechanism import Mechanism
 from protocols.private_files import FOLDER_MODE
@@ -36,37 +40,59 @@ def sums_wanted(epsilon: float | None, delta: float, colluders: int) -> Wanted:
 class Opened:
     """One finished sum.
 
-    values: the sum over rows, divided by their number, shape (length,); noise_std: of each value,
-    of all parties, 0 without privacy; mechanism: what it cost, None without privacy.
+    values: the sum over rows, divided by their number, shape (length,); norm_bound: of rows; head:
+    of the transcript.
     """
 
     plan: GradientPlan
     values: Array
-    noise_std: float
-    mechanism: Mechanism | None
+    norm_bound: float
     head: str
+
+    @property
+    def noise_std(self) -> float:
+        """Of each value, of all parties; 0 without privacy."""
+        return self.plan.split.total_std(max(self.plan.noise_scales, default=0.0))
+
+    @cached_property
+    def mechanism(self) -> Mechanism | None:
+        """What it cost; None without privacy."""
+        return Mechanism.from_plan(self.plan, self.norm_bound) if self.plan.privacy else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
+class SumSeries(ABC):
     """Sums over the rows of the same parties, one after the other.
 
-    specs: parties; schema: of their rows; wanted: the promise; folder: where transcripts go, None:
-    nowhere; costs: of all sums so far.
+    schema: of their rows; sizes: rows of whole tables by party; wanted: the promise; held_out:
+    which of the rows are summed, None: all; done: all sums so far.
     """
 
-    specs: Mapping[str, PartySpec]
     schema: Schema
+    sizes: Mapping[str, int]
     wanted: Wanted
-    folder: Path | None = None
-    processes: bool = False
+    held_out: HeldOut | None = None
     done: list[Opened] = field(default_factory=list)
-    costs: list[Costs] = field(default_factory=list)
+
+    @property
+    def figures(self) -> PublicFigures:
+        """Of the rows that are summed."""
+        return figures_of(self.schema, self.sizes.values(), self.held_out)
 
     @property
     def rows(self) -> int:
         """N, of all parties."""
-        return sum(spec.shard.rows for spec in self.specs.values())
+        return self.figures.rows
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know of the rows."""
+        return []
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What the sums have cost so far."""
+        return tuple(each.mechanism for each in self.done if each.mechanism)
 
     def plan(self, task: OneSum, mu: float | None = None) -> GradientPlan:
         """The plan of a sum, certified; session and members are placeholders.
@@ -74,10 +100,9 @@ class Sums:
         Raises:
             ParameterError, PrivacyError: no such plan.
         """
-        figures = figures_of(self.schema, (spec.shard.rows for spec in self.specs.values()))
-        plan = plan_sum(figures, self.wanted, task, mu)
+        plan = plan_sum(self.figures, self.wanted, task, mu)
         if plan.privacy:
-            Mechanism.from_plan(plan, figures.norm_bound).require()
+            Mechanism.from_plan(plan, self.schema.norm_bound).require()
         return plan
 
     def open(self, task: OneSum, mu: float | None = None) -> Opened:
@@ -86,10 +111,56 @@ class Sums:
         Raises:
             CohortError: it is refused, or aborted.
         """
-        template = self.plan(task, mu)
+        plan, values, head = self.ran(self.plan(task, mu))
+        opened = Opened(
+            plan=plan,
+            values=values,
+            norm_bound=self.schema.norm_bound,
+            head=head,
+        )
+        self.done.append(opened)
+        return opened
+
+    @abstractmethod
+    def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
+        """Run a plan: as agreed, what it opened, and the head of the transcript.
+
+        Raises:
+            CohortError: it is refused, or aborted.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums(SumSeries):
+    """Of simulated parties.
+
+    specs: parties; folder: where transcripts go, None: nowhere; costs: of all sums so far.
+    """
+
+    sizes: Mapping[str, int] = field(init=False)
+    specs: Mapping[str, PartySpec]
+    folder: Path | None = None
+    processes: bool = False
+    costs: list[Costs] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        sizes = {name: spec.shard.rows for name, spec in self.specs.items()}
+        object.__setattr__(self, "sizes", sizes)
+
+    @property
+    def notes(self) -> list[str]:
+        """A simulation may say it; in a deployment counts stay with their party."""
+        shards = [spec.shard for spec in self.specs.values()]
+        columns = sorted({name for shard in shards for name in shard.counts.outside})
+        if not columns:
+            return []
+        return [f"values beyond the schema's range count as its end, in {', '.join(columns)}"]
+
+    def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
+        """In this process, or one for each party."""
 
         def make_plan(session: str, members: tuple[Member, ...]) -> RunPlan:
-            return replace(template, session=session, members=members)
+            return template.among(session, members)
 
         signing_key = new_signing_key()
         key = public_bytes(signing_key)
@@ -97,29 +168,20 @@ class Sums:
             specs={name: replace(s, coordinator_key=key) for name, s in self.specs.items()},
             signing_key=signing_key,
             make_plan=make_plan,
-            transcript=self._transcript(task),
+            transcript=self._transcript(template.task),
             messages=None,
             observer=Observer(),
             processes=self.processes,
         )
+        self.costs.append(ran.costs)
         plan = ran.outcome.plan
         if not isinstance(plan, GradientPlan):
             raise AssertionError("a sum has a plan of sums")
-        norm_bound = self.schema.norm_bound
-        opened = Opened(
-            plan=plan,
-            values=ran.outcome.weights,
-            noise_std=plan.split.total_std(max(plan.noise_scales, default=0.0)),
-            mechanism=Mechanism.from_plan(plan, norm_bound) if plan.privacy else None,
-            head=ran.head,
-        )
-        self.done.append(opened)
-        self.costs.append(ran.costs)
-        return opened
+        return plan, ran.outcome.weights, ran.head
 
-    def _transcript(self, task: OneSum) -> Path | None:
+    def _transcript(self, task: Objective) -> Path | None:
         if self.folder is None:
             return None
-        path = self.folder / f"{task.kind}-{len(self.done) + 1}"
+        path = self.folder / f"{task.to_dict()['kind']}-{len(self.done) + 1}"
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         return path / TRANSCRIPT

@@ -108,8 +108,16 @@ def _contribute(plan: GradientPlan, name: str, rows: int) -> float:
     """Of one round, for so many rows."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (rows, plan.num_features)) / np.sqrt(plan.num_features)
+    codes, classes = rng.integers(0, 2, rows), plan.outputs
+    y = np.eye(classes)[codes] if classes > 1 else codes.astype(float)
     shard: Any = SimpleNamespace(
-        x=x, y=rng.integers(0, 2, rows).astype(float), num_features=plan.num_features, rows=rows
+        x=x,
+        y=y,
+        weight=np.ones(rows),
+        offset=np.zeros(rows),
+        num_features=plan.num_features,
+        rows=rows,
+        schema=SimpleNamespace(label=None),
     )
     own = open_contributor(plan, name, shard, SeededRandomness(0, name))
     rounds = iter(range(_REPETITIONS))

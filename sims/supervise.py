@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from protocols.errors import ParameterError
 from protocols.private_files import private_folder, private_opener
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 log = logging.getLogger(__name__)
 
@@ -89,13 +95,52 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 time.sleep(0.5)  # its children see that it is gone
 
 
-def until_stopped(tick: Callable[[], None] = lambda: None) -> None:
-    """Wait for SIGINT or SIGTERM, calling `tick` once a second."""
+def until_stopped() -> None:
+    """Wait for SIGINT or SIGTERM."""
     stopping = threading.Event()
     before = {s: signal.signal(s, lambda *_: stopping.set()) for s in (2, 15)}
     try:
-        while not stopping.wait(1.0):
-            tick()
+        stopping.wait()
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)
+
+
+class Background:
+    """What goes on in the background from `start` to `stop`, or to the end of a `with` block.
+
+    It ends with the process, too, if that ends in an orderly way.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title, self._running = title, ExitStack()
+        self._is_running = False
+
+    @contextmanager
+    def starting(self) -> Iterator[ExitStack]:
+        """Takes what `stop` closes; what fails while it starts leaves nothing behind.
+
+        Raises:
+            ParameterError: it runs already.
+        """
+        if self._is_running:
+            raise ParameterError(f"{self._title} runs already: stop() it first")
+        with ExitStack() as stack:
+            yield stack
+            self._running, self._is_running = stack.pop_all(), True
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """End everything that `start` began; nothing where nothing runs."""
+        self._is_running = False
+        atexit.unregister(self.stop)
+        self._running.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<{self._title}{', running' * self._is_running}>"

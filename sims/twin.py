@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
@@ -15,7 +18,7 @@ from protocols.models.registry import model_named
 from protocols.rows import RowsPlan
 from protocols.train import PlainGradient, train_plain
 from sims.regression_twin import ridge_solution
-from sims.result import Course, Figures
+from sims.result import Course, Figures, shifted
 
 Array = NDArray[np.float64]
 # The optimum is regularised this little only so that it exists for separable data.
@@ -27,23 +30,29 @@ def score(weights: Array, x: Array, y: Array) -> Figures:
     return Figures(model_named("logistic").metrics(weights, x, y))
 
 
-def logistic_loss(weights: Array, x: Array, y: Array) -> float:
-    """Mean logistic loss."""
-    return float(np.mean(model_named("logistic").loss(x @ weights, y)))
-
-
 def run_twin(
-    plan: RowsPlan, x: Array, y: Array, noise: Array, test_x: Array, test_y: Array
+    plan: RowsPlan,
+    x: Array,
+    y: Array,
+    noise: Array,
+    test_x: Array,
+    test_y: Array,
+    *,
+    weight: Array | float = 1.0,
+    offset: Array | float = 0.0,
 ) -> tuple[Array, tuple[Figures, ...]]:
     """The plan in float64 on pooled rows, with the parties' summed noise (`RowsPlan.draw_noise`).
+
+    weight, offset: of the training rows, as in `Shard`; test_x: `shifted` by theirs.
 
     Returns the weights, shape (num_features,), of a target (num_features, 1), and the metrics of
     every iteration.
     """
-    course = Course(model_named(plan.model), (x, y), (test_x, test_y))
+    train = shifted(x, offset) if isinstance(offset, np.ndarray) else x
+    course = Course(model_named(plan.model), (train, y), (test_x, test_y))
     x, y = plan.encode(x, y)
     inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
-    gradient = PlainGradient(x, y, noise, plan.link, inverse)
+    gradient = PlainGradient(x, y, noise, plan.link, inverse, weight=weight, offset=offset)
 
     def record(t: int, weights: Array) -> None:
         course.record(t, plan.decode(weights).reshape(plan.layout.shape), gradient.largest)
@@ -52,36 +61,95 @@ def run_twin(
     return weights.reshape(plan.layout.shape), tuple(course.metrics)
 
 
-def fit_optimum(x: Array, y: Array) -> Array:
+def fit_optimum(
+    x: Array, y: Array, weight: Array | None = None, offset: Array | None = None
+) -> Array:
     """Maximum likelihood without privacy on pooled rows, shape (d,); bias is the last column."""
+    if offset is not None and offset.any():
+        return _fit_shifted(x, y, np.ones(len(x)) if weight is None else weight, offset)
     model = LogisticRegression(C=1 / (OPTIMUM_RIDGE * len(x)), fit_intercept=False, max_iter=5000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(x, y)
+        model.fit(x, y, sample_weight=weight)
     weights: Array = model.coef_[0]
     return weights
 
 
-def fit_counts(x: Array, y: Array) -> Array:
+def _fit_shifted(x: Array, y: Array, weight: Array, offset: Array) -> Array:
+    """The same with offsets, which scikit-learn's does not take."""
+
+    def loss(w: Array) -> tuple[float, Any]:
+        z = x @ w + offset
+        value = (
+            float(weight @ (np.logaddexp(0.0, z) - y * z)) / len(x)
+            + OPTIMUM_RIDGE * float(w @ w) / 2
+        )
+        return value, x.T @ (weight * (expit(z) - y)) / len(x) + OPTIMUM_RIDGE * w
+
+    found = minimize(loss, np.zeros(x.shape[1]), jac=True, options={"gtol": 1e-9, "maxiter": 5000})
+    return np.asarray(found.x)
+
+
+def fit_counts(
+    x: Array, y: Array, weight: Array | None = None, offset: Array | None = None
+) -> Array:
     """Maximum likelihood of `models.poisson`, y on [0, 1] of shape (rows, 1); shape (d, 1)."""
     model = PoissonRegressor(alpha=OPTIMUM_RIDGE, fit_intercept=False, max_iter=5000, tol=1e-8)
-    scale = np.exp(Poisson().radius)
+    scale, exposure = np.exp(Poisson().radius), np.exp(0.0 if offset is None else offset)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(x, scale * y[:, 0])
+        # Of rates y / e, each with weight e: the likelihood of counts of mean e exp(x w).
+        own = exposure * (np.ones(len(x)) if weight is None else weight)
+        model.fit(x, scale * y[:, 0] / exposure, sample_weight=own)
     weights: Array = model.coef_[:, None]
     return weights
 
 
-OPTIMA: dict[str, Callable[[Array, Array], Array]] = {
+def fit_softmax(
+    x: Array, y: Array, weight: Array | None = None, offset: Array | None = None
+) -> Array:
+    """Multinomial maximum likelihood, y one-hot of shape (rows, K); (d, K); no offset is taken."""
+    classes = y.shape[1]
+    # A row of zeros of every class moves nothing, and makes all of them known.
+    rows, labels = np.vstack([x, np.zeros((classes, x.shape[1]))]), [*y.argmax(1), *range(classes)]
+    own = np.append(np.ones(len(x)) if weight is None else weight, np.ones(classes))
+    model = LogisticRegression(C=1 / (OPTIMUM_RIDGE * len(x)), fit_intercept=False, max_iter=5000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rows, labels, sample_weight=own)
+    weights: Array = model.coef_.T
+    return weights
+
+
+def fit_each(x: Array, y: Array, weight: Array | None = None, offset: Array | None = None) -> Array:
+    """`fit_optimum` of every class against the rest, y one-hot of shape (rows, K); (d, K)."""
+    rows = np.vstack([x, np.zeros((2, x.shape[1]))])
+    own = np.append(np.ones(len(x)) if weight is None else weight, np.ones(2))
+    return np.column_stack([fit_optimum(rows, np.append(hit, [0, 1]), own) for hit in y.T])
+
+
+def _fit_targets(
+    x: Array, y: Array, weight: Array | None = None, offset: Array | None = None
+) -> Array:
+    """Least squares; no offset is taken."""
+    return ridge_solution(x, y, 0.0, weight)
+
+
+Fit = Callable[..., Array]
+"""Of rows and outcomes; then perhaps weights, then offsets, each shape (rows,)."""
+OPTIMA: dict[str, Fit] = {
     "logistic": fit_optimum,
     "poisson": fit_counts,
-    "linear": lambda x, y: ridge_solution(x, y, 0.0),
+    "linear": _fit_targets,
+    "softmax": fit_softmax,
+    "one-vs-rest": fit_each,
 }
 """What plain training on all rows gives, by `Model.reference`."""
 
 
-def fit_unclipped(fit: Callable[[Array, Array], Array], raw: Array, y: Array) -> Array:
+def fit_unclipped(
+    fit: Fit, raw: Array, y: Array, weight: Array | None = None, offset: Array | None = None
+) -> Array:
     """One of `OPTIMA` on rows as they are, standardised for the fit alone.
 
     raw: rows in the data's own units, bias last, shape (N, d).
@@ -90,7 +158,8 @@ def fit_unclipped(fit: Callable[[Array, Array], Array], raw: Array, y: Array) ->
     """
     shift, spread = raw[:, :-1].mean(axis=0), raw[:, :-1].std(axis=0)
     spread[spread == 0] = 1.0
-    weights = fit(np.column_stack([(raw[:, :-1] - shift) / spread, raw[:, -1]]), y)
+    scaled = np.column_stack([(raw[:, :-1] - shift) / spread, raw[:, -1]])
+    weights = fit(scaled, y, weight, offset)
     slopes = (weights[:-1].T / spread).T
     found: Array = np.concatenate([slopes, [weights[-1] - shift @ slopes]])
     return found

@@ -25,7 +25,7 @@ from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.regression_twin import run_gram_twin, unlearnt
-from sims.result import Course, Figures
+from sims.result import Course, Figures, shifted, with_offset
 from sims.sums_twin import run_in_plain
 from sims.twin import OPTIMA, run_twin
 
@@ -69,7 +69,8 @@ def moment_in_plain(plan: GradientPlan, specs: Specs) -> Moment:
 
 
 def _course(plan: RunPlan, data: PreparedData) -> Course:
-    train, test = (data.rows, data.labels), (data.test.x, data.test.y)
+    train = shifted(data.rows, data.offsets), data.labels
+    test = shifted(data.test.x, data.test.offset), data.test.y
     return Course(model_named(plan.model), train, test)
 
 
@@ -89,7 +90,16 @@ def _warned(what: str, largest: float, radius: float, cure: str) -> tuple[str, .
 
 def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
     test, noise = data.test, _summed_noise(plan, specs)
-    weights, iterations = run_twin(plan, data.rows, data.labels, noise, test.x, test.y)
+    weights, iterations = run_twin(
+        plan,
+        data.rows,
+        data.labels,
+        noise,
+        shifted(test.x, test.offset),
+        test.y,
+        weight=data.row_weights,
+        offset=data.offsets,
+    )
     cure = "take fewer iterations or a smaller learning rate"
     cure = cure if plan.outputs else f"widen it (--interval), {cure}"
     warnings: tuple[str, ...] = ()
@@ -105,11 +115,17 @@ def _stopped_short(plan: RowsPlan, data: PreparedData, weights: Floats) -> tuple
     if plan.privacy is not None:
         return ()
     model, kind = plan.fitted, plan.update["kind"]
-    best = OPTIMA[plan.model](data.rows, data.labels)
-    reached, least = (
-        float(np.mean(model.loss(data.rows @ w, data.labels))) for w in (weights, best)
+    best = OPTIMA[plan.model](data.rows, data.labels, data.row_weights, data.offsets)
+    x = shifted(data.rows, data.offsets)
+    reached, least, start = (
+        float(np.average(losses.reshape(len(x), -1).mean(axis=1), weights=data.row_weights))
+        for losses in (
+            model.loss(x @ with_offset(w, x), data.labels) for w in (weights, best, 0 * best)
+        )
     )
-    if not reached > least + MOST_LOSS:
+    # Losses of numeric targets are in parts of their range, which may be wide.
+    most = MOST_UNLEARNT * (start - least) if model.numeric else MOST_LOSS
+    if not reached > least + most:
         return ()
     fastest = "nag" if plan.outputs or isinstance(plan, ModelPlan) else "quadratic-nag"
     cure = "more (--iterations)" if kind == fastest else f"--update {fastest} --iterations 20"
@@ -121,12 +137,14 @@ def _stopped_short(plan: RowsPlan, data: PreparedData, weights: Floats) -> tuple
 
 def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
     parts = (
-        plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()))
+        plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()), s.shard.weight)
         for s in specs.values()
     )
     course, sums = _course(plan, data), reduce(add, parts)
     weights = run_gram_twin(plan.task, sums, course.record)
-    variance = plan.fitted.encode(data.labels).var(axis=0)
+    encoded, counts = plan.fitted.encode(data.labels), data.row_weights[:, None]
+    middle = (counts * encoded).sum(axis=0) / counts.sum()
+    variance = np.mean(counts * (encoded - middle) ** 2, axis=0)
     left = unlearnt(plan.task, sums, weights) / np.where(variance > 0, variance, np.inf)
     return Twin(
         weights=weights,

@@ -30,7 +30,7 @@ from parties.policy import Policy
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.context import CONJUGATION, CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.commitments import Opening, Terms
@@ -395,12 +395,12 @@ class JointKeys:
 
 @cache
 def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
-    """One ceremony with the rotation keys of every layout: 2^k left, and every spread."""
+    """One ceremony with the automorphism keys of every layout: 2^k left, spreads, conjugation."""
     tag, slots = f"joint-{parties}-{depth}-{ring_dim}", ring_dim // 2
     context = CkksContext(CkksParameters(ring_dim=ring_dim, depth=depth, security_bits=0), tag)
     seed = tag.encode().ljust(32, b".")
     powers = [1 << k for k in range(slots.bit_length() - 1)]
-    rotations = sorted({*powers, *(slots + 1 - 2 * power for power in powers)})
+    rotations = sorted({CONJUGATION, *powers, *(slots + 1 - 2 * power for power in powers)})
     return run_ceremony(context, seed, parties, tuple(rotations))
 
 

@@ -20,6 +20,7 @@ from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import CohortError, LostError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.held_out import HeldOut
 from protocols.lffr import LffrPlan
 from protocols.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.model_plan import ModelPlan
@@ -161,6 +162,19 @@ def whitened_session(before: Session | None = None, **changes: Any) -> Session:
         keys=before.party_keys,
         evidence=evidence,
     )
+
+
+def holding(session: Session, share: float = 0.25, draw: str = "draw1") -> Session:
+    """The same, where owners hold rows back."""
+    make = session.coordinator._make_plan
+
+    def held(members: Any) -> Any:
+        plan: Any = replace(make(members), held_out=HeldOut(share=share, draw=draw))
+        session.plan = plan.among(plan.session, members)
+        return session.plan
+
+    session.coordinator._make_plan = held
+    return session
 
 
 # -- single messages -----------------------------------------------------------------------------

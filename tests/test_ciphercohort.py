@@ -17,10 +17,10 @@ import pytest
 
 import ciphercohort
 from protocols.errors import CohortError, ParameterError
-from sims.api import PLAN, SIMULATE, configured
+from sims.api import DEPLOY, PLAN, SIMULATE, configured
 from sims.cli import app
 from sims.config import kinds, option_name
-from sims.options import PlanOptions, SimulateOptions
+from sims.options import DeployOptions, PlanOptions, SimulateOptions
 from sims.result import RunResult
 from sims.studies.noise.grid import Cell, Grid
 from tests.scripts import ROOT
@@ -28,7 +28,7 @@ from tests.sims.model_runs import cohort
 from tests.test_imports import PACKAGES
 
 NAMES = {
-    *("FederatedLogisticRegression", "FederatedRegression"),
+    *("Coordinator", "FederatedLogisticRegression", "FederatedRegression", "Party"),
     *("evaluate", "load_model", "plan", "simulate"),
 }
 TOY: dict[str, Any] = {"profile": "fast-insecure", "no_privacy": True, "update": "gd"}
@@ -164,17 +164,21 @@ def test_every_option_of_a_command_is_one_of_its_function(command: str) -> None:
     from typer.main import get_command
 
     screen = {"as_json", "debug", "explain", "no_timing", "assume_start"}
-    shape = {"rows", "features", "norm_bound"}
+    shape = {"rows", "features", "norm_bound", "classes"}
     given = {each.name for each in get_command(app).commands[command].params}  # type: ignore[attr-defined]
     options = {option_name(each) for each in (SIMULATE if command == "simulate" else PLAN)}
     assert given - screen - {"help"} - shape == options | {"no_privacy"}
 
 
-@pytest.mark.parametrize(("typed", "fields"), [(PlanOptions, PLAN), (SimulateOptions, SIMULATE)])
+@pytest.mark.parametrize(
+    ("typed", "fields"),
+    [(DeployOptions, DEPLOY), (PlanOptions, PLAN), (SimulateOptions, SIMULATE)],
+)
 def test_every_option_has_the_type_of_its_field(typed: Any, fields: Any) -> None:
     """Also PLAN is made from these names: a misspelt one would be no option of the command."""
     hints = get_type_hints(typed)
-    assert set(hints) == {option_name(each) for each in fields} | {"no_privacy", "interval"}
+    more = {"no_privacy"} if typed is DeployOptions else {"no_privacy", "interval"}
+    assert set(hints) == {option_name(each) for each in fields} | more
     for each in fields:
         kind = kinds()[each.name]
         plain = {kind, *get_args(kind)} & {bool, int, float, str}

@@ -25,7 +25,7 @@ ROWS = (1000, 250, 3)
 @pytest.mark.secure
 @pytest.mark.parametrize(
     ("make", "update", "degree"),
-    [(RowsPlan, "barrier-1", 7), (RowsPlan, "nag", 5), (ModelPlan, "nag", 7)],
+    [(RowsPlan, "barrier-1", 7), (ModelPlan, "nag", 7)],
 )
 def test_three_parties_at_128_bits(make: type[RowsPlan], update: str, degree: int) -> None:
     """1253 x 10 rows, T = 2: the twin's weights to 2^-13.3 (1e-4)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ def violations(module: str, imported: set[str]) -> list[str]:
     return broken
 
 
+@cache
 def everything() -> dict[str, set[str]]:
     found = {}
     for package in PACKAGES:
@@ -111,19 +113,18 @@ def everything() -> dict[str, set[str]]:
     return found
 
 
-MODULES = everything()
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_external_packages_stay_where_they_belong(module: str) -> None:
-    assert violations(module, MODULES[module]) == []
+def test_external_packages_stay_where_they_belong() -> None:
+    assert [
+        broken for name, found in everything().items() for broken in violations(name, found)
+    ] == []
 
 
 @pytest.mark.parametrize("module", STANDARD_LIBRARY_ONLY)
 def test_modules_of_an_unfit_interpreter_need_nothing_installed(module: str) -> None:
     allowed = {*sys.stdlib_module_names, "protocols"}
-    assert {name.split(".")[0] for name in MODULES[module]} <= allowed
-    first_party = {name for name in MODULES[module] if name in MODULES}
+    modules = everything()
+    assert {name.split(".")[0] for name in modules[module]} <= allowed
+    first_party = {name for name in modules[module] if name in modules}
     assert first_party <= set(STANDARD_LIBRARY_ONLY)
 
 
@@ -141,13 +142,13 @@ def reachable(start: tuple[str, ...], modules: dict[str, set[str]]) -> set[str]:
 
 
 def test_the_coordinator_cannot_reach_a_secret_key() -> None:
-    reached = reachable(("coordinator",), MODULES)
+    reached = reachable(("coordinator",), everything())
     assert "protocols.errors" in reached  # the walk does follow imports
     assert not {name for name in reached if within(name, ("parties", "sims"))}
 
 
 def test_commands_and_parties_run_without_torch() -> None:
-    reached = reachable(("sims.cli", "parties.party", "parties.agent", "coordinator"), MODULES)
+    reached = reachable(("sims.cli", "parties.party", "parties.agent", "coordinator"), everything())
     assert "sims.simulation" in reached
     assert not reached & {"parties.torch_step", "sims.baselines_torch", "sims.torch_training"}
 

@@ -12,17 +12,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ciphercohort import Coordinator, Party
 from tests.flower.deployment import _stray
 from tests.scripts import ROOT, load
 
 BIN = Path(sys.executable).parent
 SCRIPT = "examples/three_hospitals.py"
+WORDS = ("--fast-insecure", "--rows", "150", "--iterations", "2", "--epsilon", "3")
 MISSING = [
     name
     for name in ("flower-superlink", "flower-supernode", "flwr", "cohort")
@@ -36,14 +39,45 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("protocol", ["encrypted-rows", "encrypted-model"])
-def test_deployed_and_simulated_give_the_same_model(tmp_path: Path, protocol: str) -> None:
-    command = [sys.executable, str(ROOT / SCRIPT), "--fast-insecure", "--rows", "150"]
-    command += ["--iterations", "2", "--epsilon", "3", "--keep", str(tmp_path)]
-    command += ["--protocol", protocol]
+SLOW = pytest.mark.skipif(
+    not os.environ.get("COHORT_SLOW"), reason="minutes under a real SuperLink: set COHORT_SLOW=1"
+)
+
+
+def by_command(home: Path, protocol: str) -> None:
+    """The example, whose hosts are commands."""
+    command = [sys.executable, str(ROOT / SCRIPT), *WORDS, "--protocol", protocol]
+    command += ["--keep", str(home)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "largest difference of a weight to the in-process run" in done.stdout
+
+
+def from_python(home: Path, protocol: str) -> None:
+    """All four hosts from this process, as in a notebook."""
+    example = load(SCRIPT, *WORDS, "--protocol", protocol)
+    options = example.arguments()
+    label = example.prepare(home, options)
+    example.found(home, options)
+    passphrase = (home / "passphrase").read_text().strip()
+    with ExitStack() as hosts:
+        centre = hosts.enter_context(Coordinator(home / "centre").start())
+        for name in example.NAMES:
+            hosts.enter_context(Party(home / name).start(passphrase))
+        told: list[str] = []
+        run = centre.run(tell=told.append)
+    assert f"session {run.session}" in told and any("train" in words for words in told)
+    assert run.model.schema.label.name == label and "ε = 3" in run._repr_html_()
+    example.simulate(home, label, options)
+
+
+@pytest.mark.parametrize(
+    ("deploy", "protocol"), [(by_command, "encrypted-rows"), (from_python, "encrypted-model")]
+)
+def test_deployed_and_simulated_give_the_same_model(
+    tmp_path: Path, deploy: Callable[[Path, str], None], protocol: str
+) -> None:
+    deploy(tmp_path, protocol)
     (folder,) = (path.parent for path in tmp_path.glob("centre/sessions/*/model.json"))
     assert len(list(folder.parent.iterdir())) == 2  # the second moment's, and the training's
     plan = json.loads((folder / "plan.json").read_text())
@@ -76,10 +110,7 @@ def test_quantities_of_a_line(text: str, value: float) -> None:
             load(SCRIPT).quantity(wrong)
 
 
-@pytest.mark.skipif(
-    not os.environ.get("COHORT_SLOW"),
-    reason="minutes of restarts under a real SuperLink: set COHORT_SLOW=1",
-)
+@SLOW
 @pytest.mark.parametrize(
     ("protocol", "step"), [("encrypted-rows", "contribute"), ("encrypted-model", "gradient/1")]
 )

@@ -65,6 +65,8 @@ class Agent:
     ended, or whose key share was lost, is never begun again.
     """
 
+    _lock = threading.Lock()  # of all agents of a process: OpenFHE's maps of keys are global
+
     def __init__(
         self,
         *,
@@ -82,7 +84,6 @@ class Agent:
         self._make_party, self._policy, self._store = make_party, policy, store
         self._signing_key, self._coordinator_key = signing_key, coordinator_key
         self._limits = limits or Limits()
-        self._lock = threading.Lock()
         self._party: Party | None = None
         self._step, self._busy, self._heard = "", 0, time.monotonic()
         self._saved = 0, UNHEARD  # steps answered, head
@@ -154,6 +155,7 @@ class Agent:
         try:
             plan = plan_from_dict(dict(request.body.meta["plan"]))
             self._policy.check(plan)
+            self._policy.check_alone(plan, self.name)
         except (CohortError, KeyError, TypeError, ValueError):
             return  # the party says what is wrong
         self.consent.require(plan)

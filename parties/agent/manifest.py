@@ -31,6 +31,7 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     for member in plan.members:
         you = " (you)" if member.name == name else ""
         yield f"  {member.name}{you}: {member.rows:,} rows, key {member.verify_key[:16]}…"
+    yield from _held_out(plan, name)
     security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
     yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
     yield from _cover(plan)
@@ -46,6 +47,24 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     for step, count in kinds.items():
         if count:
             yield f"  {count} x {step.leaves} ({step.name})"
+
+
+def _held_out(plan: RunPlan, name: str) -> Iterator[str]:
+    held_out = plan.held_out
+    if held_out is None:
+        return
+    mine = plan.members[plan.party_index(name)].rows
+    if held_out.judged:
+        yield (
+            f"Rows held back: this run uses only the {mine:,} rows that you held back by your "
+            f"own secret coins (draw {held_out.draw}); its privacy counts beside the training's"
+        )
+        return
+    yield (
+        f"Rows held back: every owner holds back {held_out.share:g} of its rows, which its own "
+        f"secret coins choose, for a later evaluation; this run uses {mine:,} of yours (draw "
+        f"{held_out.draw})"
+    )
 
 
 def _cover(plan: RunPlan) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 identity.sealed: the Ed25519 identity, sealed with the passphrase. node.key, node.pub: Flower's, of
 the relay. card.json: what the coordinator's administrator gets. state/: see `store`. ledger.jsonl:
-privacy spent on each data set.
+privacy spent on each data set. held-out.sealed: coins by which rows were held back; without them
+models are no longer judged on these rows.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.agent import Agent, Limits
+from parties.agent.coin_box import CoinBox
 from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.data.encode import encode_shard
+from parties.data.problems import Problems
 from parties.data.query import Query
 from parties.data.schema import Schema
-from parties.data.table import Table
+from parties.data.table import Table, read_table
+from parties.data.views import Views
 from parties.party import Party
 from parties.policy import Policy
 from protocols.cards import check_key, spoken
@@ -42,7 +46,7 @@ log = logging.getLogger(__name__)
 
 FILE, IDENTITY, SCHEMA, CA = "party.toml", "identity.sealed", "schema.json", "ca.crt"
 NODE_KEY, NODE_PUBLIC, CARD, STATE = "node.key", "node.pub", "card.json", "state"
-LEDGER = "ledger.jsonl"
+LEDGER, COINS = "ledger.jsonl", "held-out.sealed"
 IDENTITY_LABEL = "identity"
 _PEERS = re.compile(r"\s*\[\s*peers\s*\]\s*(#.*)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -253,9 +257,11 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
     """
     _check_folder(settings.folder)
     vault, signing_key = settings.open_vault(passphrase)
-    schema = Schema.load(settings.folder / SCHEMA)
-    shard = encode_shard(settings.rows(), schema, settings.strict)
+    schema, problems = Schema.load(settings.folder / SCHEMA), Problems()
+    table = read_table(settings.rows(), label=schema.label.name, problems=problems)
+    shard = encode_shard(table, schema, settings.strict, problems)
     ledger = settings.open_ledger()
+    coins = CoinBox(settings.folder / COINS, vault, settings.randomness())
     ENCODED_ROWS.total = settings.encoded_rows_mb << 20
     store = SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None)
 
@@ -269,6 +275,8 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
             randomness=settings.randomness(),
             ledger=ledger,
             dataset=settings.dataset,
+            coins=coins,
+            views=Views(table, shard),
         )
 
     return Agent(

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from parties.data.hints import hint, only_spelling
 from parties.data.problems import Problems, where
+from parties.data.problems import places as places_of
 from parties.data.schema import (
     CategoricalColumn,
+    Classes,
     Column,
     FloatArray,
     Label,
@@ -24,6 +26,7 @@ from parties.data.schema import (
     Scaling,
     Schema,
     Targets,
+    Weight,
 )
 from parties.data.shard import ClampCounts, Shard
 from parties.data.table import Table, numeric_cells, read_table, text_cells
@@ -48,14 +51,18 @@ def encode_shard(
     Raises: everything that is wrong, in one message.
         SchemaError: a column is missing; the message names it and the closest names.
         DataError: no rows; missing cells where the column refuses them, infinite values, or text in
-            a numeric column; a label that is missing or neither of the two values; what ``strict``
-            refuses. Targets outside their range are clamped and counted like features.
+            a numeric column; a label that is missing or none of the declared values; what
+            ``strict`` refuses. Targets outside their range are clamped and counted like features.
     """
     problems = Problems() if problems is None else problems
     table = read_table(frame, label=schema.label.name, problems=problems)
     check_columns(table, schema.label.names, problems)
     x, counts = scale_columns(table, schema.columns, schema.scaling, strict, problems)
     y, moved = encode_outcome(table, schema.label, strict, problems)
+    beside: dict[str, FloatArray] = {}
+    for name in schema.row_terms:
+        beside[name], out = encode_beside(table, schema, name, strict, problems)
+        moved |= out
     problems.refuse()
     x, norm_clipped = add_bias_and_clip(x, schema.row_norm)
     counts = replace(
@@ -64,26 +71,67 @@ def encode_shard(
         clamped={**counts.clamped, **moved},
         outside={**counts.outside, **moved},
     )
-    return Shard(x=x, y=y, counts=counts, schema=schema)
+    return Shard(x=x, y=y, counts=counts, schema=schema, **beside)
 
 
 def encode_features(frame: Table, schema: Schema) -> FloatArray:
     """Rows for prediction, shape (rows, num_features), as of ``encode_shard``; needs no label."""
+    return encode_scored(frame, schema)[0]
+
+
+def encode_scored(frame: Table, schema: Schema) -> tuple[FloatArray, FloatArray]:
+    """Rows for prediction, and what the offset adds to their scores, shape (rows,)."""
     problems = Problems()
     table = read_table(frame, label=schema.label.name, problems=problems)
     x, _ = scale_columns(table, schema.columns, schema.scaling, problems=problems)
+    offset: FloatArray = np.zeros(len(table))
+    if schema.offset is not None:
+        offset, _ = encode_beside(table, schema, "offset", False, problems)
     problems.refuse()
-    return add_bias_and_clip(x, schema.row_norm)[0]
+    return add_bias_and_clip(x, schema.row_norm)[0], offset
+
+
+def encode_beside(
+    table: pd.DataFrame, schema: Schema, name: str, strict: bool, problems: Problems
+) -> tuple[FloatArray, dict[str, int]]:
+    """Weights over their bound or offsets less their centre, shape (rows,); and how many moved.
+
+    name: "weight" or "offset", which the schema has. What is wrong goes to `problems`: a cell that
+    is missing or no number, a weight below 0; values outside the range, where `strict` says so.
+    """
+    known = schema.weight if name == "weight" else schema.offset
+    assert known is not None  # noqa: S101 (of `row_terms`)
+    column, before = known.column, len(problems)
+    raw = expand_columns(table, (column,), problems, cure="correct or drop these rows")[0][:, 0]
+    if len(problems) > before:
+        return np.zeros(len(table)), {}
+    cells = table.index
+    if name == "weight" and (raw < 0).any():
+        problems.add(
+            f"{name} {shown(known.name)} is negative in {where(cells, raw < 0)}: a weight is 0 or "
+            "more"
+        )
+    outside = (raw < column.low) | (raw > column.high)
+    if strict and outside.any():
+        problems.add(
+            f"{name} {shown(known.name)} is outside [{column.low:g}, {column.high:g}] in "
+            f"{where(cells, outside)}: correct it, widen the schema, or leave strict off"
+        )
+    held = np.clip(raw, column.low, column.high)
+    moved = _positive({known.name: int(outside.sum())})
+    if isinstance(known, Weight):
+        return held / known.bound, moved
+    return known.scores(held) - known.centre, moved
 
 
 def encode_outcome(
-    table: pd.DataFrame, outcome: Label | Targets, strict: bool, problems: Problems
+    table: pd.DataFrame, outcome: Label | Classes | Targets, strict: bool, problems: Problems
 ) -> tuple[FloatArray, dict[str, int]]:
     """The label or the targets, and how many targets were clamped; what is wrong to `problems`."""
     if not set(outcome.names) <= set(table.columns):
         return np.zeros(len(table)), {}
     try:
-        if isinstance(outcome, Label):
+        if isinstance(outcome, (Label, Classes)):
             return encode_label(table[outcome.name], outcome), {}
         return encode_targets(table, outcome, strict)
     except DataError as problem:
@@ -134,6 +182,7 @@ def expand_columns(
     check_columns(frame, (column.name for column in columns), found)
     raw = np.zeros((len(frame), sum(len(column.features) for column in columns)))
     unknown: dict[str, int] = {}
+    places: dict[str, str] = {}
     filled: dict[str, int] = {}
     start = 0
     for column in columns:
@@ -146,7 +195,8 @@ def expand_columns(
             if isinstance(column, NumericColumn):
                 missing = _numbers(cells, column, out, cure)
             else:
-                missing, unknown[column.name] = _one_hot(cells, column, out, cure)
+                missing, odd, words = _one_hot(cells, column, out, cure)
+                unknown[column.name], places[column.name] = int(odd.sum()), words
         except DataError as problem:
             found.add(f"column {shown(column.name)} {problem}")
             continue
@@ -155,7 +205,10 @@ def expand_columns(
             out[:, -1] = missing
     if problems is None:
         found.refuse()
-    return raw, ClampCounts(rows=len(frame), unknown=_positive(unknown), filled=_positive(filled))
+    counts = ClampCounts(
+        rows=len(frame), unknown=_positive(unknown), filled=_positive(filled), places=places
+    )
+    return raw, counts
 
 
 def _numbers(
@@ -192,8 +245,11 @@ def _texts(cells: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
 
 def _one_hot(
     cells: pd.Series[Any], column: CategoricalColumn, out: FloatArray, cure: str
-) -> tuple[NDArray[np.bool_], int]:
-    """Fill in ones; returns which cells are missing, and how many are of no declared category."""
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], str]:
+    """Fill in ones; returns which cells are missing, which are of no declared category, and where.
+
+    Shape (rows,) each; where: in words, with a hint if only spaces or capitals differ.
+    """
     codes, texts = _texts(cells)
     missing = codes < 0
     if missing.any() and column.missing == "refuse":
@@ -204,7 +260,12 @@ def _one_hot(
     index = np.array([*(position.get(text, -1) for text in texts), instead], dtype=np.intp)[codes]
     rows = np.flatnonzero(index >= 0)
     out[rows, index[rows]] = 1.0
-    return missing, int(((index < 0) & ~missing).sum())
+    odd = (index < 0) & ~missing
+    if not odd.any():
+        return missing, odd, ""
+    others = [text for text in texts if text not in position]
+    hinted = "; they differ in spaces or capitals only" * only_spelling(others, position)
+    return missing, odd, f"{places_of(cells.index, odd)}{hinted}"
 
 
 def scale_columns(
@@ -249,6 +310,7 @@ def _refuse_outside(counts: ClampCounts, problems: Problems) -> None:
     kinds = ((counts.outside, "outside its range"), (counts.unknown, "of no declared category"))
     what = [
         f"{count} of {counts.rows} values of column {shown(name)} are {where_to}"
+        f"{' (' + counts.places[name] + ')' if found is counts.unknown else ''}"
         for found, where_to in kinds
         for name, count in found.items()
     ]
@@ -276,13 +338,15 @@ def add_bias_and_clip(x: FloatArray, row_norm: float | None) -> tuple[FloatArray
     return clip_rows(rows, row_norm)
 
 
-def encode_label(cells: pd.Series[Any], label: Label) -> FloatArray:
+def encode_label(cells: pd.Series[Any], label: Label | Classes) -> FloatArray:
     """Encode the label as 1.0 (positive) and 0.0 (negative), shape (rows,).
 
+    Of several classes: 1.0 for a row's own and 0.0 for the others, shape (rows, classes).
+
     Raises:
-        DataError: a label is missing or is neither of the two values.
+        DataError: a label is missing or is none of the declared values.
     """
-    known = {label.positive: 1.0, label.negative: 0.0}
+    known = {text: float(code) for code, text in enumerate(label.values)}
     try:
         codes, texts = _texts(cells)
     except DataError as problem:
@@ -297,13 +361,17 @@ def encode_label(cells: pd.Series[Any], label: Label) -> FloatArray:
         cure = "correct them or the schema"
         if only_spelling(others, known):
             cure = f"they differ in spaces or capitals only; {cure}"
-        wrong.append(
-            f"is neither {shown(label.positive)} nor {shown(label.negative)} in "
-            f"{where(cells.index, np.isnan(y))}: {cure}"
-        )
+        wrong.append(f"is {_none_of(label)} in {where(cells.index, np.isnan(y))}: {cure}")
     if wrong:
         raise DataError(f"label {shown(label.name)} {', and '.join(wrong)}")
-    return y
+    return y if isinstance(label, Label) else np.eye(label.outputs)[y.astype(np.intp)]
+
+
+def _none_of(label: Label | Classes) -> str:
+    if isinstance(label, Label):
+        return f"neither {shown(label.positive)} nor {shown(label.negative)}"
+    few = ", ".join(map(shown, label.classes[:5]))
+    return f"none of the {label.outputs} classes {few}{', …' if label.outputs > 5 else ''}"
 
 
 def encode_targets(

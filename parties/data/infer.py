@@ -23,15 +23,19 @@ from parties.data.schema import (
     CLAMP_SPREADS,
     MAX_MAGNITUDE,
     MIN_WIDTH,
+    MOST_CLASSES,
     CategoricalColumn,
+    Classes,
     Column,
     FloatArray,
     Label,
     Missing,
     NumericColumn,
+    Offset,
     Scaling,
     Schema,
     Targets,
+    Weight,
 )
 from parties.data.table import Table, cell_text, numeric_cells, read_table, text_cells
 from protocols.documents import looks_numeric, shown, suggest
@@ -45,6 +49,8 @@ _POSITIVE_WORDS = {"1", "true", "t", "yes", "y", "positive", "pos", "+"}
 _NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal"}
 _TEXTS = {"string", "boolean", "categorical", "mixed", "mixed-integer"}
 
+SEVERAL = "; or take --model softmax --protocol secure-aggregation"
+
 
 def infer_schema(
     frame: Table,
@@ -56,6 +62,10 @@ def infer_schema(
     exclude: Sequence[str] = (),
     include: Sequence[str] | None = None,
     missing: Missing = "refuse",
+    several: bool = False,
+    weight: str | None = None,
+    offset: str | None = None,
+    log_offset: bool = False,
 ) -> Schema:
     """Describe a PUBLIC sample; the result is a first schema for a person to check.
 
@@ -69,6 +79,9 @@ def infer_schema(
         have more than 100 categories.
 
     missing: of the columns that have missing cells in the sample.
+    several: take a label of three or more values as classes.
+    weight, offset: columns that say how much a row counts, and what is added to its score; their
+        bounds are rounded outward. log_offset: see `Offset.log`.
 
     Text, boolean and categorical columns become categorical, all others numeric. Ranges are rounded
     outward to two significant digits, typical value, spread and row norm to one.
@@ -82,13 +95,14 @@ def infer_schema(
     """
     names = [label] if isinstance(label, str) else list(label)
     table = read_table(frame, label=names[0])
+    beside = _beside(table, weight, offset, log_offset)
     columns = [
         fill_in(column, table[column.name], missing)
-        for column in _kept(table, names, exclude, include)
+        for column in _kept(table, names, (*exclude, *(b.name for b in beside.values())), include)
     ]
     try:
         outcome = (
-            infer_label(table[label], positive)
+            infer_label(table[label], positive, several)
             if isinstance(label, str)
             else infer_targets(table, label)
         )
@@ -98,10 +112,35 @@ def infer_schema(
         except DataError as others:
             raise DataError(f"{others}; {problem}") from None
         raise
-    schema = Schema(columns=tuple(columns), label=outcome, scaling=scaling)
+    schema = Schema(columns=tuple(columns), label=outcome, scaling=scaling, **beside)
     if row_norm == "auto":
         row_norm = typical_row_norm(table, schema.columns, schema.scaling)
     return replace(schema, row_norm=row_norm)
+
+
+def _beside(
+    table: pd.DataFrame, weight: str | None, offset: str | None, log: bool
+) -> dict[str, Any]:
+    """Weights and offsets of the schema, as far as they are named."""
+    found: dict[str, Any] = {}
+    for kind, name in (("weight", weight), ("offset", offset)):
+        if name is None:
+            continue
+        check_columns(table, (name,))
+        column = infer_column(table[name], deliberate=True)
+        if not isinstance(column, NumericColumn):
+            raise SchemaError(f"{kind} {shown(name)} holds texts, not numbers: correct its cells")
+        values = numeric_cells(table[name])[0]
+        if kind == "weight":
+            high = float(np.nanmax(values))
+            if not (np.nanmin(values) >= 0 and high > 0):
+                raise SchemaError(f"weight {shown(name)} is negative, or 0 in all rows: correct it")
+            found[kind] = Weight(name=name, bound=outward(high, high, ROUND_CEILING))
+            continue
+        # Outward rounding may reach 0, which has no logarithm.
+        low = float(np.nanmin(values)) if log and column.low <= 0 else column.low
+        found[kind] = Offset(name=name, low=low, high=column.high, log=log)
+    return found
 
 
 def _kept(
@@ -268,8 +307,12 @@ def is_id_like(cells: pd.Series[Any]) -> bool:
     return bool(counts or named or (np.diff(values) > 0).all())
 
 
-def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
+def infer_label(
+    cells: pd.Series[Any], positive: object = None, several: bool = False
+) -> Label | Classes:
     """Describe the label; the default positive value is the "1"-like or else the larger one.
+
+    several: three or more values are classes, in the order of their numbers or texts.
 
     Raises:
         SchemaError: not two values, or `positive` is neither. DataError: a label is missing.
@@ -285,12 +328,14 @@ def infer_label(cells: pd.Series[Any], positive: object = None) -> Label:
             f"label {shown(name)} is missing in {where(cells.index, missing)}: drop these rows"
         )
     values = sorted(set(texts))
+    numeric = all(map(looks_numeric, values))
+    if several and 2 < len(values) <= MOST_CLASSES and positive is None:
+        return Classes(name=name, classes=tuple(sorted(values, key=float) if numeric else values))
     if len(values) != 2:
         raise SchemaError(
             f"label {shown(name)} has {len(values)} different values where 2 are needed: choose "
-            "another column, or derive a yes/no column from this one"
+            f"another column, or derive a yes/no column from this one{SEVERAL * (len(values) > 2)}"
         )
-    numeric = all(map(looks_numeric, values))
     words = [text for text in values if text.casefold() in _POSITIVE_WORDS and not numeric]
     likely = words if len(words) == 1 else [max(values, key=float if numeric else str.casefold)]
     chosen = likely[0] if positive is None else cell_text(positive)

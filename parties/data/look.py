@@ -6,6 +6,7 @@ machine; comparisons between parties are for simulations, where one process has 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -27,14 +28,39 @@ SHIFT, SURE = 1.0, 5.0
 def missing_counts(table: pd.DataFrame, schema: Schema) -> NDArray[np.int64]:
     """Missing cells of each column and of the label, shape (columns + labels,).
 
-    It is the vector that a party would add to a secure sum: counts, nothing of single cells.
-
     Raises:
         SchemaError, DataError: a column is missing, or there are no rows.
     """
     names = [*(column.name for column in schema.columns), *schema.label.names]
     check_columns(table, names)
     return np.array([int(table[name].isna().sum()) for name in names], dtype=np.int64)
+
+
+def told(counts: Mapping[str, int], rows: int, least: int) -> dict[str, int | None]:
+    """Counts of rows; None where so few have, or lack, what is counted that they could be found."""
+    return {
+        name: None if 0 < count < least or 0 < rows - count < least else count
+        for name, count in counts.items()
+    }
+
+
+def filled_totals(shards: Mapping[str, Shard], least: int) -> dict[str, int | None]:
+    """Cells that the schema fills in, by column, over all parties of a simulation; see `told`."""
+    found: Counter[str] = Counter()
+    for shard in shards.values():
+        found.update(shard.counts.filled)
+    return told(found, sum(shard.rows for shard in shards.values()), least)
+
+
+def filled_words(totals: Mapping[str, int | None], rows: int, least: int) -> str:
+    """A sentence of `told` counts; empty where no cell was empty."""
+    few = f"fewer than {least}, or all but fewer than {least}"
+    some = [
+        f"{shown(name)} in {few if count is None else f'{count:,}'}"
+        for name, count in totals.items()
+        if count != 0
+    ]
+    return f"missing cells, of {rows:,} rows of all parties: {'; '.join(some)}" if some else ""
 
 
 def party_warnings(shard: Shard) -> list[str]:
@@ -96,7 +122,8 @@ def cohort_warnings(shards: Mapping[str, Shard], split: str) -> list[str]:
 
 
 def _has_one_class(shard: Shard) -> bool:
-    return not isinstance(shard.schema.label, Targets) and len(np.unique(shard.y)) == 1
+    label = shard.schema.label
+    return not isinstance(label, Targets) and len(np.unique(shard.y, axis=0)) == 1
 
 
 def _shifts(shards: Mapping[str, Shard]) -> list[str]:

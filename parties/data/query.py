@@ -125,7 +125,7 @@ def _from_sqlalchemy(connection: str, query: str, password: str | None) -> pd.Da
     import sqlalchemy
     from sqlalchemy.exc import SQLAlchemyError
 
-    problem = "its connection is not an address that SQLAlchemy understands"
+    problem, words = "its connection is not an address that SQLAlchemy understands", ""
     try:
         url = sqlalchemy.make_url(connection)
         if url.drivername == "postgresql":
@@ -143,15 +143,15 @@ def _from_sqlalchemy(connection: str, query: str, password: str | None) -> pd.Da
             rows, names = found.fetchall(), [str(name) for name in found.keys()]  # noqa: SIM118
     except (SQLAlchemyError, UnicodeError, ValueError, TypeError) as error:
         code = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
-        words = _CAUSES.get(code[:2], problem)
-        raise DataError(f"gives no rows: {words}{f' (SQLSTATE {code})' if code else ''}") from None
+        words = _CAUSES.get(code[:2], problem) + (f" (SQLSTATE {code})" if code else "")
+    _refuse(words)
     return pd.DataFrame([tuple(row) for row in rows], columns=names).infer_objects()
 
 
 def _from_duckdb(path: str, query: str, folder: Path) -> pd.DataFrame:
     import duckdb
 
-    where = str(folder / path) if path else ":memory:"
+    where, words = str(folder / path) if path else ":memory:", ""
     try:
         with duckdb.connect(where, read_only=bool(path)) as connection:
             connection.execute("SET autoinstall_known_extensions = false")
@@ -167,5 +167,11 @@ def _from_duckdb(path: str, query: str, folder: Path) -> pd.DataFrame:
             "Conversion": _CAUSES["22"],
             "InvalidInput": "a file's lines do not fit together, or the query's kinds do not",
         }.get(kind, "the query failed")
-        raise DataError(f"gives no rows: {words}") from None
+    _refuse(words)
     return frame
+
+
+def _refuse(words: str) -> None:
+    """Outside a handler: the database's own words, which may quote a cell, are no context of it."""
+    if words:
+        raise DataError(f"gives no rows: {words}")

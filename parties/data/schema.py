@@ -34,6 +34,7 @@ CLAMP_SPREADS = 2.0
 Missing = Literal["refuse", "typical", "indicator"]
 """What becomes of a cell that is empty: its row is refused; the public typical value takes its
 place; or that as well, and a feature "name=missing" beside it says so."""
+MOST_CLASSES = 100
 _VERSION = 1
 
 
@@ -174,6 +175,38 @@ class Label(_Public, frozen=True):
         """Its own, alone."""
         return (self.name,)
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The two texts, in the order of their codes."""
+        return self.negative, self.positive
+
+
+class Classes(_Public, frozen=True):
+    """The column to predict, of three or more values: its name, and their texts in order."""
+
+    name: Text
+    classes: Annotated[tuple[Text, ...], Meta(min_length=3, max_length=MOST_CLASSES)]
+
+    def __post_init__(self) -> None:
+        """Check the texts; every class is listed once."""
+        _Public.__post_init__(self)
+        _once(self.classes, f"class {{}} of label {shown(self.name)} is listed {{}} times")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its own, alone."""
+        return (self.name,)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The texts, in the order of their codes."""
+        return self.classes
+
+    @property
+    def outputs(self) -> int:
+        """K."""
+        return len(self.classes)
+
 
 class Targets(_Public, frozen=True, rename={"columns": "targets"}):
     """Numeric columns with public ranges: what a regression predicts, in the order of the outputs.
@@ -225,14 +258,79 @@ class Targets(_Public, frozen=True, rename={"columns": "targets"}):
         return self.low + scaled * self.width
 
 
+class Weight(_Public, frozen=True):
+    """The column that says how much a row counts, from 0 to a public bound.
+
+    Rows carry it over its bound, on [0, 1]: so no row moves a sum by more than one without weights
+    does. Only ratios of weights matter to what is fitted.
+    """
+
+    name: Text
+    bound: Width
+
+    @property
+    def column(self) -> NumericColumn:
+        """What its cells are read as."""
+        return NumericColumn(name=self.name, low=0.0, high=self.bound)
+
+
+class Offset(_Public, frozen=True):
+    """The column that is added to a row's score, with coefficient 1, on a public range.
+
+    log: the column holds exposures above 0, such as years at risk, whose logarithm is added; low
+    and high are of exposures, then. Rows carry it less the middle of its range, `centre`.
+    """
+
+    name: Text
+    low: Number
+    high: Number
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the range; of exposures it is above 0."""
+        _Public.__post_init__(self)
+        _ = self.column  # low < high
+        if self.log and not self.low > 0:
+            raise SchemaError(
+                f"low={self.low:g} of offset {shown(self.name)} is not above 0, which a logarithm "
+                "needs: give the least exposure"
+            )
+
+    @property
+    def column(self) -> NumericColumn:
+        """What its cells are read as."""
+        return NumericColumn(name=self.name, low=self.low, high=self.high)
+
+    def scores(self, cells: FloatArray) -> FloatArray:
+        """What cells within the range add to scores."""
+        return np.log(cells) if self.log else cells
+
+    @property
+    def _ends(self) -> FloatArray:
+        return self.scores(np.array([self.low, self.high]))
+
+    @property
+    def centre(self) -> float:
+        """Of what is added; the intercept takes it up."""
+        return float(self._ends.mean())
+
+    @property
+    def reach(self) -> float:
+        """Largest |added - centre|."""
+        low, high = self._ends
+        return float(high - low) / 2
+
+
 class _Document(_Public, frozen=True):
-    """A schema file; label: a `Label` or `Targets`."""
+    """A schema file; label: a `Label`, `Classes` or `Targets`."""
 
     version: Literal[1]
     scaling: Scaling
     label: dict[str, Any]
     columns: Columns
     row_norm: Width | None = None
+    weight: Weight | None = None
+    offset: Offset | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,11 +338,13 @@ class Schema:
     """Columns, label and scaling of every party's table.
 
     columns: numeric and categorical columns in feature order, at least one.
-    label: what to predict: a column of two values, or numeric targets.
+    label: what to predict: a column of two values, of several classes, or numeric targets.
     scaling: of numeric columns. "range": [low, high] -> [-1, 1], clamped there. "standard":
         (x - typical) / spread, clamped to [-2, 2]. Categories are one-hot in {0, 1}.
     row_norm: c > 0: rows, bias included, are divided by c and clipped to Euclidean norm 1. None:
         rows stay as scaled.
+    weight, offset: columns beside the features; None: every row counts the same, and its score is
+        that of its features.
 
     A bias column of ones comes last.
 
@@ -253,9 +353,11 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
-    label: Label | Targets
+    label: Label | Classes | Targets
     scaling: Scaling = "standard"
     row_norm: float | None = None
+    weight: Weight | None = None
+    offset: Offset | None = None
 
     def __post_init__(self) -> None:
         """Check the fields one by one, then against each other."""
@@ -263,10 +365,16 @@ class Schema:
         for name, kind in kinds.items():
             value = read(getattr(self, name), kind, "the schema", SchemaError, name)
             object.__setattr__(self, name, value)
-        if not isinstance(self.label, (Label, Targets)):
-            raise SchemaError(f"label is a {type(self.label).__name__}, not a Label or Targets")
-        names = [column.name for column in self.columns]
-        _once([*names, *self.label.names], "name {} is used by {} columns (the label counts)")
+        if not isinstance(self.label, (Label, Classes, Targets)):
+            what = type(self.label).__name__
+            raise SchemaError(f"label is a {what}, not a Label, Classes or Targets")
+        if isinstance(self.label, Classes) and self.offset is not None:
+            raise SchemaError(
+                f"offset={shown(self.offset.name)} beside a label of several classes: an offset of "
+                "every class's score changes no probability; leave it out"
+            )
+        names = [*(column.name for column in self.columns), *self.label.names, *self.beside]
+        _once(names, "name {} is used by {} columns (the label counts)")
         _once(self.feature_names, "feature {} arises {} times from column and category names")
         for column in self.columns if self.scaling == "standard" else ():
             if isinstance(column, NumericColumn) and column.spread is None:
@@ -274,6 +382,21 @@ class Schema:
                     f"column {shown(column.name)} has no typical value and spread, which "
                     "scaling='standard' needs: add both, or choose scaling='range'"
                 )
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Names of the columns of weights and offsets, as far as there are any."""
+        return tuple(each.name for each in (self.weight, self.offset) if each is not None)
+
+    @property
+    def row_terms(self) -> dict[str, float]:
+        """What a plan states of weights and offsets: the bound, and how far offsets reach."""
+        found: dict[str, float] = {}
+        if self.weight is not None:
+            found["weight"] = self.weight.bound
+        if self.offset is not None:
+            found["offset"] = self.offset.reach
+        return found
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -315,7 +438,8 @@ class Schema:
         """Undo the scaling (not the clipping) of weights, shape (num_features,), the bias last.
 
         Returns: coef over ``feature_names`` and intercept, such that coef @ (raw expanded features)
-        + intercept = weights @ (encoded row) for every row of which nothing was clamped or clipped.
+        + intercept = weights @ (encoded row) for every row of which nothing was clamped or clipped;
+        with offsets less their centre, so that offsets are added as they are.
 
         Raises:
             ParameterError: wrong shape, or a weight that is not finite.
@@ -330,7 +454,8 @@ class Schema:
         # w . ((x - shift) / scale, 1) / c = (s . x + w_bias - s . shift) / c  with  s = w / scale
         c = 1.0 if self.row_norm is None else self.row_norm
         slopes = w[:-1] / scale
-        return slopes / c, float((w[-1] - slopes @ shift) / c)
+        centre = 0.0 if self.offset is None else self.offset.centre
+        return slopes / c, float((w[-1] - slopes @ shift) / c) - centre
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
@@ -342,24 +467,24 @@ class Schema:
                 del column["missing"]
             if column["kind"] == "categorical" and column["typical"] is None:
                 del column["typical"]
+        for name in ("weight", "offset"):
+            if (beside := getattr(self, name)) is not None:
+                fields[name] = msgspec.to_builtins(beside)
         return fields
 
     @classmethod
     def from_dict(cls, item: object) -> Schema:
         """Read what ``to_dict`` wrote; anything else is a SchemaError."""
-        for name in ("weight", "offset"):
-            if isinstance(item, dict) and name in item:
-                raise SchemaError(
-                    f"{name}={shown(item[name])} of the schema: rows have no {name}s here, every "
-                    "one counts the same and its score is that of its columns; leave it out"
-                )
         found: _Document = read(item, _Document, "the schema", SchemaError)
-        kind = Targets if "targets" in found.label else Label
+        kinds = {"targets": Targets, "classes": Classes}
+        kind = next((kinds[key] for key in kinds if key in found.label), Label)
         return cls(
             columns=found.columns,
             label=read(found.label, kind, "the schema", SchemaError, "label"),
             scaling=found.scaling,
             row_norm=found.row_norm,
+            weight=found.weight,
+            offset=found.offset,
         )
 
     def to_json(self) -> str:

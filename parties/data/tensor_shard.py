@@ -43,6 +43,11 @@ class TensorSchema:
         """None is needed: gradients are clipped, rows are not."""
         return math.inf
 
+    @property
+    def row_terms(self) -> dict[str, float]:
+        """Rows have neither weights nor offsets."""
+        return {}
+
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal."""
         text = json.dumps({"kind": "tensor", **asdict(self)}, sort_keys=True, separators=(",", ":"))

@@ -1,18 +1,25 @@
 """A party's gradient of an encrypted model: rows in the clear, weights under encryption.
 
-    z' = sum_f x_f w'_f      plaintext products, summed, one rescaling; a conjugation, rotations
+    z' = sum_f x_f w'_f + o' plaintext products, summed, rotations, a conjugation, one rescaling
     q(z') / A                the polynomial's factors, ciphertext by ciphertext
-    x_f q(z') / A            plaintext products, summed over all groups of rows, one rescaling
+    u x_f q(z') / A          plaintext products, summed over all groups of rows, one rescaling
 
 w' = w / R, R the radius of the link's interval, q = p - p(0) and A its leading coefficient in z'; x
-stands for c times a row, c as in `circuit`, which brings the noise of replies below a rounding's;
-see `circuit`; packing: `periodic`. Sums over columns are left to the next refresh (`trace_map`). No
-step needs a key switch but the factors' products, the conjugation and the rotations: a group of
-rows costs d / 2 plaintext products, twice. Of a link of degree 1, q(z') / A is z' itself.
+stands for c times a row, c as in `circuit`, which brings the noise of replies below a rounding's; u
+for its weight on [0, 1], o' for c / R times its offset; packing: `periodic`. Sums over columns are
+left to the next refresh (`trace_map`). No step needs a key switch but the factors' products, the
+conjugation and the rotations: a group of rows costs d / 2 plaintext products, twice. Of a link of
+degree 1, q(z') / A is z' itself.
+
+Noise. Every key switch comes before a rescaling, which divides its noise by a prime, but for the
+rotations of w'. A rescaling's rounding follows from its operand: it would be the same in all groups
+of rows that are alike, in every party, and add up. So the sum z' of a group g has an encryption of
+zero added before it is rescaled, Z + g Z', of error far below the prime. Modulo a prime these are
+pairwise independent and uniform, hence roundings of two groups are uncorrelated, whatever the rows.
 
 | level | 1 | 2 | 3 … | last |
 |---|---|---|---|---|
-| ready | z' | u = z'^2, of odd polynomials | factors, their products | the sums |
+| ready | z' | z'^2, of odd polynomials | factors, their products | the sums |
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial, is_symmetric
 from protocols.ckks.circuit import REFRESH_LEVEL, RowUnits, link_factors
-from protocols.ckks.context import CkksContext
+from protocols.ckks.context import CONJUGATION, CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import encode_complex
 from protocols.ckks.parameters import REFRESH_TOWERS
@@ -141,7 +148,9 @@ class ClearRows:
     """A party's rows, encoded, and the gradient that they make of encrypted weights.
 
     context: with the joint evaluation keys; layout: of the plan; link: p; rows: shape (N, d),
-    scaled, bias last; cache: of encoded rows [bytes], None: this party's share of ENCODED_ROWS.
+    scaled, bias last; zeros: two encryptions of zero, this party's own, at level 0 and at the scale
+    of a product; cache: of encoded rows [bytes], None: this party's share of ENCODED_ROWS; weight,
+    offset: u, o', shape (N,), None: ones, zeros.
     """
 
     def __init__(
@@ -150,10 +159,17 @@ class ClearRows:
         layout: PeriodicLayout,
         link: Polynomial,
         rows: Array,
+        zeros: tuple[Any, Any],
         cache: int | None = None,
+        *,
+        weight: Array | None = None,
+        offset: Array | None = None,
     ) -> None:
         self._context, self._layout, self._link = context, layout, link
+        self._zero, self._next_zero = zeros
         self._rows, self._cache = rows, ENCODED_ROWS.share if cache is None else cache
+        self._weighted = rows if weight is None else weight[:, None] * rows
+        self._offset = offset
         self._encoded: dict[tuple[int, int, int, int], Any] = {}
         # Where the last product is rescaled to what a refresh takes.
         self._last_level = context.params.num_towers - REFRESH_TOWERS - 1
@@ -185,21 +201,20 @@ class ClearRows:
 
     def rotated(self, weights: Sequence[Sequence[Residues]]) -> list[list[Any]]:
         """rot_r of every part, r below the baby steps; no row is in it."""
-        cc, steps = self._context.cc, range(1, self._layout.baby_steps)
-        parts, turn = self._context.ciphertexts(weights), 2 * self._context.params.ring_dim
+        context, steps = self._context, range(1, self._layout.baby_steps)
+        parts = context.ciphertexts(weights)
         if not steps:
             return [parts]
-        pairs = [(part, cc.EvalFastRotationPrecompute(part)) for part in parts]
-        fast, centred = cc.EvalFastRotation, self._context.centred
+        pairs = [(part, context.cc.EvalFastRotationPrecompute(part)) for part in parts]
         return [
             parts,
-            *([centred(fast(part, r, turn, digits)) for part, digits in pairs] for r in steps),
+            *([context.rotated(part, r, digits) for part, digits in pairs] for r in steps),
         ]
 
     def _scores(
         self, evaluator: Evaluator, group: int, rotated: Sequence[Sequence[Any]]
     ) -> list[EncryptedVector]:
-        """z' of one group of rows, at level 1, of each output."""
+        """z' of one group of rows, at level 1, of each output; outputs share a zero."""
         layout, cc = self._layout, evaluator.cc
         sums: list[dict[int, Any]] = [{} for _ in range(layout.num_outputs)]
         for part in range(layout.output_parts):
@@ -209,30 +224,46 @@ class ClearRows:
                 for output, found in enumerate(sums):
                     weights = rotated[baby][output * layout.output_parts + part]
                     found[giant] = _added(cc, found.get(giant), cc.EvalMult(weights, rows))
-        return [self._joined(evaluator, found) for found in sums]
+        cc.EvalAddInPlace(self._zero, self._next_zero)
+        scores = [self._joined(evaluator, found) for found in sums]
+        if self._offset is not None:
+            level = scores[0].level
+            offset = self._plaintext((group, 0, 0, 2), level, partial(self._offsets, group))
+            for score in scores:
+                cc.EvalAddInPlace(score.ct, offset)
+        return scores
 
     def _joined(self, evaluator: Evaluator, sums: Mapping[int, Any]) -> EncryptedVector:
         """Sums of each giant step, rotated and added; their real part."""
-        cc, total = evaluator.cc, None
+        cc, rotated, total = evaluator.cc, self._context.rotated, None
         for giant, each in sums.items():
-            total = _added(cc, total, cc.EvalRotate(each, giant) if giant else each)
+            total = _added(cc, total, rotated(each, giant) if giant else each)
+        cc.EvalAddInPlace(total, self._zero)
+        cc.EvalAddInPlace(total, rotated(total, CONJUGATION))
         cc.RescaleInPlace(total)
-        cc.EvalAddInPlace(total, self._context.conjugate(total))
         return evaluator.wrap(total)
 
     def _halved(self, group: int, part: int, giant: int, baby: int) -> Complexes:
         """Half the rows: a number and its conjugate are twice the real part."""
         twice = 2 * self._context.rescaling_gain(0)
-        return self._layout.slots_of(self._group(group), part, giant, baby) / twice
+        return self._layout.slots_of(self._group(self._rows, group), part, giant, baby) / twice
 
     def _conjugated(self, group: int, part: int, gain: float) -> Complexes:
         """What takes away the gain of q, and that of its own product."""
         gain *= self._context.rescaling_gain(self._last_level)
-        return self._layout.slots_of(self._group(group), part).conj() / gain
+        return self._layout.slots_of(self._group(self._weighted, group), part).conj() / gain
 
-    def _group(self, group: int) -> Array:
+    def _offsets(self, group: int) -> Complexes:
+        """o' in all slots of a row's column."""
+        assert self._offset is not None  # noqa: S101 (asked for where it is there)
+        columns = np.zeros(self._layout.block_size, np.complex128)
+        own = self._group(self._offset, group)
+        columns[: len(own)] = own
+        return np.repeat(columns, self._layout.period)
+
+    def _group(self, values: Array, group: int) -> Array:
         size = self._layout.block_size
-        return self._rows[group * size : (group + 1) * size]
+        return values[group * size : (group + 1) * size]
 
     def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
         return encode_complex(self._context, slots(), level)

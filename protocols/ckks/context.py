@@ -141,26 +141,34 @@ class CkksContext:
         prime = self.primes[self.params.num_towers - 1 - level]
         return 2.0**self.params.scale_bits / prime
 
-    def conjugate(self, ciphertext: Any) -> Any:
-        """Of every slot; the session has the key for CONJUGATION."""
-        keys = self.cc.GetEvalAutomorphismKeyMap(self.tag)
-        conjugated = self.cc.EvalAutomorphism(ciphertext, self.automorphism(CONJUGATION), keys)
-        return self.centred(conjugated)
+    def rotated(self, ciphertext: Any, index: int, digits: Any = None) -> Any:
+        """Left rotation of the slots, or for CONJUGATION their conjugates.
 
-    def centred(self, switched: Any) -> Any:
-        """A rotated ciphertext, in place, without the mean error of its key switch.
-
-        Before a rescaling that error is divided by a prime, and does not matter.
+        The session has the key. digits: what OpenFHE's EvalFastRotationPrecompute makes of the
+        ciphertext, where several rotations share them. The mean error of key switches is not in it.
         """
-        towers = self.params.num_towers - switched.GetLevel()
+        cc = self.cc
+        if digits is None:
+            digits = cc.EvalFastRotationPrecompute(ciphertext)
+        if index == CONJUGATION:
+            index = self.automorphism(CONJUGATION)
+        wide = cc.EvalFastRotationExt(ciphertext, index, digits, True)
+        centre = self._centre(self.params.num_towers - ciphertext.GetLevel())
+        centre.SetKeyTag(wide.GetKeyTag())
+        cc.EvalAddInPlace(wide, centre)
+        return cc.KeySwitchDown(wide)
+
+    def _centre(self, towers: int) -> Any:
+        """`key_switch.centre` twice, modulo so many primes of Q and those of P."""
         if towers not in self._centres:
-            special = len(self.extended_primes) - len(self.primes)
-            half = key_switch.centre(self.primes, self.params.ring_dim, special)[:towers]
-            self._centres[towers] = self.ciphertext([half, half])
-        centre = self._centres[towers]
-        centre.SetKeyTag(switched.GetKeyTag())
-        self.cc.EvalAddInPlace(switched, centre)
-        return switched
+            primes, count = self.extended_primes, len(self.primes)
+            half = key_switch.centre(primes, self.params.ring_dim, len(primes) - count)
+            half = np.concatenate([half[:towers], half[count:]])
+            zero = np.zeros((towers, self.params.ring_dim), np.uint64)
+            frame = self.cc.KeySwitchExt(self.ciphertext([zero, zero]), True)
+            blob = self._implant(openfhe.Serialize(frame, openfhe.BINARY), [half, half])
+            self._centres[towers] = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
+        return self._centres[towers]
 
     def ciphertext(self, polynomials: Sequence[Residues]) -> Any:
         """Ciphertext of one or two polynomials; their number of towers fixes the level.

@@ -87,7 +87,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
 
 # -- seconds --------------------------------------------------------------------------------------
 
-VERSION = 10
+VERSION = 11
 # Load average per processor beyond which a measurement is not kept.
 BUSY_LOAD = 1.5
 # What grows with the residues of a polynomial in Q, of a key, of one row.
@@ -321,10 +321,10 @@ def _operations(context: CkksContext, fresh: Sequence[Any], level: int) -> dict[
         return lambda: tuple(islice(ring, count))
 
     timed: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
-        "rotate": (lambda ct: cc.EvalRotate(ct, next(index)), some(1)),
+        "rotate": (lambda ct: context.rotated(ct, next(index)), some(1)),
         "raise": (cc.EvalFastRotationPrecompute, some(1)),
         "hoisted": (
-            lambda ct, raised: cc.EvalFastRotation(ct, next(index), 2 * params.ring_dim, raised),
+            lambda ct, raised: context.rotated(ct, next(index), raised),
             lambda: (first := next(ring), cc.EvalFastRotationPrecompute(first)),
         ),
         "relinearise": (cc.Relinearize, lambda: (cc.EvalMultNoRelin(*islice(ring, 2)),)),

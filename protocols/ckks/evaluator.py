@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from protocols.ckks.context import CkksContext
+from protocols.ckks.context import CONJUGATION, CkksContext
 from protocols.ckks.packing import Layout
 from protocols.ckks.periodic import PeriodicLayout
 
@@ -66,7 +66,7 @@ class EncryptedVector:
         """Inner product over features, one part, in every used slot; one level."""
         evaluator = self.evaluator
         if evaluator.layout.is_complex:
-            other = evaluator.each(evaluator.context.conjugate, other)
+            other = evaluator.rotate(other, CONJUGATION)
         parts = zip(evaluator.parts(self), evaluator.parts(other), strict=True)
         product = self * other if len(self.cts) == 1 else evaluator.sum_of_products(parts)
         return evaluator.sum_features(product)
@@ -165,8 +165,8 @@ class Evaluator:
         return self.each(lambda ct: self.cc.Compress(ct, towers), vector)
 
     def rotate(self, vector: EncryptedVector, index: int) -> EncryptedVector:
-        """Left rotation of the slots."""
-        return self.each(lambda ct: self.context.centred(self.cc.EvalRotate(ct, index)), vector)
+        """Left rotation of the slots, or their conjugates: see `CkksContext.rotated`."""
+        return self.each(lambda ct: self.context.rotated(ct, index), vector)
 
     def rotate_and_add(self, vector: EncryptedVector, indices: Sequence[int]) -> EncryptedVector:
         """v <- v + rot(v, k) for each k: len(indices) key switches per part, no level."""

@@ -16,12 +16,18 @@ sigma_e, per coefficient, for weights in the units in which they are encrypted:
 - the rows carry the noise of P fresh encryptions, std sigma P sqrt(4 n / 3), and move the mean
   gradient by 1 / sqrt(N) of it, the same way in every iteration.
 
-MARGIN covers what is smaller (the columns' noise that a refresh sums up, key switches, digits of
-its mask). This is an estimate that the tests compare with measurements, not a proof: from 2 to
-200 rows, 1 to 40 columns, degrees 3 to 15 and all rules noise stayed below 0.4 of it, and at ring
-2^15 below 0.27, for rows drawn at random. The worst case known are rows of an encrypted model that
-are all alike: 0.2 and 0.3 after 12 and 40 rounds at ring 512, 0.3 and 0.9 after 6 rounds at rings
-2^11 and 2^13; larger rings were not measured. A factor f above 1 would take 2 log2 f bits of s.
+That errors add up as independent ones do is what this stands on. A key switch leaves K times the
+variance of a rescaling and mean zero, as `key_switch` makes sure of; groups of rows that are alike
+round independently, as their encryptions do, or as `clear_rows` makes sure of.
+
+An encrypted model counts the noise of its gradients, with a margin of 2 for the rule's own path
+(`ModelPlan.model_error_std`). Elsewhere MARGIN covers what is smaller: the columns' noise that a
+refresh sums up, key switches, digits of its mask. Either is an estimate that tests compare with
+measurements, not a proof. Random rows stay below 0.6 of it, from 2 to 200 rows, 1 to 40 columns,
+degrees 3 to 15 and all rules. So do rows that are all alike, one or several groups of them in each
+party: 0.06 to 0.13 of it for an encrypted model at rings 2^11, 2^13 and 2^15, up to 20 rounds, a
+third of it for encrypted rows (`python -m tests.alike`). A factor f above 1 would take 2 log2 f
+bits of s.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from typing import Any
 import numpy as np
 import openfhe
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import chdtri, ndtri
 
 from protocols.ckks.context import CkksContext, message_primes, new_context
 from protocols.ckks.parameters import CkksParameters
@@ -55,6 +61,11 @@ def rounding_std(params: CkksParameters, parties: int) -> float:
 def fresh_std(params: CkksParameters, parties: int) -> float:
     """Noise of the sum of P fresh encryptions, per coefficient [integer units]."""
     return FRESH_ERROR_STD * parties * math.sqrt(4 * params.ring_dim / 3)
+
+
+def scatter(count: int) -> float:
+    """What the root mean square of `count` standard normal numbers exceeds once in 2^40."""
+    return math.sqrt(float(chdtri(count, 2.0**-40)) / count)
 
 
 def error_std(

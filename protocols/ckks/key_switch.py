@@ -1,18 +1,30 @@
 """What a key switch is off by on average, and the public number that takes it away.
 
-A key switch ends with a division by P, the product of K special primes. OpenFHE subtracts a
-remainder in [0, K P) where one in [-P/2, P/2) is due, so every coefficient of both polynomials is
-too small, by K/2 on average. Under a secret s that is the error
+A key switch ends with a division by P, the product of K special primes: (x - S) / P, S = x mod P.
+OpenFHE takes S from residues by themselves,
 
-    -K/2 (1 + X + ... + X^(n-1)) (1 + s),
+    S = P (y_1 / p_1 + ... + y_K / p_K),    y_i = x (P / p_i)^-1 mod p_i in [0, p_i),
 
-the same in every key switch of a run: such errors do not average out, over rounds or over rows that
-are alike. `centre` is added to both polynomials: K/2, where K is odd by turns rounded up and down.
+with no multiple of P taken off. x is uniform modulo P, hence the K fractions are uniform in [0, 1)
+and independent: every coefficient is too small by K/2 on average, with variance K/12, in both
+polynomials. Under a secret s that is
+
+    -K/2 (1 + X + ... + X^(n-1)) (1 + s)    and noise, sqrt(K) times that of a rescaling.
+
+The first is the same in every key switch of a run: such errors do not average out, over rounds or
+over rows that are alike. `centre`, added before the division, takes it away, for odd K as well. Of
+it is left what P / 2 is rounded by, and what fractions stop short of 1: below K 2^-59.
+
+Digits of size Q_d are raised from Q to P Q in the same way. Each of their k primes adds Q_d / 2 on
+average, times the key's errors and over P: below 2^-50 of a rounding wherever fewer than six primes
+of 59 bits make a digit. Beyond, where Q_d is 2^-5 P, it is a fifth of a switch's noise, the same
+under one key.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -23,13 +35,15 @@ from protocols.ckks.subring import monomial
 
 @lru_cache(maxsize=8)
 def centre(primes: tuple[int, ...], ring_dim: int, special: int) -> Residues:
-    """Residues of K/2 (1 + X + ...), K special primes, shape (len(primes), n)."""
-    places = [1 << k for k in range(ring_dim.bit_length() - 1)]
-    # 1 + X^2 + X^4 + ..., and with the odd powers: products of 1 + X^(2^k).
-    even: Residues = np.ones((len(primes), ring_dim), np.uint64)
-    one = even
-    for place in places[1:]:
-        even = rns.product(even, rns.add(one, monomial(primes, ring_dim, place), primes), primes)
-    every = rns.product(even, rns.add(one, monomial(primes, ring_dim, 1), primes), primes)
-    whole = rns.scale(every, [special // 2] * len(primes), primes)
-    return rns.add(whole, even, primes) if special % 2 else whole
+    """Residues of P K / 2 (1 + X + ...), shape (len(primes), n).
+
+    primes: of Q, and last the `special` ones, K of them, whose product is P.
+    """
+    one: Residues = np.ones((len(primes), ring_dim), np.uint64)
+    every = one
+    # 1 + X + X^2 + ... is the product of 1 + X^(2^k).
+    for k in range(ring_dim.bit_length() - 1):
+        factor = rns.add(one, monomial(primes, ring_dim, 1 << k), primes)
+        every = rns.product(every, factor, primes)
+    half = prod(primes[-special:]) * special // 2
+    return rns.scale(every, [half % p for p in primes], primes)

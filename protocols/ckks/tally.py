@@ -47,9 +47,7 @@ _SINGLE = {
     "EvalAddInPlace": "add",
     "EvalMultNoRelin": "tensor",
     "Relinearize": "relinearise",
-    "EvalRotate": "rotate",
     "EvalFastRotationPrecompute": "raise",
-    "EvalFastRotation": "hoisted",
 }
 COUNTED = 4
 """Iterations that are counted: those between the second and the last are alike."""
@@ -89,13 +87,10 @@ class CountingContext:
         self.counts["encode", level] += 1
         return Plain()
 
-    def conjugate(self, ct: Shadow) -> Shadow:
-        """A rotation, by its cost."""
-        return self._count("rotate", ct)
-
-    def centred(self, ct: Shadow) -> Shadow:
-        """A sum: nothing is counted."""
-        return ct
+    def rotated(self, ct: Shadow, index: int, digits: Shadow | None = None) -> Shadow:
+        """A rotation, or a further one of the same ciphertext."""
+        _ = index
+        return self._count("rotate" if digits is None else "hoisted", ct)
 
     def ciphertext(self, polynomials: Any) -> Shadow:
         """Of these residues; made once, where nothing is counted."""

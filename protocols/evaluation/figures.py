@@ -11,6 +11,10 @@ Of counts p_b, n_b of positive and negative rows in the bins, P and N in all:
 
 Without privacy log loss, Brier score and deciles are sums of their own, exact; with it they are
 those of the middles of the bins. A cell of fewer than `least` rows is not shown.
+
+With noise a figure that is a sum of counts with weights v, over N rows, moves by std s |v| / N: its
+`_noise_std`. One that noise has put out of its possible range is shown as the end that is nearer;
+`out_of_range` names it.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
-from protocols.evaluation.objective import DECILES, OF_TARGET, EvaluationObjective
+from protocols.evaluation.objective import DECILES, EvaluationObjective, tallied, target_model
 
 Array = NDArray[np.float64]
 LEAST = 10
@@ -48,18 +52,18 @@ def figures(
     negative, positive = (np.rint(counts) if task.exact else counts).T
     middles = (task.edges[1:] + task.edges[:-1]) / 2
     ones = float(positive.sum())
-    base = min(max(ones / rows, 0.0), 1.0)
     area, bound, moved = _area(positive, negative, noise_std)
+    p = expit(middles)
+    losses = np.logaddexp(0.0, np.stack([middles, -middles]))
+    squares = np.stack([p**2, (1 - p) ** 2])
     if task.exact:
         decile: Array = rest[: 3 * DECILES].reshape(3, DECILES)
         decile[:2] = np.rint(decile[:2])
         log_loss, brier = rest[3 * DECILES :] / rows
     else:
-        p = expit(middles)
         decile = _deciles(p, positive, negative)
-        losses = np.logaddexp(0.0, np.stack([middles, -middles]))
-        log_loss = float((negative @ losses[0] + positive @ losses[1]) / rows)
-        brier = float((negative @ p**2 + positive @ (1 - p) ** 2) / rows)
+        log_loss = (negative @ losses[0] + positive @ losses[1]) / rows
+        brier = (negative @ squares[0] + positive @ squares[1]) / rows
     half = task.bins // 2
     cells = {
         "true_negative": negative[:half].sum(),
@@ -68,24 +72,53 @@ def figures(
         "true_positive": positive[half:].sum(),
     }
     slope, intercept = calibration(middles, positive, negative)
+    # Half of the counts are called right, and half are positive.
+    few = math.sqrt(task.bins)
+    worst = math.inf if task.exact else float(losses.max())
+    right = (cells["true_negative"] + cells["true_positive"]) / rows
+    held = _Held(noise_std / rows)
+    base = held("base_rate", ones / rows, few)
     return {
         "rows": float(rows),
-        "positives": ones,
-        "base_rate": base,
-        "auc": area,
+        "positives": min(max(ones, 0.0), float(rows)),
+        "auc": held("auc", area, None),
         "auc_error_bound": bound,
         "auc_noise_std": moved,
-        "accuracy": float((cells["true_negative"] + cells["true_positive"]) / rows),
-        "log_loss": float(log_loss),
+        "accuracy": held("accuracy", right, few),
+        "log_loss": held("log_loss", log_loss, float(np.linalg.norm(losses)), worst),
+        "base_rate": base,
         "base_rate_log_loss": float(entr(base) + entr(1 - base)),
-        "brier": float(brier),
+        "brier": held("brier", brier, float(np.linalg.norm(squares))),
+        **held.stds,
+        "out_of_range": held.out,
         "calibration_slope": slope,
         "calibration_intercept": intercept,
         "threshold": float(expit(task.centre)),
         "confusion": {name: _shown(value, least) for name, value in cells.items()},
+        "confusion_noise_std": noise_std * math.sqrt(half),
         "calibration": _curve(decile, least),
         "roc": _roc(task.edges, positive, negative, least),
     }
+
+
+class _Held:
+    """Keeps figures within their range; std: of the noise of a count, over the number of rows."""
+
+    def __init__(self, std: float) -> None:
+        self._std, self.out, self.stds = std, list[str](), dict[str, float]()
+
+    def __call__(self, name: str, value: float, length: float | None, most: float = 1.0) -> float:
+        """From 0 to `most`; length: of the weights that counts have in it; None: no std is noted.
+
+        A value that is not a number stays one: noise has left no row of a label.
+        """
+        if length is not None:
+            self.stds[f"{name}_noise_std"] = self._std * length
+        if math.isnan(value):
+            return value
+        if self._std and not 0 <= value <= most:
+            self.out.append(name)
+        return float(min(max(value, 0.0), most))
 
 
 def _shown(count: float, least: int) -> float | None:
@@ -103,7 +136,7 @@ def _area(positive: Array, negative: Array, noise_std: float) -> tuple[float, fl
     area = float(positive @ below / ones)
     bound = float(np.abs(positive * negative).sum() / (2 * ones * others))
     slopes = np.concatenate([(below - area) / ones, (above - area) / others])
-    return min(max(area, 0.0), 1.0), bound, float(noise_std * np.linalg.norm(slopes))
+    return area, bound, float(noise_std * np.linalg.norm(slopes))
 
 
 def calibration(z: Array, positive: Array, negative: Array) -> tuple[float, float]:
@@ -174,14 +207,29 @@ def _roc(edges: Array, positive: Array, negative: Array, least: int) -> list[dic
     return [*points, {"false": 1.0, "true": 1.0, "above": 0.0}]
 
 
-def target_figures(table: Array, *, rows: int, low: Array, width: Array) -> dict[str, Any]:
-    """Of one table of targets.
+def target_figures(
+    table: Array,
+    *,
+    rows: int,
+    low: Array,
+    width: Array,
+    noise_std: float = 0.0,
+    model: str = "linear",
+) -> dict[str, Any]:
+    """Of one table of targets of a model.
 
-    mse and mae [target's units], relative_mse, r2; slope and intercept of target = a prediction +
-    b. rows: of all parties, public; low, width: of the targets' ranges, shape (c,).
+    mean, mean_prediction, mse and mae [target's units], relative_mse, r2; slope and intercept of
+    target = a prediction + b; the model's own measures. rows: of all parties, public; low, width:
+    of the targets' ranges, shape (c,); noise_std: of each value of the table. See the module for
+    `_noise_std` and `out_of_range`; with noise predictions are on [0, 1], so that no error of a row
+    exceeds the target's range.
     """
-    mean = dict(zip(OF_TARGET, table.reshape(-1, len(OF_TARGET)).T / rows, strict=True))
-    error = mean["yy"] - 2 * mean["yp"] + mean["pp"]
+    names = tallied(model)
+    mean = dict(zip(names, table.reshape(-1, len(names)).T / rows, strict=True))
+    std, most = noise_std / rows, 1.0 if noise_std else math.inf
+    raw = {"mse": mean["yy"] - 2 * mean["yp"] + mean["pp"], "mae": mean["absolute"]}
+    out = [n for n, values in raw.items() if std and not ((values >= 0) & (values <= most)).all()]
+    error, absolute = (np.clip(values, 0.0, most) for values in raw.values())
     spread, variance = mean["yy"] - mean["y"] ** 2, mean["pp"] - mean["p"] ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         joint = mean["yp"] - mean["y"] * mean["p"]
@@ -190,10 +238,18 @@ def target_figures(table: Array, *, rows: int, low: Array, width: Array) -> dict
     constant = low + width * (mean["y"] - slope * mean["p"]) - slope * low
     return {
         "rows": float(rows),
+        "mean": (low + width * mean["y"]).tolist(),
+        "mean_prediction": (low + width * mean["p"]).tolist(),
         "mse": (error * width**2).tolist(),
-        "mae": (mean["absolute"] * width).tolist(),
+        "mae": (absolute * width).tolist(),
         "relative_mse": error.tolist(),
+        # 1, -2 and 1 times independent sums.
+        "mse_noise_std": (math.sqrt(6) * std * width**2).tolist(),
+        "mae_noise_std": (std * width).tolist(),
+        "relative_mse_noise_std": [math.sqrt(6) * std] * len(error),
+        "out_of_range": out,
         "r2": r2.tolist(),
         "calibration_slope": slope.tolist(),
         "calibration_intercept": constant.tolist(),
+        **target_model(model).of_tallies(mean, width),
     }

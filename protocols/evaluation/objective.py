@@ -6,26 +6,31 @@ bin take all that is beyond. A row adds a one to the count of its bin and label.
 (`exact`) it adds to three more tables, which bins would only approximate: rows, positives and sum
 of probabilities by decile of the probability; log loss; Brier score.
 
-Of numeric targets on [0, 1], for each: y, y^2, p, p^2, y p and |y - p|, p the prediction. With
-privacy p is held on [0, 1], so that all six are.
+Of numeric targets on [0, 1], for each: y, y^2, p, p^2, y p and |y - p|, p the prediction, and what
+the model's own measures need (`TargetModel.tallies`). With privacy p is held on [0, 1], so that all
+are.
+
+Every row counts once, whatever its weight in training.
 
 A party of `sites` adds the same to a table of its own, too.
 
-Norms. A count of one has norm 1, six values on [0, 1] have at most sqrt(6); a second table makes
-it sqrt(2) times that. Counts of two rows are sqrt(2) apart at most, and so are six values on [0, 1]
-at most sqrt(6): less than twice the norm, `diameter`.
+Norms. A count of one has norm 1, k values on [0, 1] have at most sqrt(k); a second table makes it
+sqrt(2) times that. Counts of two rows are sqrt(2) apart at most, and so are k values on [0, 1] at
+most sqrt(k): less than twice the norm, `diameter`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
+from protocols.models.model import TargetModel
 from protocols.models.registry import model_named
 from protocols.one_sum import LARGEST, OneSum, check_sizes
 from protocols.serialise import to_plain
@@ -33,8 +38,26 @@ from protocols.serialise import to_plain
 Array = NDArray[np.float64]
 DECILES = 10
 OF_TARGET = ("y", "yy", "p", "pp", "yp", "absolute")
+"""Of every target, whatever the model."""
 BIGGEST = 1 << 14
 """Of bins."""
+
+
+def target_model(name: str) -> TargetModel:
+    """A model of targets.
+
+    Raises:
+        ParameterError: it is one of a label.
+    """
+    model = model_named(name)
+    if not isinstance(model, TargetModel):
+        raise ParameterError(f"model={name!r} predicts no targets")
+    return model
+
+
+def tallied(name: str) -> tuple[str, ...]:
+    """What is summed of each target of a model."""
+    return (*OF_TARGET, *target_model(name).tallied)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +73,9 @@ class EvaluationObjective(OneSum):
     """
 
     kind = "evaluation"
+    judges = True
     released = "counts of rows by score and label, and what follows: how good a model is"
+    drops: ClassVar[Mapping[str, str]] = {"offset": OneSum.drops["offset"]}
 
     model: str
     weights: tuple[tuple[float, ...], ...]
@@ -62,6 +87,11 @@ class EvaluationObjective(OneSum):
     sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if model_named(self.model).several:
+            raise ParameterError(
+                f"model={self.model!r} has several classes, and sums of scores are of two: "
+                "load_model(...).score(table) judges it on rows that are at hand"
+            )
         numeric = model_named(self.model).numeric
         lengths = {len(row) for row in self.weights}
         if len(lengths) != 1 or not np.abs(self.weights).max(initial=0.0) <= LARGEST:
@@ -84,13 +114,10 @@ class EvaluationObjective(OneSum):
         return self.sites
 
     def remarks(self) -> tuple[str, ...]:
-        """What is exact, and what is of one party."""
-        found = []
-        if self.exact:
-            found.append("sums are exact: a score or a label that few rows have shows these rows")
-        if self.sites:
-            found.append(f"a table of the rows of each of {', '.join(self.sites)} alone is opened")
-        return tuple(found)
+        """What is exact."""
+        if not self.exact:
+            return ()
+        return ("sums are exact: a score or a label that few rows have shows these rows",)
 
     @property
     def numeric(self) -> bool:
@@ -101,7 +128,7 @@ class EvaluationObjective(OneSum):
     def block(self) -> int:
         """Values of one table."""
         if self.numeric:
-            return len(OF_TARGET) * len(self.weights)
+            return len(tallied(self.model)) * len(self.weights)
         return 2 * self.bins + (3 * DECILES + 2 if self.exact else 0)
 
     @property
@@ -187,7 +214,8 @@ class EvaluationObjective(OneSum):
         if not self.exact:
             p = np.clip(p, 0.0, 1.0)
         products = np.stack([y, y * y, p, p * p, y * p, np.abs(y - p)])
-        return np.asarray(products.sum(axis=1).T.ravel())
+        own = target_model(self.model).tallies(y, p)
+        return np.asarray(np.concatenate([products, own]).sum(axis=1).T.ravel())
 
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""

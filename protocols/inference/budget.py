@@ -1,4 +1,4 @@
-"""How a promise is divided between training and standard errors."""
+"""How a promise is divided between training, evaluation and standard errors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.mechanism import Mechanism
 from protocols.privacy.sum_certificate import MECHANISM_SHARE
 
-TRAINING_SHARE = 0.5
-"""Of the whole budget (mu^2), and of its delta."""
+TRAINING_SHARE, EVALUATION_SHARE = 0.5, 0.25
+"""Of the whole budget (mu^2), and of its delta, beside inference."""
 
 
-def training_part(epsilon: float, delta: float) -> tuple[float, float]:
-    """(epsilon, delta) of a training that leaves the rest for inference."""
-    own = delta * TRAINING_SHARE
-    mu = math.sqrt(TRAINING_SHARE) * mu_for_epsilon(epsilon=epsilon, delta=MECHANISM_SHARE * own)
+def training_part(
+    epsilon: float, delta: float, share: float = TRAINING_SHARE
+) -> tuple[float, float]:
+    """(epsilon, delta) of a training that leaves the rest for what follows; share: its own."""
+    own = delta * share
+    mu = math.sqrt(share) * mu_for_epsilon(epsilon=epsilon, delta=MECHANISM_SHARE * own)
     return epsilon_for_mu(mu=mu, delta=MECHANISM_SHARE * own), own
 
 

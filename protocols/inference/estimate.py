@@ -4,29 +4,34 @@ Without privacy: Newton's method, theta <- theta - I^-1 s, whose fixed point is 
 likelihood, with covariance I^-1. Columns that earlier ones determine (a category too many, a
 constant) are left out, as R's `glm` does.
 
-With privacy: one step from a public point theta_0,
+With privacy: at public points theta_k the sums open g_k = s_k + z_k and A_k = I_k + E_k,
+z ~ N(0, sigma_k^2) per entry, E symmetric, E_ii ~ N(0, tau_k^2), E_ij ~ N(0, tau_k^2 / 2). Each is
+a quadratic model of the likelihood; of those with points near the maximum theta^ the mean, weighted
+by 1 / sigma_k^2 (w_k, summing to 1), has its maximum at
 
-    theta_1 = theta_0 - A^-1 g,   A = I + E,   g = s + z,
+    theta = A^-1 sum_k w_k (A_k theta_k - g_k),   A = sum_k w_k A_k.
 
-z ~ N(0, sigma^2) per entry, E symmetric, E_ii ~ N(0, tau^2), E_ij ~ N(0, tau^2 / 2). With the
-maximum theta^ and delta = theta^ - theta_0, s = -I delta up to second order, hence
+With delta_k = theta^ - theta_k, s_k = -I_k delta_k up to second order, hence
 
-    theta_1 - theta^ = -A^-1 (z + E delta),
+    theta - theta^ = -A^-1 sum_k w_k (z_k + E_k delta_k),
 
-    Cov(E delta) = tau^2 / 2 (|delta|^2 1 + delta delta^T),
+    Cov(E delta) = tau^2 / 2 (|delta|^2 1 + delta delta^T).
 
-and theta^ - theta has the covariance I^-1 by itself. z, E and the sample are independent of each
-other, so that for a given A
+A point depends on earlier noise alone, so that these terms are uncorrelated, and theta^ - truth has
+the covariance I^-1 by itself, times the dispersion c: for a given A
 
-    V = A^-1 + A^-1 (sigma^2 1 + tau^2 / 2 (|step|^2 1 + step step^T)) A^-1,
+    V = c A^-1 + A^-1 sum_k w_k^2 (sigma_k^2 1 + tau_k^2 / 2 (|d_k|^2 1 + d_k d_k^T)) A^-1,
 
-with step = theta_1 - theta_0 for delta, which is no smaller on average: it holds noise, too.
+with d_k = theta - theta_k for delta_k, which is no smaller on average: it holds noise, too. No
+budget is wasted: sum_k w_k^2 sigma_k^2 is that of one sum that costs as much as all of these.
+Second order is sum_k w_k A^-1 T[delta_k, delta_k] / 2, T the third derivative: what the points
+before have cost counts there, which is why the last of them is no cheap one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,8 +49,8 @@ SEPARATED = 1e-3
 """Of the largest information of a column so far: all rows that it touches are fitted to the end."""
 LONGEST = 4.0
 """Of a step, in any coefficient of a scaled column."""
-SHARES = (0.1, 0.1, 0.1, 0.7)
-"""Of the budget (mu^2) of private steps: three towards the maximum, and the one reported."""
+TOWARDS, COUNTED = (0.05, 0.2), (0.25, 0.5)
+"""Of the budget (mu^2) of private sums: two towards the maximum, and two that count."""
 CLEAR = 1.0
 """Least eigenvalue of a noisy information, in norms of its noise."""
 
@@ -132,49 +137,61 @@ def clear_inverse(matrix: Array, tau: float, name: str) -> Array:
     return np.asarray(np.linalg.inv(matrix))
 
 
-def last_step(theta: Array, score: Array, information: Array, sigma: float, tau: float) -> Estimate:
-    """theta_1 and V.
-
-    Raises:
-        PrivacyError: see `clear_inverse`.
-    """
-    d, inverse = len(theta), clear_inverse(information, tau, "the information")
-    step = inverse @ score
-    inner = sigma**2 * np.eye(d) + tau**2 / 2 * (step @ step * np.eye(d) + np.outer(step, step))
-    added = inverse @ inner @ inverse
-    return Estimate(theta=theta - step, covariance=np.asarray(inverse + added), noise=added)
-
-
 class Noisy(NamedTuple):
     """An opened sum at a point: std of the score's and of the information's diagonal entries."""
 
+    theta: Array
     score: Array
     information: Array
     sigma: float
     tau: float
 
 
-def private_steps(
-    theta: Array, mu: float, ask: Callable[[Array, float], Noisy]
-) -> tuple[Estimate, float]:
-    """The last of SHARES steps; ask: the sums at a point, for so much mu.
-
-    Returns: the estimate, and how many times as long the last step was as noise explains: more than
-    about two says that the point before was not near the maximum.
+def joint_maximum(sums: Sequence[Noisy], dispersion: float = 1.0) -> tuple[Estimate, Array]:
+    """theta and V of several quadratic models, and A; see the module.
 
     Raises:
         PrivacyError: see `clear_inverse`.
     """
-    *first, last = SHARES
-    for share in first:
+    weights = np.array([1 / each.sigma**2 for each in sums])
+    weights /= weights.sum()
+    pairs = list(zip(weights, sums, strict=True))
+    information: Array = sum((w * each.information for w, each in pairs), start=np.zeros(1))
+    tau = math.sqrt(sum((w * each.tau) ** 2 for w, each in pairs))
+    inverse = clear_inverse(information, tau, "the information")
+    theta = inverse @ sum(w * (each.information @ each.theta - each.score) for w, each in pairs)
+    inner, one = np.zeros_like(information), np.eye(len(theta))
+    for w, each in pairs:
+        step = theta - each.theta
+        moved = each.tau**2 / 2 * (step @ step * one + np.outer(step, step))
+        inner += w**2 * (each.sigma**2 * one + moved)
+    added = inverse @ inner @ inverse
+    covariance = np.asarray(dispersion * inverse + added)
+    return Estimate(theta=theta, covariance=covariance, noise=added), information
+
+
+def private_steps(
+    theta: Array, mu: float, ask: Callable[[Array, float], Noisy], dispersion: float = 1.0
+) -> tuple[Estimate, float]:
+    """The joint maximum of the last sums; ask: the sums at a point, for so much mu.
+
+    Returns: the estimate, and how many times as far it is from the first point that counts as noise
+    explains: more than about two says that this point was not near the maximum.
+
+    Raises:
+        PrivacyError: see `clear_inverse`.
+    """
+    sums = []
+    for share in (*TOWARDS, *COUNTED):
         found = ask(theta, mu * math.sqrt(share))
+        sums.append(found)
         theta = safe_step(theta, found.score, found.information, found.tau)
-    found = ask(theta, mu * math.sqrt(last))
-    estimate = last_step(theta, *found)
-    step = estimate.theta - theta
-    length = math.sqrt(max(float(step @ found.information @ step), 0.0))
-    # The point before has the noise of a step of its own, with a smaller share.
-    noise = float(np.trace(found.information @ estimate.noise)) * (1 + last / first[-1])
+    kept = sums[len(TOWARDS) :]
+    estimate, information = joint_maximum(kept, dispersion)
+    step = estimate.theta - kept[0].theta
+    length = math.sqrt(max(float(step @ information @ step), 0.0))
+    # The point has the noise of a step of its own, with a smaller share.
+    noise = float(np.trace(information @ estimate.noise)) * (1 + sum(COUNTED) / TOWARDS[-1])
     return estimate, length / math.sqrt(noise)
 
 

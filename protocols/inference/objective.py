@@ -10,7 +10,16 @@ says phi^5 <= (1 + r) / (r^2 (1 - r)), whose least value, at r = 1 / phi, is phi
 golden ratio. So |v| <= B, and two rows differ by at most 2 B, which the score alone attains: both
 together take no more noise than the score.
 
-Of a Poisson model, which no promise is made for, rows are clipped at `ROOM` B.
+Of a Poisson model with privacy the mean m is capped at 1, the end of the range of y, and kappa =
+1 / B. With c the cosine of two rows, of lengths a and b, the squared distance of their v is
+
+    (a r)^2 + (b r')^2 - 2 a b r r' c + kappa^2 (m^2 a^4 + m'^2 b^4 - 2 m m' a^2 b^2 c^2),
+
+convex in (r, m, r', m') together, hence largest where (m, r) is a corner of 0 <= m <= 1, m - 1 <= r
+<= m: (0, 0), (0, -1), (1, 1) or (1, 0). Of all pairs of corners (1, 1) and (0, -1) are the
+furthest apart, at a = b = B and c = 1: the **diameter is sqrt(5) B**. (Twice (1, 1) gives 4.5 B^2
+at most, at c = -1/2; |v|^2 <= 2 B^2.) Without privacy means above 1 are let through, and v is
+clipped at `ROOM` B. Rows longer than B are shortened first, whatever the plan says of B.
 
 `ProductsObjective`, of linear models: u u^T of u = (x, y), of which least squares, residuals and
 the information all follow. |u u^T - t t^T|^2 <= 2 U^4 for |u|, |t| <= U, see `protocols.whitening`;
@@ -29,14 +38,18 @@ from scipy.special import expit
 
 from protocols import symmetric
 from protocols.errors import ParameterError
-from protocols.one_sum import LARGEST, OneSum, check_sizes
+from protocols.one_sum import LARGEST, RANGES, OneSum, check_sizes
 from protocols.serialise import to_plain
 
 Array = NDArray[np.float64]
 GOLDEN = (1 + math.sqrt(5)) / 2
 ROOM = 64.0
-"""Of rows of a Poisson model, whose mean is usually at most 1 in parts of the range."""
+"""Of rows of a Poisson model without privacy."""
 LARGEST_SCORE = 30.0
+SCALED = (
+    "rows are scaled by the ranges of their columns for it, whatever the schema says of standard "
+    "scaling, and not clipped to its row norm"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +57,9 @@ class InformationObjective(OneSum):
     """Score and information at a point.
 
     model: "logistic", of a label in {0, 1}, or "poisson", of a target that is the count over its
-    range, whose mean is exp(x theta); theta: shape (d,), bias last; row_norm: B, of every row.
+    range, whose mean is exp(x theta); theta: shape (d,), bias last; row_norm: B, of every row;
+    epsilon_in_all: announced, of all such sums, in a simulation with the training; None without
+    privacy.
 
     Raises:
         ParameterError: a field is out of range.
@@ -52,10 +67,12 @@ class InformationObjective(OneSum):
 
     kind = "information"
     released = "at one public model, the gradient and the curvature of the loss over all rows"
+    view = RANGES
 
     model: str
     theta: tuple[float, ...]
     row_norm: float
+    epsilon_in_all: float | None = None
 
     def __post_init__(self) -> None:
         if self.model not in ("logistic", "poisson"):
@@ -67,7 +84,13 @@ class InformationObjective(OneSum):
     @property
     def kappa(self) -> float:
         """Scale of the information beside the score."""
-        return math.pow(GOLDEN, 2.5) / self.row_norm
+        capped = self.private and self.model == "poisson"
+        return (1.0 if capped else math.pow(GOLDEN, 2.5)) / self.row_norm
+
+    @property
+    def private(self) -> bool:
+        """Whether there is noise."""
+        return self.epsilon_in_all is not None
 
     def length(self, features: int) -> int:
         """d and d (d + 1) / 2.
@@ -80,22 +103,50 @@ class InformationObjective(OneSum):
         return features + symmetric.length(features)
 
     def norm_bound(self, query: str) -> float:
-        """B, of a Poisson model ROOM B."""
-        return self.row_norm * (1.0 if self.model == "logistic" else ROOM)
+        """B; of a Poisson model sqrt(2) B, without privacy ROOM B."""
+        counted = math.sqrt(2) if self.private else ROOM
+        return self.row_norm * (1.0 if self.model == "logistic" else counted)
+
+    def diameter(self, query: str) -> float:
+        """2 B; of a Poisson model with privacy sqrt(5) B."""
+        if self.private and self.model == "poisson":
+            return math.sqrt(5) * self.row_norm
+        return 2 * self.norm_bound(query)
 
     def of_rows(self, x: Array, y: Array, name: str) -> Array:
-        """Clipped, which moves no row of norm B of a logistic model."""
+        """Clipped, which with privacy moves no row of norm B."""
+        lengths = np.sqrt(np.einsum("ij,ij->i", x, x))
+        x = x * np.minimum(1.0, self.row_norm / np.maximum(lengths, 1e-300))[:, None]
         z = x @ np.array(self.theta)
         if self.model == "logistic":
             mean = expit(z)
             w = mean * (1 - mean)
         else:
-            mean = w = np.exp(np.clip(z, -LARGEST_SCORE, LARGEST_SCORE))
+            most = 0.0 if self.private else LARGEST_SCORE
+            mean = w = np.exp(np.clip(z, -LARGEST_SCORE, most))
         r, square = mean - y.reshape(len(x)), np.einsum("ij,ij->i", x, x)
         norms = np.sqrt(square * r**2 + (self.kappa * w * square) ** 2)
         kept = np.minimum(1.0, self.norm_bound(self.kind) / np.maximum(norms, 1e-300))
         information = (x * (kept * w)[:, None]).T @ x
         return np.concatenate([x.T @ (kept * r), self.kappa * symmetric.flat(information)])
+
+    def remarks(self) -> tuple[str, ...]:
+        """Of the other sums, and of the point."""
+        if self.epsilon_in_all is not None:
+            return (
+                SCALED,
+                "it is one of several sums, each at a point that follows from those before, for "
+                "which you are asked again: the coordinator announces that they spend "
+                f"epsilon={self.epsilon_in_all:g} together; a training across machines comes on "
+                "top, and a ledger counts each sum",
+            )
+        return (
+            SCALED,
+            "it is one of several sums, each at a point that follows from those before, for which "
+            "you are asked again",
+            "sums are exact, and the coordinator names the point: at one where a single row has "
+            "all the weight, the sum is this row",
+        )
 
     def read(self, values: Array, rows: int) -> tuple[Array, Array]:
         """Score, shape (d,), and information, shape (d, d), from the opened sum; of all rows."""
@@ -111,7 +162,8 @@ class InformationObjective(OneSum):
 class ProductsObjective(OneSum):
     """Products of columns and targets, of each two.
 
-    row_norm: B, of every row without its targets; outputs: c.
+    row_norm: B, of every row without its targets; outputs: c; epsilon_in_all: of this sum and what
+    it follows, None without privacy.
 
     Raises:
         ParameterError: a field is out of range.
@@ -119,9 +171,11 @@ class ProductsObjective(OneSum):
 
     kind = "products"
     released = "mean products of columns and targets, of each two"
+    view = RANGES
 
     row_norm: float
     outputs: int
+    epsilon_in_all: float | None = None
 
     def __post_init__(self) -> None:
         check_sizes(row_norm=self.row_norm)
@@ -146,6 +200,16 @@ class ProductsObjective(OneSum):
         square = np.einsum("ij,ij->i", u, u)
         kept = np.minimum(1.0, self.norm_bound(self.kind) / np.maximum(square, 1e-300))
         return symmetric.flat((u * kept[:, None]).T @ u)
+
+    def remarks(self) -> tuple[str, ...]:
+        """What it spends, or that it is exact."""
+        if self.epsilon_in_all is not None:
+            return (
+                SCALED,
+                f"the coordinator announces that it spends epsilon={self.epsilon_in_all:g}; a "
+                "training across machines comes on top, and a ledger counts each",
+            )
+        return SCALED, "sums are exact: a category or a value that few rows have shows these rows"
 
     def read(self, values: Array, rows: int) -> Array:
         """U^T U over all rows, shape (d + c, d + c)."""

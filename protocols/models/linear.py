@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from protocols.approximation import Approximation, Polynomial
 from protocols.models.model import Array, TargetModel
-from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class Linear(TargetModel):
     """Targets as they are: x w stands for the target on [0, 1] itself.
 
     On encrypted rows it is trained from sums (`gram`); where rows stay home, by gradients
-    X^T (X w - y) / N, half those of the mean squared error.
+    X^T (X w - y) / N, half those of the mean squared error, or, where sums are opened, by steps of
+    dual coordinates.
     """
 
     name = "linear"
@@ -24,7 +25,7 @@ class Linear(TargetModel):
     unit = "target’s unit per unit of the column"
     optimum = ("least squares", "linear, all rows in clear, no noise (scikit-learn)")
     curvature = 2.0
-    protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
+    protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL, SECURE_AGGREGATION)
 
     def approximation(self, degree: int = 1, radius: float = 1.0) -> Approximation:
         """The score itself, whose polynomial is exact everywhere; radius: its unit."""

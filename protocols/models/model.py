@@ -7,6 +7,7 @@ scikit-learn: measures are formulas on arrays, the tests compare them with sciki
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,11 +58,13 @@ class Model(ABC):
     name: in plans and on the command line. title: in a sentence. link: from coefficients to a
     prediction, in words. unit: of a coefficient. optimum: what plain training gives, and its
     meaning. numeric: whether targets on [0, 1] are predicted, several at once, W of shape (d, c);
-    else a label in {0, 1}, W of shape (d,). reference: the model whose optimum a run is compared
+    several: whether a label of several classes, likewise; else a label in {0, 1}, W of shape (d,).
+    reference: the model whose optimum a run is compared
     with. curvature: bound on the loss's second derivative in the score. protocols: that train it.
     certified: whether runs on encrypted rows or sums may promise privacy. measures: of `metrics`.
     drawn: the one that is drawn by iteration, and its axis. update: the rule that trains it by
-    default, where there is a choice. stand_in: what a link's polynomial stands for, its unit.
+    default, where there is a choice; private_update: with privacy, if another. stand_in: what a
+    link's polynomial stands for, its unit.
     """
 
     __slots__ = ()
@@ -70,6 +73,7 @@ class Model(ABC):
     link: ClassVar[str]
     unit: ClassVar[str]
     numeric: ClassVar[bool]
+    several: ClassVar[bool] = False
     reference: ClassVar[str]
     optimum: ClassVar[tuple[str, str]]
     curvature: ClassVar[float]
@@ -78,6 +82,7 @@ class Model(ABC):
     measures: ClassVar[tuple[Measure, ...]]
     drawn: ClassVar[tuple[str, str]]
     update: ClassVar[str] = ""
+    private_update: ClassVar[str] = ""
     stand_in: ClassVar[tuple[str, str]] = ("sigmoid", "as a probability")
 
     @abstractmethod
@@ -97,6 +102,27 @@ class Model(ABC):
         self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]
     ) -> dict[str, Any]:
         """Figures of an iteration; train, test: encoded (x, y)."""
+
+    def residual_bound(self, outputs: int, norm: int) -> float:
+        """Bound on the norm of a row's residual, mean less target: entries are at most 1."""
+        return math.pow(outputs, 1 / norm)
+
+    def called(self, scores: Array) -> NDArray[np.intp]:
+        """Code of the label that each row of scores predicts, shape (rows,).
+
+        Raises:
+            NotImplementedError: targets are numeric.
+        """
+        raise NotImplementedError(self.name)
+
+    def code_of(self, y: Array) -> NDArray[np.intp]:
+        """Code of each row's own label; see `called`."""
+        raise NotImplementedError(self.name)
+
+    def start_loss(self, outputs: int) -> float:
+        """Loss of a row at weights 0."""
+        scores: Array = np.zeros((1, outputs))
+        return float(np.mean(self.loss(scores, np.eye(outputs)[:1])))
 
     def approximation(self, degree: int, radius: float) -> Approximation:
         """The mean of an outcome on [0, 1], given its score on [-radius, radius]."""
@@ -141,6 +167,16 @@ class Model(ABC):
         )
 
 
+ACCURACY = Measure(
+    key="accuracy",
+    title="Accuracy [% of test rows]",
+    form="{:.1f} %",
+    scale=100.0,
+    words="accuracy {:.2f} %",
+)
+LOG_LOSS = Measure(key="log_loss", title="Log loss [nats]", form="{:.4f}", words="log loss {:.4f}")
+
+
 class LabelModel(Model):
     """Of a label in {0, 1}; positive above score 0."""
 
@@ -149,20 +185,14 @@ class LabelModel(Model):
     drawn = ("accuracy", "accuracy on test rows [%]")
     unit = "log-odds per unit of the column"
     measures = (
-        Measure(
-            key="accuracy",
-            title="Accuracy [% of test rows]",
-            form="{:.1f} %",
-            scale=100.0,
-            words="accuracy {:.2f} %",
-        ),
+        ACCURACY,
         Measure(
             key="auc",
             title="Area under ROC curve [0 to 1]",
             form="{:.4f}",
             words="area under ROC {:.4f}",
         ),
-        Measure(key="log_loss", title="Log loss [nats]", form="{:.4f}", words="log loss {:.4f}"),
+        LOG_LOSS,
         Measure(key="base_rate_log_loss", title="Log loss of the base rate", form="{:.4f}"),
         Measure(key="brier", title="Brier score [0 is perfect]", form="{:.4f}"),
         Measure(key="calibration_slope", title="Calibration slope [1 is perfect]", form="{:.3f}"),
@@ -172,6 +202,14 @@ class LabelModel(Model):
             form="{:.3f}",
         ),
     )
+
+    def called(self, scores: Array) -> NDArray[np.intp]:
+        """1 above score 0, else 0."""
+        return (scores > 0).astype(np.intp)
+
+    def code_of(self, y: Array) -> NDArray[np.intp]:
+        """The label."""
+        return (y > 0.5).astype(np.intp)
 
     def metrics(self, weights: Array, x: Array, y: Array, width: Any = 1.0) -> dict[str, Any]:
         """Accuracy at score 0, area under the ROC curve, and `probability_figures`."""
@@ -187,22 +225,27 @@ class LabelModel(Model):
 
 
 def _ranked(z: Array, positive: NDArray[np.bool_]) -> dict[str, float]:
-    """Accuracy at score 0 and area under the ROC curve (ties count half).
+    """Accuracy at score 0 and area under the ROC curve."""
+    return {"accuracy": float(np.mean((z > 0) == positive)), "auc": area_under_roc(z, positive)}
 
-    The area is Mann and Whitney's statistic; NaN with one class only.
-    """
+
+def area_under_roc(z: Array, positive: NDArray[np.bool_]) -> float:
+    """Mann and Whitney's statistic, ties counting half; NaN with one class only."""
     hits, others = int(positive.sum()), int((~positive).sum())
-    area = float("nan")
-    if hits and others:
-        above = float(rankdata(z)[positive].sum()) - hits * (hits + 1) / 2
-        area = above / (hits * others)
-    return {"accuracy": float(np.mean((z > 0) == positive)), "auc": area}
+    if not (hits and others):
+        return float("nan")
+    above = float(rankdata(z)[positive].sum()) - hits * (hits + 1) / 2
+    return above / (hits * others)
 
 
 class TargetModel(Model):
-    """Of numeric targets, scaled to [0, 1] by public ranges."""
+    """Of numeric targets, scaled to [0, 1] by public ranges.
+
+    tallied: names of what `tallies` adds up.
+    """
 
     __slots__ = ()
+    tallied: ClassVar[tuple[str, ...]] = ()
     numeric = True
     drawn = ("mean_relative_mse", "squared error / range²")
     unit = "score per unit of the column"
@@ -234,6 +277,15 @@ class TargetModel(Model):
     @abstractmethod
     def bound(self, outputs: int) -> float:
         """Bound on the Euclidean norm of a row's encoded targets."""
+
+    def tallies(self, y: Array, p: Array) -> Array:
+        """What sums over rows need beside moments, on [0, 1], shape (len(tallied), rows, c)."""
+        return np.zeros((0, *y.shape))
+
+    def of_tallies(self, mean: Mapping[str, Array], width: Array) -> dict[str, Any]:
+        """Measures from means over rows: of `tallied`, of y and of the prediction p, shape (c,)."""
+        _ = mean, width
+        return {}
 
     def metrics(self, weights: Array, x: Array, y: Array, width: Any = 1.0) -> dict[str, Any]:
         """Mean squared error [data units squared], over the range squared, its mean, and R².

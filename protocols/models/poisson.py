@@ -68,6 +68,8 @@ class Poisson(TargetModel):
         ),
     )
 
+    tallied = ("deviance", "entropy")
+
     radius: float = 3.0
 
     def approximation(self, degree: int, radius: float | None = None) -> Approximation:
@@ -136,6 +138,26 @@ class Poisson(TargetModel):
             **TargetModel.metrics(self, weights, x, y, width),
             "d2": d2.tolist(),
         }
+
+    @property
+    def _largest(self) -> float:
+        """Half of the deviance of a row: y = 1 at the least mean."""
+        return max(1.0, 2 * self.radius - 1 + math.exp(-2 * self.radius))
+
+    def tallies(self, y: Array, p: Array) -> Array:
+        """Half of the deviance over its bound, and -e y ln y, whose largest value is 1."""
+        own = xlogy(y, y)
+        half = own - xlogy(y, np.maximum(p, math.exp(-2 * self.radius))) - y + p
+        return np.clip(np.stack([half / self._largest, -math.e * own]), 0.0, 1.0)
+
+    def of_tallies(self, mean: Mapping[str, Array], width: Array) -> dict[str, Any]:
+        """Deviance [counts] and D², as `metrics`; the mean's own is 2 (y ln y - m ln m)."""
+        deviance = 2 * self._largest * mean["deviance"]
+        middle = np.maximum(mean["y"], 0.0)
+        spread = -2 * (mean["entropy"] / math.e + xlogy(middle, middle))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            d2 = np.where(spread > 0, 1 - deviance / spread, np.nan)
+        return {"deviance": (deviance * width).tolist(), "d2": d2.tolist()}
 
     def course(
         self, weights: Array, train: tuple[Array, Array], test: tuple[Array, Array]

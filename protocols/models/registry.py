@@ -17,7 +17,11 @@ MODELS = {
     "improved-lffr": "improved_lffr.ImprovedLffr",
     "lffr": "lffr.Lffr",
     "poisson": "poisson.Poisson",
+    "softmax": "softmax.Softmax",
+    "one-vs-rest": "one_vs_rest.OneVsRest",
 }
+CLASSIFIERS = ("logistic", "softmax", "one-vs-rest")
+"""Those of labels, the others are of numeric targets."""
 
 
 @cache

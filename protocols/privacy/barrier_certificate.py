@@ -22,7 +22,8 @@ the two events; that is right because P(|Z| > c) <= exp(-c^2 / 2) already counts
 stray factors p'(z) and the missing 1/N are slips without consequence. (2) is the square of
 sqrt(X) <= |w| - eta zeta_f; its larger root exceeds eta zeta_f, so squaring is harmless. The
 theorem's m_P >= 0 has to be m_P > 0 (alpha > 0), and alpha < 1 follows from (1) for d < phi'max;
-both are checked. d is 1/2, which holds for any data.
+both are checked. d is 1/2, which holds for any data. Weights of rows on [0, 1] leave the proof as
+it is: the mean loss stays convex, and phi'max, d and e_f bound what each row adds to a gradient.
 
 **Sensitivity.** The theorem pays for 2 (phi'max + e_f) B_x, the sum of two rows' largest gradients.
 Given the iterates so far, neighbours stand at the same w, and the barrier's term is the same

@@ -15,9 +15,10 @@ M(R) = max over |z| <= B R of (1 - alpha) z (1 - p(z)) + (eta Lambda / 2) (1 - p
 (With the symmetry, a row with y = 0 and z is one with y = 1 and -z.) No convexity of p is needed.
 For the sigmoid z (1 - p(z)) <= 0.2785: a row that is classified well hardly pushes outwards.
 Bounding the push by |grad f(0)| |w| instead, as convexity allows, costs a factor of about 0.9 B
-|w|. Fewer than N rows only lower the sum, because M >= 0, the value at z = 0. Arithmetic that puts
-g off by at most `error` turns |v|^2 into at most (|v| + eta error)^2: M(R) grows by error |v| + eta
-error^2 / 2.
+|w|. Fewer than N rows only lower the sum, because M >= 0, the value at z = 0; and so do weights u_i
+on [0, 1] of the rows: |g|^2 <= Lambda sum_i u_i^2 r_i^2 / N, u^2 <= u, hence u_i times each summand
+at most. Arithmetic that puts g off by at most `error` turns |v|^2 into at most (|v| + eta error)^2:
+M(R) grows by error |v| + eta error^2 / 2.
 
 **All steps.** |w'|^2 = |v|^2 + D + eta^2 |chi|^2 with D = -2 eta <v, chi>, which is
 N(0, 4 eta^2 tau^2 |v|^2) given the past. Unrolled, as long as no iterate has left the ball,

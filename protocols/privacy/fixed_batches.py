@@ -42,16 +42,6 @@ Floats = NDArray[np.float64]
 _BISECTIONS = 80
 
 
-def amplified_epsilon(epsilon: float | Floats, rate: float) -> float | Floats:
-    """What a round costs whose release alone, of known rows, would cost epsilon; rate: q = m / n.
-
-    Raises:
-        ParameterError: rate is not in (0, 1].
-    """
-    _check(rate)
-    return np.log1p(rate * np.expm1(epsilon))
-
-
 def laplace_scale(epsilon: Floats, *, sensitivity: float, batch: int, rows: int) -> Floats:
     """b of rounds that cost epsilon each, shape of `epsilon`.
 

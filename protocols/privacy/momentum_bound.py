@@ -3,8 +3,8 @@
 The rule is w' = v - eta (g(v) + chi_t), v' = (1 + m_t) w' - m_t w, from 0, with a public rate eta
 and momenta m_t, g(v) = (1/N) sum_i (p(<v, x_i>) - y_i) x_i, |x_i| <= B, y_i in {0, 1}, and chi_t ~
 N(0, tau^2 I_d) the noise of ALL parties. p is a polynomial with p(z) + p(-z) = 1. Lambda <= B^2
-bounds the largest eigenvalue of X^T X / N, so that |g|^2 <= Lambda mean_i (p(z_i) - y_i)^2: see
-`descent_bound`.
+bounds the largest eigenvalue of X^T X / N, so that |g|^2 <= Lambda mean_i (p(z_i) - y_i)^2, with
+weights of rows on [0, 1], too: see `descent_bound`.
 
 **Unrolled.** The rule is linear in its steps: v_t = -sum_{s<t} r_ts eta (g(v_s) + chi_s), where a
 unit step at s moves w by 1, then by m_s more, then by m_s m_{s+1}, and v looks one move ahead:

@@ -104,6 +104,7 @@ def poisson_noise_multiplier(*, epsilon: float, delta: float, rate: float, round
     return math.exp(root)
 
 
+@lru_cache(maxsize=4096)
 def _library(multiplier: float, rate: float, rounds: int, delta: float, interval: float) -> float:
     """Pessimistic epsilon of the dominating pair by privacy loss distributions."""
     accountant = pld_privacy_accountant.PLDAccountant(

@@ -15,6 +15,11 @@ H(theta) = B max over phi of q(B R cos phi) cos(phi - theta), or B |min r| if th
 shorter u or w only lowers <w, u>, and leaving the plane only shortens the projection.) The distance
 of two gradients is the width of the set along their difference, at most
 max over theta of H(theta) + H(pi - theta). Cells of a fine partition bound both maxima from above.
+
+Weights of rows, s in [0, s_max] by a public bound, are u = s / s_max here. A row's part is u g, on
+the line from 0 to g, and H >= 0, since q >= r(0) > 0 and some phi is theta: all u g, and 0, are
+within what H supports, so that D bounds their distances, too. Of the sum of s g the sensitivity is
+s_max D, and noise on the sum of u g is s_max times as much on that of s g.
 """
 
 from __future__ import annotations
@@ -80,14 +85,14 @@ def diameter(p: Polynomial, *, norm_bound: float, radius: float, cells: int = 40
         p: the sigmoid's polynomial; without p(z) + p(-z) = 1 it is of signed rows.
         norm_bound: B, bound on the rows' norms.
         radius: R, bound on |w|.
-        cells: partition of the angles; the bound exceeds the true diameter by about
+        cells: partition of the angles, even; the bound exceeds the true diameter by about
             (B R max|p'| + 1) pi / cells of it.
 
     Returns:
         at most 2 B max |1 - p|; for a sigmoid it tends to B for small R and to 2 B for large R.
     """
-    if not 4 <= cells <= 100_000:
-        raise ParameterError(f"cells={cells} is outside 4 .. 100000")
+    if not 4 <= cells <= 100_000 or cells % 2:
+        raise ParameterError(f"cells={cells} is not even, or outside 4 .. 100000")
     ends, r = norm_bound * radius, _mirrored(p)
     slope = max(abs(bound) for bound in range_bound(r.derivative(), -ends, ends))
     low, high = range_bound(r, -ends, ends)
@@ -102,16 +107,14 @@ def diameter(p: Polynomial, *, norm_bound: float, radius: float, cells: int = 40
     behind = np.flatnonzero(s[:-1] <= 0)
     q[behind] = np.maximum.accumulate(values[behind])
     q = np.minimum(q, high)
-    # |cos(phi - theta)| within a cell exceeds that at its middle by half a cell at most
-    middles = (edges[:-1] + edges[1:]) / 2
-    half = math.pi / cells / 2
-    theta = np.linspace(0.0, math.pi, cells // 2 + 1)
-    widths = np.empty(theta.size)
-    for i, angle in enumerate(theta):
-        widths[i] = float(np.max(q * np.minimum(1.0, np.cos(middles - angle) + half)))
+    # cos(phi - theta) within a cell exceeds that at its middle by half a cell at most; theta is at
+    # every second edge, so that the middles are odd halves of cells away
+    cell = math.pi / cells
+    reach = np.minimum(1.0, np.cos((np.arange(-cells, cells) + 0.5) * cell) + cell / 2)
+    widths = [np.max(q * reach[at : at + cells]) for at in range(cells, -1, -2)]
     support = norm_bound * np.maximum(widths, max(0.0, -low))
     # H is Lipschitz in theta with constant B max q
-    width = support + support[::-1] + 2 * norm_bound * high * (theta[1] - theta[0]) / 2
+    width = support + support[::-1] + 2 * norm_bound * high * cell
     return min(float(width.max()), 2 * max(high, -low) * norm_bound) * (1 + 1e-12)
 
 

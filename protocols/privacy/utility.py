@@ -286,10 +286,13 @@ class Field:
         signal: Floats = np.zeros((size, q.size))
         before = var = cross = var_before = signal
         m: Floats = np.zeros_like(self._noise)
+        moves, pulls = self._momenta.any(), self._strength.any()
         with np.errstate(all="ignore"):
             for rates, following in zip(self._rates, self._momenta, strict=True):
-                ahead = (1 + m) * signal - m * before
-                spread = (1 + m) ** 2 * var - 2 * m * (1 + m) * cross + m * m * var_before
+                ahead, spread = signal, var
+                if moves:
+                    ahead = (1 + m) * signal - m * before
+                    spread = (1 + m) ** 2 * var - 2 * m * (1 + m) * cross + m * m * var_before
                 energy = ahead**2 + spread
                 mean = bias * ahead[:, :1]
                 width = np.sqrt(np.maximum((energy @ wide)[:, None] - mean**2, 0.0))
@@ -305,11 +308,12 @@ class Field:
                     drawn[:, :1] = bias * shift
                     push -= drawn
                 keep: Floats | float = 1.0
-                if self._strength.any():
+                if pulls:
                     force, _ = self._force((energy @ count)[:, None])
                     keep = 1 - rates * self._strength * force
                 factor = keep - rates * q * steep
-                cross, var_before = factor * ((1 + m) * var - m * cross), var
+                if moves:
+                    cross, var_before = factor * ((1 + m) * var - m * cross), var
                 var = factor**2 * spread + (rates * self._noise) ** 2
                 signal, before = keep * ahead + rates * push, signal
                 m = following

@@ -32,9 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from protocols.privacy.fixed_batches import laplace_scale
 from protocols.updates.momentum import GradientDescent, HeavyBall
@@ -44,20 +42,18 @@ from protocols.updates.strongly_convex import (
     recommended_first_stage,
 )
 from protocols.updates.update import Update
+from sims.baselines import optimum
 from sims.many_twins import Batch
+from sims.papers.curves import Curve
 
 Floats = NDArray[np.float64]
 
 METHODS = ("GD", "HB", "NAG", "MASG", "NAG-opt", "MASG-opt")
 ROUNDS = (100, 200, 500, 1000)
-STEP_SCALES = (0.1, 1.0)
 START, INITIAL_ERROR, _POINTS = 10.0, 10.0, 60
 NEGATIVES = (0.085, 0.095)
 """Share of labels -1: where the published curves begin."""
-# Okabe and Ito's colours, as in `sims.plots`, with a line style each.
-_LOOKS = (("#009E73", ":"), ("#000000", "-."), ("#0072B2", "--"), ("#D55E00", "-"))
 _BLOCK = 4096
-_NEWTON_STEPS = 50
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,21 +108,8 @@ class Problem:
         return np.asarray(total / len(self.signed) + penalty)
 
     def optimum(self) -> Floats:
-        """The minimiser by Newton's method with step halving, shape (d,)."""
-        w: Floats = np.zeros(self.features)
-        for _ in range(_NEWTON_STEPS):
-            gradient = self.data_gradient(w[None])[0] + 2 * self.penalty * w
-            p = expit(-(self.signed @ w))
-            hessian = self.signed.T @ (self.signed * (p * (1 - p))[:, None]) / len(self.signed)
-            hessian[np.diag_indices_from(hessian)] += 2 * self.penalty
-            step = np.linalg.solve(hessian, gradient)
-            if gradient @ step < 1e-24:  # twice the suboptimality
-                break
-            here = self.objective(w[None])[0]
-            while self.objective((w - step)[None])[0] > here and step @ step > 1e-24:
-                step /= 2
-            w = w - step
-        return np.asarray(w)
+        """The minimiser, shape (d,)."""
+        return optimum("logistic", 2 * self.penalty, self.signed, np.ones(len(self.signed)))
 
     def _blocks(self) -> Iterator[Floats]:
         for start in range(0, len(self.signed), _BLOCK):
@@ -289,20 +272,14 @@ def run_cells(study: Study, cells: Sequence[Cell], *, runs: int, seed: int = 0) 
     return [study.run(cell, runs=runs, rng=rng) for cell, rng in zip(cells, streams, strict=True)]
 
 
-def traces_figure(traces: Sequence[Trace]) -> Figure:
+def curves_of(traces: Sequence[Trace]) -> list[Curve]:
     """log10 of the mean suboptimality by iteration; a panel per step and method, a line per T."""
-    scales = sorted({trace.cell.step_scale for trace in traces})
-    figure = Figure(figsize=(13.2, 3.0 * len(scales)), layout="constrained")
-    grid = figure.subplots(len(scales), len(METHODS), sharex=True, sharey=True, squeeze=False)
-    for panels, scale in zip(grid, scales, strict=True):
-        for axes, method in zip(panels, METHODS, strict=True):
-            cells = [x for x in traces if (x.cell.method, x.cell.step_scale) == (method, scale)]
-            mine = sorted(cells, key=lambda x: x.cell.rounds)
-            for trace, (colour, style) in zip(mine, _LOOKS, strict=False):
-                look = {"color": colour, "linestyle": style, "label": f"T = {trace.cell.rounds}"}
-                axes.plot(trace.iterations, trace.log_mean, **look)
-            axes.set_title(f"{method}, c = {scale:g}", fontsize=11)
-    grid[0, 0].legend()
-    figure.supxlabel("iteration")
-    figure.supylabel("log10 mean suboptimality")
-    return figure
+    return [
+        Curve(
+            f"{trace.cell.method}, c = {trace.cell.step_scale:g}",
+            f"T = {trace.cell.rounds}",
+            list(trace.log_mean),
+            at=list(trace.iterations),
+        )
+        for trace in traces
+    ]

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 
 from sims.papers import rules
 from sims.papers.curves import Curve, curves_figure, unit_rows
-from sims.papers.data import CREDIT, EDIN, LBW, NHANES3, PCS, UIS, Need
+from sims.papers.data import CREDIT, EDIN, LBW, NHANES3, PCS, UIS
 from sims.papers.item import Result, Row, Settings
 
 Array = NDArray[np.float64]
@@ -39,54 +39,45 @@ def digits() -> pd.DataFrame:
     return frame.assign(y=(data.target[kept] == 8).astype(int))
 
 
-def sets(settings: Settings) -> Iterator[tuple[str, Array, Array] | str]:
-    """(name, rows, signs) of every set; of one that is missing, in words why."""
-    for need in SETS:
-        if need is NHANES3 and need.missing(settings.data_folder, settings.quick):
-            yield left_out(need)
-        else:
-            yield (need.name, *unit_rows(_read(need, settings), need.labels[0]))
-    yield ("digits 3 v 8", *unit_rows(digits(), "y"))
+def sets(settings: Settings) -> tuple[list[tuple[str, Array, Array]], list[str]]:
+    """(name, rows, signs) of every set that is there, and what is said of the others."""
+    there, notes = settings.present(SETS)
+    tables = [(need.name, settings.load(need), need.labels[0]) for need in there]
+    tables.append(("digits 3 v 8", digits(), "y"))
+    return [(name, *unit_rows(frame, label)) for name, frame, label in tables], notes
 
 
-def left_out(need: Need) -> str:
-    """Of a set whose file is missing."""
-    return f"left out, for its file is missing: {need.words}"
-
-
-def _read(need: Need, settings: Settings) -> pd.DataFrame:
-    frame = need.load(settings.data_folder, settings.quick)
-    return frame.drop(columns="ID", errors="ignore")
+def courses(
+    name: str, x: Array, signs: Array, families: Mapping[str, Rule], steps: int
+) -> Iterator[tuple[str, list[float], Row]]:
+    """The likelihood after each step of every rule, by label, and where it ends."""
+    best = rules.mean_likelihood(rules.optimum(x, signs), x, signs)
+    for label, rule in families.items():
+        began = time.perf_counter()
+        course = [rules.mean_likelihood(w, x, signs) for w in rule(x, signs, steps)]
+        row = Row(
+            quantity=f"{name}, {label}: mean log-likelihood after {steps} [nats]",
+            ours=course[-1],
+            seconds=time.perf_counter() - began,
+            note=f"best possible {best:.4f}",
+        )
+        yield label, course, row
 
 
 def beside(settings: Settings, families: Mapping[str, Rule], plain: str, better: str) -> Result:
     """All rules on all sets; `better` is what the paper says leads `plain`, both by name."""
     rows: list[Row] = []
-    notes: list[str] = []
     curves: list[Curve] = []
     steps = 8 if settings.quick else STEPS
-    for found in sets(settings):
-        if isinstance(found, str):
-            notes.append(found)
-            continue
-        name, x, signs = found
-        best = rules.mean_likelihood(rules.optimum(x, signs), x, signs)
-        courses: dict[str, list[float]] = {}
-        for label, rule in families.items():
-            began = time.perf_counter()
-            courses[label] = [rules.mean_likelihood(w, x, signs) for w in rule(x, signs, steps)]
-            curves.append(Curve(name, label, courses[label]))
-            rows.append(
-                Row(
-                    quantity=f"{name}, {label}: mean log-likelihood after {steps} [nats]",
-                    ours=courses[label][-1],
-                    seconds=time.perf_counter() - began,
-                    note=f"best possible {best:.4f}",
-                )
-            )
+    tables, notes = sets(settings)
+    for name, x, signs in tables:
+        found = list(courses(name, x, signs, families, steps))
+        rows += [row for *_, row in found]
+        curves += [Curve(name, label, course) for label, course, _ in found]
+        by_label = {label: course for label, course, _ in found}
         ahead = [
             str(t)
-            for t, (a, b) in enumerate(zip(courses[plain], courses[better], strict=True), 1)
+            for t, (a, b) in enumerate(zip(by_label[plain], by_label[better], strict=True), 1)
             if a > b
         ]
         if ahead:

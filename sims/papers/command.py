@@ -13,7 +13,9 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from protocols.errors import DataError
 from sims.documents import to_json
+from sims.papers.data import missing_words
 from sims.papers.item import PAPERS, Item, Result, Settings
 from sims.plots import STYLE
 
@@ -29,6 +31,8 @@ def reproduce(item: Item, settings: Settings, out: Path | None) -> dict[str, Any
     """
     began = time.perf_counter()
     result = item.run(settings)
+    if not result.rows:
+        raise DataError(missing_words(settings.data_folder, *item.about.data))
     document = document_of(item, settings, result, time.perf_counter() - began)
     if out:
         out.mkdir(parents=True, exist_ok=True)
@@ -46,17 +50,17 @@ def document_of(item: Item, settings: Settings, result: Result, seconds: float) 
 
     made: names of tables that were made in place of missing files.
     """
-    missing = [need.name for need in item.data if need.found(settings.data_folder) is None]
+    missing = [need.name for need in item.about.data if need.found(settings.data_folder) is None]
     return {
         "paper": item.paper,
         "item": item.name,
-        "title": item.title,
+        "title": item.about.title,
         "command": item.command,
         "quick": settings.quick,
         "made": missing if settings.quick else [],
-        "data": list(item.sources),
-        "unknown": list(item.unknown),
-        "remarks": list(item.remarks),
+        "data": [need.words for need in item.about.data],
+        "unknown": list(item.about.unknown),
+        "remarks": list(item.about.remarks),
         "notes": list(result.notes),
         "rows": [asdict(row) for row in result.rows],
         "seconds": seconds,
@@ -81,6 +85,12 @@ def ours(row: dict[str, Any]) -> str:
     return f"{figure(row['ours'])} ± {error if error > ROUNDING else 0.0:.2g}"
 
 
+def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
+    """Of a table: quantity, the paper's figure, ours, seconds, note."""
+    seconds = duration_cell(row["seconds"])
+    return row["quantity"], figure(row["paper"]), ours(row), seconds, row["note"]
+
+
 def table(document: dict[str, Any]) -> Table:
     """The paper's figures beside ours."""
     title = f"{document['paper']} {document['item']}: {document['title']}"
@@ -89,8 +99,7 @@ def table(document: dict[str, Any]) -> Table:
         right = name in ("paper", "ours", "seconds")
         shown.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in document["rows"]:
-        cells = (row["quantity"], figure(row["paper"]), ours(row), duration_cell(row["seconds"]))
-        shown.add_row(*(Text(cell) for cell in (*cells, row["note"])))
+        shown.add_row(*map(Text, cells_of(row)))
     return shown
 
 
@@ -114,5 +123,5 @@ def listing(items: Iterable[Item]) -> Table:
     for name in ("paper", "item", "what", "seconds, full"):
         shown.add_column(name, justify="right" if name.startswith("sec") else "left")
     for item in items:
-        shown.add_row(item.paper, item.name, Text(item.title), f"{item.seconds:,.0f}")
+        shown.add_row(item.paper, item.name, Text(item.about.title), f"{item.about.seconds:,.0f}")
     return shown

@@ -36,21 +36,16 @@ def ignore(t: int, v: Array, alpha: Array) -> None:
     """Watches nothing."""
 
 
-def train_dual(
-    plan: DualPlan, x: Array, y: Array, std: float, rng: np.random.Generator, watch: Watch = ignore
-) -> Array:
+def train_dual(plan: DualPlan, x: Array, y: Array, std: float, rng: np.random.Generator) -> Array:
     """What owners and coordinator compute together, std in all per round; theta, shape (d,)."""
-    check_rows(plan, x, y)
-    alpha, v = np.zeros(len(x)), np.zeros(x.shape[1])
     order = rng.permutation(len(x)) if plan.schedule == "cyclic" else np.arange(0)
-    for t in range(plan.rounds):
+
+    def draw(t: int) -> Rows:
         if plan.schedule == "cyclic":
-            batch: Rows = order[cyclic_batch(len(x), plan.batches, t)]
-        else:
-            batch = np.flatnonzero(rng.random(len(x)) < 1.0 / plan.batches)
-        v += move(plan, x, y, alpha, v, batch) + std * rng.standard_normal(v.size)
-        watch(t, v, alpha)
-    return plan.theta(v)
+            return order[cyclic_batch(len(x), plan.batches, t)]
+        return np.flatnonzero(rng.random(len(x)) < 1.0 / plan.batches)
+
+    return _train(plan, x, y, std, rng, draw, move)
 
 
 def train_published(
@@ -60,13 +55,35 @@ def train_published(
 
     std: `plan.paper_std`. Its epsilon omits a row, and is not proved for hidden batches.
     """
+    return _train(plan, x, y, std, rng, None, move, watch)
+
+
+def train_sequential(
+    plan: DualPlan, x: Array, y: Array, std: float, rng: np.random.Generator
+) -> Array:
+    """Rows one after the other within a batch; shape (d,); std: of `widest`."""
+    return _train(plan, x, y, std, rng, None, move_in_turn)
+
+
+def _train(
+    plan: DualPlan,
+    x: Array,
+    y: Array,
+    std: float,
+    rng: np.random.Generator,
+    draw: Callable[[int], Rows] | None,
+    step: Callable[[DualPlan, Array, Array, Array, Array, Rows], Array],
+    watch: Watch = ignore,
+) -> Array:
+    """draw: the batch of round t; None: of fixed size, and alpha is noisy as well as v."""
     check_rows(plan, x, y)
     alpha, v = np.zeros(len(x)), np.zeros(x.shape[1])
     size = math.ceil(len(x) / plan.batches)
     for t in range(plan.rounds):
-        batch: Rows = rng.choice(len(x), size, replace=False)
-        v += move(plan, x, y, alpha, v, batch) + std * rng.standard_normal(v.size)
-        alpha[batch] += std * rng.standard_normal(size)
+        batch = draw(t) if draw else rng.choice(len(x), size, replace=False)
+        v += step(plan, x, y, alpha, v, batch) + std * rng.standard_normal(v.size)
+        if draw is None:
+            alpha[batch] += std * rng.standard_normal(size)
         watch(t, v, alpha)
     return plan.theta(v)
 
@@ -76,30 +93,22 @@ def widest(clip: float, size: int) -> float:
     return 2.0 * clip * math.sqrt(size * (size + 1))
 
 
-def train_sequential(
-    plan: DualPlan, x: Array, y: Array, std: float, rng: np.random.Generator
-) -> Array:
-    """Rows one after the other within a batch; shape (d,); std: of `widest`."""
-    check_rows(plan, x, y)
-    alpha, v = np.zeros(len(x)), np.zeros(x.shape[1])
-    size = math.ceil(len(x) / plan.batches)
+def move_in_turn(plan: DualPlan, x: Array, y: Array, alpha: Array, v: Array, batch: Rows) -> Array:
+    """Move alpha[batch] in place, each row by the steps before it; the step of v."""
     single = 1.0 / (plan.lam * plan.rows)  # c of one row at a time
-    for _ in range(plan.rounds):
-        batch: Rows = rng.choice(len(x), size, replace=False)
-        for j in batch:
-            zeta = dual_step(
-                plan.loss,
-                alpha=alpha[j : j + 1],
-                margin=np.array([x[j] @ v * single]),
-                label=y[j : j + 1],
-                curvature=single,
-                clip=plan.clip,
-            )[0]
-            alpha[j] += zeta
-            v += zeta * x[j]
-        v += std * rng.standard_normal(v.size)
-        alpha[batch] += std * rng.standard_normal(size)
-    return plan.theta(v)
+    moved = v.copy()
+    for j in batch:
+        zeta = dual_step(
+            plan.loss,
+            alpha=alpha[j : j + 1],
+            margin=np.array([x[j] @ moved * single]),
+            label=y[j : j + 1],
+            curvature=single,
+            clip=plan.clip,
+        )[0]
+        alpha[j] += zeta
+        moved += zeta * x[j]
+    return moved - v
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

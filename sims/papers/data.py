@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import expit
 
-from protocols.errors import DataError
+from protocols.errors import DataError, ParameterError
 
-BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
-"""Looked into where the reader names no folder: `../shared/data` beside the checkout."""
+Rows = NDArray[np.intp]
+
+FOLDER = Path("data")
+"""Where tables are looked for, unless the reader names another folder."""
 QUICK_ROWS = 400
 HOSMER = "Hosmer and Lemeshow, Applied Logistic Regression; file of Kim et al., BMC Med. Genomics "
 HOSMER += "11:83 (2018), repository kimandrik/IDASH2017 on GitHub"
@@ -21,7 +25,7 @@ UCI = "UCI Machine Learning Repository"
 MULAN = "Mulan multi-target regression data sets (Spyromitros-Xioufis et al., 2016)"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Need:
     """A table that does not ship with this package.
 
@@ -48,17 +52,13 @@ class Need:
             f"{self.file} ({self.rows:,} rows, {self.features} columns and {what}; {self.source})"
         )
 
-    def found(self, folder: Path | None) -> Path | None:
+    def found(self, folder: Path) -> Path | None:
         """The file, if it is there."""
-        path = (folder or BESIDE) / self.file
+        path = folder / self.file
         return path if path.is_file() else None
 
-    def missing(self, folder: Path | None, quick: bool) -> bool:
-        """Whether `load` would refuse."""
-        return not quick and self.found(folder) is None
-
-    def load(self, folder: Path | None, quick: bool = False) -> pd.DataFrame:
-        """The table; quick: its first rows, or a made table of its columns where it is missing.
+    def load(self, folder: Path, quick: bool = False) -> pd.DataFrame:
+        """The table, less an ID; quick: its first rows, or a made one where it is missing.
 
         Raises:
             DataError: it is missing, or has not the columns.
@@ -67,11 +67,8 @@ class Need:
         if path is None:
             if quick:
                 return self.made(min(self.rows, QUICK_ROWS))
-            raise DataError(
-                f"data set {self.name} is not in {folder or BESIDE}: put {self.words} there, or "
-                "name another folder by --data-folder"
-            )
-        frame = pd.read_csv(path)
+            raise DataError(missing_words(folder, self))
+        frame = pd.read_csv(path).drop(columns="ID", errors="ignore")
         missing = [label for label in self.labels if label not in frame]
         if missing:
             raise DataError(f"{path.name} has no column {missing[0]!r}: {self.words}")
@@ -93,50 +90,50 @@ class Need:
         return frame
 
 
+def missing_words(folder: Path, *needs: Need) -> str:
+    """Of tables without which nothing can be run, and what to do."""
+    wanted = "; ".join(need.words for need in needs)
+    return f"{folder} has no {wanted}: put it there, or name another folder by --data-folder"
+
+
+def fold_numbers(rows: int, count: int, rng: np.random.Generator) -> Iterator[tuple[Rows, Rows]]:
+    """Numbers of (training rows, test rows), fold by fold of one size, after one shuffle.
+
+    Raises:
+        ParameterError: fewer rows than folds.
+    """
+    if not 2 <= count <= rows:
+        raise ParameterError(f"folds={count} is outside 2 .. {rows}, the rows")
+    order, size = rng.permutation(rows), rows // count
+    for k in range(count):
+        test = order[k * size : (k + 1) * size]
+        yield np.setdiff1d(order, test, assume_unique=True), test
+
+
 EDIN = Need(
-    file="edin.csv",
-    rows=1253,
-    features=9,
-    labels=("y",),
-    source="Kennedy et al., Eur. Heart J. 17 (1996) 1181; file of Kim et al., repository "
+    "edin.csv",
+    1253,
+    9,
+    ("y",),
+    "Kennedy et al., Eur. Heart J. 17 (1996) 1181; file of Kim et al., repository "
     "kimandrik/IDASH2017 on GitHub",
 )
-LBW = Need(file="lbw.csv", rows=189, features=9, labels=("y",), source=HOSMER)
-PCS = Need(file="pcs.csv", rows=379, features=9, labels=("y",), source=HOSMER)
-UIS = Need(file="uis.csv", rows=575, features=8, labels=("y",), source=HOSMER)
-NHANES3 = Need(file="nhanes3.csv", rows=15649, features=15, labels=("y",), source=HOSMER)
-ADULT = Need(file="adult.csv", rows=32561, features=14, labels=("income",), source=f"{UCI}, Adult")
-ADULT_TEST = Need(
-    file="adult_test.csv", rows=16281, features=14, labels=("income",), source=f"{UCI}, Adult"
-)
-CREDIT = Need(
-    file="credit.csv",
-    rows=30000,
-    features=24,
-    labels=("class",),
-    source=f"{UCI}, Default of Credit Card Clients",
-)
-COMPAS = Need(
-    file="compas.csv",
-    rows=5049,
-    features=9,
-    labels=("two_year_recid",),
-    source="ProPublica, compas-analysis on GitHub",
-)
+LBW = Need("lbw.csv", 189, 9, ("y",), HOSMER)
+PCS = Need("pcs.csv", 379, 9, ("y",), HOSMER)
+UIS = Need("uis.csv", 575, 8, ("y",), HOSMER)
+NHANES3 = Need("nhanes3.csv", 15649, 15, ("y",), HOSMER)
+ADULT = Need("adult.csv", 32561, 14, ("income",), f"{UCI}, Adult")
+ADULT_TEST = Need("adult_test.csv", 16281, 14, ("income",), f"{UCI}, Adult")
+CREDIT = Need("credit.csv", 30000, 24, ("class",), f"{UCI}, Default of Credit Card Clients")
+COMPAS = Need("compas.csv", 5049, 9, ("two_year_recid",), "ProPublica, compas-analysis on GitHub")
 MNIST = Need(
-    file="mnist_3v8.csv",
-    rows=13966,
-    features=196,
-    labels=("y",),
-    source="MNIST, digits 3 and 8, averaged to 14 x 14 points; LeCun et al., Proc. IEEE 86 (1998)",
+    "mnist_3v8.csv",
+    13966,
+    196,
+    ("y",),
+    "MNIST, digits 3 and 8, averaged to 14 x 14 points; LeCun et al., Proc. IEEE 86 (1998)",
 )
-ENB = Need(file="enb.csv", rows=768, features=8, labels=("Y1", "Y2"), source=MULAN)
-SLUMP = Need(
-    file="slump.csv",
-    rows=103,
-    features=7,
-    labels=("SLUMP_cm", "FLOW_cm", "Compressive_Strength_Mpa"),
-    source=MULAN,
-)
-EDM = Need(file="edm.csv", rows=154, features=16, labels=("DFlow", "DGap"), source=MULAN)
-JURA = Need(file="jura.csv", rows=359, features=15, labels=("Cd", "Co", "Cu"), source=MULAN)
+ENB = Need("enb.csv", 768, 8, ("Y1", "Y2"), MULAN)
+SLUMP = Need("slump.csv", 103, 7, ("SLUMP_cm", "FLOW_cm", "Compressive_Strength_Mpa"), MULAN)
+EDM = Need("edm.csv", 154, 16, ("DFlow", "DGap"), MULAN)
+JURA = Need("jura.csv", 359, 15, ("Cd", "Co", "Cu"), MULAN)

@@ -8,9 +8,8 @@ is public here; a deployment takes public ones.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -19,11 +18,13 @@ from numpy.typing import NDArray
 from parties.data.encode import encode_shard
 from parties.data.schema import Label, NumericColumn, Schema
 from protocols.approximation import Polynomial
-from protocols.errors import DataError, ParameterError
+from protocols.errors import DataError
 from protocols.models.registry import model_named
 from sims.config import SimulationConfig
 from sims.datasets import split_rows
+from sims.owners import encode
 from sims.papers.curves import unit_rows
+from sims.papers.data import fold_numbers
 from sims.papers.rules import enhanced
 from sims.prepare import PreparedData, raw_rows
 from sims.result import RunResult
@@ -58,22 +59,6 @@ class Table:
             raise DataError(f"{name}: column {label!r} must exist and hold 0 and 1")
         return cls(name=name, frame=frame, schema=unit_schema(frame, label))
 
-    def folds(
-        self, count: int, rng: np.random.Generator
-    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Numbers of (training rows, test rows), fold by fold, after one shuffle.
-
-        Raises:
-            ParameterError: fewer rows than folds.
-        """
-        rows = len(self.frame)
-        if not 2 <= count <= rows:
-            raise ParameterError(f"folds={count} is outside 2 .. {rows}, the rows")
-        order, size = rng.permutation(rows), rows // count
-        for k in range(count):
-            test = order[k * size : (k + 1) * size]
-            yield np.setdiff1d(order, test, assume_unique=True), test
-
 
 def unit_schema(frame: pd.DataFrame, label: str) -> Schema:
     """Range scaling that maps every column's extremes to 0 and 1; a constant column to 0."""
@@ -93,36 +78,9 @@ def prepared(
     label = table.schema.label.name
     rng = np.random.default_rng(config.seed)
     frames, names = split_rows(train, config.parties, "even", label, rng)
-    shards = {
-        name: encode_shard(frame, table.schema) for name, frame in zip(names, frames, strict=True)
-    }
-    raw = np.concatenate([raw_rows(frame, table.schema) for frame in frames])
-    return PreparedData(
-        schema=table.schema,
-        shards=shards,
-        test=encode_shard(test, table.schema),
-        raw=raw,
-        raw_test=raw_rows(test, table.schema),
-        notes=(),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fold:
-    """One encrypted run beside its twin.
-
-    weight_gap: largest difference of a weight; seconds: of the whole run, keys included;
-    iteration_seconds: coordinator's, the median.
-    """
-
-    accuracy: float
-    auc: float
-    twin_accuracy: float
-    twin_auc: float
-    weight_gap: float
-    security_bits: float
-    seconds: float
-    iteration_seconds: float
+    data = encode(dict(zip(names, frames, strict=True)), table.schema, [])
+    tested = encode_shard(test, table.schema)
+    return replace(data, test=tested, raw_test=raw_rows(test, table.schema))
 
 
 def configuration(profile: str, seed: int) -> SimulationConfig:
@@ -138,31 +96,18 @@ def configuration(profile: str, seed: int) -> SimulationConfig:
     )
 
 
-def encrypted_folds(table: Table, folds: int, config: SimulationConfig) -> Iterator[Fold]:
-    """A whole session for each fold; parties and coordinator share this process."""
-    for train, test in table.folds(folds, np.random.default_rng(config.seed)):
+def encrypted_folds(table: Table, folds: int, config: SimulationConfig) -> Iterator[RunResult]:
+    """A whole session for each fold, keys included; everybody shares this process."""
+    for train, test in fold_numbers(len(table.frame), folds, np.random.default_rng(config.seed)):
         data = prepared(table, table.frame.iloc[train], table.frame.iloc[test], config)
-        began = time.perf_counter()
-        result = run(config, data, config.seed or 0, lambda event: None)
-        if not isinstance(result, RunResult):
-            raise AssertionError("a classification came back as something else")
-        yield Fold(
-            accuracy=result.scores.accuracy,
-            auc=result.scores.auc,
-            twin_accuracy=result.twin.accuracy,
-            twin_auc=result.twin.auc,
-            weight_gap=result.max_abs_diff_to_twin,
-            security_bits=result.plan.security_bits,
-            seconds=time.perf_counter() - began,
-            iteration_seconds=float(np.median(result.costs.iteration_seconds)),
-        )
+        yield run(config, data, config.seed or 0, lambda event: None)
 
 
 def plain_folds(table: Table, folds: int, seed: int) -> tuple[float, float]:
     """(accuracy, AUC), means over the folds of one shuffle, of the paper's rule in float64."""
     x, signs = unit_rows(table.frame, table.schema.label.name)
     logistic, found = model_named("logistic"), []
-    for train, test in table.folds(folds, np.random.default_rng(seed)):
+    for train, test in fold_numbers(len(table.frame), folds, np.random.default_rng(seed)):
         *_, weights = enhanced(x[train], signs[train], ITERATIONS, link=LINK)
         scores = logistic.course(weights, (x[:1], x[:1, 0]), (x[test], signs[test]))
         found.append((scores["accuracy"], scores["auc"]))

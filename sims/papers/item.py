@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sims.config import PROFILES
-from sims.papers.data import Need
+from sims.papers.data import FOLDER, Need
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 PAPERS = {
@@ -30,18 +31,31 @@ class Settings:
 
     quick: in seconds, on few rows and seeds, to see that it runs; seeds: repetitions, None for the
     item's own number; profile: of encrypted runs, None for `secure` (quick: `fast-insecure`);
-    data_folder: where the reader's files are; scratch: a folder for what a run leaves.
+    data_folder: where the reader's files are.
     """
 
     quick: bool = False
     seeds: int | None = None
     profile: str | None = None
-    data_folder: Path | None = None
-    scratch: Path | None = None
+    data_folder: Path = FOLDER
 
     def repetitions(self, full: int, quick: int) -> int:
         """Seeds of a full or a quick run, unless the reader says."""
         return self.seeds or (quick if self.quick else full)
+
+    def load(self, need: Need) -> pd.DataFrame:
+        """A table; see `Need.load`."""
+        return need.load(self.data_folder, self.quick)
+
+    def present(self, needs: Iterable[Need]) -> tuple[list[Need], list[str]]:
+        """Tables that are there, or made in the quick setting; and what is said of the others."""
+        there, notes = [], []
+        for need in needs:
+            if self.quick or need.found(self.data_folder):
+                there.append(need)
+            else:
+                notes.append(f"not run, no file: {need.words}")
+        return there, notes
 
     @property
     def encryption(self) -> str:
@@ -76,31 +90,31 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
-    """A table or figure of a paper.
+class About:
+    """What a module says of its table or figure.
 
-    paper: "000"; name: "figure-1"; title: what it shows; data: tables it reads; unknown: inputs
-    that the paper does not give, and what stands in; remarks: where the paper is wrong or unclear,
-    one line each with the place of the derivation; seconds: of the full setting on two cores,
-    measured; run: the experiment.
+    title: what it shows; data: tables it reads; unknown: inputs that the paper does not give, and
+    what stands in; remarks: where the paper is wrong or unclear, one line each with the place of
+    the derivation; seconds: of the full setting on two cores, measured.
     """
 
-    paper: str
-    name: str
     title: str
     seconds: float
-    run: Callable[[Settings], Result] = field(repr=False)
     data: tuple[Need, ...] = ()
     unknown: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """A table or figure of a paper: "000", "figure-1", what it is about, and the experiment."""
+
+    paper: str
+    name: str
+    about: About
+    run: Callable[[Settings], Result] = field(repr=False)
 
     @property
     def command(self) -> str:
         """That runs it."""
         return f"cohort reproduce {self.paper} {self.name}"
-
-    @property
-    def sources(self) -> Iterator[str]:
-        """Its data, in words."""
-        for need in self.data:
-            yield need.words

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sims.papers.chiang import SETS, UNKNOWN, Array, Rule, beside
-from sims.papers.item import Item, Result, Settings
+from sims.papers.item import About, Result, Settings
 from sims.papers.rules import enhanced, nesterov
 
 PLAIN, ENHANCED = "NAG, 10/(t+1)", "enhanced NAG, 1+10/(n t)"
@@ -39,9 +39,7 @@ def run(settings: Settings) -> Result:
     return beside(settings, families, PLAIN, ENHANCED)
 
 
-ITEM = Item(
-    paper="000",
-    name="figure-1",
+ABOUT = About(
     title="NAG and enhanced NAG on the paper's sets",
     data=SETS,
     unknown=UNKNOWN,
@@ -51,5 +49,4 @@ ITEM = Item(
         '"consistently outperforms" does not hold in every iteration: see the notes',
     ),
     seconds=10,
-    run=run,
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from sims.papers.chiang import SETS, UNKNOWN, enhanced_beside
-from sims.papers.item import Item
+from sims.papers.item import About
 from sims.papers.rules import adagrad
 
-ITEM = Item(
-    paper="000",
-    name="figure-2",
+run = partial(enhanced_beside, name="Adagrad", rule=adagrad, plain=0.01, better=0.07)
+
+ABOUT = About(
     title="Adagrad and enhanced Adagrad on the paper's sets",
     data=SETS,
     unknown=UNKNOWN,
@@ -21,5 +21,4 @@ ITEM = Item(
         "rate (tests/sims/papers/test_p000.py)",
     ),
     seconds=6,
-    run=partial(enhanced_beside, name="Adagrad", rule=adagrad, plain=0.01, better=0.07),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from sims.papers.chiang import SETS, UNKNOWN, enhanced_beside
-from sims.papers.item import Item
+from sims.papers.item import About
 from sims.papers.rules import adam
 
-ITEM = Item(
-    paper="000",
-    name="figure-3",
+run = partial(enhanced_beside, name="Adam", rule=adam, plain=0.001, better=0.011)
+
+ABOUT = About(
     title="Adam and enhanced Adam on the paper's sets",
     data=SETS,
     unknown=UNKNOWN,
@@ -19,5 +19,4 @@ ITEM = Item(
         "enhanced Adam at 0.011 is Adam at 0.011 but for eps (tests/sims/papers/test_p000.py)",
     ),
     seconds=8,
-    run=partial(enhanced_beside, name="Adam", rule=adam, plain=0.001, better=0.011),
 )

@@ -7,47 +7,35 @@ g is the gradient of the log-likelihood, a sum over the rows (section III).
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
+from sims.papers.chiang import STEPS, Rule, courses
 from sims.papers.curves import Curve, curves_figure, unit_rows
 from sims.papers.data import LBW
-from sims.papers.item import Item, Result, Row, Settings
-from sims.papers.rules import ascent, curvature, mean_likelihood, optimum
+from sims.papers.item import About, Result, Settings
+from sims.papers.rules import ascent, curvature
 
-STEPS = 30
 PLAIN = (0.005, 0.01, 0.02, 0.04)
 QUADRATIC = (0.5, 1.0, 1.5, 2.0)
 
 
 def run(settings: Settings) -> Result:
     """Both families of curves; the figure prints no values."""
-    rows, signs = unit_rows(LBW.load(settings.data_folder, settings.quick), "y")
-    best = mean_likelihood(optimum(rows, signs), rows, signs)
-    curves, shown = [], []
-    for title, bound, rates in (
-        ("gradient, lr", 1.0, PLAIN),
-        ("quadratic gradient, LR", curvature(rows), QUADRATIC),
-    ):
-        for rate in rates:
-            began = time.perf_counter()
-            path = ascent(rows, signs, STEPS, rate, bound)
-            course = [mean_likelihood(w, rows, signs) for w in path]
-            seconds = time.perf_counter() - began
-            curves.append(Curve(title, f"{rate:g}", course))
-            shown.append(
-                Row(
-                    quantity=f"lbw, {title} = {rate:g}: mean log-likelihood after {STEPS} [nats]",
-                    ours=course[-1],
-                    seconds=seconds,
-                    note=f"best possible {best:.4f}",
-                )
-            )
-    return Result(rows=tuple(shown), draw=lambda: curves_figure(curves, best))
+    rows, signs = unit_rows(settings.load(LBW), "y")
+    families: dict[str, Rule] = {
+        f"{title} = {rate:g}": partial(ascent, rate=rate, bound=bound)
+        for title, bound, rates in (
+            ("gradient, lr", 1.0, PLAIN),
+            ("quadratic gradient, LR", curvature(rows), QUADRATIC),
+        )
+        for rate in rates
+    }
+    found = list(courses("lbw", rows, signs, families, STEPS))
+    curves = [Curve(label.partition(" = ")[0], label, course) for label, course, _ in found]
+    return Result(rows=tuple(row for *_, row in found), draw=lambda: curves_figure(curves))
 
 
-ITEM = Item(
-    paper="000",
-    name="figure-4",
+ABOUT = About(
     title="plain and quadratic gradient ascent on lbw by learning rate",
     data=(LBW,),
     unknown=(
@@ -55,5 +43,4 @@ ITEM = Item(
         "the number of steps",
     ),
     seconds=1,
-    run=run,
 )

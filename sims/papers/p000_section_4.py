@@ -13,7 +13,7 @@ import numpy as np
 
 from protocols.gram_training import LEVELS
 from sims.papers.chiang import SETS, UNKNOWN, Array, sets
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 from sims.papers.rules import adagrad, curvature, enhanced, gradient, mean_likelihood
 
 ITERATIONS, RATE, ERROR = 4, 0.07, 1e-3
@@ -35,10 +35,8 @@ def newton_steps(ratio: float, error: float = ERROR) -> int:
 def run(settings: Settings) -> Result:
     """Range, steps, levels and refreshes of an iteration; the likelihood beside enhanced NAG's."""
     rows: list[Row] = []
-    for found in sets(settings):
-        if isinstance(found, str):
-            continue
-        name, x, signs = found
+    tables, notes = sets(settings)
+    for name, x, signs in tables:
         bound, ratio, zeros = curvature(x), 1.0, 0
         squares: Array = np.zeros(x.shape[1])
         weights = [np.zeros(x.shape[1]), *adagrad(x, signs, ITERATIONS, RATE, bound)]
@@ -63,12 +61,10 @@ def run(settings: Settings) -> Result:
                 note=f"enhanced NAG {other:.4f}",
             ),
         ]
-    return Result(rows=tuple(rows))
+    return Result(rows=tuple(rows), notes=tuple(notes))
 
 
-ITEM = Item(
-    paper="000",
-    name="section-4",
+ABOUT = About(
     title="enhanced Adagrad under encryption: what 1 / sqrt by Newton would cost, and give",
     data=SETS,
     unknown=UNKNOWN,
@@ -79,5 +75,4 @@ ITEM = Item(
         "NAG's at many times the levels",
     ),
     seconds=5,
-    run=run,
 )

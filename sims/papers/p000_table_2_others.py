@@ -13,15 +13,15 @@ import numpy as np
 from sims.papers.chiang import digits
 from sims.papers.data import CREDIT
 from sims.papers.folds import Table, plain_folds
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 FOLDS, SHUFFLES = 5, 10
 
 
 def run(settings: Settings) -> Result:
     """Means over shuffles, beside the share of the larger class."""
-    credit = CREDIT.load(settings.data_folder, settings.quick).drop(columns="ID", errors="ignore")
-    tables = [Table.of("credit", credit, "class"), Table.of("digits 3 v 8", digits(), "y")]
+    credit = Table.of("credit", settings.load(CREDIT), "class")
+    tables = [credit, Table.of("digits 3 v 8", digits(), "y")]
     rows = []
     for table in tables:
         began = time.perf_counter()
@@ -47,12 +47,9 @@ def run(settings: Settings) -> Result:
     return Result(rows=tuple(rows))
 
 
-ITEM = Item(
-    paper="000",
-    name="table-2-others",
+ABOUT = About(
     title="the rule of Table II on credit and digits, 5-fold, float64",
     data=(CREDIT,),
     unknown=("the paper prints no accuracy for these sets",),
     seconds=30,
-    run=run,
 )

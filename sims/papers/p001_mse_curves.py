@@ -8,7 +8,6 @@ the squared range, so that all have one scale. Everything starts at W = 0, eps =
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -20,7 +19,7 @@ from protocols.privacy.calibrate.regression import FLOOR
 from sims.papers import lffr_rules as rules
 from sims.papers.curves import Curve, curves_figure
 from sims.papers.data import EDM, ENB, JURA, SLUMP
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 from sims.papers.lffr_rules import Array, mse, unit_targets
 
 SETS = (ENB, SLUMP, EDM, JURA)
@@ -35,15 +34,15 @@ def random_data(seed: int, rows: int = 1000, columns: int = 10, sigma: float = 0
     return np.column_stack([x, np.ones(rows), x @ r + sigma * rng.normal(size=rows)])
 
 
-def _sets(settings: Settings) -> Iterator[tuple[str, Array, Array]]:
-    for need in SETS:
-        frame = need.load(settings.data_folder, settings.quick)
-        x, y = rules.signed_rows(frame, need.labels)
+def sets(settings: Settings) -> tuple[list[tuple[str, Array, Array]], list[str]]:
+    """(name, rows, targets) of every set that is there, and what is said of the others."""
+    there, notes = settings.present(SETS)
+    tables = [(need.name, *rules.signed_rows(settings.load(need), need.labels)) for need in there]
+    for name, _, y in tables:
         if not np.isfinite(y).all():
-            raise DataError(f"{need.name}: a target is missing in some row")
-        yield need.name, x, y
+            raise DataError(f"{name}: a target is missing in some row")
     made = random_data(1)
-    yield RANDOM, made[:, :-1], made[:, -1:]
+    return [*tables, (RANDOM, made[:, :-1], made[:, -1:])], notes
 
 
 def run(settings: Settings) -> Result:
@@ -52,8 +51,8 @@ def run(settings: Settings) -> Result:
     shown = tuple(t for t in (1, 10, STEPS) if t <= steps)
     rows: list[Row] = []
     curves: list[Curve] = []
-    notes: list[str] = []
-    for name, x, raw in _sets(settings):
+    tables, notes = sets(settings)
+    for name, x, raw in tables:
         y, width = unit_targets(raw), raw.max(axis=0) - raw.min(axis=0)
         # Of the mean over rows; of the sum here.
         floor = FLOOR * len(x) * row_sum_bound(x.shape[1] ** 0.5, x.shape[1], 1.0)
@@ -92,9 +91,7 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="001",
-    name="mse-curves",
+ABOUT = About(
     title="mean squared error by iteration: LR, YnormdLR, LFFR, ImprovedLFFR",
     data=SETS,
     unknown=(
@@ -110,5 +107,4 @@ ITEM = Item(
         "columns of small curvature learn more slowly (protocols/inverse.py)",
     ),
     seconds=2,
-    run=run,
 )

@@ -7,16 +7,12 @@ The matrix of 412 x 412 stands in 16 ciphertexts (`protocols/ckks/gram_blocks.py
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pandas as pd
 
-from sims.config import SimulationConfig
-from sims.papers.item import Item, Result, Row, Settings
-from sims.simulation import simulate
+from sims.papers.item import About, Result, Row, Settings
+from sims.papers.p001_table_1 import PARTIES, trained
 
-PARTIES = 3
 # Iterations by model, full and quick.
 ROUNDS = {"linear": (12, 3), "improved-lffr": (12, 3), "lffr": (3, 1)}
 
@@ -40,27 +36,16 @@ def run(settings: Settings) -> Result:
     frame, names = made(*shape)
     rows = []
     for model, rounds in ROUNDS.items():
-        config = SimulationConfig(
-            data=frame,
-            targets=names,
-            model=model,
-            parties=PARTIES,
-            rounds=rounds[settings.quick],
-            epsilon=None,
-            seed=1,
-            profile=settings.encryption,
-        )
-        began = time.perf_counter()
-        result = simulate(config)
-        seconds = time.perf_counter() - began
+        result = trained(frame, names, model, rounds[settings.quick], settings)
         size = f"{model}, {shape[1]} columns, {shape[2]} outputs"
         rows += [
             Row(
                 quantity=f"{size}: largest weight difference to the twin",
                 ours=result.max_abs_diff_to_twin,
-                seconds=seconds,
+                seconds=result.total_seconds,
                 note=f"{result.plan.security_bits} bits, {PARTIES} parties, "
-                f"{config.rounds} iterations; largest weight {np.abs(result.weights).max():.3g}",
+                f"{result.plan.rounds} iterations; largest weight "
+                f"{np.abs(result.weights).max():.3g}",
             ),
             Row(
                 quantity=f"{size}: seconds of an iteration, coordinator",
@@ -75,11 +60,8 @@ def run(settings: Settings) -> Result:
     return Result(rows=tuple(rows))
 
 
-ITEM = Item(
-    paper="001",
-    name="wide-tables",
+ABOUT = About(
     title="411 columns and 6 outputs by all three models, encrypted",
     unknown=("the results section is empty: no figure is printed for any data set",),
-    seconds=600,
-    run=run,
+    seconds=500,
 )

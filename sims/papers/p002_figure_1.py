@@ -11,7 +11,7 @@ import time
 
 from sims.papers.curves import Curve, curves_figure
 from sims.papers.heavy_ball import exact_error, heavy_ball_rate, printed_bound, printed_rate
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 MU, SMOOTHNESS, START, ROUNDS = 0.1, 1.0, 10.0, 250
 EIGENVALUES = (MU, SMOOTHNESS)
@@ -75,9 +75,7 @@ def _bound(alpha: float, beta: float, rounds: int, spread: float) -> float:
     return printed_bound(EIGENVALUES, alpha, beta, rounds=rounds, std=rounds * spread, start=START)
 
 
-ITEM = Item(
-    paper="002",
-    name="figure-1",
+ABOUT = About(
     title="heavy ball with noise on a quadratic: rate and error bound by momentum",
     unknown=("E_0 and the constant of C_t = O(t): 10 and 1 in the published code",),
     remarks=(
@@ -86,5 +84,4 @@ ITEM = Item(
         "are complex: sims/papers/heavy_ball.py",
     ),
     seconds=1,
-    run=run,
 )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from protocols.privacy.schedule import log_error_weights, optimal_shares
 from protocols.updates.strongly_convex import MultiStage
 from sims.papers.curves import Curve, curves_figure
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 MU, SMOOTHNESS, FIRST = 1.0, 20.0, 13
 STAGES = (2, 3, 4, 5)
@@ -58,14 +58,11 @@ def run(settings: Settings) -> Result:
     return Result(rows=tuple(rows), draw=lambda: curves_figure(curves, axis="b_t n epsilon / S_1"))
 
 
-ITEM = Item(
-    paper="002",
-    name="figure-2",
+ABOUT = About(
     title="noise of each iteration of staged acceleration that the error bound wants",
     remarks=(
         "the published code counts the last iteration of a stage as the next one's, which doubles "
         "a_{T,t} one iteration too early: Theorem 4.3 in protocols/privacy/schedule.py",
     ),
     seconds=1,
-    run=run,
 )

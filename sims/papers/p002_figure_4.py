@@ -14,9 +14,10 @@ import numpy as np
 
 from protocols.privacy.fixed_batches import laplace_scale, optimal_shares
 from protocols.updates.strongly_convex import StronglyConvexNesterov
-from sims.papers.accelerated import ROUNDS, Cell, Floats, Study, traces_figure
-from sims.papers.item import Item, Result, Row, Settings
-from sims.papers.p002_figure_3 import NOISE, UNKNOWN, all_ends, study_of
+from sims.papers.accelerated import ROUNDS, Cell, Floats, Study, curves_of
+from sims.papers.curves import curves_figure
+from sims.papers.item import About, Result, Row, Settings
+from sims.papers.p002_figure_3 import AXIS, NOISE, UNKNOWN, all_ends, study_of
 
 ROWS, BATCH = 100_000, 1_000
 ENDS: Mapping[float, tuple[tuple[float, ...], ...]] = {
@@ -83,13 +84,11 @@ def run(settings: Settings) -> Result:
     return Result(
         rows=(*(row for row, _ in found), *divisions(study, BATCH)),
         notes=(f"{BATCH:,} of {len(study.problem.signed):,} rows, {runs} runs",),
-        draw=lambda: traces_figure([trace for _, trace in found]),
+        draw=lambda: curves_figure(curves_of([trace for _, trace in found]), axis=AXIS),
     )
 
 
-ITEM = Item(
-    paper="002",
-    name="figure-4",
+ABOUT = About(
     title="six private methods with 1 % of the rows in every iteration",
     unknown=UNKNOWN,
     remarks=(
@@ -98,5 +97,4 @@ ITEM = Item(
         "protocols/privacy/fixed_batches.py; no run of the federation claims them",
     ),
     seconds=170,
-    run=run,
 )

@@ -8,8 +8,9 @@ minimax stands beside it. w*: the optimum of the logistic loss (scikit-learn).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,10 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from protocols.approximation import Polynomial, sigmoid_approximation
-from sims.papers.barrier import Rows, plain_rows, present
+from sims.papers.barrier import Rows, plain_rows
 from sims.papers.curves import Curve, curves_figure
 from sims.papers.data import ADULT, ADULT_TEST, COMPAS, CREDIT, MNIST
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 Floats = NDArray[np.float64]
 NEEDS = (MNIST, ADULT, COMPAS, CREDIT)
@@ -84,20 +85,35 @@ def optimum_of(rows: Rows) -> Floats:
     return np.asarray(model.fit(rows.x, rows.y).coef_[0])
 
 
+Step = Callable[[Floats, Floats], Floats]
+"""(weights, mean gradient) -> next weights."""
+
+
+def descent(rate: float) -> Step:
+    """Plain steps."""
+    return lambda w, g: w - rate * g
+
+
+def weights_of(rows: Rows, link: Polynomial, step: Step) -> Iterator[tuple[Floats, Floats]]:
+    """Weights and scores after each step from w = 0."""
+    w: Floats = np.zeros(rows.x.shape[1])
+    z: Floats = np.zeros(len(rows.x))
+    while True:
+        w = step(w, (link(z) - rows.y) @ rows.x / len(rows.x))
+        z = rows.x @ w
+        yield w, z
+
+
 def course(rows: Rows, link: Polynomial, rate: float, best: Floats, steps: int) -> list[float]:
     """|w_t - w*|^2, t = 1 .. steps."""
-    w: Floats = np.zeros(rows.x.shape[1])
-    found = []
-    for _ in range(steps):
-        w = w - rate * ((link(rows.x @ w) - rows.y) @ rows.x) / len(rows.x)
-        found.append(float(((w - best) ** 2).sum()))
-    return found
+    path = islice(weights_of(rows, link, descent(rate)), steps)
+    return [float(((w - best) ** 2).sum()) for w, _ in path]
 
 
 def run(settings: Settings) -> Result:
     """Every table that is there, every interval."""
     steps = 30 if settings.quick else STEPS
-    there, notes = present(NEEDS, settings)
+    there, notes = settings.present(NEEDS)
     shown, curves = [], []
     for need in there:
         rows = plain_rows(need, settings)
@@ -126,9 +142,7 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="003",
-    name="figure-3",
+ABOUT = About(
     title="distance to the optimum by step, minimax and least-squares polynomials",
     data=(MNIST, ADULT, ADULT_TEST, COMPAS, CREDIT),
     unknown=(
@@ -140,5 +154,4 @@ ITEM = Item(
         "rounded to 10 decimals, which spoils [-30, 30]: sims/papers/p003_figure_3.py",
     ),
     seconds=8,
-    run=run,
 )

@@ -7,27 +7,23 @@ adult, degree 7 on [-7, 7], steps of 1 / beta, beta = max |p'| m as in Table 3. 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
 from sims.papers.barrier import Rows, plain_rows
 from sims.papers.curves import Curve, curves_figure
 from sims.papers.data import ADULT, ADULT_TEST
-from sims.papers.item import Item, Result, Row, Settings
-from sims.papers.p003_figure_3 import interpolant, steepest
+from sims.papers.item import About, Result, Row, Settings
+from sims.papers.p003_figure_3 import Step, descent, interpolant, steepest, weights_of
 
-Floats = NDArray[np.float64]
 RADIUS = 7.0
 PAPER_STEP = 1086
 HUGE = 1e3
 RATES = (1.0, 2.0, 4.0, 8.0)
 """Times 1 / beta: the paper does not say its step."""
-
-Step = Callable[[Floats, Floats], Floats]
-"""(weights, mean gradient) -> next weights."""
 
 
 def first_above(largest: Sequence[float], bound: float) -> int | None:
@@ -40,19 +36,10 @@ def rate_of(rows: Rows, link: Polynomial) -> float:
     return 1 / (steepest(link) * (rows.x.shape[1] - 1))
 
 
-def descent(rate: float) -> Step:
-    """Plain steps."""
-    return lambda w, g: w - rate * g
-
-
 def largest_scores(rows: Rows, link: Polynomial, step: Step, steps: int) -> list[float]:
     """Largest |z| after each step from w = 0, until it is huge."""
-    w: Floats = np.zeros(rows.x.shape[1])
-    z: Floats = np.zeros(len(rows.x))
     found = []
-    for _ in range(steps):
-        w = step(w, (link(z) - rows.y) @ rows.x / len(rows.x))
-        z = rows.x @ w
+    for _, z in islice(weights_of(rows, link, step), steps):
         found.append(float(np.abs(z).max()))
         if not found[-1] <= HUGE:
             break
@@ -85,12 +72,9 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="003",
-    name="figure-4",
+ABOUT = About(
     title="descent that leaves the interval of its polynomial",
     data=(ADULT, ADULT_TEST),
     unknown=("the columns and the step; several steps are tried",),
     seconds=5,
-    run=run,
 )

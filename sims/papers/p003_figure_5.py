@@ -20,7 +20,7 @@ from protocols.privacy.shares import NoiseSplit
 from sims.papers.barrier import Rows, barrier_rule, plain_rows
 from sims.papers.curves import Curve, curves_figure
 from sims.papers.data import ADULT, ADULT_TEST
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 from sims.papers.p003_figure_3 import interpolant
 from sims.papers.p003_figure_4 import PAPER_STEP, RADIUS, largest_scores, rate_of
 
@@ -96,12 +96,9 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="003",
-    name="figure-5",
+ABOUT = About(
     title="descent with a barrier that keeps to the interval of its polynomial",
     data=(ADULT, ADULT_TEST),
     unknown=("Theta, lambda, kappa and the step; here what Theorem 3 certifies",),
     seconds=7,
-    run=run,
 )

@@ -7,16 +7,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import expit
 
 from protocols.approximation import sigmoid_approximation
-from protocols.errors import PrivacyError
 from sims.papers.barrier import (
     CLIP,
     CLIP_RATE,
@@ -31,19 +28,17 @@ from sims.papers.barrier import (
     clip_noise,
     encrypted_clip,
     exact_clip,
-    present,
-    short_rows,
     train_barrier,
     train_clipped,
     train_output,
 )
+from sims.papers.compared import CLIPPED, NO_CLIP, OUTPUT, Figures, Trainer, compared
 from sims.papers.data import ADULT, ADULT_TEST, COMPAS, CREDIT, MNIST
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Settings
 from sims.plots import BLUE, VERMILLION
 
 NEEDS = (MNIST, ADULT, COMPAS, CREDIT)
-CLIPPED, NO_CLIP, OUTPUT = "clipping", "no clipping", "output perturbation"
-PAPER: Mapping[str, Mapping[str, tuple[float, float]]] = {
+PAPER: Figures = {
     CLIPPED: {
         "mnist_3v8": (0.9579, 0.9898),
         "adult": (0.7947, 0.8692),
@@ -65,77 +60,61 @@ PAPER: Mapping[str, Mapping[str, tuple[float, float]]] = {
 }
 LINK = sigmoid_approximation(7, 8.0)
 """Of the encrypted clipping: margins of its iterates stay well within."""
+Link = Callable[[Floats], Floats]
 
-Trained = tuple[str, str, Callable[[], tuple[Floats, str]]]
 
+def clipped(link: Link, clip: Link, largest: float) -> Trainer:
+    """A row adds `largest` to the sum of gradients at most."""
 
-def models(rows: Rows, count: int, runs: int, quick: bool) -> Iterator[Trained]:
-    """Words, the paper's model, and weights with a remark; count: N of the noise."""
-    width, epsilon = rows.x.shape[1], EPSILON
-
-    def clipped(link: object, clip: object, largest: float) -> tuple[Floats, str]:
-        noise = Noise(std=clip_noise(count, CLIP_ROUNDS, epsilon, largest))
-        weights = train_clipped(rows, noise, runs, clip, link)  # type: ignore[arg-type]
+    def train(rows: Rows, count: int, runs: int) -> tuple[Floats, str]:
+        noise = Noise(std=clip_noise(count, CLIP_ROUNDS, EPSILON, largest))
+        weights = train_clipped(rows, noise, runs, clip, link)
         margin = float(np.abs(rows.x @ weights.T).max())
         return weights, f"a row adds {largest / CLIP:.3f} C at most; |z| <= {margin:.1f} at the end"
 
-    def without() -> tuple[Floats, str]:
-        found = certified(count, width, epsilon, quick)
-        setting = found.setting
-        weights = train_barrier(rows, setting, Noise(std=setting.sigma), runs)
-        bound = found.figures["interval"]
-        return (
-            weights,
-            f"T = {setting.rounds}, degree {setting.sigmoid.polynomial.degree}, |z| <= {bound:.1f}",
-        )
+    return train
 
-    polynomial, largest = encrypted_clip(LINK.max_error)
-    yield "1. clipping, exact", CLIPPED, partial(clipped, expit, exact_clip, CLIP)
-    yield (
-        "1. clipping as under encryption",
-        CLIPPED,
-        partial(clipped, LINK.polynomial, polynomial, largest),
-    )
-    yield "2. no clipping, certified", NO_CLIP, without
-    yield "3. output perturbation", OUTPUT, lambda: (train_output(rows, runs, epsilon, count), "")
+
+def unclipped(quick: bool) -> Trainer:
+    """At a setting that Theorem 3 certifies."""
+
+    def train(rows: Rows, count: int, runs: int) -> tuple[Floats, str]:
+        found = certified(count, rows.x.shape[1], EPSILON, quick)
+        setting, bound = found.setting, found.figures["interval"]
+        degree = setting.sigmoid.polynomial.degree
+        weights = train_barrier(rows, setting, Noise(std=setting.sigma), runs)
+        return weights, f"T = {setting.rounds}, degree {degree}, |z| <= {bound:.1f}"
+
+    return train
+
+
+def output(rows: Rows, count: int, runs: int) -> tuple[Floats, str]:
+    """The optimum, and noise once."""
+    return train_output(rows, runs, EPSILON, count), f"lambda = {OUTPUT_RIDGE:g}"
 
 
 def run(settings: Settings) -> Result:
     """All models on all tables that are there."""
-    quick = settings.quick
-    runs = settings.repetitions(20, 3)
-    there, notes = present(NEEDS, settings)
+    runs = settings.repetitions(10, 3)
+    polynomial, largest = encrypted_clip(LINK.max_error)
+    models = {
+        "1. clipping, exact": (CLIPPED, clipped(expit, exact_clip, CLIP)),
+        "1. clipping as under encryption": (
+            CLIPPED,
+            clipped(LINK.polynomial, polynomial, largest),
+        ),
+        "2. no clipping, certified": (NO_CLIP, unclipped(settings.quick)),
+        "3. output perturbation": (OUTPUT, output),
+    }
+    there, notes = settings.present(NEEDS)
     shown, drawn = [], []
     for need in there:
-        rows = short_rows(need, settings)
-        # quick: few rows, with the noise that all would have
-        count = need.rows if quick else len(rows.x)
-        for words, model, trained in models(rows, count, runs, quick):
-            began = time.perf_counter()
-            try:
-                weights, remark = trained()
-            except PrivacyError as error:
-                shown.append(Row(quantity=f"{need.name}, {words}", ours=None, note=str(error)))
-                continue
-            seconds = time.perf_counter() - began
-            figures = rows.figures(weights)
-            for name, values, paper in zip(
-                ("accuracy", "AUC"), figures, PAPER[model][need.name], strict=True
-            ):
-                shown.append(
-                    Row(
-                        quantity=f"{need.name}, {words}: {name}",
-                        ours=float(values.mean()),
-                        paper=paper,
-                        std_error=float(values.std(ddof=1) / np.sqrt(runs)) if runs > 1 else None,
-                        seconds=seconds,
-                        note=remark,
-                    )
-                )
-            drawn.append((need.name, words, figures[0], PAPER[model][need.name][0]))
+        rows, found = compared(need, settings, models, PAPER, runs)
+        shown += rows
+        drawn += [(need.name, w, f, PAPER[models[w][0]][need.name][0]) for w, f in found.items()]
     return Result(
         rows=tuple(shown),
-        notes=(*notes, f"epsilon {EPSILON:g}, {runs} runs on one split; errors are of the noise"),
+        notes=(*notes, f"epsilon {EPSILON:g}, 5 folds of {runs} runs"),
         draw=lambda: accuracies(drawn),
     )
 
@@ -156,23 +135,23 @@ def accuracies(drawn: list[tuple[str, str, Floats, float]]) -> Figure:
     return figure
 
 
-ITEM = Item(
-    paper="003",
-    name="table-4",
+ABOUT = About(
     title="accuracy and AUC of clipping, no clipping and output perturbation",
     data=(MNIST, ADULT, ADULT_TEST, COMPAS, CREDIT),
     unknown=(
-        "the columns, the split and the learning rates; here one split, categories as columns, "
-        f"rows divided by {ROW_NORM:g} and clipped to norm 1",
+        "the columns, the splits and the learning rates; here 5 folds, categories as columns, rows "
+        f"divided by {ROW_NORM:g} and clipped to norm 1",
         f"T of the clipped descent: {CLIP_ROUNDS} steps of {CLIP_RATE:g}; lambda of output "
         f"perturbation: {OUTPUT_RIDGE:g}",
     ),
     remarks=(
+        "the paper's figures are near the larger class's share (adult 0.761, credit 0.779, where "
+        "its clipping has 0.7795 ± 0.0000); ours are above by what our columns tell, and the order "
+        "of the three models is the paper's on both sets",
         "clipping a row's gradient is clipping one number, which a polynomial of degree 15 does in "
         "4 levels: sims/papers/barrier.py",
         "the paper's noise is 1.79 times what exact accounting needs: "
         "protocols/privacy/accounting.py; here it is exact for all models",
     ),
-    seconds=60,
-    run=run,
+    seconds=150,
 )

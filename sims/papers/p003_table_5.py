@@ -35,7 +35,7 @@ from protocols.ckks.parameters import choose_parameters
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
 from sims.config import PROFILES
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 Floats = NDArray[np.float64]
 FEATURES = 24
@@ -182,9 +182,7 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="003",
-    name="table-5",
+ABOUT = About(
     title="levels and seconds of one encrypted iteration, with and without clipping",
     unknown=("the degree of the polynomials for square root and maximum",),
     remarks=(
@@ -192,5 +190,4 @@ ITEM = Item(
         "protocols/ckks/clip_circuit.py",
     ),
     seconds=15,
-    run=run,
 )

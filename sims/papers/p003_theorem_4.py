@@ -27,7 +27,7 @@ from scipy.special import expit
 
 from protocols.approximation import sigmoid_approximation
 from sims.baselines import optimum
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 Floats = NDArray[np.float64]
 ROWS, FEATURES, RADIUS, ROUNDS = 400, 6, 8.0, 400
@@ -114,9 +114,7 @@ def run(settings: Settings) -> Result:
     return Result(rows=tuple(shown), notes=(f"{runs} runs of {ROUNDS} iterations",))
 
 
-ITEM = Item(
-    paper="003",
-    name="theorem-4",
+ABOUT = About(
     title="distance to the optimum of noisy descent on an approximate gradient, and its bound",
     unknown=("an example: the paper has none",),
     remarks=(
@@ -124,5 +122,4 @@ ITEM = Item(
         "(1 / nu + 1): sims/papers/p003_theorem_4.py",
     ),
     seconds=13,
-    run=run,
 )

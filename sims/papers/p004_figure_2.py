@@ -18,7 +18,7 @@ from sims.papers.coordinate_baselines import train_published
 from sims.papers.coordinate_problems import Array, Problem, ridge_problem
 from sims.papers.curves import Curve, curves_figure
 from sims.papers.data import ADULT, ADULT_TEST
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 LAM, BATCHES, EPOCHS = 1e-2, 16, 20
 STEP_CLIP = 0.3
@@ -97,9 +97,7 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="004",
-    name="figure-2",
+ABOUT = About(
     title="noise and convergence of coordinate descent and gradient descent",
     data=(ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; batches and clips that it has",),
@@ -108,5 +106,4 @@ ITEM = Item(
         "0.1; DP-SCD at 1 is almost as fast as SGD",
     ),
     seconds=5,
-    run=run,
 )

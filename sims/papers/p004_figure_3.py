@@ -16,7 +16,7 @@ from sims.papers.coordinate_baselines import train_published
 from sims.papers.coordinate_problems import ridge_problem
 from sims.papers.curves import Curve, curves_figure
 from sims.papers.data import ADULT, ADULT_TEST
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 CLIPS = (0.03, 0.1, 0.3, 1.0, 3.0)
 BATCHES = (256, 64, 16, 4, 1)
@@ -70,9 +70,7 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="004",
-    name="figure-3",
+ABOUT = About(
     title="batch size and clip of private coordinate descent",
     data=(ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; C = 0.5 is best there, for other rows and labels",),
@@ -81,5 +79,4 @@ ITEM = Item(
         "because a step's size falls with L: protocols/models/dual.py",
     ),
     seconds=20,
-    run=run,
 )

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from protocols.updates.coordinate import DualPlan, move
 from sims.papers.curves import Curve, curves_figure
-from sims.papers.item import Item, Result, Row, Settings
+from sims.papers.item import About, Result, Row, Settings
 
 Floats = NDArray[np.float64]
 ROWS, FEATURES, LAM, BATCHES, SIGMA = 200, 8, 0.05, 4, 0.05
@@ -168,9 +168,7 @@ def run(settings: Settings) -> Result:
     )
 
 
-ITEM = Item(
-    paper="004",
-    name="theorem-2",
+ABOUT = About(
     title="suboptimality of private coordinate descent, and its bound",
     unknown=("an example: the paper has none",),
     remarks=(
@@ -178,5 +176,4 @@ ITEM = Item(
         "condition needs lambda > 1; noise on v is left out: sims/papers/p004_theorem_2.py",
     ),
     seconds=14,
-    run=run,
 )

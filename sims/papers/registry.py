@@ -1,4 +1,4 @@
-"""All items: every module here named p000_figure_1 and the like has one, `ITEM`."""
+"""All items: every module here named p000_figure_1 and the like is one: its ABOUT, and `run`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ ALL = "all"
 def items() -> tuple[Item, ...]:
     """In the order of papers and names."""
     names = sorted(module.name for module in pkgutil.iter_modules(sims.papers.__path__))
-    modules = [name for name in names if MODULE.fullmatch(name)]
-    return tuple(import_module(f"sims.papers.{name}").ITEM for name in modules)
+    return tuple(_item(found) for found in map(MODULE.fullmatch, names) if found)
+
+
+def _item(name: re.Match[str]) -> Item:
+    module = import_module(f"sims.papers.{name[0]}")
+    own = name[2].replace("_", "-")
+    return Item(paper=name[1], name=own, about=module.ABOUT, run=module.run)
 
 
 def chosen(paper: str, name: str | None = None) -> tuple[Item, ...]:

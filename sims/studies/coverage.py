@@ -10,7 +10,10 @@ no interval is given are counted apart, as `refused`.
 
 Generators. `gaussian`: 10,000 rows, four normal columns cut off at three standard deviations.
 `rare`: 20,000 rows, four correlated flags, an outcome of some 6 %. `small`: 1,000 rows, two uniform
-columns. `linear`: 5,000 rows, two uniform columns, a numeric target.
+columns. `linear`: 5,000 rows, two uniform columns, a numeric target. `counts`: 8,000 rows, three
+uniform columns, a count of 2 on average in a range up to 10. For the last two no private training
+comes before: `linear` starts from no model, `counts` from one of 1,000 other rows, known to all,
+and takes the whole budget.
 """
 
 from __future__ import annotations
@@ -48,11 +51,17 @@ REACH = float(norm.ppf(0.975))
 
 
 class Study(NamedTuple):
-    """Rows on [-1, 1], the bias last; outcomes; what made them."""
+    """Rows on [-1, 1], the bias last; outcomes; what made them.
+
+    high: of a count's range; start: a model that is known before.
+    """
 
     x: Array
     y: Array
     truth: Array
+    model: str = "logistic"
+    high: float = 1.0
+    start: Array | None = None
 
 
 def _with_bias(x: Array) -> Array:
@@ -87,7 +96,21 @@ def linear(rng: np.random.Generator) -> Study:
     """A numeric target, on [0, 1]."""
     rows = _with_bias(rng.uniform(-1, 1, (5_000, 2)))
     truth = np.array([0.15, -0.05, 0.5])
-    return Study(rows, rows @ truth + np.clip(rng.normal(0, 0.06, len(rows)), -0.3, 0.3), truth)
+    noise = np.clip(rng.normal(0, 0.06, len(rows)), -0.3, 0.3)
+    return Study(rows, rows @ truth + noise, truth, "linear")
+
+
+def counts(rng: np.random.Generator) -> Study:
+    """Counts, on [0, 1] by their range; started from what 1,000 other rows gave."""
+    high, truth = 10.0, np.array([0.4, -0.3, 0.0, 0.7])
+
+    def some(size: int) -> tuple[Array, Array]:
+        rows = _with_bias(rng.uniform(-1, 1, (size, 3)))
+        return rows, np.minimum(rng.poisson(np.exp(rows @ truth)), high) / high
+
+    scaled = truth - np.log(high) * np.array([0.0, 0.0, 0.0, 1.0])
+    x, y = some(1_000)
+    return Study(*some(8_000), scaled, "poisson", high, maximum(Study(x, y, scaled, "poisson")))
 
 
 GENERATORS: Mapping[str, Callable[[np.random.Generator], Study]] = {
@@ -95,12 +118,30 @@ GENERATORS: Mapping[str, Callable[[np.random.Generator], Study]] = {
     "rare": rare,
     "small": small,
     "linear": linear,
+    "counts": counts,
 }
+
+
+def curvature(study: Study, theta: Array) -> tuple[Array, Array]:
+    """Means, and the information in parts of the range, without privacy."""
+    z = study.x @ theta
+    mean = np.exp(z) if study.model == "poisson" else expit(z)
+    w = mean if study.model == "poisson" else mean * (1 - mean)
+    return mean, np.asarray((study.x.T * w) @ study.x)
+
+
+def maximum(study: Study) -> Array:
+    """By Newton's method from the truth."""
+    theta = study.truth
+    for _ in range(8):
+        mean, information = curvature(study, theta)
+        theta = theta - np.linalg.solve(information, study.x.T @ (mean - study.y))
+    return theta
 
 
 def trained(study: Study, mu: float, rng: np.random.Generator) -> Array:
     """Private gradient descent from zero: clipped sums, noise for mu over all rounds."""
-    x, y, _ = study
+    x, y = study.x, study.y
     bound = math.sqrt(x.shape[1])
     std = 2 * bound * math.sqrt(ROUNDS) / mu
     theta = np.zeros(x.shape[1])
@@ -130,39 +171,53 @@ def inferred(study: Study, epsilon: float, rng: np.random.Generator) -> Estimate
     Raises:
         PrivacyError: it gives no interval.
     """
-    x, y, _ = study
+    x, y = study.x, study.y
     rows, d = x.shape
     bound = math.sqrt(d)
     training, mu = budgets(epsilon)
-    if not np.isin(y, (0.0, 1.0)).all():
-        products = ProductsObjective(row_norm=bound, outputs=1)
+    if study.model == "linear":
+        products = ProductsObjective(row_norm=bound, outputs=1, epsilon_in_all=epsilon)
         tau = products.diameter(products.kind) / mu
         exact = products.read(products.of_rows(x, y, "") / rows, rows)
         return noisy_least_squares(exact + symmetric_noise(rng, d + 1, tau), 1, rows, tau)[0]
 
     def ask(theta: Array, cost: float) -> Noisy:
-        task = InformationObjective(model="logistic", theta=tuple(theta.tolist()), row_norm=bound)
+        task = InformationObjective(
+            model=study.model, theta=tuple(theta.tolist()), row_norm=bound, epsilon_in_all=epsilon
+        )
         sigma = task.diameter(task.kind) / cost
         score, information = task.read(task.of_rows(x, y, "") / rows, rows)
         tau = sigma / task.kappa
         return Noisy(
+            theta,
             score + sigma * rng.standard_normal(d),
             information + symmetric_noise(rng, d, tau),
             sigma,
             tau,
         )
 
-    return private_steps(trained(study, training, rng), mu, ask)[0]
+    start = study.start
+    if start is None:
+        start = trained(study, training, rng)
+    else:
+        mu = math.hypot(training, mu)
+    return private_steps(start, mu, ask, 1 / study.high)[0]
 
 
 def without_privacy(study: Study) -> Array:
     """Standard errors of the same rows, at the truth."""
-    x, y, truth = study
-    if not np.isin(y, (0.0, 1.0)).all():
-        u = np.column_stack([x, y])
-        return np.asarray(np.sqrt(np.diag(least_squares(u.T @ u, 1, len(y))[0].covariance)))
-    mean = expit(x @ truth)
-    return np.asarray(np.sqrt(np.diag(np.linalg.inv((x.T * (mean * (1 - mean))) @ x))))
+    if study.model == "linear":
+        u = np.column_stack([study.x, study.y])
+        return np.asarray(np.sqrt(np.diag(least_squares(u.T @ u, 1, len(u))[0].covariance)))
+    _, information = curvature(study, study.truth)
+    return np.asarray(np.sqrt(np.diag(np.linalg.inv(information)) / study.high))
+
+
+def wald(study: Study, epsilon: float, rng: np.random.Generator) -> Estimate:
+    """The same without any privacy: maximum likelihood, and its information there."""
+    theta = maximum(study)
+    covariance = np.asarray(np.linalg.inv(curvature(study, theta)[1])) / study.high
+    return Estimate(theta=theta, covariance=covariance, noise=np.zeros_like(covariance))
 
 
 def cover(
@@ -205,11 +260,14 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--generators", nargs="+", choices=GENERATORS, default=list(GENERATORS))
+    parser.add_argument("--without-privacy", action="store_true", help="Wald intervals instead.")
     asked = parser.parse_args()
     found = []
-    for name in GENERATORS:
+    for name in asked.generators:
         for epsilon in EPSILONS:
-            found.append(cover(name, epsilon, asked.studies, asked.seed))
+            how = wald if asked.without_privacy else inferred
+            found.append(cover(name, epsilon, asked.studies, asked.seed, how))
             line = {
                 key: np.round(value, 3).tolist() if isinstance(value, (list, float)) else value
                 for key, value in found[-1].items()

@@ -30,7 +30,7 @@ from protocols.ckks.tally import OPERATIONS
 from protocols.errors import ParameterError
 from protocols.names import UNDER_CKKS
 
-TOY = cases.QUICK[0]
+TOY = replace(cases.QUICK[0], rows=100)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_scaling_plots(result: dict[str, object], tmp_path: Path) -> None:
     scaling.save(found, tmp_path)
     assert len(list(tmp_path.glob("scaling-*.svg"))) == len(list(tmp_path.glob("*.png"))) == 3
     case = TOY.to_dict()
-    assert [scaling.value(axis, case) for axis in scaling.AXES] == [300, 6, 2]
+    assert [scaling.value(axis, case) for axis in scaling.AXES] == [100, 6, 2]
 
 
 def test_the_command_line_prints_one_cell() -> None:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 from coordinator.deployment import create_session
+from coordinator.replay import replay
 from parties.agent.vault import Vault
 from parties.data.schema import Schema
 from protocols.errors import ParameterError, ProtocolError
-from sims.deployed_evaluation import evaluation_plan, write_evaluation
+from protocols.held_out import HeldOut
+from protocols.plans import plan_from_dict
+from sims.deployed_evaluation import evaluation_plan, finished_evaluation
+from sims.evaluation import evaluate
 from sims.predict import ReleasedModel
-from tests.coordinator.test_deployment import Centre
-from tests.parties.agents import PASSPHRASE
+from sims.run_folder import EVALUATION
+from tests.coordinator.test_deployment import NAMES, Centre
+from tests.helpers import log2_error
+from tests.parties.agents import COINS, PASSPHRASE
 
 WITHOUT: dict[str, Any] = {"epsilon": None, "delta": 1e-5, "colluders": 0, "least": 2}
 
@@ -37,7 +45,8 @@ def test_the_figures_are_those_of_pooled_rows(centre: Centre, model: ReleasedMod
     plan = evaluation_plan(centre.settings, model, **WITHOUT)
     session = create_session(centre.settings, plan)
     centre.serve(session)
-    found = json.loads(write_evaluation(centre.settings, session, model, least=2).read_text())
+    finished_evaluation(centre.settings, session, model, least=2)
+    found = json.loads((centre.settings.session_folder(session) / EVALUATION).read_text())
     shards = [party._shard for party in centre.agents.session.parties.values()]
     y = np.concatenate([shard.y for shard in shards])
     p = 1 / (1 + np.exp(-np.concatenate([shard.x for shard in shards]) @ model.weights))
@@ -45,6 +54,142 @@ def test_the_figures_are_those_of_pooled_rows(centre: Centre, model: ReleasedMod
     assert found["auc"] == pytest.approx(roc_auc_score(y, p), abs=found["auc_error_bound"] + 1e-12)
     assert found["log_loss"] == pytest.approx(log_loss(y, p), abs=1e-6)
     assert centre.forgotten()
+
+
+FIELDS = (
+    *("rows_of", "held_out", "model", "trained_in", "parties", "sites", "suppressed", "privacy"),
+    *("certificate", "noise", "warnings", "session", "plan", "transcript", "out_of_range"),
+)
+
+
+def test_one_set_of_fields_wherever_the_parties_are(centre: Centre, model: ReleasedModel) -> None:
+    session = create_session(centre.settings, evaluation_plan(centre.settings, model, **WITHOUT))
+    centre.serve(session)
+    deployed = finished_evaluation(centre.settings, session, model, least=2).summary()
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x0": rng.uniform(-1, 1, 20), "x1": rng.uniform(-1, 1, 20)})
+    frame["y"] = np.arange(20) % 2
+    simulated = evaluate(model, frame, parties=2, seed=1).summary()
+    assert set(deployed) == set(simulated) >= set(FIELDS)
+    assert deployed["session"] == session and deployed["transcript"] and deployed["parties"] == 2
+
+
+def held(centre: Centre) -> np.ndarray:
+    """Rows and labels that parties hold back, by the coins on their disks."""
+    plan = plan_of(centre.settings.session_folder(centre.trained))
+    found = []
+    for name, party in centre.agents.session.parties.items():
+        own: Any = centre.agents.coins(name)
+        shard = own.part(replace(plan.held_out, judged=True), party._shard)
+        found.append(np.column_stack([shard.x, shard.y]))
+    return np.concatenate(found)
+
+
+def plan_of(folder: Path) -> Any:
+    return plan_from_dict(json.loads((folder / "outcome.json").read_text())["plan"])
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Centre:
+    """A training that holds half of every party's rows back; killed, and agents restarted."""
+    made: Any = Centre(tmp_path_factory.mktemp("study"), Vault(PASSPHRASE))
+    for party in made.agents.session.parties.values():  # of four rows each
+        party._policy = replace(party._policy, min_rows_apart=1)
+    whole = made.template
+    made.template = replace(whole, held_out=HeldOut(share=0.5, draw="d1")).among(
+        "template", whole.members
+    )
+    made.trained, _ = made.begin()
+    chosen = []
+
+    def dying(step: str, outgoing: Any) -> Any:
+        replies = made.ask(step, outgoing)
+        if step in ("reveal", "contribute"):
+            for name in outgoing:
+                made.agents.restart(name)
+            chosen.append([made.agents.coins(name).kept["d1"].secret for name in outgoing])
+        if step == "reveal" and len(chosen) == 1:
+            raise KeyboardInterrupt
+        return replies
+
+    with pytest.raises(KeyboardInterrupt):
+        made.serve(made.trained, dying)
+    made.serve(made.trained, dying)
+    assert len(chosen) > 1 and all(secrets == chosen[0] for secrets in chosen)
+    assert chosen[0][0] != chosen[0][1]
+    return made  # type: ignore[no-any-return]
+
+
+def test_a_training_uses_the_other_rows_after_a_kill_too(study: Any) -> None:
+    plan = plan_of(study.settings.session_folder(study.trained))
+    assert [m.rows for m in plan.members] == [2, 2] and plan.held_out.draw == "d1"
+    session, own = study.agents.session, study.agents.coins
+    shards = [own(n).part(plan.held_out, p._shard) for n, p in session.parties.items()]
+    session.plan, session.shards = plan, [(shard.x, shard.y) for shard in shards]
+    assert log2_error(study.weights(study.trained), session.twin()) < -17
+    assert replay(study.settings.session_folder(study.trained)).passed
+    rows = np.concatenate([held(study)[:, :3], *(shard.x for shard in shards)])
+    table = np.concatenate([party._shard.x for party in session.parties.values()])
+    assert sorted(map(tuple, rows)) == sorted(map(tuple, table))
+
+
+def test_the_rows_held_back_are_judged_by_agents_that_restart(
+    study: Any, model: ReleasedModel
+) -> None:
+    known = replace(model, session=study.trained)
+    plan = evaluation_plan(study.settings, known, rows="held-out", **WITHOUT)
+    assert [m.rows for m in plan.members] == [2, 2]
+    for name in study.agents.agents:
+        study.agents.restart(name)
+    session = create_session(study.settings, plan)
+    study.serve(session)
+    found = finished_evaluation(study.settings, session, known, least=2).summary()
+    rows = held(study)
+    p = 1 / (1 + np.exp(-rows[:, :3] @ model.weights))
+    assert found["rows"] == 4 and found["rows_of"] == "held-out"
+    assert found["log_loss"] == pytest.approx(log_loss(rows[:, 3], p, labels=[0, 1]), abs=1e-6)
+
+
+def test_a_party_without_its_coins_says_so(study: Any, model: ReleasedModel) -> None:
+    known = replace(model, session=study.trained)
+    box = study.agents.folder / NAMES[1] / COINS
+    kept = box.read_bytes()
+    box.unlink()
+    study.agents.restart(NAMES[1])
+    plan = evaluation_plan(study.settings, known, rows="held-out", **WITHOUT)
+    with pytest.raises(ProtocolError, match="'hospital-2' refuses.*no coins of draw d1"):
+        study.serve(create_session(study.settings, plan))
+    box.write_bytes(kept)
+    study.agents.restart(NAMES[1])
+
+
+def test_a_party_whose_rows_changed_tells_its_owner_alone(
+    study: Any, model: ReleasedModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    known, party = replace(model, session=study.trained), study.agents.session.parties[NAMES[0]]
+    plan, shard = evaluation_plan(study.settings, known, rows="held-out", **WITHOUT), party._shard
+    party._shard = shard.only(np.arange(4)[::-1])
+    with pytest.raises(ProtocolError, match="this party refuses: see its own log"):
+        study.serve(create_session(study.settings, plan))
+    party._shard = shard
+    assert "the rows or their schema have changed since draw d1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("session", "options", "words"),
+    [
+        ("deadbeef", {}, "nobody knows which rows were held back"),
+        (None, {"parties": ("stranger",)}, "stranger: no such admitted party"),
+        (None, {"least": 5}, "fewer than 5 rows"),
+        (None, {"rows": "some"}, "is not all or held-out"),
+    ],
+)
+def test_rows_that_nobody_held_back_are_not_judged(
+    session: str | None, options: dict[str, Any], words: str, study: Any, model: ReleasedModel
+) -> None:
+    known = replace(model, session=session or study.trained)
+    with pytest.raises(ParameterError, match=words):
+        evaluation_plan(study.settings, known, **{**WITHOUT, "rows": "held-out", **options})
 
 
 def test_a_table_of_one_party_needs_its_owner(centre: Centre, model: ReleasedModel) -> None:
@@ -61,4 +206,4 @@ def test_what_does_not_fit_is_refused(centre: Centre, model: ReleasedModel) -> N
         evaluation_plan(centre.settings, other, **WITHOUT)
     session, _ = centre.begin()
     with pytest.raises((ParameterError, FileNotFoundError)):
-        write_evaluation(centre.settings, session, model)
+        finished_evaluation(centre.settings, session, model)

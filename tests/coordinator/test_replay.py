@@ -290,23 +290,24 @@ def test_other_weights_are_found(tmp_path: Path, change: Any, told: Any, words: 
 
 
 def test_any_altered_byte_is_found(log: Path) -> None:
-    """Three bytes of every message, header, signature and content; and of the other files."""
+    """A byte of every message, in turn anywhere, before the header, of it, and of the signature;
+    and of the other files."""
     rng = random.Random(5)
-    for path in sorted((log / FOLDER).iterdir()):
+    for k, path in enumerate(sorted((log / FOLDER).iterdir())):
         whole = path.read_bytes()
         header = int.from_bytes(whole[5:9], "little")
         places = [rng.randrange(len(whole)), rng.randrange(9)]
         if path.name != KEY:
             places += [rng.randrange(9, 9 + header), 9 + header + rng.randrange(64)]
-        for place in places:
-            changed = bytearray(whole)
-            changed[place] ^= 1 << rng.randrange(8)
-            path.write_bytes(changed)
-            assert not replay(log).passed, (path.name, place)
+        place = places[k % len(places)]
+        changed = bytearray(whole)
+        changed[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(changed)
+        assert not replay(log).passed, (path.name, place)
         path.write_bytes(whole)
     path = log / TRANSCRIPT
     whole = path.read_bytes()
-    for place in rng.sample(range(len(whole)), 60):
+    for place in rng.sample(range(len(whole)), 20):
         other = rng.choice([byte for byte in range(256) if byte != whole[place]])
         path.write_bytes(whole[:place] + bytes([other]) + whole[place + 1 :])
         assert failure(log)[0] == "hash chain", place

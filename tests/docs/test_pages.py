@@ -97,8 +97,8 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Monk
 # -- notebooks ------------------------------------------------------------------------------------
 
 SMALL: dict[str, dict[str, Any]] = {
-    "consortium": {"PROFILE": "fast-insecure", "ROWS": 600},
-    "noise": {"PARTIES": (1, 2), "SEEDS": 2},
+    "consortium": {"PROFILE": "fast-insecure", "ROWS": 2_000, "EPSILON": 10.0},
+    "noise": {"PARTIES": (1, 2), "SEEDS": 1},
 }
 
 

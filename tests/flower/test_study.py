@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import click
+import pytest
+
+from ciphercohort.flower import __main__ as identity
 from ciphercohort.flower import study as flower
-from tests.flower.environment import ROOT
 
 
 def test_all_arms_agree_and_are_counted() -> None:
@@ -22,19 +23,23 @@ def test_all_arms_agree_and_are_counted() -> None:
     assert secure.seconds > 0 and secagg.up > 1200
 
 
-def test_sizes_are_checked(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ciphercohort.flower.study", "--clients", "2", "--out"]
-    done = subprocess.run([*command, str(tmp_path / "x")], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode and "clients=2 is below 3" in done.stdout + done.stderr
+def test_sizes_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(click.exceptions.Exit):
+        flower.main(out=tmp_path / "x", clients=2)
+    assert "clients=2 is below 3" in capsys.readouterr().err
 
 
-def test_an_identity_is_printed_and_stays(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ciphercohort.flower", str(tmp_path / "home")]
-    printed = [subprocess.run(command, cwd=ROOT, capture_output=True).stdout for _ in range(2)]
-    assert printed[0] == printed[1] and len(bytes.fromhex(printed[0].decode().strip())) == 32
+def test_an_identity_is_printed_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for words, code in ((("f", str(tmp_path / "home")), 0),) * 2 + ((("f",), 2),):
+        monkeypatch.setattr("sys.argv", list(words))
+        assert identity.main() == code
+        printed.append(capsys.readouterr())
+    assert printed[0] == printed[1] and len(bytes.fromhex(printed[0].out.strip())) == 32
     assert (tmp_path / "home" / "identity.key").stat().st_mode & 0o777 == 0o600
-    done = subprocess.run(command[:-1], cwd=ROOT, capture_output=True)
-    assert done.returncode == 2 and b"usage" in done.stderr
+    assert "usage" in printed[2].err
 
 
 def test_a_report_is_written(tmp_path: Path) -> None:

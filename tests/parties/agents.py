@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parties.agent.agent import Agent, Limits
+from parties.agent.coin_box import CoinBox
 from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
@@ -16,6 +17,7 @@ from protocols.privacy.randomness import SeededRandomness
 from tests.helpers import Session, make_session
 
 PASSPHRASE = "correct horse battery staple"
+COINS = "held-out.box"
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "gd", "rows": 4, "rounds": 2}
 
 
@@ -45,7 +47,15 @@ class Agents:
             coordinator_key=old._coordinator_key,
             policy=old._policy,
             randomness=SeededRandomness(self.session.rng_seed, name),
+            coins=self.coins(name),
         )
+
+    def coins(self, name: str) -> CoinBox | None:
+        """As they are on disk now."""
+        if self.vault is None:
+            return None
+        source = SeededRandomness(self.session.rng_seed, name)
+        return CoinBox(self.folder / name / COINS, self.vault, source)
 
     def restart(self, name: str) -> Agent:
         """As after kill -9: nothing but the folder is left."""

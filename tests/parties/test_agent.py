@@ -18,11 +18,12 @@ from parties.agent.agent import Agent, Limits
 from parties.agent.store import STATE, SessionStore, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.key_share import KeyShare
+from parties.party import Party
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import UNHEARD, decode, digest, heard, new_signing_key, public_bytes
 from tests.helpers import NOISE, log2_error
 from tests.parties.agents import PASSPHRASE, Agents
-from tests.sessions import model_session
+from tests.sessions import holding, model_session
 
 NAME, OTHER = "hospital-1", "hospital-2"
 
@@ -61,6 +62,31 @@ def secret_of(agent: Agent) -> KeyShare:
     return half.secret
 
 
+def test_agents_of_one_process_compute_one_after_the_other(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook with several parties: OpenFHE's maps of keys are global."""
+    inside, most, handle = [], list[int](), Party.handle
+
+    def slow(self: Party, data: bytes) -> bytes:
+        inside.append(self)
+        time.sleep(0.1)
+        most.append(len(inside))
+        inside.remove(self)
+        return handle(self, data)
+
+    monkeypatch.setattr(Party, "handle", slow)
+    threads = [
+        threading.Thread(target=agents.agents[n].handle, args=(agents.request("enrol", n),))
+        for n in (NAME, OTHER)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert most == [1, 1]
+
+
 def test_restarted_before_every_message_it_gives_the_same_model(agents: Agents) -> None:
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -80,9 +106,22 @@ def test_restarted_before_every_message_it_gives_the_same_model(agents: Agents) 
 
 
 def test_an_encrypted_model_goes_on_in_other_processes(tmp_path: Path, vault: Vault) -> None:
-    """Pads, evaluation keys, noise of rounds to come and the point's elements are in the state."""
+    """Pads, evaluation keys, noise of rounds to come and the point's elements are in the state.
+
+    And coins: the model is that of the rows which are not held back.
+    """
     privacy = replace(NOISE, epsilon=2.0)
-    agents = Agents(tmp_path, vault, session=model_session(update="nag", privacy=privacy))
+    session = holding(model_session(update="nag", privacy=privacy))
+    agents, twin = Agents(tmp_path, vault, session=session), session.twin
+
+    def of_rows_left() -> Any:
+        coins: Any = {name: agents.coins(name) for name in session.parties}
+        rows = [coins[n].part(session.plan.held_out, p._shard) for n, p in session.parties.items()]
+        assert {shard.rows for shard in rows} == {3}
+        session.shards = [(shard.x, shard.y) for shard in rows]
+        return twin()
+
+    session.twin = of_rows_left  # type: ignore[method-assign]
     test_restarted_before_every_message_it_gives_the_same_model(agents)
 
 

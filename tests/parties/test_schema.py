@@ -211,8 +211,6 @@ def _edit(path: tuple[Any, ...], value: Any) -> str:
         ('{"version": NaN}', "NaN"),
         ("{}", "missing required field 'version'"),
         (_edit(("version",), 2), "version=2"),
-        (_edit(("weight",), "w"), "weight='w' of the schema: rows have no weights here"),
-        (_edit(("offset",), "log_days"), "offset='log_days' of the schema: rows have no offsets"),
         (_edit(("lable",), 1), "unknown field 'lable'; did you mean 'label'"),
         (_edit(("columns",), {}), "columns of the schema: Expected 'array'"),
         (_edit(("columns", 0), 7), r"columns\[0\]=7"),

@@ -43,6 +43,18 @@ def test_range_scaling() -> None:
     assert shard.x.dtype == shard.y.dtype == np.float64
 
 
+def test_unknown_categories_are_named_by_row_and_hinted_at() -> None:
+    """No cell is quoted; where only capitals differ that is said."""
+    schema = make_schema(scaling="range")
+    (line,) = (w for w in encode_shard(table(), schema).counts.summary() if "category" in w)
+    assert line == "cells of no declared category: 1 in ward (row 3)"
+    spelt = table(ward=["a", "B ", "A"])
+    (line,) = (w for w in encode_shard(spelt, schema).counts.summary() if "category" in w)
+    assert line.endswith("2 in ward (rows 1, 2; they differ in spaces or capitals only)")
+    with pytest.raises(DataError, match=r"no declared category \(rows 1, 2; they differ in spaces"):
+        encode_shard(spelt, schema, strict=True)
+
+
 def test_standard_scaling() -> None:
     shard = encode_shard(table(), make_schema(scaling="standard"))
     assert shard.x[:, 0].tolist() == [1.0, 2.0, 2.0]

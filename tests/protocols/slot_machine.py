@@ -52,8 +52,8 @@ class SlotContext:
     def encode(self, values: Floats, level: int = 0) -> Floats:
         return values
 
-    def centred(self, ct: Slots) -> Slots:
-        return ct
+    def rotated(self, ct: Slots, index: int) -> Slots:
+        return Slots(np.roll(ct.values, -index), ct.level)
 
     def ciphertext(self, polynomials: Any) -> Slots:
         return Slots(np.zeros(self.params.num_slots), REFRESH_LEVEL)
@@ -74,9 +74,6 @@ class SlotContext:
 
     def Relinearize(self, ct: Slots) -> Slots:  # noqa: N802
         return ct
-
-    def EvalRotate(self, ct: Slots, index: int) -> Slots:  # noqa: N802
-        return Slots(np.roll(ct.values, -index), ct.level)
 
     def EvalAddInPlace(self, total: Slots, other: Slots) -> None:  # noqa: N802
         total.values = total.values + other.values

@@ -13,6 +13,7 @@ in whole runs, each against its ledger and against all others: `tests/provenance
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -29,11 +30,14 @@ from protocols import decrypt, refresh
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.ckks import residues as rns
 from protocols.ckks.circuit import gradient_levels, iteration_levels
+from protocols.ckks.clear_rows import ClearRows
 from protocols.ckks.column_map import ColumnMap
+from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import flooding_std, gaussian_polynomial, rounding_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
+from protocols.ckks.periodic import PeriodicLayout
 from protocols.curvature import Curvature
 from protocols.decrypt import fuse, release_error_std
 from protocols.errors import ProtocolError
@@ -146,28 +150,82 @@ def test_every_key_computes(keys: JointKeys) -> None:
 
 
 def rounding(keys: JointKeys, s: exact.Integers) -> float:
-    """Noise of dividing by the special modulus, given s.
+    """Std of the error that dividing a key switch by P leaves in c0 + c1 s.
 
-    Both halves are rounded down by sums of K uniform fractions, K the number of special primes:
-    mean K/2, variance K/12 in every coefficient. The mean is made up for, but for halves by turns
-    where K is odd: one polynomial, 1/2 (1 - X + X^2 - ...) (1 + s).
+    Both halves are off by sums of K uniform fractions, K the number of special primes: mean zero
+    once `key_switch.centre` is added, variance K/12 in every coefficient.
     """
     count = len(keys.context.extended_primes) - len(keys.context.primes)
-    halves = np.resize(np.array([1, -1], dtype=object), N)
-    mean = (count % 2) / 2 * (halves + exact.negacyclic(halves, s)).astype(float)
-    variance = count / 12 * (1 + float(np.sum(s.astype(float) ** 2)))
-    return math.sqrt(rms(mean) ** 2 + variance)
+    return math.sqrt(count / 12 * (1 + float(np.sum(s.astype(float) ** 2))))
 
 
-def test_noise_of_a_key_switch(keys: JointKeys) -> None:
-    """A rotation adds the rounding of its division, and little else."""
-    s, slots = secret_of(keys), np.zeros(N // 2)
-    vector = encrypt(keys, slots)
-    before = exact.decrypted(keys.context, vector.ct, s)
-    for index in (1, 64):
+def uncentred(primes: tuple[int, ...], ring_dim: int, special: int) -> rns.Residues:
+    """As OpenFHE leaves it."""
+    return np.zeros((len(primes), ring_dim), np.uint64)
+
+
+def by_turns(primes: tuple[int, ...], ring_dim: int, special: int) -> rns.Residues:
+    """What can be added after the division: K/2 of an odd K rounded up and down by turns."""
+    whole = np.resize(np.array([special - special // 2, special // 2], dtype=object), ring_dim)
+    whole *= math.prod(primes[-special:])
+    return np.array([exact.evaluations(whole, prime) for prime in primes], np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("index", "mutant"), [(1, None), (CONJUGATION, None), (64, uncentred), (64, by_turns)]
+)
+def test_noise_of_a_key_switch(
+    index: int, mutant: Any, keys: JointKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rounding of its division and little else, of mean zero: K is odd here."""
+    if mutant:
+        monkeypatch.setattr("protocols.ckks.key_switch.centre", mutant)
+        monkeypatch.setattr(keys.context, "_centres", {})
+    s, slots, runs = secret_of(keys), np.zeros(N // 2), 12
+    g, errors = keys.context.automorphism(index), []
+    for _ in range(runs):
+        vector = encrypt(keys, slots)
+        before = exact.decrypted(keys.context, vector.ct, s)
         after = exact.decrypted(keys.context, evaluator_of(keys).rotate(vector, index).ct, s)
-        g = int(keys.context.cc.FindAutomorphismIndex(index))
-        close(rms(after - exact.automorphism(before, g)), rounding(keys, s), 1)
+        errors.append((after - exact.automorphism(before, g)).astype(float))
+    one, mean = rms(errors) / rounding(keys, s), rms(np.mean(errors, axis=0)) / rounding(keys, s)
+    assert (max(one, mean * math.sqrt(runs)) < 1.1) == (mutant is None)
+    assert one > 0.9
+
+
+def zeros(keys: JointKeys, mutant: bool) -> Any:
+    """As a party makes them; mutant: polynomials without anything in them."""
+    context = keys.context
+    fresh = [context.encrypt(keys.public_key, np.zeros(1)) for _ in range(2)]
+    pairs = [[(1 - mutant) * each for each in context.polynomials_of(ct)] for ct in fresh]
+    return tuple(context.products(pairs))
+
+
+@pytest.mark.parametrize("mutant", [False, True])
+@pytest.mark.parametrize("features_per_ciphertext", [2, 4])
+def test_groups_of_rows_that_are_alike_round_independently(
+    features_per_ciphertext: int, mutant: bool, keys: JointKeys
+) -> None:
+    """Scores of any two groups differ by two roundings of a rescaling; without zeros not at all."""
+    context, evaluator, s = keys.context, evaluator_of(keys), secret_of(keys)
+    layout = PeriodicLayout(
+        num_slots=N // 2,
+        num_features=8,
+        rows_by_party=(4 * N,),
+        features_per_ciphertext=features_per_ciphertext,
+    )
+    x = np.full((4 * layout.block_size, 8), 0.5)
+    rows = ClearRows(context, layout, make_link(3), x, zeros(keys, mutant))
+    weights = [encrypt(keys, random_slots(30 + k)).ct for k in range(layout.num_parts)]
+    rotated = rows.rotated([context.polynomials_of(ct) for ct in weights])
+    scores = [
+        exact.decrypted(context, rows._scores(evaluator, group, rotated)[0].ct, s)
+        for group in range(4)
+    ]
+    two = math.sqrt((1 + float(np.sum(s.astype(float) ** 2))) / 6)
+    for one, other in itertools.combinations(scores, 2):
+        found = rms(one - other) / two
+        assert found == 0 if mutant else 0.9 < found < 1.1
 
 
 # -- refresh -------------------------------------------------------------------------------------

@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from parties.encrypted_model import EncryptedModelParty
 from parties.pads import Pads
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
@@ -93,6 +95,13 @@ class Opened:
         return math.prod(self.primes)
 
 
+def known_zeros(half: Any) -> Any:
+    """The encryptions of zero that a party adds to its groups of rows, as if all knew them."""
+    nothing = np.zeros((half.plan.ckks.num_towers, N), np.uint64)
+    return tuple(half._shared.products([[nothing] * 2] * 2))
+
+
+@patch.object(EncryptedModelParty, "_zeros", known_zeros)
 def opened() -> Opened:
     """Stop a run after `gradient/1`, with every party's secret at hand."""
     run = session()
@@ -113,7 +122,8 @@ def opened() -> Opened:
     for value in (0.5, 0.25):
         ((x, y), *_) = constant_rows(value)
         units, (scaled, _) = half.plan.units, half.plan.encode(x, y)
-        rows = ClearRows(half._shared, half.plan.layout, units.link, units.row_scale * scaled)
+        scaled = units.row_scale * scaled
+        rows = ClearRows(half._shared, half.plan.layout, units.link, scaled, known_zeros(half))
         guesses[value] = rows(pair)[0][1]
     key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
     return Opened(run, low, key, point, elements, replies, guesses)

@@ -16,7 +16,7 @@ from protocols import model_cost, planner
 from protocols.ckks import clear_rows, cost, evaluator
 from protocols.ckks.clear_rows import ClearRows, MemoryBudget
 from protocols.ckks.parameters import CkksParameters, choose_parameters
-from protocols.ckks.tally import OPERATIONS, CountingContext
+from protocols.ckks.tally import OPERATIONS, CountingContext, Shadow
 from protocols.errors import ParameterError
 from protocols.model_plan import ModelPlan
 from protocols.privacy.calibrate.calibration import calibrate
@@ -75,8 +75,8 @@ def run(request: pytest.FixtureRequest) -> Any:
         with patch.object(self._context, "cc", spy):
             return rotated(self, weights)
 
-    def first(self: Any, *args: Any) -> None:
-        init(self, *args)
+    def first(self: Any, *args: Any, **terms: Any) -> None:
+        init(self, *args, **terms)
         kept.append(self)
 
     def counted(self: Any, slots: Any, level: int) -> Any:
@@ -110,8 +110,8 @@ def test_a_partys_operations_are_those_of_a_run(run: Any) -> None:
     assert groups > 1
     assert len(rounds) == PARTIES * (ROUNDS - 1)
     predicted = dict(model_cost.party_tally(plan).of(groups))
-    # A conjugation is asked of the context, which the spy does not see.
-    predicted["rotate", 1] -= groups
+    # Rotations of rows are asked of the context, which the spies do not see.
+    assert predicted.pop(("rotate", 0)) == groups * len(plan.layout.giant_steps)
     # The point's rotations are made once for all parties of the process.
     shared = {name: predicted.pop((name, 0), 0) for name in model_cost.OF_THE_POINT}
     assert (shared["hoisted"] > 0) == (plan.layout.period == 8)
@@ -164,7 +164,8 @@ def test_a_group_of_rows_costs_what_any_other_does() -> None:
     context: Any = CountingContext(plan.ckks)
     rows = np.empty((5 * plan.layout.block_size, 0))
     weights: Any = [[range(plan.ckks.num_towers)]] * plan.layout.num_parts
-    model_cost._CountedRows(context, plan.layout, plan.link, rows, 0)(weights)
+    zeros = (Shadow(0), Shadow(0))
+    model_cost._CountedRows(context, plan.layout, plan.link, rows, zeros, 0)(weights)
     assert model_cost.party_tally(plan).of(5) == context.take()
 
 

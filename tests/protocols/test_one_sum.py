@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import dp_accounting
 import numpy as np
@@ -17,6 +17,7 @@ from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan
 from protocols.inference.objective import GOLDEN, InformationObjective, ProductsObjective
+from protocols.missing_cells import MissingObjective
 from protocols.objectives import MomentObjective, objective_from_dict
 from protocols.one_sum import OneSum
 from protocols.plan import Member
@@ -40,13 +41,19 @@ SUMS: dict[str, OneSum] = {
     "sites": replace(LABEL, sites=("a",)),
     "exact": replace(LABEL, exact=True, sites=("a",)),
     "targets": replace(LABEL, model="linear"),
+    "counts": replace(LABEL, model="poisson"),
     "information": InformationObjective(
-        model="logistic", theta=(0.4, -2.0, 1.0, 0.3), row_norm=BOUND
+        model="logistic", theta=(0.4, -2.0, 1.0, 0.3), row_norm=BOUND, epsilon_in_all=2.0
     ),
-    "poisson": InformationObjective(model="poisson", theta=(0.4, -2.0, 1.0, 0.3), row_norm=BOUND),
-    "products": ProductsObjective(row_norm=BOUND, outputs=1),
+    "poisson": InformationObjective(
+        model="poisson", theta=(0.4, -2.0, 1.0, 0.3), row_norm=BOUND, epsilon_in_all=2.0
+    ),
+    "products": ProductsObjective(row_norm=BOUND, outputs=1, epsilon_in_all=2.0),
+    "missing": MissingObjective(columns=D - 1, exact=False),
     "moment": MomentObjective(row_norm=BOUND, epsilon_in_all=2.0),
 }
+INFORMATION: Any = SUMS["information"]
+EXACT = replace(INFORMATION, epsilon_in_all=None)
 FIGURES = PublicFigures(rows_by_party=(300, 200), num_features=D, norm_bound=BOUND)
 PROMISE = Wanted(update="gd", epsilon=1.0, delta=1e-6, colluders=1)
 
@@ -58,7 +65,9 @@ def parts(task: OneSum, rows: int = 400) -> np.ndarray:
     x[: 2 * D] = np.vstack([np.eye(D), -np.eye(D)])
     x *= BOUND / np.linalg.norm(x, axis=1)[:, None]
     x[rows // 2 :] *= rng.random((rows - rows // 2, 1))
-    numeric = "targets" in SUMS and task in (SUMS["targets"], SUMS["products"], SUMS["poisson"])
+    numeric = "targets" in SUMS and task in tuple(
+        map(SUMS.get, ("targets", "counts", "products", "poisson"))
+    )
     y = rng.random(rows) if numeric else (rng.random(rows) < 0.5).astype(float)
     y[: rows // 4] = np.round(y[: rows // 4])
     shape = (1, 1) if numeric else (1,)
@@ -79,7 +88,7 @@ def test_no_two_rows_are_further_apart_than_the_diameter(name: str) -> None:
 
 
 def test_the_score_alone_attains_the_diameter_of_the_information() -> None:
-    task = InformationObjective(model="logistic", theta=(60.0, 0.0, 0.0, 0.0), row_norm=BOUND)
+    task = replace(INFORMATION, theta=(60.0, 0.0, 0.0, 0.0))
     ends = [
         task.of_rows(np.array([[s * BOUND, 0.0, 0.0, 0.0]]), np.array([y]), "a")
         for s, y in ((1.0, 0.0), (-1.0, 1.0))
@@ -93,6 +102,40 @@ def test_the_score_alone_attains_the_diameter_of_the_information() -> None:
     assert np.linalg.norm(far - back) == pytest.approx(task.diameter(task.kind), rel=1e-6)
 
 
+def test_a_count_attains_the_diameter_beside_its_own_opposite() -> None:
+    """A mean of 1 and no count; a mean of nearly 0 and a full count, on the same row."""
+    row = np.array([[BOUND, 0.0, 0.0, 0.0]])
+    task = replace(SUMS["poisson"], theta=(60.0, 0.0, 0.0, 0.0))
+    above = task.of_rows(row, np.zeros((1, 1)), "a")
+    below = replace(task, theta=(-60.0, 0.0, 0.0, 0.0)).of_rows(row, np.ones((1, 1)), "a")
+    assert np.linalg.norm(above - below) == pytest.approx(task.diameter(task.kind), rel=1e-6)
+    # The mean is capped at the end of the range: a full count leaves no residual.
+    assert not task.of_rows(row, np.ones((1, 1)), "a")[:D].any()
+
+
+def test_no_corner_of_a_count_is_further_from_another_than_the_diameter() -> None:
+    """Means, residuals, lengths and angles on a grid; see the proof."""
+    corners = [(0.0, 0.0), (0.0, -1.0), (1.0, 1.0), (1.0, 0.0)]
+    a, b, c = np.meshgrid(
+        np.linspace(0, 1, 41), np.linspace(0, 1, 41), np.linspace(-1, 1, 81), indexing="ij"
+    )
+    largest = max(
+        float(
+            (
+                (a * r) ** 2
+                + (b * s) ** 2
+                - 2 * a * b * r * s * c
+                + m**2 * a**4
+                + n**2 * b**4
+                - 2 * m * n * a**2 * b**2 * c**2
+            ).max()
+        )
+        for m, r in corners
+        for n, s in corners
+    )
+    assert largest == pytest.approx(5.0)
+
+
 @pytest.mark.parametrize(("more", "fits"), [(1.0, True), (1.01, False)])
 def test_the_information_is_free_up_to_the_fifth_power_of_the_golden_ratio(
     more: float, fits: bool
@@ -103,13 +146,13 @@ def test_the_information_is_free_up_to_the_fifth_power_of_the_golden_ratio(
 
 
 def test_a_row_beyond_the_bound_is_clipped() -> None:
-    for name in ("information", "products"):
+    for name in ("information", "products", "poisson"):
         task = SUMS[name]
         own = task.of_rows(np.full((1, D), 30.0), np.zeros(1), "a")
         assert np.linalg.norm(own) <= task.norm_bound(task.kind) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("name", [name for name in SUMS if name != "exact"])
 def test_plans_survive_the_wire_and_epsilon_is_dp_accountings(name: str) -> None:
     task = SUMS[name]
     mu = 0.05 if name == "moment" else None
@@ -137,6 +180,7 @@ def test_plans_survive_the_wire_and_epsilon_is_dp_accountings(name: str) -> None
         ({"length": 5}, "length=5"),
         ({"mechanism": "laplace"}, "Gaussian"),
         ({"weights": (0.5, 0.5)}, "weighs rows alike"),
+        ({"objective": EXACT.to_dict(), "length": EXACT.length(D)}, "epsilon_in_all"),
     ],
 )
 def test_plans_that_do_not_fit_are_refused(change: dict[str, object], words: str) -> None:
@@ -178,7 +222,9 @@ def test_evaluations_that_make_no_sense_are_refused(change: dict[str, object], w
 HUGE = 1.7e308
 
 
-@pytest.mark.parametrize("name", ["evaluation", "exact", "targets", "information", "poisson"])
+@pytest.mark.parametrize(
+    "name", ["evaluation", "exact", "targets", "counts", "information", "poisson"]
+)
 def test_no_point_makes_a_row_overflow(name: str) -> None:
     """A row (1.5, 1.5) would make the sum inf - inf: a refusal that no noise hides."""
     task: Any = SUMS[name]
@@ -192,7 +238,7 @@ def test_no_point_makes_a_row_overflow(name: str) -> None:
         at((HUGE, -HUGE, 0.0, 0.0))
     with pytest.raises(ParameterError, match="row_norm"):
         replace(task, row_norm=1e-308)
-    y = np.zeros((1, 1) if name in ("targets", "poisson") else 1)
+    y = np.zeros((1, 1) if name in ("targets", "counts", "poisson") else 1)
     row = np.array([[1.5, 1.5, 0.0, 0.0]])
     assert np.isfinite(at((1e100, -1e100, 0.0, 0.0)).of_rows(row, y, "a")).all()
 
@@ -212,21 +258,49 @@ def test_a_plan_that_understates_rows_does_not_move_a_sum_by_more(model: str) ->
 
 def test_the_last_party_is_alone_where_all_others_are() -> None:
     """All rows less the tables of the others: it must consent, too."""
-    plan = plan_sum(FIGURES, replace(PROMISE, epsilon=None), SUMS["sites"])
+    plan = plan_sum(FIGURES, replace(PROMISE, epsilon=None), SUMS["exact"])
     members = tuple(
         Member(name=name, rows=rows, verify_key="00" * 32, commitment="00" * 32)
         for name, rows in (("a", 300), ("b", 200))
     )
     plan = replace(plan, members=members)
     assert plan.alone == ("a", "b")
+    assert "of each of a, b alone" in " ".join(plan.remarks())
+    alone = replace(LABEL, exact=True)
     with pytest.raises(PolicyError, match="site_tables"):
         Policy().check_alone(plan, "b")
-    assert not replace(plan, objective=LABEL.to_dict(), length=LABEL.length(D)).alone
+    assert not replace(plan, objective=alone.to_dict(), length=alone.length(D)).alone
 
 
-@pytest.mark.parametrize("epsilon", [None, 1.0])
-def test_the_manifest_says_what_a_sum_opens(epsilon: float | None) -> None:
-    task = SUMS["exact" if epsilon is None else "sites"]
-    plan = plan_sum(FIGURES, replace(PROMISE, epsilon=epsilon), task)
+@pytest.mark.parametrize(
+    ("task", "epsilon"), [(LABEL, None), (SUMS["exact"], 1.0), (INFORMATION, None), (EXACT, 1.0)]
+)
+def test_a_sum_that_says_it_is_exact_has_no_epsilon(task: OneSum, epsilon: float | None) -> None:
+    with pytest.raises(ParameterError, match="exact|epsilon_in_all"):
+        plan_sum(FIGURES, replace(PROMISE, epsilon=epsilon), task)
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (SUMS["exact"], ("exact",)),
+        (SUMS["sites"], ("of a alone",)),
+        (replace(cast(Any, SUMS["missing"]), exact=True), ("few empty cells",)),
+        (EXACT, ("asked again", "the sum is this row", "scaled by the ranges")),
+        (SUMS["information"], ("asked again", "epsilon=2", "scaled by the ranges")),
+        (SUMS["products"], ("epsilon=2",)),
+        (replace(cast(Any, SUMS["products"]), epsilon_in_all=None), ("sums are exact",)),
+    ],
+)
+def test_the_manifest_says_what_a_sum_opens(task: OneSum, words: tuple[str, ...]) -> None:
+    in_all = getattr(task, "epsilon_in_all", 1.0)
+    private = in_all is not None and not getattr(task, "exact", False)
+    plan = plan_sum(FIGURES, replace(PROMISE, epsilon=1.0 if private else None), task)
     text = describe_plan(plan, "a", BOUND)
     assert list(plan.remarks()) and all(remark in text for remark in plan.remarks())
+    assert all(word in text for word in words)
+    if private and hasattr(task, "epsilon_in_all"):
+        # The owner's limit is held against all that is announced.
+        with pytest.raises(PolicyError, match="exceeds"):
+            Policy(max_epsilon=1.5, max_delta=1e-5).check(plan)
+        Policy(max_epsilon=2.0, max_delta=1e-5).check(plan)

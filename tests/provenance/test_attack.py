@@ -61,8 +61,8 @@ def test_the_same_attack_reads_nothing_today() -> None:
 @pytest.mark.secure
 @pytest.mark.parametrize("flow", [old_flow, nullcontext])
 def test_at_128_bits(flow: Any) -> None:
-    """Ring 2^15, three parties, the ceremony alone: 3 of 3 keys, and none."""
-    params = choose_parameters(6, ring_dim=1 << 15)
+    """Ring 2^14, three parties, the ceremony alone: 3 of 3 keys, and none."""
+    params = choose_parameters(1, ring_dim=1 << 14)
     assert params.security_bits == 128
     context, seed = CkksContext(params, f"attack-{flow.__name__}"), b"a" * 32
     primes = context.key_primes

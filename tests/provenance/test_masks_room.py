@@ -64,7 +64,7 @@ def share() -> KeyShare:
     return keys.shares["hospital-2"]
 
 
-@pytest.mark.parametrize("shift", [0, 20, 40, 60, 75, 90, 115, 117, 118, 130, 200])
+@pytest.mark.parametrize("shift", [0, 40, 90, 117, 118, 200])
 def test_a_scaled_message_shows_log2_of_2p_bits(share: KeyShare, shift: int) -> None:
     """Within the masks nothing, up to 2^90; beyond, in the mean, I(m; y) <= log2(Q3 / 2^k).
 

@@ -22,11 +22,11 @@ from sims.verify import verify_run
 TOY = ("--profile", "fast-insecure")
 RUNS = {
     "linear": "--model linear --no-privacy --iterations 60",
-    "linear-home": "--model linear --protocol encrypted-model --no-privacy --iterations 40",
+    "linear-home": "--model linear --protocol encrypted-model --no-privacy --iterations 12",
     "improved": "--model improved-lffr --epsilon 5 --colluders 1 --iterations 9",
     "lffr": "--model lffr --no-privacy --iterations 6",
     "lffr-private": "--model lffr --epsilon 5 --colluders 1 --iterations 4",
-    "poisson": "--model poisson --no-privacy",
+    "poisson": "--model poisson --no-privacy --iterations 8",
 }
 PRIVATE = ("improved", "lffr-private")
 

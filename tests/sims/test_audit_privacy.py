@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from functools import lru_cache
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from protocols.errors import ParameterError
@@ -15,7 +17,7 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
 from protocols.privacy.calibrate.whitened import RULES
 from protocols.train import PlainGradient, train_plain
-from sims.audit_privacy import PrivacyAudit, audit_privacy, worst_neighbours
+from sims.audit_privacy import PrivacyAudit, _rates, audit_privacy, worst_neighbours
 from sims.audit_whitened import Pair, both_runs
 from sims.cli_audit import audit_app
 from sims.config import SimulationConfig
@@ -133,6 +135,17 @@ def test_many_runs_are_the_twins_runs(update: str) -> None:
     assert np.abs(many - twin).max() < 1e-12
 
 
+def test_rates_are_bounded_by_clopper_and_pearson() -> None:
+    """As scipy has them, of no, some and all scores beyond a threshold."""
+    yes, no, thresholds = np.arange(40.0), np.arange(40.0) - 25, np.array([-99.0, 10.5, 38.0, 99.0])
+    low, high = _rates(yes, no, thresholds, 0.01)
+    for k, threshold in enumerate(thresholds):
+        for scores, end, found in ((yes, "low", low[k]), (no, "high", high[k])):
+            beyond = binomtest(int((scores > threshold).sum()), 40)
+            exact = beyond.proportion_ci(1 - 2 * 0.01, method="exact")
+            assert found == pytest.approx(getattr(exact, end), rel=1e-9)
+
+
 def test_impossible_arguments_are_refused() -> None:
     setting = _setting("gd")
     with pytest.raises(ParameterError, match="coalition=5"):
@@ -183,8 +196,14 @@ def test_a_second_moment_is_told_along_the_difference(update: str) -> None:
     assert 0.3 * math.sqrt(2) < moved <= math.sqrt(2)
 
 
+WHOLE = pytest.mark.skipif(not os.environ.get("COHORT_SLOW"), reason="minutes: set COHORT_SLOW=1")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("update", ["barrier", "gd", "quadratic-gd", SATURATING])
+@pytest.mark.parametrize(
+    "update",
+    ["gd", *(pytest.param(u, marks=WHOLE) for u in ("barrier", "quadratic-gd", SATURATING))],
+)
 def test_a_million_runs(update: str) -> None:
     """epsilon = 1 at delta = 1e-5, T = 25: the truth holds, both mutants are caught."""
     setting = _setting(update, rounds=25)

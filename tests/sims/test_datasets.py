@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
-from sims.datasets import builtin_dataset, holdout, require_both_classes, split_rows
+from sims.datasets import builtin_dataset, holdout, require_classes, split_rows
 
 
 def make_frame(rows: int, seed: int = 1) -> pd.DataFrame:
@@ -35,7 +35,7 @@ def refused(kind: type[CohortError], call: Callable[[], Any]) -> str:
 def test_builtin() -> None:
     frame, label = builtin_dataset()
     assert frame.shape == (569, 31) and label == "target"
-    require_both_classes(frame, label)
+    require_classes(frame, label)
     assert "choose breast_cancer" in refused(ParameterError, lambda: builtin_dataset("mnist"))
 
 
@@ -140,7 +140,7 @@ def test_holdout_is_stratified(no: int, yes: int, fraction: float, seed: int) ->
     frame = pd.DataFrame({"row": np.arange(no + yes), "y": ["no"] * no + ["yes"] * yes})
     train, test = holdout(frame, fraction, np.random.default_rng(seed), "y")
     for part in (train, test):
-        require_both_classes(part, "y")
+        require_classes(part, "y")
     for value, count in (("no", no), ("yes", yes)):
         held = int((test["y"] == value).sum())
         assert held == min(max(round(fraction * count), 1), count - 1)
@@ -167,8 +167,8 @@ def test_holdout_labels(labels: list[int], message: str) -> None:
     assert message in refused(DataError, lambda: holdout(frame, 0.5, rng(), "y"))
 
 
-def test_require_both_classes() -> None:
+def test_require_classes() -> None:
     frame = make_frame(20)
     one = frame[frame["y"] == 1]
-    text = refused(DataError, lambda: require_both_classes(one, "y"))
+    text = refused(DataError, lambda: require_classes(one, "y"))
     assert "1 different value in the training part" in text

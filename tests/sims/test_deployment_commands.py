@@ -34,6 +34,7 @@ from protocols.ckks.clear_rows import MemoryBudget
 from protocols.documents import load_toml, to_toml
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan
+from protocols.held_out import HeldOut
 from sims import cli_party, flower_commands
 from sims.cli import app
 from sims.deployed import plan_template
@@ -134,6 +135,16 @@ def test_an_owner_limits_the_memory_of_encoded_rows(
     assert room.total == 7 << 20
     with pytest.raises(ParameterError, match="encoded_rows_mb=-1 is below 0"):
         msgspec.structs.replace(settings, encoded_rows_mb=-1)
+
+
+def test_an_agents_coins_outlive_it(home: Path) -> None:
+    held_out, found = HeldOut(share=0.5, draw="d1"), []
+    for _ in range(2):
+        agent = build_agent(Settings.load(home / "b"), "correct horse battery staple")
+        party = agent._make_party()
+        found.append(party._coins.chosen(held_out, party._shard).tolist())
+    assert found[0] == found[1] and len(found[0]) == 20
+    assert (home / "b" / "held-out.sealed").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_passphrase_may_stand_in_the_systems_keyring(
@@ -522,13 +533,17 @@ def test_a_program_is_started_again_and_ends_with_its_children(tmp_path: Path) -
 def test_a_whitened_pair_is_chosen_once(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second plan follows from what the first was asked for, and there is one of each."""
+    """The second plan follows from what the first was asked for, and there is one of each.
+
+    Both are on the rows that the same coins leave.
+    """
     from coordinator.deployment import create_session
     from protocols.serialise import to_plain
     from sims import deployed
 
     centre = tmp_path / "centre"
     words = ("--schema", home / "schema.json", "--update", "quadratic-gd", "--epsilon", 5)
+    words = (*words, "--held-out", 0.25)
     assert cohort("coordinator", "init", centre, *words).exit_code == 0
     cards = [home / name / "card.json" for name in ("a", "b")]
     assert cohort("coordinator", "admit", centre, *cards).exit_code == 0
@@ -543,6 +558,8 @@ def test_a_whitened_pair_is_chosen_once(
     second, again = plan_template(settings, first)
     assert again == wanted
     assert second.moment_plan == plan.digest()  # type: ignore[attr-defined]
+    assert plan.held_out is not None and plan.held_out == second.held_out
+    assert {m.rows for each in (plan, second) for m in each.members} == {30}
     following = create_session(settings, second, to_plain(again), first)
     assert deployed.following(settings, first) == following
     assert not deployed.is_first(settings, following)

@@ -14,24 +14,29 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import (
     brier_score_loss,
     confusion_matrix,
+    d2_tweedie_score,
     log_loss,
     mean_absolute_error,
+    mean_poisson_deviance,
     mean_squared_error,
     r2_score,
     roc_auc_score,
 )
 
 from parties.data.encode import encode_shard
+from parties.data.schema import Targets
 from parties.policy import Policy
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError, SchemaError
-from protocols.evaluation.figures import figures
+from protocols.evaluation.figures import figures, target_figures
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.models.probabilities import probability_figures
 from protocols.privacy.randomness import SeededRandomness
 from sims.documents import model_fields
-from sims.evaluation import Evaluation, evaluate, objective
+from sims.evaluation import evaluate
+from sims.evaluation_words import lines
+from sims.judged import Evaluation, objective
 from sims.predict import ReleasedModel
-from tests.sims.evaluation_tables import COSTED, MODEL, SCHEMA, table
+from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
 from tests.sims.model_runs import cohort
 
 FRAME = table()
@@ -186,16 +191,68 @@ def test_the_opened_table_is_the_sum_and_the_parties_noise() -> None:
     assert found.summary()["privacy"]["epsilon"] == pytest.approx(1.0)
 
 
-def test_the_stated_noise_of_the_area_is_that_of_many_draws() -> None:
-    task = objective(MODEL, private=True)
-    x, rng = encode_shard(FRAME, SCHEMA).x, np.random.default_rng(0)
-    clear, areas, std = task.of_rows(x, Y.astype(float), ""), [], 6.0
-    for _ in range(400):
-        noisy = clear + std * rng.standard_normal(len(clear))
-        areas.append(figures(task, noisy, rows=len(x), noise_std=std))
-    stated = figures(task, clear, rows=len(x), noise_std=std)["auc_noise_std"]
-    # The std of 400 draws is within 12 % of the truth, but for one time in a thousand.
-    assert np.std([a["auc"] for a in areas]) == pytest.approx(stated, rel=0.2)
+def draws(
+    task: EvaluationObjective, std: float, count: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Figures without noise, with what they say of it, and those of many draws."""
+    shard, rng = encode_shard(FRAME, SCHEMA if not task.numeric else COSTED), np.random.default_rng
+    clear, source = task.of_rows(shard.x, shard.y, ""), rng(0)
+    label, rows = shard.schema.label, len(shard.x)
+
+    def read(table: Any) -> dict[str, Any]:
+        if isinstance(label, Targets):
+            return target_figures(table, rows=rows, low=label.low, width=label.width, noise_std=std)
+        return figures(task, table, rows=rows, noise_std=std)
+
+    noisy = (clear + std * source.standard_normal(len(clear)) for _ in range(count))
+    return read(clear), [read(table) for table in noisy]
+
+
+COST = ReleasedModel(schema=COSTED, weights=np.full((COSTED.num_features, 1), 0.1), model="linear")
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (MODEL, ("auc", "accuracy", "log_loss", "brier", "base_rate")),
+        (COST, ("mse", "mae", "relative_mse")),
+    ],
+)
+def test_the_stated_noise_is_that_of_many_draws(
+    model: ReleasedModel, names: tuple[str, ...]
+) -> None:
+    clear, found = draws(objective(model, private=True), 2.0, 400)
+    for name in names:
+        stated = np.ravel(clear[f"{name}_noise_std"])
+        spread = np.std([np.ravel(each[name]) for each in found], axis=0)
+        # The std of 400 draws is within 12 % of the truth, but for one time in a thousand.
+        assert spread == pytest.approx(stated, rel=0.2), name
+        assert not any(name in each["out_of_range"] for each in found)
+
+
+@pytest.mark.parametrize(("model", "names"), [(MODEL, ("log_loss", "accuracy")), (COST, ("mse",))])
+def test_noise_puts_no_figure_out_of_its_range(
+    model: ReleasedModel, names: tuple[str, ...]
+) -> None:
+    """And what is shown instead is said to be the end of the range."""
+    _, found = draws(objective(model, private=True), 900.0, 60)
+    for name in names:
+        values = np.array([np.ravel(each[name]) for each in found])
+        out = np.array([name in each["out_of_range"] for each in found])
+        assert (values >= 0).all() and out.any() and not out.all()
+        ends = {0.0, float(values.max())}
+        assert {float(v) for v in values[out].ravel()} == ends
+        assert not ends & {float(v) for v in values[~out].ravel()}
+
+
+def test_a_person_is_told_of_noise_beside_every_figure() -> None:
+    found = evaluate(MODEL, FRAME[:60], epsilon=0.05, seed=2)
+    told = list(lines(found))
+    assert any(line.startswith("log loss: ") and "noise of std" in line for line in told)
+    assert any(line.startswith("accuracy: ") and "noise of std" in line for line in told)
+    assert found.figures.out_of_range
+    assert sum("this is the end of it" in line for line in told) == len(found.figures.out_of_range)
+    assert any("out of the possible range" in note for note in found.notes)
 
 
 def test_a_ledger_is_charged_and_refuses_an_overdraft(tmp_path: Path) -> None:
@@ -230,6 +287,21 @@ def test_targets_are_scikit_learns() -> None:
     assert found.calibration_intercept[0] == pytest.approx(constant, abs=0.2)
     noisy = evaluate(model, FRAME, parties=2, seed=1, epsilon=20.0).figures
     assert noisy.mae[0] == pytest.approx(found.mae[0], rel=0.3)
+
+
+def test_deviance_of_counts_is_scikit_learns() -> None:
+    weights = np.array([[0.6], [-0.8], [0.0], [0.0], [0.1], [0.1]])
+    model = ReleasedModel(schema=COUNTED, weights=weights, model="poisson")
+    found = evaluate(model, FRAME, parties=2, seed=1).figures
+    truth, said = FRAME.visits.to_numpy(), model.predict(FRAME).visits.to_numpy()
+    assert found.deviance[0] == pytest.approx(mean_poisson_deviance(truth, said), rel=1e-4)
+    assert found.d2[0] == pytest.approx(d2_tweedie_score(truth, said, power=1), abs=1e-4)
+    assert found["mean"][0] == pytest.approx(truth.mean(), rel=1e-5)
+    assert found.mean_prediction[0] == pytest.approx(said.mean(), rel=1e-5)
+    many = pd.concat([FRAME] * 10, ignore_index=True)
+    noisy = evaluate(model, many, parties=2, seed=1, epsilon=20.0).figures
+    assert noisy.deviance[0] == pytest.approx(found.deviance[0], rel=0.3)
+    assert noisy.deviance != found.deviance
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,26 @@ import statsmodels.api as sm
 from dp_accounting.pld import pld_privacy_accountant
 from scipy.stats import binom
 
-from parties.data.schema import NumericColumn, Schema
+from parties.data.schema import CategoricalColumn, NumericColumn, Schema
+from parties.data.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.inference.budget import left_mu, training_part
-from protocols.inference.estimate import Estimate, last_step, least_squares, noisy_least_squares
+from protocols.inference.estimate import (
+    Estimate,
+    Noisy,
+    joint_maximum,
+    least_squares,
+    noisy_least_squares,
+)
 from protocols.privacy.accounting import GaussianEvent
+from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
 from sims.config import SimulationConfig
 from sims.datasets import split_rows
 from sims.evaluation import specs_of
 from sims.inference import Inference, infer
-from sims.inference_rows import encoded, row_norm, with_shards
+from sims.inference_cost import inference_line
+from sims.inference_rows import encoded, to_ranges, with_shards
+from sims.report import privacy_facts, render_report
 from sims.studies.coverage import GENERATORS, cover, inferred, symmetric_noise
 from sims.sums import sums_wanted
 from sims.verify import verify_run
@@ -39,6 +49,10 @@ FITS = {
     "poisson": (COUNTED, sm.GLM(FRAME.visits, RAW, family=sm.families.Poisson()).fit()),
     "linear": (COSTED, sm.OLS(FRAME.cost, RAW).fit()),
 }
+
+
+KNOWN = {"poisson": np.array([[0.6], [-0.8], [0.0], [0.0], [0.1], [0.1]])}
+"""Not of these rows: where private steps towards a count begin."""
 
 
 def run(
@@ -111,19 +125,20 @@ def test_two_columns_that_separate_the_labels_together_are_named() -> None:
 def test_the_models_without_standard_errors_are_refused() -> None:
     with pytest.raises(ParameterError, match="logistic, linear, poisson"):
         run(COSTED, "improved-lffr")
-    with pytest.raises(ParameterError, match="no private inference"):
-        run(COUNTED, "poisson", epsilon=1.0)
     with pytest.raises(ParameterError, match="improved-lffr"):
         SimulationConfig(model="improved-lffr", targets=("cost",), inference=True)
 
 
-@pytest.mark.parametrize("model", ["logistic", "linear"])
+@pytest.mark.parametrize("model", FITS)
 def test_a_private_table_spends_the_promise_and_holds_the_truth(model: str, tmp_path: Path) -> None:
     schema, fit = FITS[model]
-    found = run(schema, model, pd.concat([FRAME] * 4), 12.0, tmp_path)
-    fit_of_four = np.asarray(fit.params)
+    copies = 40 if model == "poisson" else 4
+    found = run(schema, model, pd.concat([FRAME] * copies), 12.0, tmp_path, KNOWN.get(model))
+    truth = np.asarray(fit.params)
     rows = pd.DataFrame(found.rows()).set_index("name").drop(index="ward=C")
-    assert (np.abs(rows.coef - fit_of_four) < 4.5 * rows.se).all()
+    assert (np.abs(rows.coef - truth) < 4.5 * rows.se).all()
+    sample = rows.se * np.sqrt(1 - rows.privacy_share) * math.sqrt(copies)
+    np.testing.assert_allclose(sample, fit.bse, rtol=0.4 if model == "linear" else 0.25)
     assert (rows.privacy_share > 0.02).all() and (rows.privacy_share < 1).all()
     accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
     for each in found.mechanisms:
@@ -131,7 +146,7 @@ def test_a_private_table_spends_the_promise_and_holds_the_truth(model: str, tmp_
             accountant.compose(dp_accounting.GaussianDpEvent(event.noise_multiplier))
     assert 11.7 < accountant.get_epsilon(1e-5) <= 12.0 * 1.001
     assert found.about()["epsilon_in_all"] == 12.0
-    assert len(found.mechanisms) == (4 if model == "logistic" else 1)
+    assert len(found.mechanisms) == (1 if model == "linear" else 4)
     spent = [json.loads(line) for line in (tmp_path / "party-2.jsonl").read_text().splitlines()]
     assert sum(line["kind"] == "commit" for line in spent) == len(found.mechanisms)
 
@@ -166,7 +181,7 @@ LOW = binom.ppf(1e-4, STUDIES, 0.95) / STUDIES
 
 
 def test_intervals_hold_the_truth() -> None:
-    for name, epsilon in (("small", 1.0), ("linear", 1.0)):
+    for name, epsilon in (("small", 1.0), ("linear", 1.0), ("counts", 1.0)):
         found = cover(name, epsilon, STUDIES)
         assert found["coverage"] >= LOW and found["refused"] <= 0.03 * STUDIES
         assert min(found["width_over_plain"]) > 1.3  # else noise would not be of interest
@@ -194,6 +209,27 @@ def test_no_row_is_longer_than_stated_with_an_indicator_beside_a_number() -> Non
     assert norms.max() == pytest.approx(row_norm(schema))
 
 
+def test_a_private_table_of_filled_cells_is_that_of_the_whole_encoding() -> None:
+    """A last category that fills cells in, and an indicator beside categories, stay what they are.
+
+    The intercept and differences to the category left out say the same as all coefficients.
+    """
+    columns = (
+        CategoricalColumn("ward", ("A", "B"), "typical", "B"),
+        CategoricalColumn("kind", ("x", "y"), "indicator"),
+    )
+    schema = Schema(columns=columns, label=SCHEMA.label, scaling="range")
+    frame = pd.DataFrame({"ward": ["A", "B", None, "A"], "kind": ["x", None, "y", "y"]})
+    frame["died"] = ["yes", "no", "yes", "no"]
+    whole, private = (
+        encoded({"a": frame}, schema, private=private)["a"] for private in (False, True)
+    )
+    assert private.schema.feature_names == ("ward=A", "kind=x", "kind=missing")
+    weights = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+    fewer = to_ranges(schema, private.schema, weights, "logistic")
+    np.testing.assert_allclose(private.x @ fewer, whole.x @ weights)
+
+
 def test_every_generator_keeps_to_the_ranges() -> None:
     for make in GENERATORS.values():
         study = make(np.random.default_rng(0))
@@ -205,20 +241,42 @@ def test_every_generator_keeps_to_the_ranges() -> None:
 
 
 def test_noise_of_a_step_has_the_stated_covariance() -> None:
-    """Given A, theta_1 - theta^ = -A^-1 (z + E delta): 20,000 draws of z and E."""
-    rng, d, sigma, tau = np.random.default_rng(0), 3, 2.0, 1.5
-    information, delta = np.diag([40.0, 60.0, 90.0]), np.array([0.8, -0.5, 0.3])
-    draws = np.array(
-        [
-            sigma * rng.standard_normal(d) + symmetric_noise(rng, d, tau) @ delta
-            for _ in range(20_000)
-        ]
-    )
+    """Given A, theta - theta^ = -A^-1 sum_k w_k (z_k + E_k delta_k): 20,000 draws of z and E."""
+    rng, d = np.random.default_rng(0), 3
+    information, top = np.diag([40.0, 60.0, 90.0]), np.array([0.8, -0.5, 0.3])
+    points = ((np.zeros(d), 2.0, 1.5), (np.array([0.6, -0.6, 0.9]), 1.0, 0.75))
+    sums = [
+        Noisy(point, -information @ (top - point), information, sigma, tau)
+        for point, sigma, tau in points
+    ]
+    weights = (0.2, 0.8)  # of 1 / sigma^2
+    draws = [
+        sum(
+            w * (sigma * rng.standard_normal(d) + symmetric_noise(rng, d, tau) @ (top - point))
+            for w, (point, sigma, tau) in zip(weights, points, strict=True)
+        )
+        for _ in range(20_000)
+    ]
     inverse = np.linalg.inv(information)
-    estimate = last_step(np.zeros(d), -information @ delta, information, sigma, tau)
-    np.testing.assert_allclose(estimate.theta, delta)
-    np.testing.assert_allclose(np.cov(draws @ inverse, rowvar=False), estimate.noise, atol=1.5e-4)
-    np.testing.assert_allclose(np.diag(estimate.covariance - estimate.noise), np.diag(inverse))
+    estimate, pooled = joint_maximum(sums, 0.25)
+    np.testing.assert_allclose(pooled, information)
+    np.testing.assert_allclose(estimate.theta, top)
+    np.testing.assert_allclose(np.cov(draws @ inverse, rowvar=False), estimate.noise, atol=4e-5)
+    assert estimate.noise.max() > 5e-4
+    np.testing.assert_allclose(
+        np.diag(estimate.covariance - estimate.noise), 0.25 * np.diag(inverse)
+    )
+
+
+def test_the_maximum_of_several_sums_is_that_of_their_mean_model() -> None:
+    """Of exact quadratics of one likelihood any weights give its maximum; of others the mean's."""
+    sums = [
+        Noisy(np.array([point]), np.array([slope]), np.array([[curve]]), sigma, 0.0)
+        for point, slope, curve, sigma in ((0.0, -6.0, 2.0, 1.0), (1.0, -4.0, 4.0, 0.5))
+    ]
+    # 0.2 (-6 + 2 t) + 0.8 (-4 + 4 (t - 1)) = 0
+    estimate, _ = joint_maximum(sums)
+    assert estimate.theta[0] == pytest.approx(7.6 / 3.6)
 
 
 def test_noisy_least_squares_without_noise_is_least_squares() -> None:
@@ -235,11 +293,14 @@ def test_noisy_least_squares_without_noise_is_least_squares() -> None:
 # -- whole runs -----------------------------------------------------------------------------------
 
 
+COMMON: Any = {"protocol": "secure-aggregation", "update": "nag"}
+
+
 def test_a_run_with_inference(tmp_path: Path) -> None:
-    from sims.api import simulate
+    from sims.api import plan, simulate
 
     asked: dict[str, Any] = {"label": "died", "split": "by:site", "exclude": ["visits", "cost"]}
-    asked |= {"protocol": "secure-aggregation", "update": "nag", "seed": 2, "inference": True}
+    asked |= {**COMMON, "seed": 2, "inference": True}
     frame = pd.concat([table(), table(seed=1)], ignore_index=True)
     result = simulate(data=frame, no_privacy=True, out=tmp_path / "run", **asked)
     assert result.inference is not None
@@ -253,13 +314,37 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     assert "Standard errors" in page and "Left out, for the other columns" in page
     text = result.inference.text()
     assert "P>|z|" in text and "[0.025" in text
-    private = simulate(data=frame, epsilon=8.0, **asked)
+    private = simulate(data=frame, epsilon=8.0, out=tmp_path / "private", **asked)
     assert private.inference is not None and private.plan.privacy is not None
     assert private.plan.privacy.epsilon < 8.0
     shares = [
         row["privacy_share"] for row in private.inference.rows() if row["coef"] == row["coef"]
     ]
     assert min(shares) > 0 and max(shares) < 1
+    stated = private.summary()
+    shown, own = stated["privacy"], stated["inference_about"]
+    mus = [
+        mu_for_epsilon(epsilon=epsilon, delta=delta)
+        for epsilon, delta in ((shown["epsilon"], 5e-6), (own["epsilon"], 1e-5))
+    ]
+    together = epsilon_for_mu(mu=math.hypot(*mus), delta=1e-5)
+    assert stated["privacy_in_all"] == {"epsilon": 8.0, "delta": 1e-5}
+    assert shown["epsilon"] < own["epsilon_in_all"] == 8.0 == pytest.approx(together, rel=0.02)
+    assert all(check.passed for check in verify_run(tmp_path / "private"))
+    facts = {name: value for name, value, _ in privacy_facts(private)}
+    assert facts["ε of the whole run"] == "8" and "ε of the standard errors" in facts
+    assert "ε of the whole run" in render_report(private)
+    forecast = plan(rows=1440, features=5, epsilon=8.0, inference=True, timing=False, **COMMON)
+    body = forecast.to_dict()
+    assert body["privacy"]["epsilon"] == pytest.approx(shown["epsilon"])
+    parts = body["inference"]["epsilon"]
+    assert parts["inference"] == pytest.approx(own["epsilon"], rel=1e-3)
+    assert "make 8 in all" in inference_line(body["inference"])
+    assert "four to eight" in inference_line(
+        plan(
+            rows=900, features=5, no_privacy=True, inference=True, timing=False, **COMMON
+        ).to_dict()["inference"]
+    )
     refused = simulate(data=frame, epsilon=0.05, **asked)
     assert refused.inference is None
     assert any("no standard errors" in warning for warning in refused.warnings)

@@ -14,7 +14,9 @@ from sklearn.linear_model import LogisticRegression
 import ciphercohort
 from ciphercohort import FederatedLogisticRegression
 from protocols.errors import ParameterError
-from sims.result import label_of
+from sims.console import closing_lines
+from sims.inference import Inference
+from sims.result import Figures, RunResult, label_of
 from tests.sims.fake_run import make_result
 from tests.sims.test_estimator import rows
 
@@ -116,6 +118,34 @@ def test_a_result_shows_scores_and_promise(private: bool) -> None:
     assert ("ε = " in text) is private and ("No privacy noise" in text) is not private
     assert privacy is None or f"δ = {privacy.delta:g}" in text
     assert ("INSECURE" in text) is result.insecure
+
+
+@pytest.fixture
+def with_inference() -> RunResult:
+    names = ("intercept", "<b>age</b>")
+    table = Inference(
+        model="logistic", names=names, outputs=("",), coef=np.array([[0.1, 2.0]]),
+        se=np.array([[0.5, 0.25]]), added=np.zeros((1, 2)), freedom=np.inf, num_rows=90, rounds=3,
+        budget=None, mechanisms=(),
+    )  # fmt: skip
+    return replace(make_result(privacy=False), inference=table)
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_an_optimum_that_is_not_the_best_is_explained(better: bool) -> None:
+    """By a sentence under the table, wherever the table is."""
+    made = make_result(privacy=False)
+    worse = made.scores.log_loss + (-0.1 if better else 0.1)
+    result = replace(made, optimum=Figures(made.optimum | {"log_loss": worse}))
+    told = "fits the training rows as closely as they allow"
+    assert (told in result._repr_html_()) is (told in " ".join(closing_lines(result))) is not better
+
+
+def test_a_result_shows_its_intervals(with_inference: RunResult) -> None:
+    found = with_inference.inference
+    text = with_inference._repr_html_()
+    assert found is not None and "95 % intervals" in text and "[0.025" in Cells(text).cells
+    assert all(name in Cells(text).cells for name in found.names)
 
 
 def test_a_column_name_is_no_markup() -> None:

@@ -15,7 +15,7 @@ from sims.cli import app
 from sims.config import SimulationConfig
 from sims.planning import forecast
 
-SIZES = [(30000, 23), (1000, 9), (12000, 50), (50000, 100)]
+SIZES = [(30000, 23), (1000, 9)]  # larger ones: `tests/protocols/privacy/test_search.py`
 PROMISE = "--parties 10 --colluders 3 --epsilon 1 --delta 1e-5 --update barrier --no-timing"
 
 
@@ -54,7 +54,9 @@ def test_every_condition_holds_at_real_sizes(rows: int, features: int) -> None:
 
 
 def test_the_plan_is_what_a_run_takes() -> None:
-    config = SimulationConfig(parties=3, epsilon=2.0, colluders=1, profile="fast-insecure")
+    config = SimulationConfig(
+        parties=3, update="gd", epsilon=2.0, colluders=1, profile="fast-insecure"
+    )
     shape = PublicFigures.even(rows=455, features=30, parties=3)
     found = forecast(config, shape, timing=False)
     assert found.plan.privacy is not None
@@ -82,7 +84,9 @@ def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("protocols.ckks.cost.busy", lambda: False)
     predicted._unit_times.cache_clear()
-    result = cohort("--rows 500 --features 4 --profile fast-insecure --ring-dim 1024 --json")
+    result = cohort(
+        "--rows 500 --features 4 --update gd --profile fast-insecure --ring-dim 1024 --json"
+    )
     body = json.loads(result.stdout)
     assert body["seconds_per_iteration"] > 0
     assert body["total_seconds"] == pytest.approx(sum(body["seconds"].values()))
@@ -130,7 +134,7 @@ def test_data_give_their_own_shape() -> None:
     frame["y"] = np.tile([0, 1], 200)
     with CliRunner().isolated_filesystem():
         frame.to_csv("data.csv", index=False)
-        body = planned("--data data.csv --label y --parties 4 --epsilon 3 --no-timing")
+        body = planned("--data data.csv --label y --parties 4 --epsilon 3 --update gd --no-timing")
         refused = cohort("--data data.csv --label y --rows 10")
     assert (body["rows"], body["features"], body["parties"]) == (320, 3, 4)
     assert refused.exit_code == 2
@@ -161,9 +165,8 @@ def test_a_person_reads_the_same() -> None:
         ("--rows 900 --features 3 --ring-dim 1000", "ring_dim=1000 is no power of two: take 1024"),
         (
             "--rows 60 --features 300 --epsilon 0.01 --update barrier",
-            "no barrier setting is certified",
+            "no barrier setting is certified for rows=60, features=301, epsilon=0.01: condition",
         ),
-        ("--rows 60 --features 300 --epsilon 0.01 --update barrier", "condition"),
         ("--rows 60 --features 300 --epsilon 0.01 --update nag", "no nag setting is certified"),
         ("--rows 900 --features 3 --no-privacy --epsilon 1", "no-privacy is given together"),
         ("--rows 900 --features 3 --within 1m", "within and no_timing are both given"),

@@ -76,7 +76,7 @@ def test_unknown_labels_cannot_be_scored(model: ReleasedModel) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("kind", "forest", "of the model is not 'logistic"),
+        ("kind", "forest", "of the model is not one of logistic"),
         ("weights", [1.0], "weights of shape"),
         ("weights", ["a"], "not a list of numbers"),
         ("weights", None, "has no weights"),

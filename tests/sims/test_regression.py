@@ -22,6 +22,7 @@ from ciphercohort import FederatedLogisticRegression, FederatedRegression
 from parties.data.infer import infer_schema
 from parties.data.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
+from protocols.privacy.calibrate.regression import FLOOR
 from sims import estimators
 from sims.result import RunResult
 from tests.sims.model_runs import make_frame
@@ -72,8 +73,9 @@ def test_arrays_of_one_and_of_several_targets() -> None:
     narrow = many.schema_.label.columns[0]
     np.testing.assert_allclose(narrow.low, one.schema_.label.columns[0].low)
     np.testing.assert_allclose(many.coef_[0], one.coef_, atol=1e-3 * np.abs(one.coef_).max())
-    single = fast(iterations=1).fit(data.data, data.target[:, :1])
+    single = fast(iterations=1, floor=0.25).fit(data.data, data.target[:, :1])
     assert single.predict(data.data).shape == (20, 1) and single.coef_.shape == (1, 3)
+    assert (many.result_.plan.floor, single.result_.plan.floor) == (FLOOR, 0.25)
 
 
 def test_coefficients_predict_within_the_bounds(fitted: FederatedRegression) -> None:

@@ -139,7 +139,8 @@ def test_noise_on_gram_sums_is_called_that() -> None:
     noise = PrivacyPlan(
         epsilon=1.0, delta=1e-5, colluders=0, sigma=0.2, share_std=0.2 / 2**0.5, sensitivity=4.0
     )
-    result: Any = SimpleNamespace(plan=test_gram_plan.make_plan(privacy=noise, ridge=9.0))
+    plan = test_gram_plan.make_plan(privacy=noise, ridge=9.0)
+    result: Any = SimpleNamespace(plan=plan, promise=None)
     told = " ".join(fact[-1] for fact in privacy_facts(result))
     assert "mean of x xᵀ and x yᵀ over all rows, once" in told and "gradient" not in told
 

@@ -18,7 +18,7 @@ from protocols.privacy.calibrate.options import check_options
 from protocols.privacy.calibrate.pace import pace
 from protocols.privacy.calibrate.regression import draft_gram, draft_lffr
 from protocols.privacy.calibrate.rows import draft_linear, draft_poisson, draft_rows
-from protocols.privacy.calibrate.sums import draft_sums
+from protocols.privacy.calibrate.sums import draft_ridge, draft_sums
 from protocols.privacy.calibrate.whitened import (
     MOST_FEATURES,
     RULES,
@@ -32,9 +32,9 @@ from protocols.privacy.mechanism import Mechanism
 
 
 def _linear(figures: PublicFigures, wanted: Wanted) -> Draft:
-    """From sums, unless rows stay home."""
-    own = draft_linear if wanted.protocol == ENCRYPTED_MODEL else draft_gram
-    return own(figures, wanted)
+    """From sums of products, unless rows stay home."""
+    own = {ENCRYPTED_MODEL: draft_linear, SECURE_AGGREGATION: draft_ridge}
+    return own.get(wanted.protocol, draft_gram)(figures, wanted)
 
 
 KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
@@ -42,6 +42,8 @@ KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
     "improved-lffr": draft_gram,
     "lffr": draft_lffr,
     "poisson": draft_poisson,
+    "softmax": draft_sums,
+    "one-vs-rest": draft_sums,
     ENCRYPTED_ROWS: draft_rows,
     ENCRYPTED_MODEL: draft_rows,
     SECURE_AGGREGATION: draft_sums,
@@ -68,8 +70,8 @@ class Calibration:
     wanted: Wanted = field(default_factory=Wanted)
 
     def plan(self, session: str, members: tuple[Member, ...]) -> RunPlan:
-        """The template for these members, who have the rows that it was made for, in its order."""
-        return replace(self.template, session=session, members=members)
+        """The template for these members, who have the tables it was made for, in its order."""
+        return self.template.among(session, members)
 
     def first_plan(self, session: str, members: tuple[Member, ...]) -> RunPlan:
         """The same of the run before.
@@ -79,7 +81,7 @@ class Calibration:
         """
         if self.first is None:
             raise ParameterError("nothing has to run before this plan")
-        return replace(self.first, session=session, members=members)
+        return self.first.among(session, members)
 
 
 def calibrate(figures: PublicFigures, wanted: Wanted, moment: Moment | None = None) -> Calibration:
@@ -116,7 +118,10 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
 
     Public figures alone decide: whether the data are whitened is known before they are asked.
     """
-    usual = replace(wanted, update=model_named(wanted.model).update)
+    model, private = model_named(wanted.model), wanted.epsilon is not None
+    usual = replace(wanted, update=(private and model.private_update) or model.update)
+    if figures.offset_reach and wanted.model == "logistic":
+        return replace(wanted, update="nag")  # the barrier's theorem knows of no offsets
     whitened = replace(wanted, update=WHITENED)
     if not _whitens(whitened):
         return usual

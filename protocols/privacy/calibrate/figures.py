@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from protocols import arithmetic
 from protocols.errors import ParameterError
+from protocols.held_out import HeldOut
 from protocols.names import ENCRYPTED_ROWS
 from protocols.plan import Member, PrivacyPlan, RunPlan
 from protocols.privacy.budget import Budget
@@ -20,9 +21,10 @@ from protocols.privacy.shares import NoiseSplit
 class PublicFigures:
     """All that calibration knows of the data; everybody may know it before a run.
 
-    rows_by_party: training rows; num_features: d, bias included; norm_bound: B, of every row;
-    entry_bound: of every value of a row, where rows are not clipped; outputs: c; schema: what a
-    plan states of the columns, placeholders of the usual length by default.
+    rows_by_party: that the run uses; held_out: of whole tables, None: all of them; num_features: d,
+    bias included; norm_bound: B, of every row; entry_bound: of every value of a row, where rows are
+    not clipped; outputs: c; schema: what a plan states of the columns, placeholders of the usual
+    length by default.
     """
 
     rows_by_party: tuple[int, ...]
@@ -31,6 +33,7 @@ class PublicFigures:
     entry_bound: float = 1.0
     outputs: int = 1
     schema: Mapping[str, Any] | None = None
+    held_out: HeldOut | None = None
 
     @classmethod
     def even(
@@ -53,6 +56,22 @@ class PublicFigures:
             num_features=features + 1,
             norm_bound=norm_bound,
         )
+
+    def holding(self, held_out: HeldOut | None) -> PublicFigures:
+        """The same, where these are the rows of whole tables, of which owners hold some back.
+
+        Raises:
+            ParameterError: too few rows.
+        """
+        if held_out is None:
+            return self
+        sizes = tuple(map(held_out.size, self.rows_by_party))
+        return replace(self, rows_by_party=sizes, held_out=held_out)
+
+    @property
+    def offset_reach(self) -> float:
+        """Largest |offset| of a row; 0 without offsets."""
+        return float((self.schema or {}).get("offset", 0.0))
 
     @property
     def rows(self) -> int:
@@ -84,7 +103,7 @@ class Wanted:
     momentum: float | None = None
     clip: float | None = None
     weights: str = "rows"
-    loss: str = "logistic"
+    loss: str | None = None
     batches: int = 1
     schedule: str = "cyclic"
     mechanism: str = "gaussian"
@@ -144,6 +163,7 @@ class Wanted:
             "num_features": figures.num_features,
             "privacy": privacy,
             "profile": self.profile,
+            "held_out": figures.held_out,
         }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
+from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION, UNDER_CKKS
 
 RIDGED = ("gd", "clipped-gd", "hb", "nag", "masg", "nag-opt", "masg-opt", "scd")
@@ -32,11 +33,18 @@ def check_options(wanted: Any) -> None:
             "model linear, whose gradients grow with the weights; take --protocol encrypted-rows, "
             "where noise is added to sums once, or --no-privacy (epsilon=None)"
         )
-    opens = wanted.protocol == SECURE_AGGREGATION and wanted.model == "logistic"
-    if opens and wanted.ridge is not None and wanted.update not in RIDGED:
+    # The usual updates of several classes and of numeric targets have one.
+    model = model_named(wanted.model)
+    ridged = wanted.update in RIDGED or (not wanted.update and (model.several or model.numeric))
+    if wanted.protocol == SECURE_AGGREGATION and wanted.ridge is not None and not ridged:
         raise ParameterError(
             f"ridge={wanted.ridge:g} is an option of --update {', '.join(RIDGED)}: leave it out "
             f"for {named}"
+        )
+    if wanted.update == "scd" and wanted.learning_rate is not None:
+        raise ParameterError(
+            f"learning_rate={wanted.learning_rate:g}: update 'scd' has steps of its own; leave it "
+            "out"
         )
     if private and wanted.floor is not None:
         raise ParameterError(

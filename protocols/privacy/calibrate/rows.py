@@ -119,7 +119,7 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
 
 def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     """Without noise: step 1 / beta, beta = max p' B^2 (smoothness of the loss)."""
-    radius = wanted.radius or DEFAULT_RADIUS
+    radius = wanted.radius or DEFAULT_RADIUS + figures.offset_reach
     model = model_named(wanted.model)
     link = model.approximation(wanted.degree or DEFAULT_DEGREE, radius)
     rate = wanted.learning_rate or 1 / (link.max_slope * figures.norm_bound**2)
@@ -140,28 +140,32 @@ def usual_rule(
     rounds: int,
     learning_rate: float,
     asked: float | None = None,
+    constant: float = LOGISTIC,
 ) -> Update:
     """A rule whose fields without default are rounds and, where it has them, the next two.
 
     asked: the rate that somebody gave, for rules on the quadratic gradient, whose own is 1 or more.
+    constant: bound of the loss's second derivative in a score.
     """
     rule: Any = REGISTRY[kind]
     names = {field.name for field in fields(rule)}
     given: dict[str, Any] = {"learning_rate": learning_rate} if "learning_rate" in names else {}
     if "curvature" in names:
-        given["curvature"] = curvature_of(figures)
+        given["curvature"] = curvature_of(figures, constant=constant)
     if asked is not None and issubclass(rule, Quadratic):
         given |= rule.at_rate(asked)
     made: Update = rule(rounds=rounds, **given)
     return made
 
 
-def curvature_of(figures: PublicFigures, halvings: int = 0) -> Curvature:
+def curvature_of(
+    figures: PublicFigures, halvings: int = 0, constant: float = LOGISTIC
+) -> Curvature:
     """Of a preconditioner without noise."""
     columns = [figures.entry_bound] * figures.num_features
     largest = largest_row_sum(figures.num_features, norm=figures.norm_bound, columns=columns)
     offset = CURVATURE_OFFSET * 0.5**halvings
-    return Curvature.for_rows(largest, offset=offset * LOGISTIC * largest)
+    return Curvature.for_rows(largest, offset=offset * constant * largest, constant=constant)
 
 
 def with_least_offset(plan: RowsPlan, figures: PublicFigures) -> RowsPlan:
@@ -206,7 +210,14 @@ def draft_poisson(figures: PublicFigures, wanted: Wanted) -> Draft:
     ):
         if value not in {"target": (1,), "update": ("gd", "nag")}.get(name, (None,)):
             raise ParameterError(f"{name}={value}: model poisson {cure}")
-    wanted = replace(wanted, radius=Poisson().radius, rounds=wanted.rounds or POISSON_ROUNDS)
+    radius = Poisson().radius
+    if figures.offset_reach > radius:
+        raise ParameterError(
+            f"offset reaches {figures.offset_reach:.3g} to either side of its middle, above "
+            f"{radius:g}: model poisson holds means within a factor of exp({2 * radius:g}); "
+            "declare a smaller range, which offsets are clamped to"
+        )
+    wanted = replace(wanted, radius=radius, rounds=wanted.rounds or POISSON_ROUNDS)
     chosen = _uncertified(figures, wanted)
     return Draft(rows_plan(figures, wanted, chosen), None, chosen.notes)
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from protocols.aggregate.parameters import AggregateParameters, choose
 from protocols.aggregate.security import NOISE_STD, TAIL
-from protocols.curvature import LOGISTIC
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
+from protocols.models.model import Model
+from protocols.models.registry import model_named
 from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
@@ -41,12 +42,12 @@ from protocols.updates.update import Update
 DEFAULT_ROUNDS = 50
 DEFAULT_MOMENTUM = 0.9
 DEFAULT_RIDGE = 0.01
+BINARY = ("barrier", "scd")
+"""Updates that know one score a row."""
 CURVATURE_SHARE = 0.1
 """Part of the budget that the curvature of quadratic rules gets."""
 PRECISION = 2.0**-30
 """Without noise: largest error of a sum over the largest value."""
-INITIAL_ERROR = 2 * math.log(2)
-"""E_0 of the error bound for T: twice the loss at zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +71,16 @@ class _Case:
     wanted: Wanted
 
     @property
+    def model(self) -> Model:
+        return model_named(self.wanted.model)
+
+    @property
     def clip(self) -> float:
         """Bound on a row's gradient, in the norm of the noise."""
         # The largest p-norm of a row of L2 norm 1 is d^(1/p - 1/2).
         stretch: float = float(self.figures.num_features) ** (1 / self.noise.norm - 0.5)
-        natural = self.figures.norm_bound * stretch
+        residual = self.model.residual_bound(self.figures.outputs, self.noise.norm)
+        natural = residual * self.figures.norm_bound * stretch
         return min(self.wanted.clip or natural, natural)
 
     @property
@@ -84,7 +90,12 @@ class _Case:
     @property
     def smoothness(self) -> float:
         """L of the mean loss."""
-        return LOGISTIC * self.figures.norm_bound**2 + self.ridge
+        return self.model.curvature * self.figures.norm_bound**2 + self.ridge
+
+    @property
+    def length(self) -> int:
+        """Of the summed vectors."""
+        return self.figures.num_features * self.figures.outputs
 
     @property
     def rounds(self) -> int:
@@ -154,7 +165,8 @@ def draft_sums(figures: PublicFigures, wanted: Wanted) -> Draft:
         cipher=chosen.cipher,
         objective=chosen.objective.to_dict(),
         update=chosen.rule.to_dict(),
-        length=figures.num_features,
+        model=wanted.model,
+        length=figures.num_features * figures.outputs,
         weights=chosen.weights,
         mechanism=chosen.mechanism,
         noise_scales=chosen.noise_scales,
@@ -162,8 +174,30 @@ def draft_sums(figures: PublicFigures, wanted: Wanted) -> Draft:
     return Draft(plan, None)
 
 
+def draft_ridge(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """Ridge regression of one numeric target, by steps of dual coordinates.
+
+    Raises:
+        ParameterError, PrivacyError: options that do not fit; see `choose_sums`.
+    """
+    for name, value, taken, cure in (
+        ("target", figures.outputs, (1,), "fits one target: run once for each"),
+        ("update", wanted.update, ("", "scd"), "takes scd: leave it out"),
+        ("loss", wanted.loss, (None, "ridge"), "takes ridge: leave it out"),
+        ("floor", wanted.floor, (None,), "inverts no curvature: leave it out"),
+    ):
+        if value not in taken:
+            raise ParameterError(f"{name}={value}: model linear by {wanted.protocol} {cure}")
+    return draft_sums(figures, replace(wanted, update="scd", loss="ridge"))
+
+
 def _check_options(wanted: Wanted) -> None:
     """Refuse what would be dropped without a word, and what has no proof."""
+    if model_named(wanted.model).several and wanted.update in BINARY:
+        raise ParameterError(
+            f"update={wanted.update!r} is of a label of two values: for model {wanted.model} take "
+            "gd, nag, nag-opt or quadratic-gd"
+        )
     if wanted.update == "clipped-gd" and wanted.clip is None:
         raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
     if wanted.update == "scd":
@@ -232,8 +266,9 @@ def _strongly_convex(case: _Case, *, stages: bool = False, divided: bool = False
     return rule.shortened(
         sensitivity=2 * case.clip * case.row_weight,
         budget=case.budget,
-        dim=case.figures.num_features,
-        initial_error=INITIAL_ERROR,
+        dim=case.length,
+        # E_0 of the error bound for T: twice the loss at zero.
+        initial_error=2 * case.model.start_loss(case.figures.outputs),
     )
 
 
@@ -242,7 +277,9 @@ def _registered(case: _Case) -> Update:
     rule = REGISTRY[wanted.update]
     if issubclass(rule, Adaptive):
         steps["learning_rate"] = wanted.learning_rate or rule.paper_rate
-    return usual_rule(wanted.update, case.figures, asked=wanted.learning_rate, **steps)
+    constant = case.model.curvature
+    asked = wanted.learning_rate
+    return usual_rule(wanted.update, case.figures, asked=asked, constant=constant, **steps)
 
 
 def _dual_ascent(case: _Case) -> Update:
@@ -270,20 +307,31 @@ _RULES: Mapping[str, Callable[[_Case], Update]] = {
 def _row_objective(case: _Case, rule: Update) -> RowObjective:
     bound = 0.0
     if rule.curvature:
-        bound = LOGISTIC * case.figures.norm_bound**2 * math.sqrt(case.figures.num_features)
-    return RowObjective(kind="logistic", clip=case.clip, curvature_clip=bound)
+        square = case.figures.norm_bound**2
+        bound = case.model.curvature * square * math.sqrt(case.figures.num_features)
+    return RowObjective(
+        kind=case.wanted.model,
+        clip=case.clip,
+        curvature_clip=bound,
+        outputs=case.figures.outputs,
+    )
 
 
 def _dual(case: _Case) -> DualObjective:
+    """Without a clip: no step from 0 is longer, see `protocols.models.dual`."""
     wanted = case.wanted
-    return DualObjective(
-        loss=wanted.loss,
+    found = DualObjective(
+        loss=wanted.loss or "logistic",
         ridge=case.ridge,
         batches=wanted.batches,
         clip=wanted.clip or 1.0,
         schedule=wanted.schedule,
         row_scale=case.figures.norm_bound,
     )
+    if wanted.clip or found.loss != "ridge":
+        return found
+    curvature = found.plan(rows=case.figures.rows, rounds=1).curvature
+    return replace(found, clip=1 / (1 + curvature))
 
 
 # -- noise ----------------------------------------------------------------------------------------
@@ -303,7 +351,7 @@ def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[floa
         mechanism=wanted.mechanism,
         sensitivities=sensitivities,
         scales=sensitivities,
-        length=case.figures.num_features,
+        length=case.length,
         split=wanted.split(case.figures),
         epsilon=wanted.epsilon,
         delta=wanted.delta,

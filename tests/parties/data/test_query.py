@@ -78,9 +78,16 @@ def refused(found: Query, folder: Path) -> str:
     error: BaseException | None = caught.value
     while error is not None:
         assert PASSWORD not in f"{error} {error.args!r}"
-        hidden = None if error.__suppress_context__ else error.__context__
-        error = error.__cause__ or hidden
+        error = error.__cause__ or error.__context__
     return str(caught.value)
+
+
+def test_a_refusal_has_no_cell_even_as_its_context(tmp_path: Path) -> None:
+    """DuckDB's own words are "Could not convert string 'Zaphod7741' to INT32"."""
+    sql = "SELECT CAST('Zaphod7741' AS INTEGER) AS age ORDER BY 1"
+    with pytest.raises(DataError, match="gives no rows: .*cannot be computed") as caught:
+        Query(connection="duckdb:", query=sql).read(tmp_path)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
 
 
 @pytest.mark.usefixtures("password")

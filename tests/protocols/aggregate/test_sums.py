@@ -29,7 +29,7 @@ def vectors(params: AggregateParameters, names: tuple[str, ...], length: int, se
     return {name: rng.uniform(-1, 1, length) * params.max_value for name in names}
 
 
-LENGTHS = [(parties, 2.0**-20, (1, 200)) for parties in (1, 2, 3, 17, 100)]
+LENGTHS = [(parties, 2.0**-20, (1, 200)) for parties in (1, 2, 3, 40)]
 LONG = [(2, precision, ()) for precision in (2.0**-20, 2.0**-60, 2.0**-120)]
 
 

@@ -26,12 +26,25 @@ GRID = np.linspace(-9, 9, 36001)
 
 
 def rows(model: Model, seed: int = 1) -> tuple[Array, Array, Array]:
-    """Weights, rows and outcomes of a model with two targets, or a label."""
+    """Weights, rows and outcomes of a model with two targets, three classes, or a label."""
     rng = np.random.default_rng(seed)
     x = np.hstack([rng.uniform(-1, 1, (60, 3)), np.ones((60, 1))])
     if model.numeric:
         return rng.normal(size=(4, 2)), x, rng.uniform(size=(60, 2))
+    if model.several:
+        return rng.normal(size=(4, 3)), x, np.eye(3)[rng.integers(0, 3, 60)]
     return rng.normal(size=4), x, rng.integers(0, 2, 60).astype(float)
+
+
+def scores(model: Model) -> Array:
+    """The grid; of classes along the direction in which the loss bends most, of two of them."""
+    return np.column_stack([GRID, -GRID]) / np.sqrt(2) if model.several else GRID
+
+
+def targets(model: Model, outcome: float) -> Array:
+    """The same for every score."""
+    one = np.full_like(GRID, outcome)
+    return np.column_stack([one, 1 - one]) if model.several else one
 
 
 @pytest.fixture(params=MODELS)
@@ -48,13 +61,14 @@ def test_it_is_known_by_its_name_and_says_what_it_does(model: Model) -> None:
 
 @pytest.mark.parametrize("outcome", [0.2, 0.5, 0.9])
 def test_the_loss_is_least_where_the_prediction_is_true(model: Model, outcome: float) -> None:
-    best = GRID[np.argmin(model.loss(GRID, np.full_like(GRID, outcome)))]
-    assert model.decode(np.array([best]))[0] == pytest.approx(outcome, abs=1e-3)
+    best = np.argmin(model.loss(scores(model), targets(model, outcome)))
+    predicted = np.ravel(model.decode(scores(model)[best : best + 1]))[0]
+    assert predicted == pytest.approx(outcome, abs=1e-3)
 
 
 def test_the_curvature_bounds_the_loss_and_is_nearly_reached(model: Model) -> None:
     step = GRID[1] - GRID[0]
-    losses = (model.loss(GRID, np.full_like(GRID, y)) for y in np.linspace(0, 1, 11))
+    losses = (model.loss(scores(model), targets(model, y)) for y in np.linspace(0, 1, 11))
     bends = max(float(np.diff(loss, 2).max()) for loss in losses) / step**2
     assert 0.95 * model.curvature < bends < model.curvature + 1e-4
 
@@ -79,6 +93,16 @@ def test_metrics_are_scikit_learns(model: Model) -> None:
                 "mae": width * mean_absolute_error(y, predicted, multioutput="raw_values"),
                 "d2": [d2_tweedie_score(*pair, power=1) for pair in pairs],
             }
+    elif model.several:
+        found, classes = model.metrics(weights, x, y), y.argmax(axis=1)
+        shares = np.tile(y.mean(axis=0), (60, 1))
+        expected = {
+            "accuracy": accuracy_score(classes, predicted.argmax(axis=1)),
+            "auc": roc_auc_score(classes, predicted, multi_class="ovr"),
+            "log_loss": log_loss(classes, predicted),
+            "base_rate_log_loss": log_loss(classes, shares),
+            "brier": 3 * mean_squared_error(y, predicted),
+        }
     else:
         weights, x = np.ones(4), np.round(x)  # many ties
         found = model.metrics(weights, x, y)
@@ -98,8 +122,11 @@ def test_metrics_are_scikit_learns(model: Model) -> None:
 
 def test_figures_that_do_not_exist_are_dashes(model: Model) -> None:
     weights, x, y = rows(model)
-    found = model.metrics(weights, x, np.ones_like(y))
-    last = [m for m in model.measures if not m.overall][-1]
+    alike = np.zeros_like(y)
+    alike.T[0] = 1.0
+    found = model.metrics(weights, x, alike if model.several else np.ones_like(y))
+    named = {m.key: m for m in model.measures if not m.overall}
+    last = named["auc"] if model.several else list(named.values())[-1]
     assert last.shown(np.ravel(found[last.key])[0]) == "–"
     assert last.shown(-0.25).startswith("−0.25")
 
@@ -112,12 +139,14 @@ def test_words_name_every_output(model: Model) -> None:
         assert words.count("root mean squared error") == 2 and "; days: " in words
         assert f"R² {found['r2'][1]:.4f}" in words
     else:
-        assert words.startswith(f"accuracy {100 * found['accuracy']:.2f} %, area under ROC ")
+        area = "mean area" if model.several else "area"
+        assert words.startswith(f"accuracy {100 * found['accuracy']:.2f} %, {area} under ROC ")
         assert words.endswith(f"log loss {found['log_loss']:.4f}")
 
 
-def test_the_course_of_a_label_is_the_log_loss() -> None:
-    model = model_named("logistic")
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_the_course_of_a_label_is_the_log_loss(name: str) -> None:
+    model = model_named(name)
     weights, x, y = rows(model)
     found = model.course(weights, (x, y), (x, y))
     assert found["loss"] == pytest.approx(log_loss(y, model.decode(x @ weights)))

@@ -12,8 +12,13 @@ from scipy.optimize import minimize
 from scipy.stats import laplace
 
 from protocols.errors import ParameterError
-from protocols.privacy.fixed_batches import amplified_epsilon, laplace_scale, optimal_shares
+from protocols.privacy.fixed_batches import laplace_scale, optimal_shares
 from protocols.privacy.schedule import optimal_shares as shares_of_all_rows
+
+
+def amplified_epsilon(epsilon: np.ndarray | float, rate: float) -> np.ndarray:
+    """What a round costs whose release alone, of known rows, would cost epsilon."""
+    return np.log1p(rate * np.expm1(epsilon))
 
 
 def _largest_ratio(values: list[float], other: float, batch: int, scale: float) -> float:

@@ -14,6 +14,7 @@ import pytest
 
 from parties.recompute import recompute
 from protocols.errors import ParameterError, PolicyError
+from protocols.objectives import OF_CLASSES
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -52,6 +53,12 @@ def of_sums(mechanism: str) -> Calibration:
     return Calibration(template=plan, certificate=study.certificate_of(plan))
 
 
+def of_classes(model: str) -> Calibration:
+    figures = replace(PublicFigures.even(rows=3000, features=5, parties=3), outputs=4)
+    wanted = Wanted(model=model, protocol="secure-aggregation", colluders=1, epsilon=2.0)
+    return calibrate(figures, replace(wanted, update="gd", rounds=4))
+
+
 CASES: dict[str, Callable[[], Calibration]] = {
     "rows/barrier": lambda: on_rows("barrier", 10),
     "rows/gd": lambda: on_rows("gd", 10),
@@ -61,6 +68,7 @@ CASES: dict[str, Callable[[], Calibration]] = {
     "gram": lambda: study.regression("linear"),
     "lffr": lambda: study.regression("lffr"),
     "gradients second-moment": lambda: of_first("quadratic-gd"),
+    **{f"gradients {model}": partial(of_classes, model) for model in OF_CLASSES},
     **{f"gradients {mechanism}": partial(of_sums, mechanism) for mechanism in NOISES},
 }
 every_kind = pytest.mark.parametrize("kind", CASES)

@@ -1,4 +1,4 @@
-"""Five faulty formulas of differentially private training, each put in place of the true one.
+"""Faulty formulas of differentially private training, each put in place of the true one.
 
 Every test shows both sides: the true formula passes a check that does not share code with it, the
 mutant fails. What owners or the coordinator can do wrong under encryption is tested elsewhere.
@@ -19,19 +19,10 @@ from protocols.errors import PrivacyError
 from protocols.privacy import barrier_certificate, ridge_certificate, search
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import GRID_MARGIN, Budget
-from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
 from protocols.privacy.certificate import Certificate
-from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.search import Method, find_setting
-from protocols.privacy.sensitivity import diameter
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
-from sims.audit_privacy import audit_privacy
-from tests.protocols.privacy.checks import std_accepted
 
 METHODS: tuple[Method, ...] = ("barrier", "ridge")
-SPLIT = NoiseSplit(parties=10, colluders=3)
-SIGMA = 0.02
 QUERY: dict[str, Any] = {
     "rows": 30_000,
     "features": 9,
@@ -43,8 +34,6 @@ QUERY: dict[str, Any] = {
     "rounds": 50,
     "degree": 7,
 }
-Share = Callable[[NoiseSplit, float], float]
-true_share: Share = NoiseSplit.share_std
 true_sigma = Budget.sigma
 
 
@@ -58,62 +47,7 @@ def _violated(method: Method, setting: Any) -> set[str]:
     return {c.name for c in module.check(setting).conditions if not c.satisfied}
 
 
-# --- sigma halved, sigma split by P ---------------------------------------------------------
-
-
-def _samples_accepted(share_std: Share) -> bool:
-    """Whether P - t owners' sampled noise has the promised std, with this formula in place."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoiseSplit, "share_std", share_std)
-        honest = sum(
-            gaussian_shares(SIGMA, SPLIT, 10, 600, SeededRandomness(7, f"owner {k}"))
-            for k in range(SPLIT.honest)
-        )
-    return std_accepted(np.asarray(honest), SIGMA)
-
-
-@lru_cache
-def _small() -> RowsChoice:
-    wanted = Wanted(colluders=4, epsilon=1.0, delta=1e-2, update="gd", rounds=10)
-    return choose_rows(PublicFigures.even(rows=1000, features=3, parties=5), wanted)
-
-
-def _audit_accepted(share_std: Share) -> bool:
-    """Whether the empirical audit finds no contradiction to epsilon = 1, 4 of 5 colluding."""
-    setting = _small()
-    assert setting.certificate is not None
-    found = audit_privacy(
-        setting.certificate,
-        setting.rule,
-        coalition=4,
-        runs=100_000,
-        rng=np.random.default_rng(2),
-        share_std=share_std(NoiseSplit(parties=5, colluders=4), setting.certificate.setting.sigma),
-    )
-    return not found.refuted
-
-
-def test_the_true_share_passes() -> None:
-    assert _samples_accepted(true_share)
-    assert _audit_accepted(true_share)
-
-
-def test_mutant_sigma_halved_is_caught() -> None:
-    def halved(split: NoiseSplit, sigma: float) -> float:
-        return true_share(split, sigma) / 2
-
-    assert not _samples_accepted(halved)
-    assert not _audit_accepted(halved)
-
-
-def test_mutant_split_by_p_is_caught() -> None:
-    """sigma / sqrt(P): what is left when t colluders subtract their own is too little."""
-
-    def by_all(split: NoiseSplit, sigma: float) -> float:
-        return sigma / math.sqrt(split.parties)
-
-    assert not _samples_accepted(by_all)
-    assert not _audit_accepted(by_all)
+# --- sigma halved (split by P: `tests/test_mutants.py`, `tests/sims/test_audit_privacy.py`) ------
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -161,18 +95,6 @@ def test_mutant_sensitivity_without_factor_2_is_caught(method: Method) -> None:
 
 
 # --- bias column not counted ----------------------------------------------------------------
-
-
-def test_mutant_bias_column_not_counted_is_caught() -> None:
-    """8 columns in [-1, 1] and the bias: two such rows, opposite labels, at w = 0."""
-    row = np.ones(9)
-    move = float(np.linalg.norm(0.5 * row - (-0.5) * row))
-    true, mutant = math.sqrt(9), math.sqrt(8)
-    assert mutant < np.linalg.norm(row) <= true
-    link = _certificate("ridge").setting.sigmoid.polynomial
-    at_zero = 1e-9  # radius
-    assert diameter(link, norm_bound=mutant, radius=at_zero) < move
-    assert move <= diameter(link, norm_bound=true, radius=at_zero)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -81,7 +81,7 @@ def test_a_known_bias_is_taken_out(rule: Any, link: Polynomial, least: float, no
     public = _public(x)
     noise = noise * rule.rounds**0.5
     ratios, gaps, intercepts, gains = [], [], [], []
-    for seed in range(6 if noise else 1):
+    for seed in range(3 if noise else 1):
         weights = _trained(rule, link, x, y, public, noise, seed)
         raw = public.matrix @ weights
         slope, intercept = _ideal(new_x @ raw, new_y)

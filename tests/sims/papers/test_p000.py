@@ -20,7 +20,9 @@ from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.quadratic_descent import QuadraticDescent
 from sims.papers import rules
 from sims.papers.curves import unit_rows
+from sims.papers.data import fold_numbers
 from sims.papers.folds import LINK, Table, plain_folds, unit_schema
+from sims.papers.p000_table_2 import distance
 
 STEPS = 6
 
@@ -130,7 +132,7 @@ def test_columns_are_scaled_to_the_unit_interval() -> None:
 
 def test_folds_are_disjoint_and_of_floor_size() -> None:
     table = Table.of("tiny", frame(), "y")
-    parts = list(table.folds(5, np.random.default_rng(1)))
+    parts = list(fold_numbers(len(table.frame), 5, np.random.default_rng(1)))
     assert [len(test) for _, test in parts] == [12] * 5
     tested = np.concatenate([test for _, test in parts])
     assert len(set(tested)) == 60
@@ -144,7 +146,16 @@ def test_refusals_name_the_cure() -> None:
     with pytest.raises(DataError, match="hold 0 and 1"):
         Table.of("tiny", frame(), "a")
     with pytest.raises(ParameterError, match="folds=62"):
-        next(Table.of("tiny", frame(), "y").folds(62, np.random.default_rng(1)))
+        next(fold_numbers(61, 62, np.random.default_rng(1)))
+
+
+def test_distances_are_of_the_first_shuffle_and_of_all() -> None:
+    """Of 8 to 12 around 10 with standard deviation 2 in all."""
+    column = np.array([8.0, 12.0] * 50) * np.sqrt(99 / 100) + 10 * (1 - np.sqrt(99 / 100))
+    words = distance(np.array([6.0, 9.0, 12.0, 9.0]), column)
+    assert "first encrypted shuffle is -2.00 standard errors" in words
+    assert "mean of 4 -0.50, which is -1.00 of its own" in words
+    assert "every shuffle" in distance(np.ones(3), np.ones(5))
 
 
 def test_plain_folds_find_the_signal() -> None:

@@ -31,6 +31,7 @@ from sims.papers.barrier import (
     exact_clip,
     full_multiplier,
     plain_rows,
+    short_folds,
     short_rows,
 )
 from sims.papers.data import ADULT, CREDIT
@@ -154,14 +155,19 @@ def test_rows_are_encoded_alike_for_training_and_test(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "adult.csv", index=False)
     other = frame.assign(kind="c").head(20)  # a category that training has not
     other.to_csv(tmp_path / "adult_test.csv", index=False)
-    rows = short_rows(ADULT, Settings(data_folder=tmp_path))
-    assert rows.x.shape == (200, 4) and rows.test_x.shape == (20, 4)
-    assert np.linalg.norm(rows.x, axis=1).max() <= 1
-    np.testing.assert_array_equal(rows.y, frame["age"] > 40)
-    assert not rows.test_x[:, 1:3].any()
+    folds = list(short_folds(ADULT, Settings(data_folder=tmp_path)))
+    assert [(len(rows.x), len(rows.test_x)) for rows in folds] == [(176, 44)] * 5
+    positive = (pd.concat([frame, other])["age"] > 40).sum()
+    assert sum(rows.test_y.sum() for rows in folds) == positive  # each row once
+    for rows in folds:
+        assert np.linalg.norm(rows.x, axis=1).max() <= 1
+        # the larger ages are the positive ones, by the training rows' mean and spread
+        assert rows.x[rows.y == 1, 0].min() > rows.x[rows.y == 0, 0].max()
+    assert len({rows.seed for rows in folds}) == 5
+    assert not short_rows(ADULT, frame, other).test_x[:, 1:3].any()
     plain = plain_rows(ADULT, Settings(data_folder=tmp_path))
     assert np.abs(plain.x).max() == 1 and plain.x.shape == (200, 3)
-    made = short_rows(CREDIT, Settings(quick=True, data_folder=tmp_path))
+    (made,) = short_folds(CREDIT, Settings(quick=True, data_folder=tmp_path))
     assert made.x.shape[1] == 25 and len(made.test_x) == 80
 
 

@@ -36,7 +36,7 @@ def test_every_item_runs_quickly_without_files(item: Item, tmp_path: Path) -> No
     assert found.exit_code == 0, found.output
     (document,) = json.loads(found.stdout)
     assert document["rows"] and document["quick"]
-    assert document["made"] == [need.name for need in item.data]
+    assert document["made"] == [need.name for need in item.about.data]
     stem = tmp_path / "out" / f"{item.paper}-{item.name}"
     assert json.loads(stem.with_suffix(".json").read_text()) == document
     lines = stem.with_suffix(".csv").read_text().splitlines()
@@ -45,13 +45,23 @@ def test_every_item_runs_quickly_without_files(item: Item, tmp_path: Path) -> No
         assert "<svg" in stem.with_suffix(".svg").read_text()
 
 
-def test_a_missing_file_is_named_with_shape_and_source(tmp_path: Path) -> None:
-    found = CliRunner().invoke(
-        app, ["reproduce", "000", "figure-4", "--data-folder", str(tmp_path)]
-    )
+@pytest.mark.parametrize(
+    ("item", "parts"),
+    [
+        (("000", "figure-4"), ("lbw.csv", "189 rows", "IDASH2017", "--data-folder")),
+        (("003", "table-4"), ("compas.csv", "5,049 rows", "ProPublica", "--data-folder")),
+    ],
+)
+def test_a_missing_file_is_named_with_shape_and_source(
+    item: tuple[str, str], parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Where every table is missing, too; nothing is written."""
+    out = tmp_path / "out"
+    args = ["reproduce", *item, "--data-folder", str(tmp_path), "--out", str(out)]
+    found = CliRunner().invoke(app, args)
     words = " ".join(found.output.split())
-    assert found.exit_code == 2
-    assert "lbw.csv" in words and "189 rows" in words and "IDASH2017" in words
+    assert found.exit_code == 2 and not out.exists()
+    assert all(part in words for part in parts)
 
 
 def test_an_unknown_item_is_refused() -> None:
@@ -77,6 +87,7 @@ def test_the_page_has_every_item_and_the_figures_of_full_runs(tmp_path: Path) ->
     text = page.read_text()
     assert f"| {row['quantity']} | 1.25 | 2.5 ± 0.12 |" in text and "| a / b |" in text
     for item in items():
-        assert f"`{item.command}`" in text and f"### {item.name}: {item.title}" in text
-        for words in (*item.unknown, *item.remarks, *item.sources):
+        assert f"`{item.command}`" in text and f"### {item.name}: {item.about.title}" in text
+        about = item.about
+        for words in (*about.unknown, *about.remarks, *(need.words for need in about.data)):
             assert words in text

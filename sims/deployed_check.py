@@ -1,0 +1,66 @@
+"""What a consortium should know of its data before a training: empty cells, by one secure sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coordinator.settings import SCHEMA, Settings
+from parties.data.look import told
+from parties.data.schema import Schema
+from parties.data.views import missing_schema
+from protocols.evaluation.figures import LEAST
+from protocols.missing_cells import MissingObjective
+from sims.deployed_inference import DeployedSums, Drive
+from sims.documents import to_json
+from sims.run_folder import MISSING, write_text
+from sims.sums import SumSeries, sums_wanted
+
+
+def missing_by(sums: SumSeries, least: int = LEAST) -> dict[str, Any]:
+    """Empty cells by column; sums: over rows of `missing_schema`.
+
+    missing: counts, None below `least` and above N - `least`; noise_std: of each.
+
+    Raises:
+        CohortError: the sum is refused, or aborted.
+    """
+    names = [column.name for column in sums.schema.columns]
+    opened = sums.open(MissingObjective(columns=len(names), exact=sums.wanted.epsilon is None))
+    found = np.clip(np.rint(opened.values * sums.rows), 0, sums.rows).astype(int).tolist()
+    counts = dict(zip(names, found, strict=True))
+    promise = opened.plan.privacy
+    return {
+        "rows": sums.rows,
+        "missing": told(counts, sums.rows, least),
+        "suppressed": {"below": least},
+        "noise_std": opened.noise_std * sums.rows,
+        "privacy": {"epsilon": promise.epsilon, "delta": promise.delta} if promise else None,
+        "session": opened.plan.session,
+        "plan": opened.plan.digest(),
+    }
+
+
+def check_deployed(
+    settings: Settings,
+    drive: Drive,
+    *,
+    epsilon: float | None,
+    delta: float,
+    colluders: int,
+    first: str | None = None,
+) -> tuple[Path, Mapping[str, Any]]:
+    """Empty cells by column over the rows of all admitted parties; missing.json of the session.
+
+    Raises:
+        ParameterError: the schema fills nothing in. ProtocolError: the sum was aborted.
+    """
+    own = missing_schema(Schema.load(settings.folder / SCHEMA))
+    sums = DeployedSums.of(settings, drive, own, sums_wanted(epsilon, delta, colluders), first)
+    found = missing_by(sums)
+    path = settings.session_folder(sums.sessions[0]) / MISSING
+    write_text(path, to_json(found))
+    return path, found

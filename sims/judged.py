@@ -1,0 +1,265 @@
+"""What an evaluation found, whoever ran it: one sum, read once, one set of fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from protocols.errors import ParameterError
+from protocols.evaluation.figures import LEAST, figures, target_figures
+from protocols.evaluation.objective import EvaluationObjective
+from sims.documents import to_json
+from sims.inference import Inference
+from sims.predict import ReleasedModel
+from sims.result import Array, Figures, targets_of
+from sims.run_folder import EVALUATION, TABLE, write_text
+from sims.sums import Opened
+
+BINS, PRIVATE_BINS = 4096, 64
+"""Exact counts cost nothing but bytes; each noisy one adds to the error."""
+REACH, PRIVATE_REACH = 16.0, 6.0
+"""Largest distance of a bin's edge from the threshold [log-odds]."""
+LOUD = 0.1
+"""Of the area under ROC: a larger standard deviation of noise is told of."""
+ALL, HELD_OUT = "all", "held-out"
+"""Rows that a model is judged on."""
+WORDS = {
+    "auc": "area under ROC",
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "base_rate_log_loss": "log loss of the base rate",
+    "brier": "Brier score",
+    "calibration_slope": "calibration slope",
+    "calibration_intercept": "calibration intercept",
+    "base_rate": "share of positives",
+    "mean": "mean",
+    "mean_prediction": "mean prediction",
+    "deviance": "mean deviance",
+    "d2": "D²",
+    "mse": "mean squared error",
+    "mae": "mean absolute error",
+    "relative_mse": "squared error over range²",
+    "r2": "R²",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """figures: of all rows, see `protocols.evaluation.figures`; sites: of parties that consented.
+
+    small: parties whose table is not opened, for they have fewer than `least` rows, or a single
+    party's rows would be the difference; opened: the sum; noise: as of a run; inference: where it
+    was asked for; notes: sentences.
+    """
+
+    model: ReleasedModel = field(repr=False)
+    figures: Figures
+    sites: Mapping[str, Figures]
+    small: tuple[str, ...]
+    opened: Opened = field(repr=False)
+    noise: str
+    least: int = LEAST
+    inference: Inference | None = None
+    notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: figures and promise."""
+        from sims.notebook import evaluation_html
+
+        return evaluation_html(self)
+
+    @property
+    def rows_by_party(self) -> dict[str, int]:
+        """Rows that the model was judged on."""
+        return {member.name: member.rows for member in self.opened.plan.members}
+
+    @property
+    def rows_of(self) -> str:
+        """Which rows: `ALL` or `HELD_OUT`."""
+        return HELD_OUT if self.opened.plan.held_out else ALL
+
+    def summary(self) -> dict[str, Any]:
+        """One JSON object; the same fields wherever the parties are."""
+        plan = self.opened.plan
+        promise, mechanism, held_out = plan.privacy, self.opened.mechanism, plan.held_out
+        body = {
+            **self.figures,
+            "model": self.model.model,
+            "trained_in": self.model.session,
+            "rows_of": self.rows_of,
+            "held_out": {"share": held_out.share, "draw": held_out.draw} if held_out else None,
+            "parties": len(plan.members),
+            "sites": dict(self.sites),
+            "suppressed": {"below": self.least, "sites": list(self.small)},
+            "privacy": {
+                "epsilon": promise.epsilon,
+                "delta": promise.delta,
+                "colluders": promise.colluders,
+                "noise_std_of_a_count": self.opened.noise_std * plan.num_rows,
+            }
+            if promise
+            else None,
+            "certificate": mechanism.certificate.to_dict() if mechanism else None,
+            "noise": self.noise,
+            "warnings": list(self.notes),
+            "session": plan.session,
+            "plan": plan.digest(),
+            "transcript": self.opened.head,
+        }
+        if self.inference:
+            body["inference"] = self.inference.rows()
+            body["inference_about"] = self.inference.about()
+        return body
+
+    def write(self, folder: Path) -> Path:
+        """evaluation.json, and the table of coefficients where there is one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / EVALUATION, to_json(self.summary()))
+        if self.inference:
+            write_text(folder / TABLE, self.inference.latex())
+        return folder / EVALUATION
+
+    @property
+    def title(self) -> str:
+        """Which rows of whom, in words."""
+        rows = sum(self.rows_by_party.values())
+        which = "rows that were held back by" if self.rows_of == HELD_OUT else "rows of"
+        return f"{rows:,} {which} {len(self.rows_by_party)} parties, by one secure sum"
+
+    def measures(self) -> Iterator[tuple[str, str, str]]:
+        """(name, value, what may be off) for a reader."""
+        for key, words in WORDS.items():
+            if key in self.figures:
+                yield words, shown(self.figures[key]), ", ".join(self._errors(key))
+
+    def _errors(self, key: str) -> Iterator[str]:
+        if key == "auc":
+            yield f"within {self.figures.auc_error_bound:.1g} by its bins"
+        noise = self.figures.get(f"{key}_noise_std")
+        if noise and self.opened.plan.privacy:
+            numbers = noise if isinstance(noise, list) else [noise]
+            yield f"noise of std {', '.join(f'{each:.2g}' for each in numbers)}"
+        if key in self.figures.get("out_of_range", ()):
+            yield "noise put it out of its range, this is the end of it"
+
+
+def shown(value: float | list[float]) -> str:
+    """A figure with few digits."""
+    if isinstance(value, list):
+        return ", ".join(f"{each:.4g}" for each in value)
+    return f"{value:.4f}"
+
+
+def judged(
+    model: ReleasedModel,
+    opened: Opened,
+    *,
+    noise: str,
+    least: int = LEAST,
+    small: tuple[str, ...] = (),
+) -> Evaluation:
+    """An evaluation of an opened sum; small, noise: as of `Evaluation`.
+
+    Raises:
+        ParameterError: the sum was no evaluation.
+    """
+    plan, task = opened.plan, opened.plan.task
+    if not isinstance(task, EvaluationObjective):
+        raise ParameterError(f"session {plan.session!r} was no evaluation")
+    sizes = {member.name: member.rows for member in plan.members}
+    found, tables = read_tables(model, task, opened.values, opened.noise_std, sizes, least)
+    return Evaluation(
+        model=model,
+        figures=found,
+        sites=tables,
+        small=small,
+        opened=opened,
+        noise=noise,
+        least=least,
+        notes=tuple(_remarks(found, plan.num_rows)) if plan.privacy else (),
+    )
+
+
+def _remarks(found: Figures, rows: int) -> Iterator[str]:
+    """What noise has done to figures."""
+    if "auc" in found and not found.auc_noise_std <= LOUD:
+        # nan, too: noise has left no row of one label.
+        yield (
+            f"noise is large beside {rows:,} rows (std "
+            f"{found.auc_noise_std:.2g} of the area under ROC): every figure may be far off; take "
+            "more rows or a larger epsilon"
+        )
+    if found.out_of_range:
+        names = ", ".join(WORDS[name] for name in found.out_of_range)
+        yield (
+            f"noise has put {names} out of the possible range: what is shown is the end of the "
+            "range, and says little"
+        )
+
+
+def objective(
+    model: ReleasedModel,
+    *,
+    private: bool,
+    threshold: float = 0.5,
+    bins: int | None = None,
+    sites: tuple[str, ...] = (),
+) -> EvaluationObjective:
+    """What is summed to judge a model; its bins follow from public numbers alone.
+
+    Raises:
+        ParameterError: see `EvaluationObjective`.
+    """
+    weights = model.weights.T if model.fitted.numeric else model.weights[None]
+    bound, centre = model.schema.norm_bound, math.log(threshold / (1 - threshold))
+    reach = bound * float(np.linalg.norm(weights[0])) + abs(centre)
+    reach = min(max(reach, 1e-6), PRIVATE_REACH if private else REACH)
+    count = bins or (PRIVATE_BINS if private else BINS)
+    return EvaluationObjective(
+        model=model.model,
+        weights=tuple(tuple(row) for row in weights.tolist()),
+        bins=count,
+        width=2 * reach / count,
+        centre=centre,
+        exact=not private,
+        row_norm=bound,
+        sites=sites,
+    )
+
+
+def read_tables(
+    model: ReleasedModel,
+    task: EvaluationObjective,
+    values: Array,
+    noise_std: float,
+    rows: Mapping[str, int],
+    least: int = LEAST,
+) -> tuple[Figures, dict[str, Figures]]:
+    """Figures of all rows and of the sites.
+
+    values: as opened, divided by the number of rows; noise_std: of each; rows: by party.
+    """
+    total = sum(rows.values())
+    tables = (values * total).reshape(1 + len(task.sites), task.block)
+    sizes = (total, *(rows[name] for name in task.sites))
+    noise, found = noise_std * total, []
+    for table, size in zip(tables, sizes, strict=True):
+        if task.numeric:
+            label = targets_of(model.schema.label)
+            figure = target_figures(
+                table,
+                rows=size,
+                low=label.low,
+                width=label.width,
+                noise_std=noise,
+                model=task.model,
+            )
+        else:
+            figure = figures(task, table, rows=size, noise_std=noise, least=least)
+        found.append(Figures(figure))
+    return found[0], dict(zip(task.sites, found[1:], strict=True))

@@ -1,0 +1,18 @@
+"""The order in which files of tests run."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: short ones are left for the end, when a process waits.
+
+    `--no-loadscope-reorder` keeps the order.
+    """
+    slow = {
+        item.path
+        for item in items
+        if item.get_closest_marker("slow") or item.get_closest_marker("secure")
+    }
+    items.sort(key=lambda item: item.path not in slow)

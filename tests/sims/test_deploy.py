@@ -1,0 +1,245 @@
+"""A centre and three parties from Python: the simulation's model, its promise, its refusals.
+
+INSECURE toy ring. Messages go straight to the agents' sockets; `tests/test_three_hospitals.py` has
+them go through Flower.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from ciphercohort import Coordinator, Party, evaluate, simulate
+from coordinator.deployment import serve_session
+from coordinator.settings import NODES, Settings
+from coordinator.status import read_status
+from parties.agent.frames import AgentClient
+from parties.data.infer import infer_schema
+from protocols.errors import AbortedError, CohortError, ParameterError, PolicyError
+from sims import deploy_coordinator
+from sims.documents import to_json
+from sims.supervise import Background
+from tests.sims.test_notebook import Cells
+
+NAMES = ("north", "south", "west")
+PASSPHRASE = "correct horse battery staple"
+TRAINING: dict[str, Any] = {
+    "no_privacy": True, "update": "gd", "iterations": 2, "profile": "fast-insecure",
+    "ring_dim": 1024,
+}  # fmt: skip
+
+
+def make_rows(rows: int = 90) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"age": rng.normal(60, 10, rows), "dose": rng.normal(0, 1, rows)})
+    risk = (frame["age"] - 60) / 5 + frame["dose"] + rng.logistic(size=rows)
+    return frame.assign(died=(risk > 0).astype(int), site=np.resize(NAMES, rows))
+
+
+FRAME = make_rows()
+
+
+def local_drive(settings: Settings, session: str, say: Any) -> Any:
+    """In place of Flower: serve the session here, to the agents' sockets."""
+    folder, home = settings.session_folder(session), settings.folder.parent
+    nodes = {name: k for k, name in enumerate(settings.cards())}
+    (settings.folder / NODES).write_text(to_json(nodes))
+
+    clients = {name: AgentClient(home / name / "agent.sock") for name in NAMES}
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        return {name: clients[name].handle(data) for name, data in outgoing.items()}
+
+    try:
+        serve_session(settings, session, lambda nodes, seconds: ask)
+    except CohortError as error:
+        say(f"over: {error}")
+    return read_status(folder)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows and folders of a centre and three parties, all of whom know one another."""
+    home = tmp_path_factory.mktemp("home")
+    infer_schema(FRAME.drop(columns="site"), "died").save(home / "schema.json")
+    centre = Coordinator.init(home / "centre", schema=home / "schema.json", **TRAINING)
+    parties = []
+    for name, rows in FRAME.groupby("site"):
+        rows.drop(columns="site").to_csv(home / f"{name}.csv", index=False)
+        party = Party.init(
+            home / str(name),
+            invitation=centre.invitation,
+            data=home / f"{name}.csv",
+            passphrase=PASSPHRASE,
+            consent="policy" if name != "west" else "ask",
+            max_epsilon=None,
+            allow_insecure=True,
+            keep_ledger=False,
+            site_tables=name != "west",
+        )
+        parties.append(party)
+    cards = [party.card for party in parties]
+    assert [card.name for card in centre.admit(*cards)] == list(NAMES)
+    for party in parties:
+        party.know(*cards)
+        others = {other.name: other.key for other in parties if other is not party}
+        assert party.peers == others
+    return home
+
+
+@pytest.fixture(scope="module")
+def centre(home: Path) -> Iterator[Coordinator]:
+    """Opened again; all agents run here."""
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(deploy_coordinator, "drive", local_drive)
+        for name in NAMES:
+            stack.enter_context(Party(home / name).start(PASSPHRASE, only="agent"))
+        yield Coordinator(home / "centre")
+
+
+def answering(party: Party, accept: bool) -> threading.Thread:
+    """The owner, who answers the next plan that waits."""
+
+    def answer() -> None:
+        while not (plans := party.pending()):
+            time.sleep(0.05)
+        ((digest, words),) = plans.items()
+        assert "NO NOISE" in words
+        (party.accept if accept else party.refuse)(digest[:8])
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    return thread
+
+
+@pytest.fixture(scope="module")
+def run(centre: Coordinator, home: Path) -> Any:
+    owner, told = answering(Party(home / "west"), accept=True), list[str]()
+    run = centre.run(tell=told.append)
+    owner.join(10)
+    assert told == [f"session {run.session}"]
+    return run
+
+
+def test_the_model_is_that_of_the_simulation(run: Any, home: Path) -> None:
+    data: dict[str, Any] = {"data": FRAME, "label": "died", "split": "by:site"}
+    data |= {"schema": home / "schema.json", "test": home / "north.csv"}
+    found = simulate(**data, **TRAINING)
+    np.testing.assert_allclose(run.model.weights, found.weights, atol=1e-4)
+    assert np.abs(run.model.weights).max() > 1e-2
+    assert run.plan.protocol == found.plan.protocol and run.plan.num_rows == found.plan.num_rows
+    assert run.status["state"] == "finished" and (run.folder / "model.json").exists()
+
+
+def test_a_run_shows_itself_as_a_simulation_does(run: Any) -> None:
+    text = run._repr_html_()
+    cells = Cells(text).cells
+    assert {"age", "dose", "intercept"} <= set(cells)
+    assert f"{run.model.coefficients['age']:.4g}".replace("-", "−") in cells
+    assert "INSECURE" in text and "No privacy noise" in text
+    assert "3 parties, 90 rows, 2 iterations" in repr(run) and "0x" not in repr(run)
+
+
+def test_an_evaluation_is_that_of_the_simulation(centre: Coordinator, run: Any, home: Path) -> None:
+    owner = answering(Party(home / "west"), accept=True)
+    found = centre.evaluate(run.model, sites=["north"], tell=lambda words: None)
+    owner.join(10)
+    known = evaluate(run.model, FRAME, split="by:site", sites=("north",))
+    for key in ("auc", "accuracy", "confusion", "positives"):
+        assert found.figures[key] == known.figures[key]
+        assert found.sites["north"][key] == known.sites["north"][key]
+    chance = run.model.predict_proba(FRAME)[:, 1]
+    bound = found.figures.auc_error_bound
+    assert found.figures.auc == pytest.approx(
+        roc_auc_score(FRAME["died"], chance), abs=bound + 1e-9
+    )
+    assert Cells(found._repr_html_()).cells == Cells(known._repr_html_()).cells
+    assert "north: 30 rows, area under ROC" in found._repr_html_()
+
+
+def test_an_owner_who_refuses_ends_the_run_with_a_reason(centre: Coordinator, home: Path) -> None:
+    owner = answering(Party(home / "west"), accept=False)
+    with pytest.raises(AbortedError, match="the owner refuses plan") as caught:
+        centre.run(tell=lambda words: None)
+    owner.join(10)
+    assert caught.value.culprit == "west"
+    latest = centre.status()[0]
+    assert (latest["session"], latest["state"]) == (caught.value.session, "aborted")
+    with pytest.raises(AbortedError, match="the owner refuses plan"):
+        centre.run(caught.value.session, tell=lambda words: None)
+
+
+def test_a_party_that_did_not_consent_to_its_own_table(centre: Coordinator, run: Any) -> None:
+    """`site_tables` of `Party.init` is what two of three consented to; nobody is asked in vain."""
+    with pytest.raises(AbortedError, match="site_tables = true") as caught:
+        centre.evaluate(run.model, sites=["west"], tell=lambda words: None)
+    assert caught.value.culprit == "west"
+
+
+def test_status_and_statement(centre: Coordinator, run: Any, home: Path, tmp_path: Path) -> None:
+    party = Party(home / "north")
+    assert (party.status()["party"], party.status()["session"]) == ("north", None)
+    assert party.abort() is None
+    assert party.statement(tmp_path / "statement", run.session).stat().st_size > 64
+    with pytest.raises(CohortError, match="does not wait for consent"):
+        party.accept("ffffffff")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda home: Coordinator(home), ParameterError, "coordinator.toml"),
+        (lambda home: Party(home), ParameterError, "party.toml"),
+        (lambda home: Party(home / "north").start(), ParameterError, "the passphrase is missing"),
+        (lambda home: Party(home / "north").start("another passphrase"), PolicyError, "is wrong"),
+        (lambda home: Party(home / "north").start(only="both"), ParameterError, "only='both'"),
+        (
+            lambda home: Coordinator.init(home / "x", schema=home / "schema.json", label="y"),
+            ParameterError,
+            "label is no option of Coordinator.init",
+        ),
+        (
+            lambda home: Coordinator.init(
+                home / "x", schema=home / "schema.json", no_privacy=True, epsilon=1.0
+            ),
+            ParameterError,
+            "no-privacy is given together with",
+        ),
+        (
+            lambda home: Party.init(
+                home / "x", invitation=home / "centre/invitation.json", data=home / "north.csv"
+            ),
+            ParameterError,
+            "the passphrase is missing",
+        ),
+    ],
+)
+def test_refusals(home: Path, call: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        call(home)
+    assert not (home / "x").exists()
+
+
+def test_what_fails_while_it_starts_leaves_nothing_behind() -> None:
+    ended, host = list[str](), Background("host")
+    with pytest.raises(ZeroDivisionError), host.starting() as stack:
+        stack.callback(ended.append, "first")
+        raise ZeroDivisionError
+    assert ended == ["first"] and "running" not in repr(host)
+    with host:
+        with host.starting() as stack:
+            stack.callback(ended.append, "second")
+        assert "running" in repr(host)
+        with pytest.raises(ParameterError, match="host runs already"), host.starting():
+            pass
+        assert ended == ["first"]
+    assert ended == ["first", "second"] and "running" not in repr(host)
