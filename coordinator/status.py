@@ -57,7 +57,7 @@ class Status:
     def save(self, **changes: Any) -> None:
         """Replace the file."""
         self.fields.update(changes)
-        self.fields["updated"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.fields["updated"] = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         if self._costs.traffic:
             self.fields["seconds"] = {k: round(v, 3) for k, v in self._costs.seconds.items()}
             self.fields["bytes_per_party"] = self._costs.bytes_per_party

@@ -20,7 +20,7 @@ from sims.predict import ReleasedModel
 from sims.prepare import PreparedData
 from sims.result import RunResult
 from sims.run_folder import EVALUATION_SUM, INFERENCE_SUMS, RunFolder
-from sims.sums import Sums, sums_wanted
+from sims.sums import Sums, sums_wanted, without_table
 
 Spent = tuple[Mechanism, ...]
 
@@ -122,6 +122,7 @@ def _with_inference(
 
     data: the rows that it was trained on; spent: so far.
     """
+    wanted = sums_wanted(config.epsilon, config.delta, config.colluders)
     private = config.epsilon is not None
     try:
         inference = infer(
@@ -129,18 +130,13 @@ def _with_inference(
             data.schema,
             result.weights,
             result.plan.model,
-            sums_wanted(config.epsilon, config.delta, config.colluders),
+            wanted,
             spent=spent,
             folder=folder.path / INFERENCE_SUMS if folder else None,
             processes=config.processes,
         )
     except (PrivacyError, ParameterError) as error:
         # The model has been trained and paid for; and so, perhaps, have some of the sums.
-        warning = f"no standard errors: {error}"
-        if private:
-            warning += (
-                f"; sums may have been opened before that: count epsilon={config.epsilon:g}, "
-                f"delta={config.delta:g} for this run, not the training's part alone"
-            )
+        warning = without_table(error, wanted)
         return replace(result, warnings=(*result.warnings, warning))
     return replace(result, inference=inference)

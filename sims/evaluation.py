@@ -30,7 +30,7 @@ from sims.places import read_status
 from sims.predict import ReleasedModel, load_model
 from sims.run_folder import EVALUATION, MODEL, SUMS
 from sims.simulation import noise_root, party_specs
-from sims.sums import Sums, sums_wanted
+from sims.sums import Sums, sums_wanted, without_table
 
 
 def evaluate(
@@ -132,12 +132,7 @@ def evaluate(
             result = replace(result, inference=about)
         except (PrivacyError, ParameterError) as error:
             # The evaluation has been made and paid for.
-            note = f"no standard errors: {error}"
-            if private:
-                note += (
-                    f"; sums may have been opened before that: count epsilon={config.epsilon:g}, "
-                    f"delta={config.delta:g} in all, not the part of the evaluation alone"
-                )
+            note = without_table(error, wanted)
             result = replace(result, notes=(note, *result.notes))
     if config.out is not None:
         result.write(config.out)

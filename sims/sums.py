@@ -185,3 +185,14 @@ class Sums(SumSeries):
         path = self.folder / f"{task.to_dict()['kind']}-{len(self.done) + 1}"
         path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         return path / TRANSCRIPT
+
+
+def without_table(error: Exception, wanted: Wanted) -> str:
+    """Words where standard errors were refused after some of their sums may have been opened."""
+    words = f"no standard errors: {error}"
+    if wanted.epsilon is None:
+        return words
+    return (
+        f"{words}; sums may have been opened before that: count epsilon={wanted.epsilon:g}, "
+        f"delta={wanted.delta:g} in all, not the part of what came before alone"
+    )

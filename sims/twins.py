@@ -17,6 +17,7 @@ from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
 from protocols.model_plan import ModelPlan
 from protocols.models.registry import model_named
+from protocols.objectives import RowObjective
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
 from protocols.rows import RowsPlan
@@ -35,7 +36,9 @@ MOST_UNLEARNT = 0.02
 MOST_LOSS = 0.005
 """Of the mean loss on the training rows [nats], likewise."""
 LONGER = 10
-"""Times the iterations that LFFR, which has no closed form, is compared with."""
+"""Times the iterations that LFFR and sums, without a closed form, are compared with."""
+MOST_MOVED = 0.05
+"""Root mean square of a change of scores over that of scores, before a reader is told."""
 Specs = Mapping[str, PartySpec]
 
 
@@ -189,14 +192,40 @@ def _lffr(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
 
 
 def _sums(plan: GradientPlan, data: PreparedData, specs: Specs) -> Twin:
+    course = _course(plan, data)
+    weights = _run_sums(plan, specs, course.record)
+    warnings = _moves_on(plan, data, specs, weights)
+    return Twin(weights=weights, iterations=tuple(course.metrics), warnings=warnings)
+
+
+def _run_sums(plan: GradientPlan, specs: Specs, record: Callable[[int, Any], None]) -> Floats:
     sources = {name: spec.noise_source() for name, spec in specs.items()}
     owners = {
         name: open_contributor(plan, name, spec.shard, sources[name])
         for name, spec in specs.items()
     }
-    course = _course(plan, data)
-    weights = run_in_plain(plan, owners, sources, np.zeros(plan.length), course.record)
-    return Twin(weights=weights, iterations=tuple(course.metrics))
+    return run_in_plain(plan, owners, sources, np.zeros(plan.length), record)
+
+
+def _moves_on(
+    plan: GradientPlan, data: PreparedData, specs: Specs, weights: Floats
+) -> tuple[str, ...]:
+    """Without noise: whether many more rounds would score the training rows otherwise."""
+    if plan.privacy is not None or not isinstance(plan.task, RowObjective):
+        return ()
+    longer = replace(plan, update={**plan.update, "rounds": LONGER * plan.rounds})
+    ours, theirs = (
+        data.rows @ found.reshape(data.rows.shape[1], -1)
+        for found in (weights, _run_sums(longer, specs, lambda t, w: None))
+    )
+    moved = float(np.linalg.norm(ours - theirs) / max(np.linalg.norm(theirs), 1e-300))
+    if moved <= MOST_MOVED:
+        return ()
+    return (
+        f"training has not converged: {LONGER} times the {plan.rounds} iterations of "
+        f"{plan.update['kind']} would change scores of the training rows by {moved:.0%}; take more "
+        "(--iterations)",
+    )
 
 
 _TWINS: Mapping[type[RunPlan], Callable[[Any, PreparedData, Specs], Twin]] = {
