@@ -218,7 +218,7 @@ def _moves_on(
         data.rows @ found.reshape(data.rows.shape[1], -1)
         for found in (weights, _run_sums(longer, specs, lambda t, w: None))
     )
-    moved = float(np.linalg.norm(ours - theirs) / max(np.linalg.norm(theirs), 1e-300))
+    moved = float(np.linalg.norm(ours - theirs)) / max(float(np.linalg.norm(theirs)), 1e-300)
     if moved <= MOST_MOVED:
         return ()
     return (

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 
+from ciphercohort import FederatedLogisticRegression
 from protocols.aggregate.parameters import choose
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.privacy.calibrate import sums
@@ -164,3 +166,13 @@ def test_values_beyond_the_range_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sums, "_cipher", lambda *_: narrow)
     with pytest.raises(CohortError, match="below .* its largest contribution"):
         run(epsilon=None)
+
+
+@pytest.mark.parametrize(("iterations", "told"), [(5, 1), (200, 0)])
+def test_sums_without_noise_that_stop_short_say_so(iterations: int, told: int) -> None:
+    x, y = load_wine(return_X_y=True)
+    model = FederatedLogisticRegression(
+        protocol="secure-aggregation", C=1.0, epsilon=None, iterations=iterations
+    ).fit(x[:, :5], y == 0)
+    words = [w for w in model.result_.warnings if f"10 times the {iterations} iterations" in w]
+    assert len(words) == told
