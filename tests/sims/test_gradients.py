@@ -22,6 +22,7 @@ from protocols.privacy.catalogue import NOISES
 from protocols.updates.registry import UPDATES
 from sims import simulation
 from sims.config import SimulationConfig
+from sims.report import render_report
 from sims.result import RunResult
 from sims.simulation import simulate
 from sims.verify import verify_run
@@ -176,3 +177,12 @@ def test_sums_without_noise_that_stop_short_say_so(iterations: int, told: int) -
     ).fit(x[:, :5], y == 0)
     words = [w for w in model.result_.warnings if f"10 times the {iterations} iterations" in w]
     assert len(words) == told
+
+
+def test_a_report_says_that_the_sums_open() -> None:
+    x, y = load_wine(return_X_y=True)
+    model = FederatedLogisticRegression(
+        protocol="secure-aggregation", epsilon=None, iterations=2
+    ).fit(x[:, :2], y == 0)
+    text = render_report(model.result_)
+    assert "Every sum opens" in text and "shows nothing before its end" not in text
