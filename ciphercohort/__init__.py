@@ -14,8 +14,8 @@ from protocols.platform import guard
 
 _HOMES = {
     "Coordinator": "sims.deploy_coordinator",
-    "FederatedLogisticRegression": "sims.estimators",
-    "FederatedRegression": "sims.estimators",
+    "FederatedLogisticRegression": "sims.logistic_estimator",
+    "FederatedRegression": "sims.regression_estimator",
     "Party": "sims.deploy_party",
     "evaluate": "sims.evaluation",
     "load_model": "sims.predict",

@@ -18,7 +18,7 @@ from parties.data.table import Table, read_table
 from protocols.documents import shown
 from protocols.errors import ParameterError, SchemaError
 from protocols.models.model import Model
-from protocols.models.registry import model_named
+from protocols.models.registry import classifier_named, model_named
 from sims.documents import CLASS_KIND, LABEL_KIND, TARGET_KIND, coefficients
 from sims.result import (
     Array,
@@ -152,7 +152,7 @@ class ReleasedModel:
         if self.fitted.numeric:
             values = targets_of(self.schema.label).to_data_units(decoded)
             return pd.DataFrame(values, columns=self.schema.label.names, index=index)
-        prediction = np.array(self.classes)[self.fitted.called(scores)]
+        prediction = np.array(self.classes)[classifier_named(self.model).called(scores)]
         found = decoded.max(axis=1) if self.fitted.several else decoded
         return pd.DataFrame({"probability": found, "prediction": prediction}, index=index)
 

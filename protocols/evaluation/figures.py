@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
-from protocols.evaluation.objective import DECILES, EvaluationObjective, tallied, target_model
+from protocols.evaluation.objective import DECILES, EvaluationObjective, tallied
+from protocols.models.registry import target_model
 
 Array = NDArray[np.float64]
 LEAST = 10

@@ -30,8 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
-from protocols.models.model import TargetModel
-from protocols.models.registry import model_named
+from protocols.models.registry import model_named, target_model
 from protocols.one_sum import LARGEST, OneSum, check_sizes
 from protocols.serialise import to_plain
 
@@ -41,18 +40,6 @@ OF_TARGET = ("y", "yy", "p", "pp", "yp", "absolute")
 """Of every target, whatever the model."""
 BIGGEST = 1 << 14
 """Of bins."""
-
-
-def target_model(name: str) -> TargetModel:
-    """A model of targets.
-
-    Raises:
-        ParameterError: it is one of a label.
-    """
-    model = model_named(name)
-    if not isinstance(model, TargetModel):
-        raise ParameterError(f"model={name!r} predicts no targets")
-    return model
 
 
 def tallied(name: str) -> tuple[str, ...]:

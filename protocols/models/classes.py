@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, logsumexp, softmax
 
-from protocols.models.model import ACCURACY, LOG_LOSS, Array, Measure, Model, area_under_roc
+from protocols.models.model import ACCURACY, LOG_LOSS, Array, Classifier, Measure, area_under_roc
 from protocols.names import SECURE_AGGREGATION
 
 
-class ClassModel(Model):
+class ClassModel(Classifier):
     """Of a label of several classes, W of shape (d, K)."""
 
     __slots__ = ()

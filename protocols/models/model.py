@@ -107,18 +107,6 @@ class Model(ABC):
         """Bound on the norm of a row's residual, mean less target: entries are at most 1."""
         return math.pow(outputs, 1 / norm)
 
-    def called(self, scores: Array) -> NDArray[np.intp]:
-        """Code of the label that each row of scores predicts, shape (rows,).
-
-        Raises:
-            NotImplementedError: targets are numeric.
-        """
-        raise NotImplementedError(self.name)
-
-    def code_of(self, y: Array) -> NDArray[np.intp]:
-        """Code of each row's own label; see `called`."""
-        raise NotImplementedError(self.name)
-
     def start_loss(self, outputs: int) -> float:
         """Loss of a row at weights 0."""
         scores: Array = np.zeros((1, outputs))
@@ -177,7 +165,21 @@ ACCURACY = Measure(
 LOG_LOSS = Measure(key="log_loss", title="Log loss [nats]", form="{:.4f}", words="log loss {:.4f}")
 
 
-class LabelModel(Model):
+class Classifier(Model):
+    """Of a label, whose values have codes 0, 1, ..."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def called(self, scores: Array) -> NDArray[np.intp]:
+        """Code of the label that each row of scores predicts, shape (rows,)."""
+
+    @abstractmethod
+    def code_of(self, y: Array) -> NDArray[np.intp]:
+        """Code of each row's own label, shape (rows,)."""
+
+
+class LabelModel(Classifier):
     """Of a label in {0, 1}; positive above score 0."""
 
     __slots__ = ()

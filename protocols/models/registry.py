@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from protocols.errors import ParameterError
 
 if TYPE_CHECKING:
-    from protocols.models.model import Model
+    from protocols.models.model import Classifier, Model, TargetModel
 
 MODELS = {
     "logistic": "logistic.Logistic",
@@ -36,3 +36,31 @@ def model_named(name: str) -> Model:
     home, _, kind = MODELS[name].partition(".")
     found: Model = getattr(import_module(f"protocols.models.{home}"), kind)()
     return found
+
+
+def classifier_named(name: str) -> Classifier:
+    """The model of a label that has this name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    from protocols.models.model import Classifier
+
+    model = model_named(name)
+    if not isinstance(model, Classifier):
+        raise ParameterError(f"model={name!r} predicts no label")
+    return model
+
+
+def target_model(name: str) -> TargetModel:
+    """The model of numeric targets that has this name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    from protocols.models.model import TargetModel
+
+    model = model_named(name)
+    if not isinstance(model, TargetModel):
+        raise ParameterError(f"model={name!r} predicts no targets")
+    return model
