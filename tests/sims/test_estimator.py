@@ -23,7 +23,7 @@ from ciphercohort import FederatedLogisticRegression
 from parties.data.encode import encode_shard
 from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from protocols.errors import CohortError, DataError, ParameterError, PrivacyError, SchemaError
-from sims import estimators
+from sims import estimator
 
 NAME = "FederatedLogisticRegression"
 Rows = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -199,7 +199,7 @@ def test_coefficients_are_in_the_units_of_the_data() -> None:
     # Beyond the range a row counts as the nearest one within.
     beyond, nearest = np.array([[-1e9, 50, 121]]), np.array([[-80, 50, 120]])
     assert model.decision_function(beyond) == model.decision_function(nearest)
-    assert all(note != estimators.INFERRED for note in model.notes_)
+    assert all(note != estimator.INFERRED for note in model.notes_)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_splits_are_random_unless_seeded() -> None:
         for state in (4, np.random.RandomState(4), 4)
     ]
     assert sizes[0].rows_by_party == sizes[2].rows_by_party != sizes[1].rows_by_party
-    assert estimators.SEEDED in sizes[0].warnings
+    assert estimator.SEEDED in sizes[0].warnings
 
 
 def test_noise_is_seeded_only_where_asked() -> None:
@@ -286,8 +286,8 @@ def test_noise_is_seeded_only_where_asked() -> None:
     np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-5)
     assert np.abs(one.coef_ - other.coef_).max() > 1e-4
     assert one.result_.noise == "seeded (NOT PRIVATE)" and other.result_.noise == "system"
-    assert estimators.SEEDED in one.notes_ and estimators.SEEDED not in other.notes_
-    assert estimators.NO_NOISE not in other.notes_
+    assert estimator.SEEDED in one.notes_ and estimator.SEEDED not in other.notes_
+    assert estimator.NO_NOISE not in other.notes_
     assert other.result_.plan.privacy.epsilon == 1.0 and other.result_.plan.privacy.colluders == 1
     assert other.result_.max_abs_diff_to_twin < 1e-4
 
@@ -300,9 +300,9 @@ def test_the_barrier_update() -> None:
 
 
 def test_notes_say_what_the_model_is_not(fitted: FederatedLogisticRegression) -> None:
-    for note in (estimators.NO_NOISE, estimators.INSECURE, estimators.INFERRED):
+    for note in (estimator.NO_NOISE, estimator.INSECURE, estimator.INFERRED):
         assert note in fitted.notes_
-    assert estimators.SEEDED not in fitted.notes_
+    assert estimator.SEEDED not in fitted.notes_
 
 
 def test_no_warning_but_a_note_where_the_schema_is_inferred() -> None:
@@ -376,7 +376,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*args: Any) -> None:
         raise AssertionError("a run was started")
 
-    monkeypatch.setattr(estimators, "run", started)
+    monkeypatch.setattr(estimator, "run", started)
 
 
 @pytest.mark.usefixtures("no_keys")

@@ -23,7 +23,7 @@ from parties.data.infer import infer_schema
 from parties.data.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.privacy.calibrate.regression import FLOOR
-from sims import estimators
+from sims import estimator
 from sims.result import RunResult
 from tests.sims.model_runs import make_frame
 
@@ -91,7 +91,7 @@ def test_improved_lffr_and_privacy() -> None:
     model = fast(model="improved-lffr", epsilon=8.0, iterations=20, targets=TARGETS).fit(frame)
     assert model.result_.plan.privacy.epsilon == 8.0
     assert model.predict(frame).shape == (200, 2)
-    assert estimators.NO_NOISE not in model.notes_ and estimators.INFERRED in model.notes_
+    assert estimator.NO_NOISE not in model.notes_ and estimator.INFERRED in model.notes_
     assert any("ridge=" in note for note in model.notes_)
 
 
@@ -117,7 +117,7 @@ def test_a_schema_file_names_targets_and_columns(tmp_path: Path) -> None:
     schema.save(tmp_path / "schema.json")
     model = fast(schema=tmp_path / "schema.json").fit(frame)
     assert model.schema_ == schema == Schema.load(tmp_path / "schema.json")
-    assert estimators.INFERRED not in model.notes_ and model.coef_.shape == (2, 2)
+    assert estimator.INFERRED not in model.notes_ and model.coef_.shape == (2, 2)
     arrays = frame[["a", "b"]].to_numpy(), frame[TARGETS].to_numpy()
     assert fast(schema=schema, iterations=1).fit(*arrays).coef_.shape == (2, 2)
 
