@@ -7,7 +7,7 @@ bytes of every message.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -56,13 +56,12 @@ def plan_of(case: Case) -> RowsPlan:
 def run(case: Case, plan: RowsPlan | None = None) -> Measured:
     """The whole protocol on the case's data."""
     plan = plan or plan_of(case)
-    cuts = np.cumsum([member.rows for member in plan.members])[:-1]
-    shards = zip(*(np.split(part, cuts) for part in case.data()), strict=True)
+    shards = _shards(case, [member.rows for member in plan.members])
 
     def make_plan(common: dict[str, Any]) -> RowsPlan:
         return replace(plan, **{**common, "schema": {**plan.schema, **common["schema"]}})
 
-    session = open_session(make_plan, list(shards), secure=case.secure)
+    session = open_session(make_plan, shards, secure=case.secure)
     laps: list[float] = []
 
     def deliver(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -82,3 +81,15 @@ def run(case: Case, plan: RowsPlan | None = None) -> Measured:
         twin=session.twin(),
         share_seconds=sum(laps) / (case.parties * sum(plan.refreshes)),
     )
+
+
+def _shards(case: Case, rows: Sequence[int]) -> list[tuple[Array, Array]]:
+    """Rows and labels of each party, once in memory: read-only arrays, which a `Shard` keeps."""
+    cuts = np.cumsum(rows)[:-1]
+    found = [
+        (x.copy(), y.copy())
+        for x, y in zip(*(np.split(part, cuts) for part in case.data()), strict=True)
+    ]
+    for array in (array for pair in found for array in pair):
+        array.setflags(write=False)
+    return found

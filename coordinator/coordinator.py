@@ -110,7 +110,8 @@ class Coordinator:
     session: unique name; signing_key: the coordinator's identity; party_keys: verification keys
     (hex) by party name; make_plan: the run plan once the members are known; start: public weights
     that the secure-aggregation protocol starts from, zeros by default; evidence: of the second
-    moment that rows are whitened by, see `second_moment.Evidence`.
+    moment that rows are whitened by, see `second_moment.Evidence`; engine: workers for groups of
+    encrypted rows, see `workers.Engine`.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class Coordinator:
         size_cap: int = DEFAULT_SIZE_CAP,
         start: NDArray[np.float64] | None = None,
         evidence: Any = None,
+        engine: Any = None,
     ) -> None:
         self.session = session
         self.costs = Costs()
@@ -135,7 +137,7 @@ class Coordinator:
         self._observer = observer or Observer()
         self._size_cap = size_cap
         self._start = start
-        self._evidence = evidence
+        self._evidence, self._engine = evidence, engine
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -179,6 +181,7 @@ class Coordinator:
                 observer.on_weights,
                 on_missing,
                 evidence=self._evidence,
+                engine=self._engine,
             )
 
         return (yield from whole_run(self._party_keys, self._make_plan, self._transcript, watch))

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
+from coordinator.dask_workers import workers_of
 from coordinator.log import (
     FOLDER,
     TRANSCRIPT,
@@ -41,6 +42,7 @@ from protocols.plans import plan_from_dict
 from protocols.private_files import private_folder, private_opener, sweep, write_private
 from protocols.protocol import ABORT
 from protocols.transcript import Transcript
+from protocols.workers import KINDS
 
 SESSION, OUTCOME, LOCK = "session.json", "outcome.json", "lock"
 LOCK_SECONDS = 120.0
@@ -117,7 +119,7 @@ class _Run:
         self._folder, self._session, self._template = folder, session, template
         self._evidence = read_evidence(settings.session_folder(before)) if before else None
         self._messages = folder / FOLDER
-        self._key = settings.signing_key()
+        self._key, self._settings = settings.signing_key(), settings
         cards = settings.cards()
         self._cards: dict[str, Card] = {name: cards[name] for name in template.names}
         self._party_keys = {name: card.identity for name, card in self._cards.items()}
@@ -170,6 +172,11 @@ class _Run:
         self.status.save(state="finished", phase="finished", reason=reason, missing=missing)
 
     def _train(self, ask: AskParties) -> None:
+        asked = self._settings.workers if self._template.kind in KINDS else 0
+        with workers_of(asked, self._settings.folder) as engine:
+            self._train_with(engine, ask)
+
+    def _train_with(self, engine: Any, ask: AskParties) -> None:
         transcript = Transcript(self._folder / TRANSCRIPT)
         coordinator = Coordinator(
             session=self._session,
@@ -183,6 +190,7 @@ class _Run:
                 on_missing=lambda names: self.status.save(missing=list(names)),
             ),
             evidence=self._evidence,
+            engine=engine,
         )
         try:
             self.status.attempt(coordinator.costs)

@@ -2,7 +2,8 @@
 
 ca.crt, server.pem and their keys: see `certificates`. identity.key: its signing key (mode 0600).
 schema.json: the public column schema. parties/NAME.json: a card of each party. app/: what Flower
-ships to the parties, which holds no code. sessions/ID/: one run, see `deployment`.
+ships to the parties, which holds no code. sessions/ID/: one run, see `deployment`. workers/: what
+proves who belongs to the cluster of workers, see `dask_workers`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Settings(Checked, frozen=True):
 
     fleet, control, serverappio: addresses that the SuperLink binds; public: what parties dial.
     step_seconds: longest wait for one step; session_seconds: for a run, restarts included.
-    training: options of `cohort simulate` that settle the plan.
+    workers: for groups of encrypted rows: how many processes of this machine, or tls://HOST:PORT of
+    a scheduler; training: options of `cohort simulate` that settle the plan.
     """
 
     folder: Path
@@ -45,6 +47,7 @@ class Settings(Checked, frozen=True):
     public: str = "127.0.0.1:9092"
     step_seconds: float = 3600.0
     session_seconds: float = 24 * 3600.0
+    workers: int | str = 0
     training: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod

@@ -26,6 +26,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -157,18 +159,18 @@ def found(home: Path, options: argparse.Namespace) -> None:
     addresses += ["--public", public]
     schema = ["--schema", home / "schema.json"]
     cohort("coordinator", "init", centre, *schema, *addresses, *training(options))
-    for name, relay in zip(NAMES, relays, strict=True):
-        insecure = ["--allow-insecure"] if options.fast_insecure else []
-        cohort(
-            *("party", "init", home / name, "--invitation", centre / "invitation.json"),
-            *("--data", home / f"{name}.csv", "--address", relay, "--consent", "policy"),
-            *("--max-epsilon", str(options.epsilon), "--passphrase-file", passphrase),
-            *("--insecure-noise-seed", str(SEED), *insecure),
-        )
+    common = ["--invitation", centre / "invitation.json", "--passphrase-file", passphrase]
+    common += ["--consent", "policy", "--max-epsilon", options.epsilon]
+    common += ["--insecure-noise-seed", SEED]
+    common += ["--allow-insecure"] if options.fast_insecure else []
+    at_once(
+        ["party", "init", home / name, "--data", home / f"{name}.csv", "--address", relay, *common]
+        for name, relay in zip(NAMES, relays, strict=True)
+    )
     cards = [home / name / "card.json" for name in NAMES]
-    cohort("coordinator", "admit", centre, *cards)
-    for name in NAMES:  # each owner compares the keys with the others by telephone
-        cohort("party", "peers", "add", home / name, *cards)
+    # Each owner compares the keys with the others by telephone.
+    peers = [["party", "peers", "add", home / name, *cards] for name in NAMES]
+    at_once([["coordinator", "admit", centre, *cards], *peers])
 
 
 def free_ports(count: int) -> list[int]:
@@ -268,6 +270,12 @@ def show(deployed: dict, simulated: dict, seconds: float) -> None:
         f"{deployed['answered']:.1f} s: {above / max(trips, 1):.2f} s a round trip to send and wait"
     )
     print(f"with starting and stopping every process: {seconds:.1f} s")
+
+
+def at_once(commands: Iterable[Sequence[object]]) -> None:
+    """Commands of several hosts, none of which waits for another."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda words: cohort(*words), commands))
 
 
 def cohort(*words: object, before: list[str] | None = None) -> str:

@@ -105,11 +105,14 @@ class EncryptedModelParty(EncryptedRowsParty):
         sums = [[nothing] * 2] * layout.num_parts
         if self._public is None:
             self._share_public_key()
+        counts = plan.weights_in(t, self._shard.rows, self._randomness)
         if point:
             rows = self._rows_in_clear()
+            if counts is not None:
+                rows = rows.only(np.flatnonzero(counts), counts[counts > 0])
             sums = rows.gradient(self._rotated(rows, point))
         parts: list[list[Residues]] = self.secret.encrypt_onto(self._public, sums, label)
-        own, period, stream = self.own_terms(t), layout.period, ExpandedRandomness()
+        own, period, stream = self.own_terms(t, counts), layout.period, ExpandedRandomness()
         missing = self.held.missing if self.held else ()
         for part, polynomials in enumerate(parts):
             pad = self.pads.pad(f"{label}/{part}", low, 2 * period, missing)
@@ -136,17 +139,17 @@ class EncryptedModelParty(EncryptedRowsParty):
             raise PolicyError(f"{label!r} is not for the point that {asked[0]!r} was asked at")
         self._asked = asked
 
-    def own_terms(self, t: int) -> list[list[int]]:
+    def own_terms(self, t: int, counts: NDArray[np.float64] | None = None) -> list[list[int]]:
         """(sum_i u_i x_i (p(0) - y_i) + N chi_t) / A of each part, as coefficients of the subring.
 
-        One B-th of it: sums over columns make B of that. At t = 0, where no point comes, with p at
-        the offset.
+        One B-th of it: sums over columns make B of that. p(0) - y stands for `plan.known_slopes`;
+        counts: beside u, of `plan.weights_in`.
         """
         plan, layout, shard = self.plan, self.plan.layout, self._shard
         rows, targets = plan.encode(shard.x, shard.y)
-        like = (-1, *(1,) * (targets.ndim - 1))
-        start = plan.link(np.zeros(1) if t else shard.offset).reshape(like)
-        linear = rows.T @ (shard.weight.reshape(like) * (start - targets))
+        weight = shard.weight if counts is None else shard.weight * counts
+        weight = weight.reshape(-1, *(1,) * (targets.ndim - 1))
+        linear = rows.T @ (weight * plan.known_slopes(t, shard.offset, targets))
         own = linear + plan.num_rows * self._drawn()[t]
         scale = 2.0**plan.ckks.scale_bits / (plan.units.side_scale * layout.block_size)
         coefficients = subring.of_slots(layout.in_parts(own).conj() * scale)
@@ -161,19 +164,21 @@ class EncryptedModelParty(EncryptedRowsParty):
     def _rows_in_clear(self) -> ClearRows:
         if self._clear is None:
             plan = self.plan
-            rows, _ = plan.encode(self._shard.x, self._shard.y)
+            rows, targets = plan.encode(self._shard.x, self._shard.y)
             if self._shared is None:
                 raise PolicyError(_KEYS_DUE)
             units, shard, terms = plan.units, self._shard, plan.row_terms
             offset = shard.offset * (units.row_scale / units.weight_unit)
-            self._clear = ClearRows(
+            self._clear = plan.circuit(
                 self._shared,
                 plan.layout,
                 units.link,
-                units.row_scale * rows,
+                rows,
                 self._zeros(),
+                scale=units.row_scale,
                 weight=shard.weight if "weight" in terms else None,
                 offset=offset if "offset" in terms else None,
+                targets=targets,
             )
         return self._clear
 

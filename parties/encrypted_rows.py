@@ -17,6 +17,7 @@ from protocols.circuit_plan import CircuitPlan
 from protocols.circuits import circuit_of
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
+from protocols.ckks.shared_keys import public_context
 from protocols.commitments import Opening, Terms
 from protocols.contribute import Packed
 from protocols.errors import DataError, PolicyError
@@ -81,7 +82,7 @@ class EncryptedRowsParty(PartyProtocol):
 
     def begin(self, seed: bytes) -> None:
         """Make the key share; seed: the joint one."""
-        self.seed, self.context = seed, CkksContext(self.plan.ckks, self.plan.session)
+        self.seed, self.context = seed, public_context(self.plan.ckks, self.plan.session)
         self._hold(KeyShare(self.context, seed, len(self.plan.members)))
 
     def check_seal(self, plan: str, sealed: str | None) -> None:
@@ -139,7 +140,7 @@ class EncryptedRowsParty(PartyProtocol):
             for name, (count, meta) in state.meta.items()
         }
         self.seed = parts["key_share"].blobs[0]
-        self.context = CkksContext(self.plan.ckks, self.plan.session)
+        self.context = public_context(self.plan.ckks, self.plan.session)
         self._hold(KeyShare.unsealed(self.context, parts["key_share"], unseal))
         self.keys.restore(parts["keys"])
         self.rows.restore(parts["rows"])

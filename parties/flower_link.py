@@ -6,6 +6,7 @@
 | `send` returns | ids of the objects to push | (ids, session of the push) |
 | `push_object` takes | run, id, bytes | run, session, id, bytes |
 | a run that is over | flwr.common.typing | flwr.supercore.run |
+| a node that is not let in | RuntimeError | SystemExit, and soon the process's end |
 
 Any other Flower is an `UnknownFlowerError`, found before anything is dialled.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -42,6 +43,10 @@ UNAVAILABLE = 3
 
 class UnknownFlowerError(Exception):
     """The installed Flower's private parts are not those of 1.30 or 1.41; says what differs."""
+
+
+class TurnedAwayError(Exception):
+    """The SuperLink did not let this node in; Flower has logged why."""
 
 
 class Link:
@@ -154,19 +159,27 @@ def connected(
     without a connection [s], None: for ever. What is raised inside the block ends it and is logged.
 
     Raises:
+        TurnedAwayError: the key is not registered, or the certificate of another authority.
         UnknownFlowerError: the installed Flower is built otherwise.
     """
     connection = check_flower()
     grpc = "transport" in inspect.signature(connection).parameters
-    with connection(
-        **({"transport": "grpc-rere"} if grpc else {}),
-        server_address=superlink,
-        insecure=False,
-        root_certificates=root_certificates,
-        authentication_keys=(key, key.public_key()),
-        max_retries=None,
-        max_wait_time=max_wait_time,
-    ) as parts:
+    with ExitStack() as stack:
+        try:
+            opened = connection(
+                **({"transport": "grpc-rere"} if grpc else {}),
+                server_address=superlink,
+                insecure=False,
+                root_certificates=root_certificates,
+                authentication_keys=(key, key.public_key()),
+                max_retries=None,
+                max_wait_time=max_wait_time,
+            )
+            parts = stack.enter_context(opened)
+        except (RuntimeError, SystemExit) as error:  # 1.30 yields nothing, 1.41 ends the process
+            if isinstance(error, SystemExit) and not error.code:
+                raise  # it is told to end
+            raise TurnedAwayError from None
         yield Link(parts)
 
 

@@ -29,7 +29,13 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Error, Message, MessageType
 
 from parties.flower_app import relay
-from parties.flower_link import UnknownFlowerError, check_flower, connected, installed
+from parties.flower_link import (
+    TurnedAwayError,
+    UnknownFlowerError,
+    check_flower,
+    connected,
+    installed,
+)
 from protocols.errors import MessageError, ParameterError
 from protocols.waits import pause
 
@@ -114,9 +120,11 @@ def node_key(path: Path) -> EllipticCurvePrivateKey:
 def main(words: Sequence[str]) -> int:
     """Relay until stopped; words: Flower's own command with its options.
 
-    Returns 1 where the connection is given up; nothing else ends it but a signal.
+    Returns 1 where the connection is given up, EX_TEMPFAIL where the SuperLink does not let the
+    node in (yet); nothing else ends it but a signal.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("flwr").propagate = False  # it has a handler of its own
     try:
         check_flower()
     except UnknownFlowerError as error:
@@ -131,9 +139,12 @@ def main(words: Sequence[str]) -> int:
     address, key = party_of(given.node_config), node_key(given.auth_supernode_private_key)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the SuperLink is told
     roots = given.root_certificates.read_bytes()
-    with connected(given.superlink, roots, key, given.max_wait_time) as link:
-        log.info("node %d is online", link.node_id)
-        serve(link, address)
+    try:
+        with connected(given.superlink, roots, key, given.max_wait_time) as link:
+            log.info("node %d is online", link.node_id)
+            serve(link, address)
+    except TurnedAwayError:
+        return os.EX_TEMPFAIL
     return 1
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from protocols.ckks.lift import lift
 from protocols.ckks.masks import draw_mask, mask_values
 from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks.residues import Residues, add
+from protocols.ckks.shared_keys import forget, once
 from protocols.ckks.threads import each
 from protocols.ckks.trace_map import TraceMap
 from protocols.errors import PolicyError
@@ -52,6 +54,8 @@ from protocols.secret_half import Asked, Halves
 from protocols.serialise import from_plain, to_plain
 
 T = TypeVar("T")
+# What OpenFHE's calls take uniform halves from: as many as a message asks for by default.
+_REFERENCE, _REFERENCES = "reference", 4
 # Three errors of OpenFHE's: of s H0, s H1 and u H1.
 _ROUND_TWO_STD = FRESH_ERROR_STD * 3**0.5
 
@@ -77,13 +81,18 @@ class KeyShare:
         self._ephemeral: Any = None
         self._standing_in: Residues | None = None
         a = context.uniform_polynomial(joint_seed, PUBLIC_KEY)
-        reference = context.public_key(np.zeros_like(a), a)
+
+        def public() -> Any:
+            return context.public_key(np.zeros_like(a), a)
+
+        reference = once(context, _REFERENCE, (PUBLIC_KEY, joint_seed), public, _REFERENCES)
         # b_p = -a s_p + e_p with the common a.
         self._ledger.note(Sample(PUBLIC_KEY, (_seeded(PUBLIC_KEY, SHARE, -1),), FRESH_ERROR_STD))
         pair = context.cc.MultipartyKeyGen(reference, False, True)
         self._secret: Any = pair.secretKey
         self._rows: Residues | None = None
-        self._public_b: Residues | None = context.residues_of(pair.publicKey)[: len(a)]
+        # Not a view: the other half is `a`.
+        self._public_b: Residues | None = context.residues_of(pair.publicKey)[: len(a)].copy()
 
     def __repr__(self) -> str:
         return "KeyShare(<secret>)"
@@ -163,8 +172,7 @@ class KeyShare:
         u_p is a fresh ternary secret, kept until the second round.
         """
         key, cc = self._key, self._context.cc
-        a = self._context.uniform_key_half(self._seed, RELINEARISATION)
-        reference = self._context.evaluation_key(a, np.zeros_like(a))
+        reference = self._reference(RELINEARISATION, self._context.evaluation_key)
         samples = []
         for digit in range(self._context.params.num_digits):
             name = f"{RELINEARISATION}/{digit}"
@@ -199,7 +207,11 @@ class KeyShare:
             samples.append(Sample(f"{name}/t", terms, _ROUND_TWO_STD, lemma="relinearisation"))
 
         def make() -> Residues:
-            both = self._context.evaluation_key(h1, h0)
+            sums = hashlib.sha256(h0.tobytes())
+            sums.update(h1.tobytes())
+            name = (RELINEARISATION, self._seed, sums.digest())
+            forget(self._context, _REFERENCE)
+            both = once(self._context, "sums", name, lambda: self._context.evaluation_key(h1, h0))
             of_h1, of_h0 = self._halves(cc.MultiMultEvalKey(key, both))
             of_u, _ = self._halves(cc.MultiMultEvalKey(self._ephemeral, both))
             self._ephemeral = None
@@ -210,8 +222,7 @@ class KeyShare:
     def rotation_share(self, index: int) -> Residues:
         """b_p = -a s_p(X^k) + P s_p g + e per digit, for the left rotation by index."""
         context, label = self._context, rotation_label(index)
-        a = context.uniform_key_half(self._seed, label)
-        reference = context.rotation_key_map(index, a, np.zeros_like(a))
+        reference = self._reference(label, partial(context.rotation_key_map, index))
         automorphism = context.automorphism(index)
         back = pow(automorphism, -1, 2 * context.params.ring_dim)
         samples = [
@@ -276,7 +287,8 @@ class KeyShare:
             )
         ]
         context, low = self._context, self._context.primes[:REFRESH_TOWERS]
-        zero = context.encode(np.zeros(1), context.params.num_towers - REFRESH_TOWERS)
+        level = context.params.num_towers - REFRESH_TOWERS
+        zero = once(context, "zero", level, lambda: context.encode(np.zeros(1), level))
 
         def make() -> list[list[Residues]]:
             found = []
@@ -448,6 +460,15 @@ class KeyShare:
                     f"{label!r} is not for the ciphertext that {first!r} was given for"
                 )
         return element
+
+    def _reference(self, label: str, key: Callable[[Residues, Residues], Any]) -> Any:
+        """A key of the label's uniform half and zeros; parties of one process share it."""
+
+        def make() -> Any:
+            a = self._context.uniform_key_half(self._seed, label)
+            return key(a, np.zeros_like(a))
+
+        return once(self._context, _REFERENCE, (label, self._seed), make, _REFERENCES)
 
     def _halves(self, key: Any) -> tuple[Residues, Residues]:
         rows = self._context.residues_of(key)

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from parties.data.schema import Classes
+from parties.data.outcome import Classes
 from parties.data.shard import Shard
 from protocols.curvature import LOGISTIC
 from protocols.errors import PolicyError
+from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan
-from protocols.missing_cells import MissingObjective
 from protocols.models.dual import targets_of
-from protocols.objectives import CURVATURE, DualObjective, MomentObjective, RowObjective
+from protocols.objectives import CURVATURE, DualObjective, RowObjective
 from protocols.one_sum import OneSum
 from protocols.privacy.randomness import RandomSource
 from protocols.updates.coordinate import DualParty
@@ -153,12 +153,17 @@ def open_contributor(
 ) -> Contributor:
     """What a party contributes, from the plan's objective; randomness: of its secret batches."""
     task = plan.task
-    of_any = isinstance(task, (RowObjective, MomentObjective, MissingObjective))
-    if not of_any and isinstance(shard.schema.label, Classes):
+    # Of a row objective, whose outputs are compared with the labels.
+    several = None if isinstance(task, RowObjective) else getattr(task, "several", False)
+    classes = shard.schema.label.outputs if isinstance(shard.schema.label, Classes) else 0
+    if several is not None and several != bool(classes):
+        knows = "none but labels" if several else "no label"
         raise PolicyError(
-            f"objective={plan.objective.get('kind')!r} knows no label of several classes, which "
-            "this party's schema has"
+            f"objective={plan.objective.get('kind')!r} knows {knows} of several classes, and this "
+            f"party's schema has {'another' if several else 'one'}"
         )
+    if isinstance(task, EvaluationObjective) and classes not in (0, len(task.weights)):
+        raise PolicyError(f"weights of {len(task.weights)} classes are not this party's {classes}")
     if isinstance(task, DualObjective):
         return DualContributor(plan, shard, task, randomness)
     if isinstance(task, OneSum):

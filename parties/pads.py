@@ -5,38 +5,35 @@ A pair's secret is as good as both its replies: it leaves this file only sealed 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from numpy.typing import NDArray
 
 from parties.ephemeral_key import EphemeralKey
 from protocols import pads
 from protocols.circuit_plan import CircuitPlan
-from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.residues import Residues
 from protocols.errors import PolicyError
 from protocols.messages import Body
-from protocols.privacy.randomness import Words
 from protocols.signed_values import SignedValue
 
+# 32-bit digits of a pair's integers: 320 bits, of which three primes of 60 bits take a rest.
+_DIGITS = 10
 
-class _Stream:
-    """ChaCha20 under a key that a pair has for one label; nothing of it is kept."""
 
-    def __init__(self, secret: bytes, label: str) -> None:
-        key = HKDFExpand(hashes.SHA256(), 32, info=label.encode()).derive(secret)
-        self._stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+def _drawn(secret: bytes, label: str, count: int) -> NDArray[np.uint32]:
+    """Digits of a pair's integers under a label, shape (count, _DIGITS), the lowest first.
 
-    def words(self, count: int) -> Words:
-        """Uniform words, uint64 array, shape (count,)."""
-        return np.frombuffer(self._stream.update(bytes(8 * count)), dtype="<u8")
+    SHAKE-256 of a 32-byte secret and the label.
+    """
+    data = hashlib.shake_256(secret + label.encode()).digest(4 * _DIGITS * count)
+    return np.frombuffer(data, "<u4").reshape(count, _DIGITS)
 
 
 class Pads:
@@ -74,14 +71,15 @@ class Pads:
             ProtocolError: a key is not its owner's. PolicyError: already agreed.
         """
         self._ephemeral.check(self._plan.roster, keys)
-        for other in self._plan.names:
-            if other != self._name:
-                self._secrets[other] = self._shared(other, keys)
+        names, place = self._plan.names, self._plan.party_index(self._name)
+        # Both ends sort by place in the plan; keys have one size, names are quoted.
+        for other in names[:place]:
+            self._secrets[other] = self._shared(other, [other, self._name], keys)
+        for other in names[place + 1 :]:
+            self._secrets[other] = self._shared(other, [self._name, other], keys)
         self._ephemeral.forget()
 
-    def _shared(self, other: str, keys: Mapping[str, SignedValue]) -> bytes:
-        # Both ends sort by place in the plan; keys have one size, names are quoted.
-        ends = [n for n in self._plan.names if n in (self._name, other)]
+    def _shared(self, other: str, ends: list[str], keys: Mapping[str, SignedValue]) -> bytes:
         pair = b"".join(bytes.fromhex(keys[n].value) for n in ends) + repr(ends).encode()
         info = b"ciphercohort/pad/1\0" + pair
         return self._ephemeral.shared(other, keys[other], salt=self._seed, info=info)
@@ -91,6 +89,9 @@ class Pads:
     ) -> Residues:
         """What this party adds under a label, shape (len(primes), count), uniform.
 
+        A pair's are integers of 320 bits: modulo a product of primes of 180 bits they are within
+        2^-142 of uniform, each. They are added up before they are reduced.
+
         missing: parties whose replies are not in the sum.
 
         Raises:
@@ -98,16 +99,20 @@ class Pads:
         """
         if not self._secrets:
             raise PolicyError("no pads are agreed yet, or they were erased")
-        total: Residues = np.zeros((len(primes), count), np.uint64)
-        place = self._plan.party_index(self._name)
+        # A digit of a sum over 2^31 parties still has room.
+        total = np.zeros((count, _DIGITS), np.int64)
+        before = set(self._plan.names[: self._plan.party_index(self._name)])
         for other, secret in self._secrets.items():
             if other in missing:
                 continue
-            own = subring.drawn(primes, count, _Stream(secret, label))
-            if self._plan.party_index(other) < place:
-                own = rns.negate(own, primes)
-            total = rns.add(total, own, primes)
-        return total
+            own = _drawn(secret, label, count)
+            if other in before:
+                total -= own
+            else:
+                total += own
+        weights = [1 << 32 * digit for digit in range(_DIGITS)]
+        integers: Any = total.astype(object) @ np.array(weights, object)
+        return subring.reduced(integers, primes)
 
     # -- going on in another process --------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class Circuit(Protocol):
 CIRCUITS: Mapping[str, Callable[[Any], Circuit]] = {
     "rows": RowsCircuit,
     "model": RowsCircuit,
+    "model-lffr": RowsCircuit,
     "gram": GramCircuit,
     "lffr": LffrCircuit,
 }

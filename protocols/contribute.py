@@ -16,7 +16,7 @@ preconditioner, column 0 holds the party's `Curvature.share` and round t column 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -133,21 +133,22 @@ def opened(
 
 def collect(
     evaluator: Evaluator, plan: PackedPlan, contributions: Opened
-) -> Exchange[tuple[list[EncryptedVector], list[EncryptedVector]]]:
-    """Rows of all parties, group by group, and their summed side ciphertexts."""
-    sums = _Contributions(plan, evaluator.context)
+) -> Exchange[tuple[Any, list[EncryptedVector]]]:
+    """Rows of all parties, as `Evaluator.hold` has them, and their summed side ciphertexts."""
+    sums = _Contributions(plan, evaluator)
     yield from contributions(sums.fold)
-    data, side = sums.data, sums.side
-    return grouped(evaluator, _vectors(evaluator, data)), _vectors(evaluator, side)
+    side = [evaluator.wrap(ct) for ct in evaluator.read(sums.side)]
+    return evaluator.hold(sums.data), side
 
 
 class _Contributions:
     """Running sums of data and side ciphertexts by index: parties fill columns of their own."""
 
-    def __init__(self, plan: PackedPlan, context: CkksContext) -> None:
+    def __init__(self, plan: PackedPlan, evaluator: Evaluator) -> None:
+        context = evaluator.context
         self._names, self._layout = plan.names, plan.layout
         self._primes, self._ring_dim = context.primes * 2, context.params.ring_dim
-        self.data: dict[int, Residues] = {}
+        self.data = evaluator.store()
         self.side: dict[int, Residues] = {}
 
     def fold(self, name: str, body: Body) -> Body:
@@ -168,14 +169,3 @@ class _Contributions:
             )
             sums[index] = rns.add(sums[index], part, self._primes) if index in sums else part
         return Body(body.meta)
-
-
-def grouped(evaluator: Evaluator, data: Sequence[EncryptedVector]) -> list[EncryptedVector]:
-    """The data ciphertexts of a group of rows as the parts of one vector."""
-    parts = evaluator.layout.num_parts
-    return [evaluator.join(data[k : k + parts]) for k in range(0, len(data), parts)]
-
-
-def _vectors(evaluator: Evaluator, sums: Mapping[int, Residues]) -> list[EncryptedVector]:
-    context = evaluator.context
-    return [evaluator.wrap(context.ciphertext(np.split(sums[index], 2))) for index in sorted(sums)]

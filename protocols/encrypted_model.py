@@ -7,19 +7,19 @@ has the parties refresh what it made. It learns the final model and nothing befo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols import decrypt, model_gradient, model_refresh, pads, second_moment
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
+from protocols.ckks import side_by_side, subring
 from protocols.ckks.circuit import advance
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.evaluator import ColumnSum
 from protocols.ckks.residues import Residues
+from protocols.ckks.side_by_side import Pair, Parts, SideBySide
 from protocols.decrypt import DECRYPTION_TOWERS, DIVERGED
 from protocols.encrypted_rows import STEPS as ROWS_STEPS
 from protocols.encrypted_rows import joint_keys
@@ -71,10 +71,10 @@ STEPS = (
 class Given:
     """The gradient that the parties have sent, in the place of one that is computed."""
 
-    def __init__(self, terms: EncryptedVector, scale: float, weight_unit: float) -> None:
+    def __init__(self, terms: Sequence[Pair], scale: float, weight_unit: float) -> None:
         self._terms, self._scale, self.weight_unit = terms, scale, weight_unit
 
-    def __call__(self, point: EncryptedVector, step: float) -> ColumnSum:
+    def __call__(self, point: Parts, step: float) -> ColumnSum:
         """step * gradient / R, to be summed by the next refresh."""
         return ColumnSum(self._terms, step * self._scale)
 
@@ -94,31 +94,28 @@ def coordinate(
         yield from model_gradient.hand_out(context, plan, keys)
 
         watch.on_phase("train")
-        evaluator = Evaluator(context, plan.layout)
         survivors = Survivors(plan, watch.on_missing)
-        state = yield from _train(evaluator, plan, seed, survivors, watch)
+        state = yield from _train(context, plan, seed, survivors, watch)
 
         watch.on_phase("decrypt")
-        return plan.decode((yield from release(evaluator, plan, state, survivors)))
+        return plan.decode((yield from release(context, plan, state, survivors)))
     finally:
         context.unload_evaluation_keys()
 
 
 def _train(
-    evaluator: Evaluator, plan: ModelPlan, seed: bytes, survivors: Survivors, watch: Watch
-) -> Exchange[EncryptedVector]:
-    """w / R after the last iteration, repeated in all columns."""
-    rule, context, unit = plan.rule, evaluator.context, plan.units.weight_unit
-    blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
-    # The start is public: an encryption of zero without randomness adds no noise.
-    zero = context.ciphertext([blank, blank])
-    state = rule.start(evaluator.wrap(*[zero] * plan.layout.num_parts))
+    context: CkksContext, plan: ModelPlan, seed: bytes, survivors: Survivors, watch: Watch
+) -> Exchange[Parts]:
+    """w / R after the last iteration."""
+    rule, unit = plan.rule, plan.units.weight_unit
+    evaluator = SideBySide(context, plan.layout)
+    state = rule.start(side_by_side.zero(context, plan.layout))
     for t in range(plan.rounds):
-        terms = yield from model_gradient.total(evaluator, plan, survivors, t, rule.point(state))
-        gradient: Any = Given(terms, plan.gradient_scale, unit)
+        terms = yield from model_gradient.total(context, plan, survivors, t, rule.point(state))
+        gradient = Given(terms, plan.gradient_scale, unit)
         sums, kept = advance(evaluator, rule, t, state, gradient)
-        spread = [vector.spread() for vector in sums]
-        made = yield from model_refresh.refresh(evaluator, plan, seed, t, spread, survivors)
+        spread = [evaluator.spread(total) for total in sums]
+        made = yield from model_refresh.refresh(context, plan, seed, t, spread, survivors)
         watch.on_refresh(spread, made)
         state = (*made, *kept)
         watch.on_iteration(t)
@@ -129,7 +126,7 @@ def _train(
 
 
 def release(
-    evaluator: Evaluator, plan: ModelPlan, weights: EncryptedVector, survivors: Survivors
+    context: CkksContext, plan: ModelPlan, weights: Parts, survivors: Survivors
 ) -> Exchange[NDArray[np.float64]]:
     """Weights w from an encrypted w / unit: part p's coefficients are moved by p places.
 
@@ -138,12 +135,12 @@ def release(
     Raises:
         ProtocolError: the shares do not fit together.
     """
-    context, layout = evaluator.context, plan.layout
+    layout = plan.layout
     low, n = context.primes[:DECRYPTION_TOWERS], plan.ckks.ring_dim
     c0: Residues = np.zeros((DECRYPTION_TOWERS, n), np.uint64)
     c1 = c0
-    for part, ct in enumerate(weights.cts):
-        own = (each[:DECRYPTION_TOWERS] for each in context.polynomials_of(ct))
+    for part, pair in enumerate(weights.pairs):
+        own = (each[:DECRYPTION_TOWERS] for each in pair)
         first, second = (subring.shifted(each, low, part) for each in own)
         c0, c1 = rns.add(c0, first, low), rns.add(c1, second, low)
     request = Body(blobs=(rns.pack(c1, low),))

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from protocols import contribute, cover, decrypt, keygen, refresh, second_moment
+from protocols import contribute, cover, decrypt, keygen, refresh, second_moment, workers
 from protocols.circuit_plan import CircuitPlan
 from protocols.circuits import circuit_of
 from protocols.ckks.context import CkksContext
@@ -138,12 +138,14 @@ def coordinate(
 
         watch.on_phase("encrypt")
         evaluator, survivors = circuit.evaluator(context), Survivors(plan, watch.on_missing)
+        if watch.engine is not None and plan.kind in workers.KINDS:
+            evaluator = workers.SpreadEvaluator(evaluator, watch.engine, seed, keys)
         opened = partial(contribute.opened, plan, seed, keys.endorsements, survivors)
         encrypted = yield from circuit.collect(evaluator, opened)
 
         watch.on_phase("train")
         key: Any = keygen.public_key(context, seed, keys.public_b)
-        del keys  # their halves are large, and loaded
+        del keys  # their halves are large, and loaded, or with the evaluator
         numbers = count()
 
         def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import arithmetic, lffr_slots
+from protocols import lffr_slots
 from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
 from protocols.ckks.circuit import MASK_VALUE
@@ -37,8 +37,7 @@ from protocols.errors import ParameterError
 from protocols.inverse import MAX_RATIO
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.precondition import LEVELS, relative_error
-from protocols.privacy.budget import Budget
-from protocols.privacy.lffr_certificate import LffrSetting, row_bound
+from protocols.privacy.lffr_certificate import LffrSetting, of_plan, row_bound
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
@@ -235,22 +234,7 @@ class LffrPlan(CircuitPlan):
         Raises:
             ParameterError: the plan has no privacy, or a figure is out of range.
         """
-        if self.privacy is None:
-            raise ParameterError("privacy=None: a run without privacy has no certificate")
-        promise = self.privacy
-        return LffrSetting(
-            rows=self.num_rows,
-            features=self.num_features,
-            outputs=self.outputs,
-            norm_bound=norm_bound,
-            link=self.link,
-            eta=self.learning_rate,
-            rounds=self.rounds,
-            ridge=self.ridge,
-            sigma=promise.sigma,
-            encryption_error=arithmetic.allowed_error(self.row_bound(norm_bound), self.model_size),
-            budget=Budget.of(promise, self.split, **arithmetic.beside()),
-        )
+        return of_plan(self, self.outputs, norm_bound)
 
     def draw_noise(self, randomness: RandomSource) -> Array:
         """One party's noise on the mean gradient, shape (rounds, d, c); zeros without privacy."""

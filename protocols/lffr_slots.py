@@ -1,6 +1,7 @@
-"""Bounds on the slots of LFFR on encrypted rows; the words are those of `row_slots`.
+"""Bounds on the slots of LFFR; the words are those of `row_slots`.
 
-A refresh carries (`ckks.lffr_circuit`), with g(z, y) the slope of the loss and s its `side_scale`,
+On encrypted rows a refresh carries (`ckks.lffr_circuit`), with g(z, y) the slope of the loss and s
+its `side_scale`,
 
     slot = gain_j / s [sum_g x_ij g_i  +  in one column: N chi_j] + rest_j N / (eta s B unit),
 
@@ -12,29 +13,101 @@ rest = w - 2 ridge eta B^-1 w: |rest| <= |w|. Each output moves by itself.
 in the norm |w|_D, rate 1. b_k >= offset + 0.155 mean |x_k| |x|_1 and Gershgorin give D >= (0.155
 X^T X / N + 2 ridge) / (1 + e), so that F curves by at most (1 + e) max(curvature(link) / 0.155, 1)
 as long as |z| <= radius; and |z| <= C |w|, |w| <= |w|_D sqrt((1 + e) / offset).
+
+**Where rows stay home** the ball and the walk of `row_slots`, with g in the place of p - y.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
 from protocols.models.lffr import CURVATURE, curvature, largest_slope, push_bound
-from protocols.privacy.budget import GRID_MARGIN
+from protocols.privacy.budget import GRID_MARGIN, Budget
 from protocols.privacy.descent_bound import DescentBound
 from protocols.privacy.quiet_descent import QuietDescent, largest_integral, least_radius
-from protocols.row_slots import ERROR_SHARE, TAIL, TAIL_FAILURE, inverse_bounds
+from protocols.row_slots import (
+    ERROR_SHARE,
+    TAIL,
+    TAIL_FAILURE,
+    Course,
+    bounds_of,
+    inverse_bounds,
+)
 from protocols.slot_bounds import OUT_OF_RANGE, SlotBounds
 
 if TYPE_CHECKING:
     from protocols.lffr import LffrPlan
+    from protocols.lffr_model_plan import LffrModelPlan
 
 
 Floats = NDArray[np.float64]
+FARTHEST = 1e4
+"""Radii of the link, beyond which nothing is bounded."""
+
+
+# -- rows that stay home --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LffrCourse(Course):
+    """Of one output."""
+
+    logistic: ClassVar[bool] = False
+
+    @property
+    def failure(self) -> float:
+        """Of all norms of this output's noise."""
+        return self.budget.bound_failure / self.outputs if self.sigma else 0.0
+
+    def slope(self, length: float) -> float:
+        """See `Course`."""
+        return self.norm_bound * self.moved(length) + self.error
+
+    @property
+    def label(self) -> float:
+        """2 |1/2 - y| / 4."""
+        return 0.25
+
+    def moved(self, length: float) -> float:
+        """All of the slope is evaluated."""
+        score = self.norm_bound * length
+        return largest_slope(self.link, score) if score < FARTHEST * self.link.radius else math.inf
+
+    def push(self, shrink: float, radius: float) -> float:
+        """As the certificate's."""
+        return push_bound(
+            self.link,
+            shrink=shrink,
+            eta=self.rule.largest_rate,
+            norm_bound=self.norm_bound,
+            radius=radius,
+        )
+
+
+def at_home(plan: LffrModelPlan, norm_bound: float) -> SlotBounds:
+    """Of LFFR with gd or nag and a public rate, where rows stay home."""
+    privacy = plan.privacy
+    course = LffrCourse(
+        rule=plan.rule,
+        link=plan.link,
+        norm_bound=norm_bound,
+        rows=plan.num_rows,
+        features=plan.num_features,
+        sigma=privacy.sigma if privacy else 0.0,
+        budget=Budget.of(privacy, plan.split),
+        outputs=plan.targets,
+        is_stochastic=plan.is_stochastic,
+    )
+    return bounds_of(plan, course)
+
+
+# -- encrypted rows -------------------------------------------------------------------------------
 
 
 def bounds(plan: LffrPlan, norm_bound: float) -> SlotBounds:

@@ -31,6 +31,7 @@ class MissingObjective(OneSum):
     kind = "missing-cells"
     released = "how many cells of each column are empty, over all parties together"
     view = MISSING
+    several = None
 
     columns: int
     exact: bool

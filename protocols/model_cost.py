@@ -7,7 +7,7 @@ counters. Seconds are operations times unit times (`ckks.cost`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -18,11 +18,11 @@ from protocols import model_gradient, model_refresh, traffic
 from protocols.approximation import Polynomial
 from protocols.ckks import residues as rns
 from protocols.ckks.circuit import advance
-from protocols.ckks.clear_rows import ENCODED_ROWS, ClearRows
+from protocols.ckks.clear_rows import ENCODED_ROWS, encoded_size
 from protocols.ckks.cost import UnitTimes, Work, work
-from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.periodic import Complexes, PeriodicLayout, widest
+from protocols.ckks.side_by_side import Pair, Parts, SideBySide
 from protocols.ckks.tally import COUNTED, CountingContext, IterationTally, Shadow, Tally, whole
 from protocols.encrypted_model import Given
 from protocols.model_plan import ModelPlan
@@ -37,8 +37,10 @@ CACHE = ENCODED_ROWS.total
 # -- operations -----------------------------------------------------------------------------------
 
 
-class _CountedRows(ClearRows):
-    """The party's circuit, on counters."""
+class _Counted:
+    """Of a party's circuit, on counters."""
+
+    _context: Any
 
     def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
         return self._context.encode(np.empty(0), level)
@@ -59,18 +61,22 @@ class PartyTally:
 
 def party_tally(plan: ModelPlan) -> PartyTally:
     """Operations of a gradient; a group of rows costs what any other does."""
-    return _party_tally(plan.ckks, plan.layout, plan.link)
+    circuit: Any = plan.circuit  # a class, hence hashable
+    return _party_tally(plan.ckks, plan.layout, plan.link, circuit)
 
 
 # Every party, and every candidate for the layout, asks for the same.
 @lru_cache(maxsize=256)
-def _party_tally(params: CkksParameters, layout: PeriodicLayout, link: Polynomial) -> PartyTally:
+def _party_tally(
+    params: CkksParameters, layout: PeriodicLayout, link: Polynomial, circuit: Any
+) -> PartyTally:
     context: Any = CountingContext(params)
+    counted: Any = type("Counted", (_Counted, circuit), {})
 
     def count(groups: int) -> Counter[tuple[str, int]]:
-        rows = np.empty((groups * layout.block_size, 0))
+        rows = np.empty((groups * layout.rows_per_group, 0))
         weights: Any = [[range(params.num_towers)]] * layout.num_parts
-        _CountedRows(context, layout, link, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
+        counted(context, layout, link, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
         found: Counter[tuple[str, int]] = context.take()
         return found
 
@@ -90,29 +96,41 @@ def _updates(
     params: CkksParameters, layout: PeriodicLayout, rule: Any
 ) -> tuple[IterationTally, ...]:
     context: Any = CountingContext(params)
-    evaluator = Evaluator(context, layout)
-
-    def shadows(level: int) -> Any:
-        return evaluator.wrap(*[Shadow(level)] * layout.num_parts)
-
-    state, found = rule.start(shadows(0)), []
+    evaluator = _CountedSideBySide(context, layout)
+    low: Any = [range(REFRESH_TOWERS)] * 2
+    state, found = rule.start(_shadows(params, layout)), []
     for t in range(rule.rounds):
-        terms: Any = Given(shadows(params.num_towers - REFRESH_TOWERS), 1.0, 1.0)
+        terms: Any = Given([low] * layout.num_parts, 1.0, 1.0)
         sums, kept = advance(evaluator, rule, t, state, terms)
-        refreshed = sum(len(vector.spread().cts) for vector in sums)
+        refreshed = sum(len(evaluator.spread(vector)) for vector in sums)
         found.append(IterationTally(context.take(), refreshed))
-        state = (*(shadows(0) for _ in sums), *kept)
+        state = (*(_shadows(params, layout) for _ in sums), *kept)
     return tuple(found)
+
+
+def _shadows(params: CkksParameters, layout: PeriodicLayout) -> Parts:
+    whole: Any = range(params.num_towers)
+    return Parts([[whole, whole]] * layout.num_parts)
+
+
+class _CountedSideBySide(SideBySide):
+    """The coordinator's circuit, on counters."""
+
+    def _joined(self, pairs: Sequence[Pair]) -> Pair:
+        return pairs[0]
+
+    def _added(self, terms: Sequence[Pair], rest: Any) -> list[Pair]:
+        return list(terms)
 
 
 # -- memory ---------------------------------------------------------------------------------------
 
 
 def encoded_bytes(plan: ModelPlan, rows: int) -> int:
-    """Of all encoded rows of a party: 8 n for each prime of a plaintext, and its slots."""
-    params, groups = plan.ckks, plan.layout.groups_of(rows)
+    """Of a round's encoded rows of a party."""
+    params, groups = plan.ckks, plan.layout.groups_of(plan.taken(rows))
     return sum(
-        count * 8 * params.ring_dim * (params.num_towers - level + 1)
+        count * encoded_size(params, level)
         for (name, level), count in party_tally(plan).of(groups).items()
         if name == "encode"
     )
@@ -120,6 +138,8 @@ def encoded_bytes(plan: ModelPlan, rows: int) -> int:
 
 def encoded_again(plan: ModelPlan, rows: int, cache: int = CACHE) -> float:
     """Share of a party's rows that every round encodes anew."""
+    if plan.taken(rows) < rows:
+        return 1.0
     return max(0.0, 1 - cache / encoded_bytes(plan, rows))
 
 
@@ -134,14 +154,15 @@ def party_bytes(plan: ModelPlan, cache: int = CACHE) -> int:
     params = plan.ckks
     rows = max(member.rows for member in plan.members)
     shares = 4 * params.num_towers * 8 * params.ring_dim
-    return shares + min(cache, encoded_bytes(plan, rows))
+    kept = 1 - encoded_again(plan, rows, cache)
+    return shares + round(kept * encoded_bytes(plan, rows))
 
 
 def working_bytes(plan: ModelPlan) -> int:
     """Ciphertexts of a party's circuit, while it runs."""
     params, layout = plan.ckks, plan.layout
     ciphertext = 2 * params.num_towers * 8 * params.ring_dim
-    working = layout.num_parts * (layout.baby_steps + 1) + len(layout.giant_steps) + 4
+    working = layout.num_parts * (layout.turns + 1) + 5
     found: int = working * ciphertext
     return found
 
@@ -150,6 +171,8 @@ def cache_words(plan: ModelPlan, cache: int = CACHE) -> str:
     """What a party keeps of its encoded rows, for a person."""
     rows = max(member.rows for member in plan.members)
     needed, again = encoded_bytes(plan, rows), encoded_again(plan, rows, cache)
+    if plan.taken(rows) < rows:
+        return f"a party encodes other rows in every round, {size(needed)} of them"
     if not again:
         return f"a party keeps its rows encoded, {size(needed)} at most"
     return (
@@ -176,7 +199,8 @@ def gradient_seconds(
     found += (times.read + 2 * params.num_towers * layout.num_parts * times.load) / sharers
     again = encoded_again(plan, rows, cache)
     shares = {"encode": again, **dict.fromkeys(OF_THE_POINT, 1 / sharers)}
-    for (name, level), count in party_tally(plan).of(layout.groups_of(rows)).items():
+    groups = layout.groups_of(plan.taken(rows))
+    for (name, level), count in party_tally(plan).of(groups).items():
         found += count * times.of(name, level) * shares.get(name, 1.0)
     return found
 
@@ -186,7 +210,7 @@ def encoding_seconds(plan: ModelPlan, rows: int, times: UnitTimes, cache: int = 
     if plan.rounds < 2:
         return 0.0
     kept = 1 - encoded_again(plan, rows, cache)
-    tally = party_tally(plan).of(plan.layout.groups_of(rows))
+    tally = party_tally(plan).of(plan.layout.groups_of(plan.taken(rows)))
     return kept * sum(
         count * times.of(name, level) for (name, level), count in tally.items() if name == "encode"
     )
@@ -203,8 +227,9 @@ def join_seconds(plan: ModelPlan, step: int, times: UnitTimes) -> float:
     """What the coordinator makes of all shares of a refresh, and of the gradients before it."""
     rows = plan.ckks.num_towers + REFRESH_TOWERS
     each: float = times.trace_join + rows * _square(plan.layout) * times.subring
-    gradients: float = 2 * REFRESH_TOWERS * plan.layout.num_parts * times.load
-    return 2 * times.read + gradients + plan.refreshes[step] * each
+    # The state, side by side and by part; products with V take a row as long as loading it does.
+    beside: float = 2 * (plan.ckks.num_towers + REFRESH_TOWERS) * plan.layout.num_parts * times.load
+    return 2 * times.read + beside + plan.refreshes[step] * each
 
 
 def _square(layout: PeriodicLayout) -> int:
@@ -259,7 +284,7 @@ def iteration_cost(plan: ModelPlan, bandwidth: float = BANDWIDTH) -> float:
     n, parts, fresh = params.ring_dim, layout.num_parts, plan.refreshes[middle]
     rows = max(member.rows for member in plan.members)
     again = encoded_again(plan, rows, CACHE // len(plan.members))
-    operations = Counter(party_tally(plan).of(layout.groups_of(rows)))
+    operations = Counter(party_tally(plan).of(layout.groups_of(plan.taken(rows))))
     operations.update(iterations(plan)[middle].operations)
     units = sum(
         count * work(name, params, level).units(n) * (again if name == "encode" else 1)

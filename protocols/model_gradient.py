@@ -32,9 +32,9 @@ from typing import Protocol
 
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
+from protocols.ckks.side_by_side import Pair, Parts
 from protocols.errors import MessageError
 from protocols.keygen import JointKeys
 from protocols.messages import Body, Exchange, to_everyone
@@ -110,18 +110,14 @@ def hand_out(context: CkksContext, plan: ModelPlan, keys: JointKeys) -> Exchange
 
 
 def total(
-    evaluator: Evaluator, plan: ModelPlan, survivors: Survivors, t: int, point: EncryptedVector
-) -> Exchange[EncryptedVector]:
-    """The sum of everyone's gradients at a point, a ciphertext for each part.
+    context: CkksContext, plan: ModelPlan, survivors: Survivors, t: int, point: Parts
+) -> Exchange[list[Pair]]:
+    """The sum of everyone's gradients at a point, (c0, c1) of each part.
 
     point: as the last refresh left it; not asked for at t = 0, where it is zero.
     """
-    context, n = evaluator.context, plan.ckks.ring_dim
-    low = context.primes[:REFRESH_TOWERS]
-    blobs = tuple(
-        rns.pack(context.polynomials_of(ct)[0], context.primes) for ct in (point.cts if t else ())
-    )
+    low, n = context.primes[:REFRESH_TOWERS], plan.ckks.ring_dim
+    blobs = tuple(rns.pack(c0, context.primes) for c0, _ in (point.pairs if t else ()))
     shapes = [low] * (2 * plan.layout.num_parts)
     _, sums = yield from survivors.ask(f"{STEP}/{t}", Body(blobs=blobs), shapes, n)
-    pairs = list(zip(sums[0::2], sums[1::2], strict=True))
-    return evaluator.wrap(*context.ciphertexts(pairs))
+    return list(zip(sums[0::2], sums[1::2], strict=True))

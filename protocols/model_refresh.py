@@ -18,9 +18,9 @@ from typing import Any
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
+from protocols.ckks.side_by_side import Pair, Parts
 from protocols.ckks.trace_map import TraceMap
 from protocols.errors import MessageError
 from protocols.messages import Body, Exchange
@@ -69,23 +69,22 @@ def joined(
 
 
 def refresh(
-    evaluator: Evaluator,
+    context: CkksContext,
     plan: ModelPlan,
     seed: bytes,
     step: int,
-    vectors: Sequence[EncryptedVector],
+    vectors: Sequence[Sequence[Pair]],
     survivors: Survivors,
-) -> Exchange[tuple[EncryptedVector, ...]]:
+) -> Exchange[tuple[Parts, ...]]:
     """Through the step's maps: fresh vectors at level 0, part by part."""
-    context, n = evaluator.context, plan.ckks.ring_dim
-    low, maps = context.primes[:REFRESH_TOWERS], plan.column_maps(step)
-    parts = [context.polynomials_of(ct) for vector in vectors for ct in vector.cts]
-    request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in parts))
-    shapes = [low, context.primes] * len(parts)
+    low, n = context.primes[:REFRESH_TOWERS], plan.ckks.ring_dim
+    pairs = [pair for vector in vectors for pair in vector]
+    request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in pairs))
+    shapes = [low, context.primes] * len(pairs)
     answered, sums = yield from survivors.ask(f"{STEP}/{step}", request, shapes, n)
     fresh = []
-    for k, ((c0, c1), trace_map) in enumerate(zip(parts, maps, strict=True)):
+    for k, ((c0, c1), trace_map) in enumerate(zip(pairs, plan.column_maps(step), strict=True)):
         first = joined(context, c0, sums[2 * k], sums[2 * k + 1], trace_map)
         fresh.append([first, context.refresh_element(seed, label(answered, k), c1)])
-    made = iter(context.ciphertexts(fresh))
-    return tuple(evaluator.wrap(*islice(made, len(vector.cts))) for vector in vectors)
+    made = iter(fresh)
+    return tuple(Parts(list(islice(made, len(vector)))) for vector in vectors)

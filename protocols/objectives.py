@@ -194,6 +194,7 @@ class MomentObjective(OneSum):
     kind = MOMENT
     released = "noisy mean products of the columns, of each two; nothing of what is predicted"
     drops: ClassVar[Mapping[str, str]] = {}
+    several = None
 
     row_norm: float
     epsilon_in_all: float

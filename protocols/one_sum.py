@@ -45,7 +45,8 @@ class OneSum(ABC):
 
     kind: name of its query; released: what everyone learns, in words; judges: whether it judges a
     model; view: of the rows, see `parties.data.views`; empty: the rows as for training; drops: why
-    weights or offsets of rows, which `of_rows` does not see, would change the sum.
+    weights or offsets of rows, which `of_rows` does not see, would change the sum; several: whether
+    it reads labels of several classes, None: it reads none.
     """
 
     __slots__ = ()
@@ -53,6 +54,7 @@ class OneSum(ABC):
     released: ClassVar[str]
     judges: ClassVar[bool] = False
     view: ClassVar[str] = ""
+    several: ClassVar[bool | None] = False
     drops: ClassVar[Mapping[str, str]] = {
         "weight": "this sum counts every row once; leave it out",
         "offset": "this sum scores rows by their features alone; leave it out",

@@ -21,7 +21,6 @@ from protocols.ckks.cost import UnitTimes, work
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.tally import CountingContext, IterationTally, Shadow, Tally, tally_iterations
-from protocols.contribute import grouped
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.messages import Exchange
@@ -138,7 +137,7 @@ def _shadows(plan: Circuit, evaluator: Evaluator) -> Any:
     layout = plan.layout
     data = [evaluator.wrap(Shadow(0)) for _ in range(layout.num_data_ciphertexts)]
     side = [evaluator.wrap(Shadow(0)) for _ in range(layout.num_side_ciphertexts)]
-    return grouped(evaluator, data), side
+    return evaluator.grouped(data), side
 
 
 def inversion(plan: Circuit) -> Tally:

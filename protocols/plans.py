@@ -14,6 +14,7 @@ from protocols.serialise import from_plain
 KINDS: Mapping[str, str] = {
     "rows": "protocols.rows:RowsPlan",
     "model": "protocols.model_plan:ModelPlan",
+    "model-lffr": "protocols.lffr_model_plan:LffrModelPlan",
     "gram": "protocols.gram_plan:GramPlan",
     "lffr": "protocols.lffr:LffrPlan",
     "gradients": "protocols.gradients:GradientPlan",

@@ -96,7 +96,8 @@ class Watch:
     Of the secure-aggregation protocol: start: public weights to start from, zeros by default;
     on_weights(t, w): every iterate, which is public there. Of encrypted rows: on_refresh(before,
     after): the vectors of each refresh, as the coordinator has them; evidence: of the second moment
-    that rows are whitened by, `second_moment.Evidence`.
+    that rows are whitened by, `second_moment.Evidence`; engine: workers for groups of rows,
+    `workers.Engine`.
     """
 
     on_phase: Callable[[str], None] = lambda phase: None
@@ -106,6 +107,7 @@ class Watch:
     on_missing: Callable[[tuple[str, ...]], None] = lambda names: None
     on_refresh: Callable[[Sequence[Any], Sequence[Any]], None] = lambda before, after: None
     evidence: Any = None
+    engine: Any = None
 
 
 # (plan, joint seed, every party's seed as hexadecimal, watch) -> the released weights

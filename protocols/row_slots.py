@@ -45,7 +45,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +87,9 @@ class Course:
     rule: in units of w; link: p; norm_bound: C; rows: N; features: d; sigma: without any t
     colluders; budget: P, t and the probability `delta_norm` that norms may fail with; spectrum:
     Lambda of whitened rows, None: C^2; unproven: the probability that it may fail with; signed:
-    whether all labels are 1; offset: o.
+    whether all labels are 1; offset: o; outputs: c, each of them on this course; is_stochastic:
+    whether rounds take other rows, with weights that sum to N; logistic: whether gradients are
+    those of p - y, a subclass gives others.
     """
 
     rule: Update
@@ -101,6 +103,9 @@ class Course:
     unproven: float = 0.0
     signed: bool = False
     offset: float = 0.0
+    outputs: int = 1
+    is_stochastic: bool = False
+    logistic: ClassVar[bool] = True
 
     @property
     def noise(self) -> float:
@@ -135,6 +140,28 @@ class Course:
     def largest_score(self, length: float) -> float:
         """At |v| <= length."""
         return self.norm_bound * length + self.offset
+
+    @property
+    def label(self) -> float:
+        """Bound on a row's slope at v = 0: in the first round all of the gradient is known."""
+        start = self.link.coefficients[0]
+        return residual(self.link, self.offset) if self.offset else max(start, 1 - start)
+
+    def moved(self, length: float) -> float:
+        """Bound on what of a row's slope is evaluated at |v| <= length."""
+        start = self.link.coefficients[0]
+        return residual(self.link, self.largest_score(length)) - min(start, 1 - start)
+
+    def push(self, shrink: float, radius: float) -> float:
+        """M(R) of `privacy.descent_bound`."""
+        return push_bound(
+            self.link,
+            shrink=shrink,
+            eta=self.rule.largest_rate,
+            norm_bound=self.norm_bound,
+            radius=radius,
+            spectrum=self.spectrum,
+        )
 
     def spread(self, length: float) -> float:
         """Bound on a norm of noise of std `length` tau, all of them but with `failure`."""
@@ -220,21 +247,15 @@ def ball(course: Course, rule: GradientDescent) -> Norms | None:
     falls = QuietDescent(eta=eta, lam=rule.ridge, rounds=rule.rounds, error=course.error)
 
     def by_steps(radius: float) -> float:
-        push = push_bound(
-            p,
-            shrink=1 - most.alpha,
-            eta=eta,
-            norm_bound=c,
-            radius=radius,
-            spectrum=course.spectrum,
-        )
-        return most.squared_bound(radius, push)
+        return most.squared_bound(radius, course.push(1 - most.alpha, radius))
 
     def by_falls(radius: float) -> float:
         return logistic_ball(falls, p, c, radius)
 
     start, edge, name = eta * c / 2, p.radius / c, "the ball of gradient descent"
-    proofs = {f"{name}, by steps": by_steps, f"{name}, by falls": by_falls}
+    proofs = {f"{name}, by steps": by_steps}
+    if course.logistic and not course.is_stochastic:
+        proofs[f"{name}, by falls"] = by_falls
     if course.noise:
         proofs = {f"{name} with noise": by_steps}
     found = {
@@ -326,7 +347,9 @@ def norms(course: Course) -> tuple[Norms, ...]:
         if isinstance(rule, GradientDescent) and (symmetric or course.signed)
         else None,
         spectrum(course, rule)
-        if isinstance(rule, Momentum) and course.link.coefficients == (0.0, course.link.radius)
+        if isinstance(rule, Momentum)
+        and course.link.coefficients == (0.0, course.link.radius)
+        and not course.is_stochastic
         else None,
         walk(course) if isinstance(rule, Momentum) else None,
     ]
@@ -338,7 +361,12 @@ def norms(course: Course) -> tuple[Norms, ...]:
 
 def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
     """Of a plan, for what is encrypted, of norm at most `norm_bound`."""
-    steps, course = len(plan.refreshes), _course(plan, norm_bound)
+    return bounds_of(plan, _course(plan, norm_bound))
+
+
+def bounds_of(plan: RowsPlan, course: Course) -> SlotBounds:
+    """The same of a course."""
+    steps = len(plan.refreshes)
     try:
         proofs = [_slots(plan, course, found) for found in norms(course)]
     except OUT_OF_RANGE as error:
@@ -366,26 +394,23 @@ def _course(plan: RowsPlan, norm_bound: float) -> Course:
         unproven=0.0 if whitening is None else whitening.failure,
         signed=plan.signed,
         offset=plan.row_terms.get("offset", 0.0),
+        is_stochastic=plan.is_stochastic,
     )
 
 
 def _slots(plan: RowsPlan, course: Course, found: Norms) -> SlotBounds:
     layout, c, rows = plan.layout, course.norm_bound, course.rows
-    groups, curvature = layout.groups, course.curvature
+    groups, curvature, outputs = plan.column_weight, course.curvature, course.outputs
     unit, gain = (1 / curvature.high, curvature.high * course.gain) if curvature else (1.0, 1.0)
     scale = abs(plan.units.side_scale)
-    start = plan.link.coefficients[0]
-    # In the first round, at v = 0, all of the gradient is in it.
-    label = residual(plan.link, course.offset) if course.offset else max(start, 1 - start)
-    side = rows * (c * label + TAIL * course.noise)
+    side = rows * (c * course.label + TAIL * course.noise)
     refreshes = list(inverse_bounds(curvature, len(plan.refreshes) - plan.rounds))
     for point, vectors in zip(found.points, found.vectors, strict=True):
-        moved = residual(plan.link, course.largest_score(point)) - min(start, 1 - start)
-        terms = gain / scale * (groups * c * moved + side)
+        terms = gain / scale * (groups * c * course.moved(point) + side)
         rests = (rest * rows / (f * scale * layout.block_size * unit) for f, rest in vectors)
         refreshes.append(terms + max(rests, default=0.0))
     tail = plan.rounds * course.features * TAIL_FAILURE if course.noise else 0.0
-    failure = found.failure + tail + course.unproven
+    failure = outputs * (found.failure + tail) + course.unproven
     return SlotBounds.proven(refreshes, found.last / plan.unit, found.proof, failure)
 
 

@@ -125,6 +125,25 @@ class RowsPlan(CircuitPlan):
         """The update decides what bounds its iterates."""
         return f"{self.kind}/{self.update['kind']}"
 
+    def slope(self, z: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What a row's gradient is, over the row: of scores and encoded targets, entry by entry."""
+        return self.link(z) - targets
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether rounds take other rows."""
+        return False
+
+    def weights_in(self, t: int, rows: int, randomness: RandomSource) -> NDArray[np.float64] | None:
+        """Weights of a party's rows in round t; None: all count once."""
+        _ = t, rows, randomness
+        return None
+
+    @property
+    def column_weight(self) -> float:
+        """Rows in a column of all ciphertexts together, at most."""
+        return self.layout.groups
+
     @property
     def outputs(self) -> int | None:
         """1 target, None of a label; weights have shape (d, 1) or (d,)."""

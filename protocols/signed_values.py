@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -93,11 +94,17 @@ def check(
             # One spelling only, so that equal values are equal texts.
             if len(value) != VALUE_BYTES or value.hex() != entry.value:
                 raise ValueError(entry.value)
-            identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(roster[name]))
-            identity.verify(bytes.fromhex(entry.signature), text(name, entry.value))
+            _verify(roster[name], entry.signature, text(name, entry.value))
         except (InvalidSignature, ValueError):
             raise ProtocolError(
                 f"the {kind} of party {name!r} is not signed by its identity key for this "
                 "session: it was exchanged on the way; do not go on with this coordinator",
                 culprit=name,
             ) from None
+
+
+# Parties of one process check the same values, one after the other.
+@lru_cache(maxsize=1024)
+def _verify(key: str, signature: str, text: bytes) -> None:
+    """Raises InvalidSignature, ValueError: which are not remembered."""
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), text)

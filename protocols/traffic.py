@@ -75,7 +75,7 @@ def exchanges(plan: RunPlan, party: str) -> Iterator[Exchanged]:
     yield Exchanged("agree", "enrol", nothing, Part(enrolment))
     yield Exchanged("agree", "agree", Part({"plan": plan.to_dict()}), Part({"plan": _DIGEST}))
     yield Exchanged("agree", "reveal", nothing, Part({"seed": _DIGEST}))
-    yield from _OWN[type(plan)](plan, party)
+    yield from next(own for kind, own in _OWN.items() if isinstance(plan, kind))(plan, party)
     summary = {"weights": np.full(_shape(plan), _WEIGHT).tolist(), "transcript": _DIGEST}
     yield Exchanged("decrypt", "finish", Part(summary), nothing)
 
@@ -188,8 +188,8 @@ def _sums(plan: GradientPlan, party: str) -> Iterator[Exchanged]:
 
 
 _OWN: Mapping[type[RunPlan], Callable[[Any, str], Iterator[Exchanged]]] = {
-    RowsPlan: _circuit,
     ModelPlan: _model,
+    RowsPlan: _circuit,
     GramPlan: _circuit,
     LffrPlan: _circuit,
     GradientPlan: _sums,

@@ -20,6 +20,7 @@ from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.contribute import Opened, Packed, check_outputs, collect
 from protocols.messages import Exchange
 from protocols.precondition import precondition
+from protocols.privacy.randomness import RandomSource
 from protocols.refresh import Refresh
 from protocols.rows import RowsPlan
 from protocols.updates.update import Update
@@ -143,18 +144,49 @@ class PlainGradient:
         weight: NDArray[np.float64] | float = 1.0,
         offset: NDArray[np.float64] | float = 0.0,
     ) -> None:
-        self._rows, self._labels, self._noise, self._link = rows, labels, noise, link
+        self._rows, self._labels, self._noise = rows, labels, noise
+        self._slope: Callable[[Array, Array], Array] = lambda z, y: link(z) - y
         self._preconditioner = preconditioner
         like = (-1, *(1,) * (labels.ndim - 1))
         self._weight, self._offset = np.reshape(weight, like), np.reshape(offset, like)
         self._round = 0
+        self._weights_in: Callable[[int], Array | float] = lambda t: 1.0
         self.largest = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        plan: RowsPlan,
+        rows: Array,
+        targets: Array,
+        noise: Array,
+        sources: Sequence[RandomSource] = (),
+        **terms: Any,
+    ) -> PlainGradient:
+        """Of a plan, on rows and targets that it has encoded.
+
+        sources: of every member, in the plan's order, where rounds take other rows; terms: weight,
+        offset.
+        """
+        inverse = plan.curvature.preconditioner(rows) if plan.curvature else 1.0
+        found = cls(rows, targets, noise, plan.link, inverse, **terms)
+        found._slope = plan.slope
+
+        def weights_in(t: int) -> Array | float:
+            pairs = zip(plan.members, sources, strict=True)
+            each = [(m.rows, plan.weights_in(t, m.rows, source)) for m, source in pairs]
+            parts = [np.ones(count) if own is None else own for count, own in each]
+            return np.concatenate(parts).reshape(-1, *(1,) * (targets.ndim - 1))
+
+        if plan.is_stochastic:
+            found._weights_in = weights_in
+        return found
 
     def __call__(self, weights: NDArray[np.float64], step: float) -> NDArray[np.float64]:
         """One scaled noisy gradient, shape (d,)."""
         z = self._rows @ weights + self._offset
         self.largest = max(self.largest, float(np.abs(z).max(initial=0.0)))
-        residual = self._weight * (self._link(z) - self._labels)
+        residual = self._weight * self._slope(z, self._labels) * self._weights_in(self._round)
         gradient = self._rows.T @ residual / len(self._rows) + self._noise[self._round]
         self._round += 1
         scaled: Array = step * self._preconditioner * gradient

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from protocols.errors import ParameterError, PrivacyError
 from protocols.evaluation.figures import LEAST
+from protocols.held_out import HeldOut
 from protocols.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu, training_part
 from protocols.plan import RunPlan
+from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.mechanism import Mechanism
 from sims.config import SimulationConfig
+from sims.figures import figures_of
 from sims.inference import infer
 from sims.inference_rows import shards_by_range, with_shards
-from sims.judged import judged, objective
+from sims.judged import judged
+from sims.judging import check_noise, objective
 from sims.party_process import PartySpec
 from sims.predict import ReleasedModel
 from sims.prepare import PreparedData
@@ -32,6 +40,36 @@ def for_training(config: SimulationConfig) -> SimulationConfig:
     share = TRAINING_SHARE if config.inference else 1 - EVALUATION_SHARE
     epsilon, delta = training_part(config.epsilon, config.delta, share)
     return replace(config, epsilon=epsilon, delta=delta)
+
+
+def check_evaluation(
+    config: SimulationConfig, schema: Schema, rows: Sequence[int], held_out: HeldOut | None
+) -> None:
+    """Refuse, before anything is spent, an evaluation of which noise will leave nothing.
+
+    rows: by party, of whole tables.
+
+    Raises:
+        ParameterError: see `check_noise`.
+    """
+    if not config.evaluate or config.epsilon is None or held_out is None:
+        return
+    trained = for_training(config)
+    wanted, own = (sums_wanted(c.epsilon, c.delta, c.colluders) for c in (config, trained))
+    left = whole_mu(wanted) ** 2 - whole_mu(own) ** 2
+    outputs = () if isinstance(schema.label, Label) else (schema.label.outputs,)
+    blank = ReleasedModel(
+        schema=schema, weights=np.zeros((schema.num_features, *outputs)), model=config.model
+    )
+    figures = figures_of(schema, rows, replace(held_out, judged=True))
+    mu = math.sqrt(_evaluation_share(config) * left)
+    plan = plan_sum(figures, wanted, objective(blank, private=True), mu)
+    check_noise(plan, wanted, {}, however_noisy=config.however_noisy)
+
+
+def _evaluation_share(config: SimulationConfig) -> float:
+    """Of what training leaves; standard errors take the rest."""
+    return EVALUATION_SHARE / (1 - TRAINING_SHARE) if config.inference else 1.0
 
 
 def follow(
@@ -97,9 +135,8 @@ def _with_evaluation(
             raise ParameterError(f"fewer than {LEAST} rows: figures would tell of single ones")
         mu = None
         if config.epsilon is not None:
-            # Standard errors take what is left then.
-            share = EVALUATION_SHARE / (1 - TRAINING_SHARE) if config.inference else 1.0
-            mu = math.sqrt(share) * left_mu(config.epsilon, config.delta, spent)
+            share = math.sqrt(_evaluation_share(config))
+            mu = share * left_mu(config.epsilon, config.delta, spent)
         opened = sums.open(objective(model, private=private), mu)
     except (PrivacyError, ParameterError) as error:
         warning = f"no evaluation on rows that were held back: {error}"

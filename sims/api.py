@@ -16,6 +16,7 @@ from sims.config import (
     DEFAULT_DELTA,
     DEFAULT_EPSILON,
     DEFAULT_PARTIES,
+    FORMER,
     BudgetOptions,
     DataOptions,
     EncryptionOptions,
@@ -45,7 +46,6 @@ PLAN = tuple(each for each in SIMULATE if option_name(each) in PlanOptions.__ann
 """Options of `plan`."""
 DEPLOY = tuple(each for each in SIMULATE if option_name(each) in DeployOptions.__annotations__)
 """Options of `Coordinator.init`."""
-_FORMER = {"interval": "radius"}
 
 
 def simulate(on_event: OnEvent | None = None, **options: Unpack[SimulateOptions]) -> RunResult:
@@ -117,8 +117,8 @@ def configured(function: str = "simulate", /, **options: Any) -> SimulationConfi
             # A plan of regressions counts its targets; it reads no column.
             if field in given and (name, function) != ("target", "plan"):
                 raise ParameterError(f"{name}={given[field]!r} is given without data: add --data")
-    if "test" in given and "holdout" in given:
-        raise ParameterError("test and holdout are both given: choose one of them")
+    if "test" in given and "test_share" in given:
+        raise ParameterError("test and test_share are both given: choose one of them")
     if "within" in given and given.get("model", "logistic") == "logistic":
         given.setdefault("protocol", ANY)
     promise = {name: given.pop(name, None) for name in ("epsilon", "delta", "colluders")}
@@ -136,16 +136,22 @@ def known_fields(
     """Options by the names of their fields; None is as good as left out.
 
     Raises:
-        ParameterError: the function has no such option.
+        ParameterError: the function has no such option, or one is given by two names.
     """
-    known = {option_name(f): f.name for f in offered} | {"no_privacy": "no_privacy", **_FORMER}
-    for name in options:
+    known = {option_name(f): f.name for f in offered} | {"no_privacy": "no_privacy"}
+    known |= {old: name for old, name in FORMER.items() if name in known}
+    found: dict[str, Any] = {}
+    for name, value in options.items():
         if name not in known:
             raise ParameterError(
                 f"{name} is no option of {function}, which takes "
                 f"{', '.join(sorted(known))}{suggest(name, known)}"
             )
-    return {known[name]: value for name, value in options.items() if value is not None}
+        if value is not None and known[name] in found:
+            raise ParameterError(f"{name} is another name of an option that is given, too")
+        if value is not None:
+            found[known[name]] = value
+    return found
 
 
 def privacy_fields(

@@ -100,7 +100,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
     debug: options.Debug = False,
 ) -> None:
-    """Predict every row: probability of the positive label, and the label; or every target.
+    """Predict every row: probabilities of the label's values and the likeliest, or every target.
 
     If the label or the targets are there, the scores are shown on stderr.
     """

@@ -15,18 +15,21 @@ from protocols.errors import AbortedError, ParameterError
 from protocols.names import DEFAULT_COLLUDERS
 from sims import cli_options as options
 from sims.api import DEPLOY
-from sims.cli_evaluate import Colluders, Delta, Epsilon, Threshold
+from sims.cli_evaluate import Colluders, Delta, Epsilon, HoweverNoisy, Threshold
 from sims.config import DEFAULT_DELTA
 from sims.console import FAILED, refusals, say, stdout
 
 if TYPE_CHECKING:
     from sims.deploy_coordinator import Coordinator
+else:
+    Coordinator = Any  # read where options are made
 
 coordinator_app = typer.Typer(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
 Session = Annotated[str | None, typer.Option(help="Go on with this one.")]
+Model = Annotated[Path, typer.Option(help="model.json with the schema of this folder.")]
 
 PLANNED = tuple(each for each in DEPLOY if each.name != "colluders")
 """Options that settle the plan; the help of `colluders` is another here."""
@@ -114,10 +117,40 @@ def run(
         _finished(found.status, as_json, model=found.folder / "model.json")
 
 
-@coordinator_app.command()
+def _sums(command: Callable[..., None]) -> Callable[..., None]:
+    """The command of sums that `f(centre, asked, as_json, …)` describes, with its own options.
+
+    asked: what all of them are asked for, as the centre's function takes it.
+    """
+
+    def run(
+        folder: Folder,
+        epsilon: Epsilon = None,
+        delta: Delta = DEFAULT_DELTA,
+        colluders: Colluders = 0,
+        session: Annotated[
+            str | None, typer.Option(help="Go on with this one, of a series with its first.")
+        ] = None,
+        as_json: options.AsJson = False,
+        debug: options.Debug = False,
+        **own: Any,
+    ) -> None:
+        with _centre(folder, debug, as_json) as (centre, tell):
+            promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
+            command(centre, {**promise, "session": session, "tell": tell}, as_json, **own)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    own = [each for each in options.parameters(command) if each.kind is each.KEYWORD_ONLY]
+    return coordinator_app.command()(options.with_parameters(run, own))
+
+
+@_sums
 def evaluate(
-    folder: Folder,
-    model: Annotated[Path, typer.Option(help="model.json with the schema of this folder.")],
+    centre: Coordinator,
+    asked: dict[str, Any],
+    as_json: bool,
+    *,
+    model: Model,
     rows: Annotated[
         str,
         typer.Option(help="all, or held-out: those that parties held back from its training here."),
@@ -125,98 +158,55 @@ def evaluate(
     parties: Annotated[
         str, typer.Option(help="Only these: a,b. Default: all, or all that trained it.")
     ] = "",
-    epsilon: Epsilon = None,
-    delta: Delta = DEFAULT_DELTA,
-    colluders: Colluders = 0,
     threshold: Threshold = 0.5,
     sites: Annotated[
         str, typer.Option(help="Parties that consent to a table of their own: a,b.")
     ] = "",
-    session: Session = None,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
+    however_noisy: HoweverNoisy = False,
 ) -> None:
     """Judge a model on rows of admitted parties, by one secure sum."""
-    with _centre(folder, debug, as_json) as (centre, tell):
-        from coordinator.status import read_status
-        from sims.evaluation_words import lines
-        from sims.run_folder import EVALUATION
+    from coordinator.status import read_status
+    from sims.evaluation_words import lines
+    from sims.run_folder import EVALUATION
 
-        found = centre.evaluate(
-            model,
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            rows=rows,
-            parties=tuple(filter(None, parties.split(","))),
-            threshold=threshold,
-            sites=tuple(filter(None, sites.split(","))),
-            session=session,
-            tell=tell,
-        )
-        ended = centre.settings.session_folder(found.opened.plan.session)
-        _finished(read_status(ended) or {}, as_json, evaluation=ended / EVALUATION)
-        for line in () if as_json else lines(found):
-            say(stdout(), line)
+    found = centre.evaluate(
+        model,
+        rows=rows,
+        parties=tuple(filter(None, parties.split(","))),
+        threshold=threshold,
+        sites=tuple(filter(None, sites.split(","))),
+        however_noisy=however_noisy,
+        **asked,
+    )
+    ended = centre.settings.session_folder(found.opened.plan.session)
+    _finished(read_status(ended) or {}, as_json, evaluation=ended / EVALUATION)
+    for line in () if as_json else lines(found):
+        say(stdout(), line)
 
 
-@coordinator_app.command()
-def check(
-    folder: Folder,
-    epsilon: Epsilon = None,
-    delta: Delta = DEFAULT_DELTA,
-    colluders: Colluders = 0,
-    session: Session = None,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
-) -> None:
+@_sums
+def check(centre: Coordinator, asked: dict[str, Any], as_json: bool) -> None:
     """Count the empty cells of each column over every party's rows, by one secure sum."""
-    with _centre(folder, debug, as_json) as (centre, tell):
-        from parties.data.look import filled_words
+    from parties.data.look import filled_words
 
-        path, found = centre.check(
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            session=session,
-            tell=tell,
-        )
-        if not as_json:
-            least = found["suppressed"]["below"]
-            words = filled_words(found["missing"], found["rows"], least) or "no cell is missing"
-            say(stdout(), words)
-        _finished({"state": "finished"}, as_json, missing=path)
+    path, found = centre.check(**asked)
+    if not as_json:
+        least = found["suppressed"]["below"]
+        words = filled_words(found["missing"], found["rows"], least) or "no cell is missing"
+        say(stdout(), words)
+    _finished({"state": "finished"}, as_json, missing=path)
 
 
-@coordinator_app.command()
-def infer(
-    folder: Folder,
-    model: Annotated[Path, typer.Option(help="model.json with the schema of this folder.")],
-    epsilon: Epsilon = None,
-    delta: Delta = DEFAULT_DELTA,
-    colluders: Colluders = 0,
-    session: Annotated[
-        str | None, typer.Option(help="Go on with the series that began with this one.")
-    ] = None,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
-) -> None:
+@_sums
+def infer(centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: Model) -> None:
     """Standard errors and intervals of a model, by a few secure sums over every party's rows.
 
     Each sum is a session, which every party consents to. --epsilon is of all of them together.
     """
-    with _centre(folder, debug, as_json) as (centre, tell):
-        path, found = centre.infer(
-            model,
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            session=session,
-            tell=tell,
-        )
-        if not as_json:
-            stdout().print(found.text(), markup=False, highlight=False, soft_wrap=True)
-        _finished({"state": "finished"}, as_json, inference=path)
+    path, found = centre.infer(model, **asked)
+    if not as_json:
+        stdout().print(found.text(), markup=False, highlight=False, soft_wrap=True)
+    _finished({"state": "finished"}, as_json, inference=path)
 
 
 def _finished(status: Mapping[str, Any], as_json: bool, **result: Path) -> None:

@@ -19,6 +19,13 @@ Epsilon = Annotated[
 Delta = Annotated[float, typer.Option(help="Its failure probability.")]
 Colluders = Annotated[int, typer.Option(help="Parties that may pool what they see.")]
 Threshold = Annotated[float, typer.Option(help="Probability above which a row counts as positive.")]
+HoweverNoisy = Annotated[
+    bool,
+    typer.Option(
+        "--however-noisy",
+        help="Also where privacy noise will leave nothing of the figures, which else is refused.",
+    ),
+]
 EXAMPLES = """Examples:
 
 cohort evaluate --model runs/died/model.json --data new.csv --split by:hospital
@@ -64,6 +71,7 @@ def evaluate(
     inference: Annotated[
         bool, typer.Option("--inference", help="A table of coefficients on these rows, too.")
     ] = False,
+    however_noisy: HoweverNoisy = False,
     ledger: Annotated[Path | None, typer.Option(help="Folder with a ledger per party.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Repeatable split and noise: NOT PRIVATE.")
@@ -101,6 +109,7 @@ def evaluate(
             sites=sites if sites in ("", "all") else tuple(sites.split(",")),
             least=least,
             inference=inference,
+            however_noisy=however_noisy,
             ledger=ledger,
             seed=seed,
             out=out,

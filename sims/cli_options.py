@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_origin
@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, get_origin
 import typer
 
 from sims.config import (
+    FORMER,
     BudgetOptions,
     DataOptions,
     EncryptionOptions,
@@ -34,22 +35,21 @@ GROUPS: dict[type, str] = {
 }
 OUTPUT = GROUPS[OutputOptions]
 _FIELDS = {each.name: each for each in options_of(SimulationConfig)}
-# Names that a field had before.
-_FORMER = {"radius": ("--radius", "--interval")}
 
 
-def named(name: str) -> Any:
-    """The option of a field, with its words."""
+def named(name: str, *, hidden: bool = False) -> Any:
+    """The option of a field, with its words; hidden: from the help."""
     each = _FIELDS[name]
     group = next(group for group in GROUPS if each in options_of(group))
     words = each.metadata["words"]
     if each.metadata["is_asked"] and each.default is not None:
         default = each.default if isinstance(each.default, str) else f"{each.default:g}"
         words = f"{words} Default: {default}."
-    names: tuple[str, ...] = _FORMER.get(name, ())
+    names: tuple[str, ...] = ()
     if isinstance(each.default, bool):
         names = (f"--{option_name(each).replace('_', '-')}",)
-    return typer.Option(*names, help=words, rich_help_panel=each.metadata["panel"] or GROUPS[group])
+    panel = each.metadata["panel"] or GROUPS[group]
+    return typer.Option(*names, help=words, rich_help_panel=panel, hidden=hidden)
 
 
 Data = Annotated[Path | None, named("data")]
@@ -87,21 +87,34 @@ Debug = Annotated[
 
 def takes(*chosen: Field[Any]) -> Callable[[Command], Command]:
     """Give a command `f(…, **given)` the options of these fields beside its own."""
-
-    def decorate(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        made = [p for p in own if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-        made += [_parameter(each) for each in chosen]
-        made += [p for p in own if p.default is not p.empty]
-        keyword = [p.replace(kind=p.KEYWORD_ONLY) for p in made]
-        command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in keyword}
-        return command
-
-    return decorate
+    made = [_parameter(each) for each in chosen]
+    made += [_parameter(each, old) for each in chosen for old in _former(each)]
+    return lambda command: with_parameters(command, made)
 
 
-def _parameter(each: Field[Any]) -> inspect.Parameter:
+def parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
+    """Of a command, but for `**`."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    return [p for p in own if p.kind is not p.VAR_KEYWORD]
+
+
+def with_parameters(command: Command, more: Sequence[inspect.Parameter]) -> Command:
+    """A command `f(…, **given)` that takes more; all are asked for by name."""
+    own = parameters(command)
+    made = [p for p in own if p.default is p.empty]
+    made += [*more, *(p for p in own if p.default is not p.empty)]
+    keyword = [p.replace(kind=p.KEYWORD_ONLY) for p in made]
+    command.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in keyword}
+    return command
+
+
+def _former(each: Field[Any]) -> list[str]:
+    return [old for old, name in FORMER.items() if name == each.name]
+
+
+def _parameter(each: Field[Any], former: str = "") -> inspect.Parameter:
+    """former: a name that it had before."""
     kind, default = kinds()[each.name], each.default
     if kind is Any:
         kind = Path | None
@@ -111,8 +124,8 @@ def _parameter(each: Field[Any]) -> inspect.Parameter:
     elif each.metadata["is_asked"]:
         kind, default = kind | None, None
     return inspect.Parameter(
-        option_name(each),
+        former or option_name(each),
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind, named(each.name)],
+        annotation=Annotated[kind, named(each.name, hidden=bool(former))],
     )

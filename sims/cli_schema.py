@@ -79,9 +79,10 @@ def init(
         import warnings
         from typing import get_args
 
+        from parties.data.columns import Missing
         from parties.data.infer import REGRESSION_SCALING, infer_schema
         from parties.data.look import missing_counts
-        from parties.data.schema import Classes, Missing
+        from parties.data.outcome import Classes
         from parties.data.table import read_table
 
         if (label is None) == (target is None):
@@ -110,6 +111,12 @@ def init(
         if isinstance(schema.label, Classes):
             words = f"{schema.label.name} has {schema.label.outputs} classes"
             say(console, f"{words}: models softmax and one-vs-rest predict such a label", "yellow")
+        if schema.row_norm is not None:
+            words = (
+                f"row_norm {schema.row_norm:g} is the middle length of a row: longer ones are "
+                "shortened to it, which saves privacy noise; without privacy set it to null"
+            )
+            say(console, words, "yellow")
         if missing == "refuse":
             table = read_table(sample, label=schema.label.name)
             counts = missing_counts(table, schema)
@@ -144,23 +151,18 @@ def check(
     """
     with refusals(debug) as console:
         from parties.data.encode import encode_shard
-        from parties.data.look import missing_counts, party_warnings
-        from parties.data.problems import Problems
+        from parties.data.look import party_warnings
         from parties.data.schema import Schema
-        from parties.data.table import read_table
 
         if data.suffix == ".json" and schema.suffix != ".json":
             raise ParameterError(
                 f"the schema comes first, then the table: cohort schema check {data} {schema}"
             )
         known = Schema.load(schema)
-        problems = Problems()
-        table = read_table(data, label=known.label.name, problems=problems)
-        shard = encode_shard(table, known, strict, problems)
+        shard = encode_shard(data, known, strict)
         say(stdout(), f"{shard.rows:,} rows fit the schema; {shard.num_features} features")
-        names = [*(column.name for column in known.columns), *known.label.names]
-        counts = zip(names, missing_counts(table, known), strict=True)
-        absent = ", ".join(f"{name} {count:,}" for name, count in counts if count)
+        # All others are refused.
+        absent = ", ".join(f"{name} {count:,}" for name, count in shard.counts.filled.items())
         say(stdout(), f"missing cells: {absent or 'none'}")
         for line in shard.counts.summary():
             say(stdout(), line)
@@ -185,7 +187,8 @@ def _print(schema: Schema) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from parties.data.schema import Label, NumericColumn, Targets
+    from parties.data.columns import NumericColumn
+    from parties.data.outcome import Label, Targets
 
     table = Table(title=Text(f"{len(schema.columns)} columns"))
     for name in ("Column", "Kind", "Range or categories", "Typical ± spread", "Missing"):

@@ -196,6 +196,7 @@ def like(config: SimulationConfig, found: Calibration, protocol: str) -> Wanted:
     if update not in UPDATES[protocol]:
         raise ParameterError(f"update={update!r} does not run with protocol {protocol}")
     free = {"profile", "ring_dim", "cover"} if protocol == SECURE_AGGREGATION else set[str]()
+    free |= {"workers"}  # of encrypted rows alone
     usual = {each.name: each.default for each in fields(SimulationConfig) if each.name in free}
     rounds = found.template.rounds
     changed: dict[str, Any] = {"protocol": protocol, "update": update, "rounds": rounds, **usual}

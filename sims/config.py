@@ -41,6 +41,8 @@ OF_DUAL = ("loss", "batches", "schedule")
 """Options of update scd alone."""
 ANY = "any"
 """Protocol that a budget chooses."""
+FORMER = {"interval": "radius", "holdout": "test_share"}
+"""Names that options had before, which still are taken."""
 
 
 def option(
@@ -88,10 +90,15 @@ class DataOptions:
         None, "Table (.csv, .parquet, …). Default: scikit-learn's breast cancer data."
     )
     targets: tuple[str, ...] = option(
-        (), "Numeric columns that a regression predicts, separated by commas: Y1,Y2.", name="target"
+        (),
+        "Numeric columns that a regression predicts, separated by commas: Y1,Y2. Default: the "
+        "schema's.",
+        name="target",
     )
     label: str | None = of_labels(
-        None, "Column to predict, of two values; of softmax and one-vs-rest of three or more."
+        None,
+        "Column to predict, of two values; of softmax and one-vs-rest of three or more. Default: "
+        "the schema's.",
     )
     positive: str | None = of_logistic(
         None, "The label's positive value. Default: 1, yes, or the larger one."
@@ -100,8 +107,13 @@ class DataOptions:
         None, "Public column schema (cohort schema init). Default: inferred."
     )
     test: Path | None = option(None, "File with the rows to test on.")
-    holdout: float = option(
-        0.2, "Share of rows to test on.", above=0, below=1, cure="; 0.2 is usual", is_asked=True
+    test_share: float = option(
+        0.2,
+        "Share of the table that belongs to no owner: test rows, in the open, for the report.",
+        above=0,
+        below=1,
+        cure="; 0.2 is usual",
+        is_asked=True,
     )
     exclude: tuple[str, ...] = option((), "Column to leave out; may be repeated.")
     strict: bool = option(False, "Refuse values outside the schema; do not clamp.")
@@ -134,8 +146,8 @@ class TrainingOptions:
         "--protocol secure-aggregation); or of numeric targets, several at once: linear, or "
         "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
         "or lffr (a sigmoid of the target's range, on encrypted rows); or poisson (one target that "
-        "counts from 0, on encrypted rows, without privacy). linear and poisson also run with "
-        "--protocol encrypted-model, without privacy, and linear with secure-aggregation.",
+        "counts from 0, on encrypted rows, without privacy). All of them also run with --protocol "
+        "encrypted-model, there without privacy but for lffr, and linear with secure-aggregation.",
         choices=tuple(MODELS),
     )
     protocol: str = option(
@@ -150,7 +162,7 @@ class TrainingOptions:
     update: str = option(
         "",
         "Update rule. Default: with privacy quadratic-gd, on rows that a private sum has whitened; "
-        "else barrier, of poisson and linear nag, which take gd and nag; of softmax and "
+        "else barrier, of numeric targets nag, or gd, lffr with privacy gd; of softmax and "
         f"one-vs-rest nag-opt with privacy, else nag. Everywhere: {', '.join(ANYWHERE)}. "
         f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}; of linear scd.",
         of=" or ".join((*CLASSIFIERS, "poisson", ENCRYPTED_MODEL, SECURE_AGGREGATION)),
@@ -198,7 +210,14 @@ class TrainingOptions:
         "Of scd: logistic, ridge or svm. Default: logistic; of --model linear ridge.",
         choices=("logistic", "ridge", "svm"),
     )
-    batches: int = of_sums(1, "Of scd: a round draws one row in so many.", least=1)
+    batches: int = option(
+        1,
+        "Of scd, and of --protocol encrypted-model without privacy: a round takes one row in so "
+        "many, there by each owner's own coins.",
+        least=1,
+        of=" or ".join((SECURE_AGGREGATION, ENCRYPTED_MODEL)),
+        panel="Training with --protocol secure-aggregation",
+    )
     schedule: str = of_sums(
         "cyclic",
         "Of scd's batches: cyclic (public) or poisson (secret; gaussian).",
@@ -210,8 +229,8 @@ class TrainingOptions:
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
     held_out: float = option(
         0.0,
-        "Share of its rows that every owner holds back from training by its own secret coins, to "
-        "judge the model on (cohort evaluate --rows held-out). Default: 0, none.",
+        "Share of its own rows that every owner holds back from training by secret coins, to judge "
+        "the model on by a secure sum (--evaluate, cohort evaluate --rows held-out). Default: 0.",
         least=0,
         below=1,
         cure="; 0.2 is usual, 0 holds none back",
@@ -263,7 +282,7 @@ class PrivacyOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EncryptionOptions:
-    """Keys and ring. cover: None: nobody can stand in, and all must stay."""
+    """Keys, ring, who computes. cover: None: nobody can stand in, and all must stay."""
 
     cover: int | None = option(
         None,
@@ -285,6 +304,14 @@ class EncryptionOptions:
         of=" or ".join(UNDER_CKKS),
         cure=": leave it out, secure-aggregation takes the smallest secure ring",
     )
+    workers: int = option(
+        0,
+        "Processes that compute on groups of encrypted rows for the coordinator (extra workers); "
+        "the run is the same to the bit. Default: 0, it computes itself.",
+        least=0,
+        of=ENCRYPTED_ROWS,
+        cure=": leave it out, the coordinator has no rows there",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +327,10 @@ class OutputOptions:
         False,
         "Judge the model on the rows that owners hold back (--held-out), by a secure sum. With "
         "privacy it takes a quarter of the budget.",
+    )
+    however_noisy: bool = option(
+        False,
+        "With --evaluate: also where noise will leave nothing of its figures, else refused.",
     )
     out: Path | None = option(
         None, "Run folder: model, report, transcript. An earlier run is moved aside."
@@ -415,6 +446,8 @@ class SimulationConfig(
             raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
         for each in options_of(TrainingOptions):
             value = getattr(self, each.name)
+            if each.name == "batches" and self.protocol == ENCRYPTED_MODEL:
+                continue
             if each.name in OF_DUAL and value != each.default and self.update != "scd":
                 raise ParameterError(
                     f"{each.name}={value} is an option of --update scd: leave it out for "
@@ -429,21 +462,23 @@ class SimulationConfig(
 
     def _check_outcome(self) -> None:
         """What is predicted: a label, or numeric targets."""
+        unnamed = self.data is not None and self.schema is None
         if not self.is_regression:
             if self.targets:
                 raise ParameterError(
                     f"target={','.join(self.targets)} is numeric, which model {self.model} does "
                     f"not predict: add --model {REGRESSIONS[0]}, or name a yes/no column by --label"
                 )
-            if self.data is not None and self.label is None:
+            if unnamed and self.label is None:
                 raise ParameterError(
-                    "label is missing: name the column to predict, such as --label y"
+                    "label is missing: name the column to predict, such as --label y, or give a "
+                    "--schema, which names it"
                 )
             return
-        if self.data is not None and not self.targets:
+        if unnamed and not self.targets:
             raise ParameterError(
                 f"target is missing: model {self.model} predicts numeric columns, such as "
-                "--target Y1,Y2"
+                "--target Y1,Y2; or give a --schema, which names them"
             )
         for name, times in Counter(self.targets).items():
             if times > 1 or not name:

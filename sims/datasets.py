@@ -207,7 +207,9 @@ def holdout(
             single row.
     """
     if not 0 < fraction < 1:
-        raise ParameterError(f"holdout={fraction} is not within (0, 1): give a share such as 0.2")
+        raise ParameterError(
+            f"test_share={fraction} is not within (0, 1): give a share such as 0.2"
+        )
     if label is None:
         groups: list[RowNumbers] = [np.arange(len(frame))]
         what = f"the table has {len(frame)} rows"

@@ -25,7 +25,7 @@ from sims.deployed import DeployedRun, finished_run, following, is_first, plan_t
 from sims.deployed_check import check_deployed
 from sims.deployed_evaluation import evaluation_plan, finished_evaluation
 from sims.deployed_inference import infer_deployed
-from sims.drive import drive, register_quietly
+from sims.drive import drive, registered
 from sims.inference import Inference
 from sims.judged import Evaluation
 from sims.options import DeployOptions, FilePath
@@ -183,6 +183,7 @@ class Coordinator(Background):
         parties: Sequence[str] = (),
         threshold: float = 0.5,
         sites: Sequence[str] = (),
+        however_noisy: bool = False,
         session: str | None = None,
         tell: Tell = print,
     ) -> Evaluation:
@@ -197,6 +198,7 @@ class Coordinator(Background):
             parties: only these; default: all, or all that trained it.
             threshold: probability above which a row counts as positive.
             sites: parties that consent to a table of their own.
+            however_noisy: also where noise will leave nothing of the figures.
             session: go on with this one, which was interrupted.
             tell: as of `run`.
 
@@ -216,6 +218,7 @@ class Coordinator(Background):
                 parties=tuple(parties),
                 threshold=threshold,
                 sites=tuple(sites),
+                however_noisy=however_noisy,
             ),
         )
         self._drive(name, tell)
@@ -319,12 +322,14 @@ def _superlink(settings: Settings) -> Program:
 
 @contextmanager
 def _registering(settings: Settings) -> Iterator[None]:
-    """Make newly admitted parties known to the SuperLink, within a second or so."""
+    """Make admitted parties known to the SuperLink, within a second or so."""
     stopping = threading.Event()
 
     def register() -> None:
+        known: set[str] = set()
         while not stopping.wait(1.0):
-            register_quietly(settings)
+            if set(settings.cards()) - known:
+                known = registered(settings)
 
     thread = threading.Thread(target=register, daemon=True)
     thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import threading
 from collections.abc import Iterator, Mapping
@@ -295,4 +296,5 @@ def _node(settings: files.Settings) -> Program:
         command=flower_commands.supernode(settings),
         environment=flower_commands.environment(settings.folder),
         log_path=settings.folder / "logs" / "supernode.log",
+        expected={os.EX_TEMPFAIL: "waits until the centre has admitted this party"},
     )

@@ -14,7 +14,8 @@ from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.mechanism import Mechanism
 from sims.deployed import UNKNOWN, agreed_and_opened, shared_schema, transcript_head
 from sims.figures import figures_of
-from sims.judged import ALL, HELD_OUT, Evaluation, judged, objective
+from sims.judged import ALL, HELD_OUT, Evaluation, judged
+from sims.judging import check_noise, objective
 from sims.predict import ReleasedModel
 from sims.sums import Opened, sums_wanted
 
@@ -32,11 +33,12 @@ def evaluation_plan(
     bins: int | None = None,
     sites: tuple[str, ...] = (),
     least: int = LEAST,
+    however_noisy: bool = False,
 ) -> GradientPlan:
     """The plan of one sum over rows of admitted parties, but for session and commitments.
 
     rows: `ALL`, or `HELD_OUT`: those that the parties held back when they trained this model here.
-    parties: empty: all that are admitted, or that trained it.
+    parties: empty: all that are admitted, or that trained it. however_noisy: see `check_noise`.
 
     Raises:
         ParameterError: the model is for another schema, no rows were held back from its training,
@@ -64,7 +66,9 @@ def evaluation_plan(
     task = objective(
         model, private=epsilon is not None, threshold=threshold, bins=bins, sites=sites
     )
-    plan = plan_sum(figures, sums_wanted(epsilon, delta, colluders), task)
+    wanted = sums_wanted(epsilon, delta, colluders)
+    plan = plan_sum(figures, wanted, task)
+    check_noise(plan, wanted, sizes, however_noisy=however_noisy)
     if plan.privacy:
         Mechanism.from_plan(plan, figures.norm_bound).require()
     members = tuple(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from coordinator.settings import NODES, Settings
 from coordinator.status import Status, read_status
 from protocols.errors import ProtocolError
-from protocols.private_files import write_private
+from protocols.private_files import private_opener, write_private
 from sims import flower_commands
 from sims.documents import to_json
 
@@ -37,7 +38,6 @@ def drive(settings: Settings, session: str, say: Say) -> dict[str, Any]:
     for attempt in range(ATTEMPTS):
         if _is_over(folder):
             break
-        _patiently(deadline, say, lambda: register_missing(settings))
         _wait_for_nodes(settings, session, deadline, say)
         if attempt:
             say(f"the Flower run ended early: attempt {attempt + 1} goes on with the session")
@@ -51,25 +51,38 @@ def drive(settings: Settings, session: str, say: Say) -> dict[str, Any]:
     return status
 
 
-def register_missing(settings: Settings) -> dict[str, int]:
-    """Make every admitted party's node known to the SuperLink; returns all node ids by party."""
-    nodes, cards = settings.nodes(), settings.cards()
-    known = flower_commands.connected(settings)
-    for name, card in cards.items():
-        if nodes.get(name) in known:
-            continue
-        public = settings.card_path(name, "pub")
-        public.write_text(f"{card.node_key}\n", encoding="ascii")
-        nodes[name] = flower_commands.register(settings, public)
-        write_private(settings.folder / NODES, to_json(nodes).encode())
-    return nodes
+def register_missing(settings: Settings) -> dict[str, str]:
+    """Make every admitted party's node known to the SuperLink; returns their states by party.
+
+    A SuperLink that has just started knows none.
+    """
+    with _one_at_a_time(settings):
+        nodes, cards = settings.nodes(), settings.cards()
+        known = flower_commands.connected(settings)
+        for name, card in cards.items():
+            if nodes.get(name) in known:
+                continue
+            public = settings.card_path(name, "pub")
+            public.write_text(f"{card.node_key}\n", encoding="ascii")
+            nodes[name] = flower_commands.register(settings, public)
+            write_private(settings.folder / NODES, to_json(nodes).encode())
+        return {name: known.get(nodes[name], "registered") for name in cards}
 
 
-def register_quietly(settings: Settings) -> None:
-    """Make newly admitted parties known; the SuperLink may not be up yet."""
-    if set(settings.cards()) - set(settings.nodes()):
-        with suppress(ProtocolError, subprocess.TimeoutExpired):
-            register_missing(settings)
+@contextmanager
+def _one_at_a_time(settings: Settings) -> Iterator[None]:
+    """Of all processes: a node that another one registers cannot be registered again."""
+    with open(settings.folder / f"{NODES}.lock", "w", opener=private_opener) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def registered(settings: Settings) -> set[str]:
+    """Parties that the SuperLink knows from now on; none where it is not up yet."""
+    try:
+        return set(register_missing(settings))
+    except (ProtocolError, subprocess.TimeoutExpired):
+        return set()
 
 
 def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say) -> None:
@@ -77,7 +90,8 @@ def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say
     seen, asked = "", time.monotonic()
     while not _is_over(folder):
         status = read_status(folder) or {}
-        words = f"{status.get('phase')} {status.get('iteration')}/{status.get('rounds')}"
+        phase = status.get("phase") or "starting"
+        words = f"{phase} {status.get('iteration')}/{status.get('rounds')}"
         if words != seen:
             say(words)
             seen = words
@@ -96,11 +110,10 @@ def _is_over(folder: Path) -> bool:
 
 
 def _wait_for_nodes(settings: Settings, session: str, deadline: float, say: Say) -> None:
-    nodes, told = settings.nodes(), ""
-    until = min(deadline, time.monotonic() + settings.step_seconds)
+    told, until = "", min(deadline, time.monotonic() + settings.step_seconds)
     while True:
-        known = _patiently(deadline, say, lambda: flower_commands.connected(settings))
-        missing = [name for name, node in nodes.items() if known.get(node) != "online"]
+        states = _patiently(deadline, say, lambda: register_missing(settings))
+        missing = [name for name, state in states.items() if state != "online"]
         if not missing:
             return
         words = f"waiting for {', '.join(missing)}"

@@ -23,7 +23,8 @@ from sims.datasets import split_rows
 from sims.held_out import HeldBack
 from sims.inference import infer
 from sims.inference_rows import encoded, with_shards
-from sims.judged import ALL, HELD_OUT, Evaluation, judged, objective
+from sims.judged import ALL, HELD_OUT, Evaluation, judged
+from sims.judging import check_noise, objective
 from sims.options import FilePath
 from sims.party_process import PartySpec
 from sims.places import read_status
@@ -48,6 +49,7 @@ def evaluate(
     sites: tuple[str, ...] | str = (),
     least: int = LEAST,
     inference: bool = False,
+    however_noisy: bool = False,
     ledger: FilePath | None = None,
     seed: int | None = None,
     out: FilePath | None = None,
@@ -62,7 +64,8 @@ def evaluate(
     above which a row counts as positive in the confusion matrix. bins: of the scores. sites:
     parties that consented to a table of their own, or "all". least: rows below which a cell or a
     party's table is left out. inference: a table of coefficients, too; the budget is divided.
-    ledger, seed, out: as of `simulate`; out: folder that evaluation.json goes to.
+    however_noisy: also where noise will leave nothing of the figures, else refused. ledger, seed,
+    out: as of `simulate`; out: folder that evaluation.json goes to.
 
     Raises:
         CohortError: an option, the model or the data are refused; the message says why.
@@ -115,7 +118,9 @@ def evaluate(
     sums = Sums(specs=specs, schema=known.schema, wanted=wanted, held_out=held_out, folder=folder)
     task = objective(known, private=private, threshold=threshold, bins=bins, sites=shown)
     share = math.sqrt(0.5) if inference else 1.0
-    opened = sums.open(task, share * whole_mu(wanted) if private else None)
+    mu = share * whole_mu(wanted) if private else None
+    check_noise(sums.plan(task, mu), wanted, sizes, however_noisy=however_noisy)
+    opened = sums.open(task, mu)
     noise = "none" if not private else "system" if seed is None else "seeded (NOT PRIVATE)"
     result = judged(known, opened, noise=noise, least=least, small=small)
     if inference:

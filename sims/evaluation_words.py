@@ -15,18 +15,28 @@ def lines(found: Evaluation) -> Iterator[str]:
     yield from more(found)
 
 
+def _counted(name: str, count: float | None, least: int) -> str:
+    return f"{name.replace('_', ' ')} " + (
+        f"below {least}" if count is None else f"{max(count, 0):,.0f}"
+    )
+
+
 def more(found: Evaluation) -> Iterator[str]:
     """Confusion, sites and the promise, in sentences."""
-    cells = found.figures.get("confusion")
-    if cells:
-        told = ", ".join(
-            f"{name.replace('_', ' ')} "
-            + (f"below {found.least}" if count is None else f"{max(count, 0):,.0f}")
-            for name, count in cells.items()
+    figures = found.figures
+    cells = figures.get("confusion", {})
+    noise = figures.get("confusion_noise_std")
+    beside = f" (noise of std {noise:,.0f} in each)" if noise else ""
+    by_class = figures.get("by_class", {})
+    for name, own in by_class.items():
+        told = ", ".join(_counted(each, n, found.least) for each, n in cells[name].items())
+        yield (
+            f"{name}: {WORDS['auc']} against the rest {shown(own['auc'])}; of its rows were called "
+            f"{told}{beside}"
         )
-        noise = found.figures.confusion_noise_std
-        beside = f" (noise of std {noise:,.0f} in each)" if noise else ""
-        yield f"at probability {found.figures.threshold:g}: {told}{beside}"
+    if cells and not by_class:
+        told = ", ".join(_counted(name, n, found.least) for name, n in cells.items())
+        yield f"at probability {figures.threshold:g}: {told}{beside}"
     for site, own in found.sites.items():
         key = "auc" if "auc" in own else "r2"
         yield f"{site}: {own.rows:,.0f} rows, {WORDS[key]} {shown(own[key])}"

@@ -6,7 +6,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from parties.data.schema import Classes, Label, Schema, Targets
+from parties.data.outcome import Classes, Label, Targets
+from parties.data.schema import Schema
 from protocols.errors import SchemaError
 from protocols.held_out import HeldOut
 from protocols.models.registry import model_named
@@ -26,6 +27,12 @@ KINDS: Mapping[type, str] = {
     Classes: "a label of several classes",
     Targets: "numeric targets",
 }
+FITTING: Mapping[type, str] = {
+    Label: "logistic",
+    Classes: "softmax or one-vs-rest",
+    Targets: "linear or another model of targets",
+}
+"""Models."""
 
 
 def figures_of(
@@ -68,20 +75,29 @@ def calibrated(
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
         SchemaError: the schema is for another kind of model.
     """
-    label, model = schema.label, model_named(config.model)
-    due = Targets if model.numeric else Classes if model.several else Label
-    if not isinstance(label, due):
-        cure = "softmax or one-vs-rest" if isinstance(label, Classes) else "another model"
-        raise SchemaError(
-            f"model={config.model!r} does not go with the schema, which has {KINDS[type(label)]} "
-            f"({label.name}): choose {cure}, or another schema"
-        )
-    if isinstance(label, Targets):
-        model.check_ranges({each.name: each.low for each in label.columns})
+    check_kind(schema, config.model)
+    if isinstance(schema.label, Targets):
+        lows = {each.name: each.low for each in schema.label.columns}
+        model_named(config.model).check_ranges(lows)
     figures = figures_of(schema, rows_by_party, new_draw(config))
     if config.within is not None:
         return choose(config, figures, predicted_run).calibration
     return calibrate(figures, Wanted.of(config))
+
+
+def check_kind(schema: Schema, name: str) -> None:
+    """Refuse a model for another kind of outcome.
+
+    Raises:
+        SchemaError: names both.
+    """
+    label, model = schema.label, model_named(name)
+    due = Targets if model.numeric else Classes if model.several else Label
+    if not isinstance(label, due):
+        raise SchemaError(
+            f"model={name!r} does not go with the schema, which has {KINDS[type(label)]} "
+            f"({label.name}): choose {FITTING[type(label)]}, or another schema"
+        )
 
 
 def new_draw(config: SimulationConfig) -> HeldOut | None:

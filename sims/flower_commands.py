@@ -8,7 +8,6 @@
 | Flower's own SuperNode that gives up | ends | lives on, does nothing: `end_with_main_thread` |
 | packages at run time | off unless asked for | on unless --disable-runtime-… (SuperLink) |
 | sender of a message | filled in by the grid | read from the process's TaskIdentity |
-| a request of a small message's round trip | 3 ms of the SuperLink | 10 ms: `tidy_less_often` |
 
 1.41's SuperLink and SuperNode therefore start through this file: `python -m sims.flower_commands`.
 The SuperNode is Flower's own only where `parties.flower_node` does not know the installed Flower.
@@ -21,11 +20,9 @@ import json
 import os
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import lru_cache
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +36,8 @@ if TYPE_CHECKING:  # it loads what Flower's processes need not
     from parties.agent.settings import Settings as PartySettings
 
 CONNECTION = "cohort"
+# A node's gRPC connection in 1.30; its HTTP connection of 1.41 is elsewhere.
+GRPC_NODE = "client/grpc_rere_client"
 SAFE_PATH = sys.version_info >= (3, 11)
 COMMAND_SECONDS = 120.0
 
@@ -68,7 +67,11 @@ def _module(name: str) -> list[str]:
 
 
 def superlink(settings: CoordinatorSettings) -> list[str]:
-    """Command of the coordinator's SuperLink."""
+    """Command of the coordinator's SuperLink, which keeps what it relays in memory.
+
+    In a database each request would take a few milliseconds of a core, and each ciphertext the
+    disk. It would keep no run: Flower fails those of a SuperLink that died.
+    """
     folder = settings.folder
     return [
         *_start("flower-superlink"),
@@ -76,7 +79,6 @@ def superlink(settings: CoordinatorSettings) -> list[str]:
         *("--ssl-certfile", str(folder / SERVER)),
         *("--ssl-keyfile", str(folder / SERVER_KEY)),
         "--enable-supernode-auth",
-        *("--database", str(folder / "superlink.db")),
         *_superlink_addresses(settings),
     ]
 
@@ -163,9 +165,10 @@ def submit(settings: CoordinatorSettings, session: str) -> int:
 
 
 def run_state(settings: CoordinatorSettings, run: int) -> str:
-    """Status of a Flower run, such as finished:failed."""
-    found = _flwr(settings, ["ls", CONNECTION, "--run-id", str(run)])
-    return str(found["runs"][0]["status"])
+    """Status of a Flower run, such as finished:failed; finished:lost: by a SuperLink that died."""
+    found = _flwr(settings, ["ls", CONNECTION])["runs"]
+    states = {int(each["run-id"]): str(each["status"]) for each in found}
+    return states.get(run, "finished:lost")
 
 
 def _flwr(settings: CoordinatorSettings, arguments: Sequence[str]) -> Mapping[str, Any]:
@@ -203,23 +206,21 @@ def _host_and_port(address: str) -> list[str]:
     return ["--host", host.strip("[]"), "--port", port]
 
 
-@lru_cache(maxsize=1)
 def has_one_port() -> bool:
-    """Whether this Flower's SuperLink has one HTTP port in place of three gRPC ones."""
-    done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-        [program("flower-superlink"), "--help"],
-        env={**os.environ, "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_TELEMETRY_ENABLED": "0"},
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-    )
-    return "--serverappio-api-address" not in done.stdout
+    """Whether this Flower's SuperLink has one HTTP port in place of three gRPC ones.
+
+    Raises:
+        ProtocolError: Flower is not installed.
+    """
+    found = find_spec("flwr")  # loads nothing
+    if found is None or not found.submodule_search_locations:
+        raise ProtocolError("flwr is not installed")
+    return not any(Path(p, GRPC_NODE).is_dir() for p in found.submodule_search_locations)
 
 
 # --- what 1.41 needs inside its processes ------------------------------------------------------
 
 FLEET = "/v1/fleet/"
-TIDY_SECONDS = 1.0
 # An ASGI application, in the words of its specification.
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -266,30 +267,7 @@ def serve_guarded() -> None:
         config.loaded_app = OwnMachineOnly(config.loaded_app)
 
     uvicorn.Config.load = load_guarded
-    tidy_less_often()
     flower_superlink()
-
-
-def tidy_less_often() -> None:
-    """Let the SuperLink look for processes that died once a second, not at every request.
-
-    Each look takes its database's only write lock, for which the other requests then wait.
-    """
-    try:
-        module: Any = import_module("flwr.supercore.corestate.sql_corestate")
-        states = module.SqlCoreState
-        tidy = states._cleanup_expired_task_tokens
-    except (ImportError, AttributeError):
-        return  # another 1.41: each request takes longer
-    due = [0.0]
-
-    def tidy_when_due(state: Any) -> None:
-        now = time.monotonic()
-        if now >= due[0]:
-            due[0] = now + TIDY_SECONDS
-            tidy(state)
-
-    states._cleanup_expired_task_tokens = tidy_when_due
 
 
 def end_with_main_thread() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from protocols.errors import ParameterError
+from protocols.evaluation.class_figures import class_figures
 from protocols.evaluation.figures import LEAST, figures, target_figures
 from protocols.evaluation.objective import EvaluationObjective
 from sims.documents import to_json
@@ -20,10 +18,6 @@ from sims.result import Array, Figures, targets_of
 from sims.run_folder import EVALUATION, TABLE, write_text
 from sims.sums import Opened
 
-BINS, PRIVATE_BINS = 4096, 64
-"""Exact counts cost nothing but bytes; each noisy one adds to the error."""
-REACH, PRIVATE_REACH = 16.0, 6.0
-"""Largest distance of a bin's edge from the threshold [log-odds]."""
 LOUD = 0.1
 """Of the area under ROC: a larger standard deviation of noise is told of."""
 ALL, HELD_OUT = "all", "held-out"
@@ -202,36 +196,6 @@ def _remarks(found: Figures, rows: int) -> Iterator[str]:
         )
 
 
-def objective(
-    model: ReleasedModel,
-    *,
-    private: bool,
-    threshold: float = 0.5,
-    bins: int | None = None,
-    sites: tuple[str, ...] = (),
-) -> EvaluationObjective:
-    """What is summed to judge a model; its bins follow from public numbers alone.
-
-    Raises:
-        ParameterError: see `EvaluationObjective`.
-    """
-    weights = model.weights.T if model.fitted.numeric else model.weights[None]
-    bound, centre = model.schema.norm_bound, math.log(threshold / (1 - threshold))
-    reach = bound * float(np.linalg.norm(weights[0])) + abs(centre)
-    reach = min(max(reach, 1e-6), PRIVATE_REACH if private else REACH)
-    count = bins or (PRIVATE_BINS if private else BINS)
-    return EvaluationObjective(
-        model=model.model,
-        weights=tuple(tuple(row) for row in weights.tolist()),
-        bins=count,
-        width=2 * reach / count,
-        centre=centre,
-        exact=not private,
-        row_norm=bound,
-        sites=sites,
-    )
-
-
 def read_tables(
     model: ReleasedModel,
     task: EvaluationObjective,
@@ -258,6 +222,10 @@ def read_tables(
                 width=label.width,
                 noise_std=noise,
                 model=task.model,
+            )
+        elif task.several:
+            figure = class_figures(
+                task, table, rows=size, names=model.classes, noise_std=noise, least=least
             )
         else:
             figure = figures(task, table, rows=size, noise_std=noise, least=least)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
-from parties.data.schema import MOST_CLASSES, Schema
+from parties.data.outcome import MOST_CLASSES
+from parties.data.schema import Schema
 from parties.data.table import cell_text
 from protocols.errors import ParameterError
 from protocols.models.registry import classifier_named, model_named

@@ -37,7 +37,7 @@ class DeployOptions(TypedDict, total=False):
 
 
 class PlanOptions(DeployOptions, total=False):
-    """Of `cohort plan`; interval is another name for radius."""
+    """Of `cohort plan`; interval is another name for radius, holdout for test_share."""
 
     data: Any
     label: str | None
@@ -45,6 +45,7 @@ class PlanOptions(DeployOptions, total=False):
     positive: str | None
     schema: FilePath | None
     test: FilePath | None
+    test_share: float | None
     holdout: float | None
     exclude: str | Sequence[str] | None
     strict: bool | None
@@ -64,7 +65,9 @@ class SimulateOptions(PlanOptions, total=False):
     """Of `cohort simulate`."""
 
     processes: bool | None
+    workers: int | None
     ledger: FilePath | None
     out: FilePath | None
     keep_messages: bool | None
     evaluate: bool | None
+    however_noisy: bool | None

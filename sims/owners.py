@@ -19,7 +19,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from parties.data.encode import check_columns, encode_shard
 from parties.data.infer import REGRESSION_SCALING, infer_schema
-from parties.data.schema import Classes, Label, Schema
+from parties.data.outcome import Classes, Label
+from parties.data.schema import Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.data.table import cell_text, read_table
 from protocols.documents import shown, suggest

@@ -10,7 +10,7 @@ from protocols import model_cost, planner, traffic
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.cost import UnitTimes
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
-from protocols.decrypt import flooding_of, release_error_std
+from protocols.decrypt import flooding_of
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
 from protocols.model_plan import ModelPlan
@@ -18,6 +18,7 @@ from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.registry import protocol_of
 from protocols.rows import RowsPlan
 from protocols.serialise import to_plain
 from protocols.words import count, duration, size
@@ -147,7 +148,7 @@ def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
         "decryption": {
             "flooding_bits": STATISTICAL_SECURITY_BITS,
             "flooding_std_log2": math.log2(flooding_of(circuit)),
-            "release_error_std": release_error_std(circuit),
+            "release_error_std": protocol_of(plan).release_error(plan),
         },
     }
     if isinstance(plan, RowsPlan):

@@ -139,8 +139,8 @@ class ReleasedModel:
     def predict(self, table: Table) -> pd.DataFrame:
         """`probability` of the positive label and `prediction`, its text; or every target.
 
-        Positive above probability 1/2. Of several classes `probability` is that of the most likely
-        one, the prediction; `predict_proba` has all. Targets in the data's own units, by name.
+        Positive above probability 1/2. Of several classes `probability_NAME` of each, and the most
+        likely one as `prediction`. Targets in the data's own units, by name.
         Columns to predict may be absent and are not looked at; the index is the table's, of a file
         0, 1, ….
 
@@ -153,8 +153,12 @@ class ReleasedModel:
             values = targets_of(self.schema.label).to_data_units(decoded)
             return pd.DataFrame(values, columns=self.schema.label.names, index=index)
         prediction = np.array(self.classes)[classifier_named(self.model).called(scores)]
-        found = decoded.max(axis=1) if self.fitted.several else decoded
-        return pd.DataFrame({"probability": found, "prediction": prediction}, index=index)
+        found = {"probability": decoded}
+        if self.fitted.several:
+            found = {
+                f"probability_{name}": p for name, p in zip(self.classes, decoded.T, strict=True)
+            }
+        return pd.DataFrame({**found, "prediction": prediction}, index=index)
 
     def _scores(self, table: Table) -> tuple[Array, pd.Index[Any]]:
         """X W of a table's rows, and their index."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from sims.datasets import (
     require_spread,
     split_rows,
 )
+from sims.figures import check_kind
 
 PLACE = "\0place"
 """Column with the position of a row in its table."""
@@ -93,6 +94,8 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     """
     notes: list[str] = []
     problems = Problems()
+    if config.schema is not None:
+        config = with_outcome(config, Schema.load(config.schema))
     frame, predicted = _table(config, problems)
     split_column = config.split.partition(":")[2] if config.split.startswith("by:") else None
     # A bad cell is refused by its row in the file, wherever the hold-out and the split put it.
@@ -102,11 +105,6 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         problems.add(str(error), type(error))
         problems.refuse()
         raise
-    if whole.label.names != predicted:
-        what = "target" if config.is_regression else "label"
-        raise SchemaError(
-            f"{what}={','.join(predicted)!r} is not the schema's {','.join(whole.label.names)!r}"
-        )
     encode_shard(frame, whole, problems=problems)
     placed = frame.assign(**{PLACE: np.arange(len(frame))})
     train, test = _train_and_test(config, placed, predicted[0], rng)
@@ -135,6 +133,31 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     )
 
 
+def with_outcome(config: SimulationConfig, schema: Schema) -> SimulationConfig:
+    """The configuration that names what its schema does.
+
+    Raises:
+        SchemaError: it names something else, or its model does not go with the schema.
+    """
+    check_kind(schema, config.model)
+    given, names = config.targets or (config.label,), schema.label.names
+    what = "target" if config.is_regression else "label"
+    if given != names and given != (None,):
+        raise SchemaError(
+            f"{what}={','.join(map(str, given))!r} is not the schema's {','.join(names)!r}: leave "
+            f"{what} out, or give another schema"
+        )
+    positive = getattr(schema.label, "positive", None)
+    if config.positive not in (None, positive):
+        raise SchemaError(
+            f"positive={config.positive!r} is not the schema's {positive!r}: leave it out, or give "
+            "another schema"
+        )
+    if config.is_regression:
+        return replace(config, targets=names)
+    return replace(config, label=schema.label.name)
+
+
 def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:
     """Notes where the schema's bounds change many rows, or leave weights little room."""
     parts = list(shards)
@@ -152,8 +175,9 @@ def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:
     if clipped > MANY_CLIPPED:
         notes.append(
             f"{clipped:.0%} of the training rows are longer than row_norm={schema.row_norm:g} of "
-            "the schema and are shortened to it: they say less than they could; a larger row_norm "
-            "shortens fewer, and with privacy takes more noise"
+            "the schema and are shortened to it: at a small epsilon a thousand rows lose nothing "
+            "by it, for noise is as large as the longest row; without privacy take a larger "
+            "row_norm, or null"
         )
     if used < LITTLE_USED:
         notes.append(
@@ -199,7 +223,7 @@ def _train_and_test(
     if config.test is not None:
         return frame, read_table(config.test, label=label)
     stratified = None if config.is_regression else label
-    return holdout(frame, config.holdout, rng, stratified, _several(config))
+    return holdout(frame, config.test_share, rng, stratified, _several(config))
 
 
 def _several(config: SimulationConfig) -> bool:

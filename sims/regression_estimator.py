@@ -36,8 +36,8 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
     what of this applies. `result_` is never private. Pickles and copies leave it out.
 
     Args:
-        protocol: "encrypted-rows"; or "encrypted-model", of "linear" and "poisson" without privacy:
-            rows stay home.
+        protocol: "encrypted-rows"; or "encrypted-model", where rows stay home, with privacy of
+            "lffr" alone.
         model: "linear"; "improved-lffr": linear in the logit of the target, whose predictions bend
             towards the ends of the target's range; "lffr": a sigmoid of the range by squared
             error; or "poisson": one target that counts from 0, without privacy. For the last two

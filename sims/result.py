@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from coordinator.costs import Costs
 from parties.data.look import filled_words
-from parties.data.schema import Classes, Label, Schema, Targets
+from parties.data.outcome import Classes, Label, Targets
+from parties.data.schema import Schema
 from protocols.errors import SchemaError
 from protocols.evaluation.figures import LEAST
 from protocols.models.model import Model

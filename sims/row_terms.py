@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.schema import Schema, Weight
+from parties.data.outcome import Weight
+from parties.data.schema import Schema
 from protocols.documents import shown
 from protocols.errors import DataError, ParameterError, SchemaError
 from sims.owners import Rows, free_name, naming

@@ -17,6 +17,7 @@ from protocols.messages import public_bytes
 from protocols.plan import Member, RunPlan
 from protocols.second_moment import Evidence
 from protocols.transcript import Transcript
+from protocols.workers import Engine
 from sims.party_process import PartySpec, peak_memory_mb, run_parties
 
 
@@ -40,8 +41,11 @@ def session_of(
     observer: Observer,
     processes: bool,
     evidence: Evidence | None = None,
+    engine: Engine | None = None,
 ) -> Ran:
     """Key exchange, rounds and end of one plan among parties of these specs.
+
+    engine: workers for groups of encrypted rows.
 
     Raises:
         CohortError: the protocol was aborted.
@@ -56,6 +60,7 @@ def session_of(
         transcript=log,
         observer=observer,
         evidence=evidence,
+        engine=engine,
     )
     keep = partial(
         recorded,

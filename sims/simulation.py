@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from coordinator.coordinator import Observer
 from coordinator.costs import Costs
+from coordinator.dask_workers import workers_of
 from coordinator.replay import evidence as read_evidence
 from parties.coins import Coins
 from parties.data.look import filled_totals
@@ -32,7 +33,8 @@ from protocols.privacy.calibrate.calibration import Calibration
 from protocols.privacy.randomness import SeededRandomness
 from protocols.private_files import FOLDER_MODE
 from protocols.published import published
-from sims.afterwards import follow, for_training
+from protocols.workers import KINDS
+from sims.afterwards import check_evaluation, follow, for_training
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
 from sims.figures import calibrated, settled
@@ -94,18 +96,20 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             "evaluate with rows that have an offset: the sum scores rows by their features alone; "
             "leave evaluate out"
         )
-    if config.evaluate and model_named(config.model).several:
-        raise ParameterError(
-            f"evaluate with model={config.model!r}: sums of scores are of labels of two values; "
-            "leave evaluate out, and judge the model by score of load_model"
-        )
     # Every refusal that depends on public figures only comes before the first key.
     rows = [shard.rows for shard in data.shards.values()]
     notify(Event("phase", "choose"))
     found = calibrated(for_training(config), data.schema, rows)
+    check_evaluation(config, data.schema, rows, found.template.held_out)
     notify(Event("plan", "data", found=found))
+    if config.workers and found.template.kind not in KINDS:
+        raise ParameterError(
+            f"workers={config.workers} with model={config.model!r}: its rows reach the coordinator "
+            "as sums, and nothing is left that grows with them; leave workers out"
+        )
+    pool = workers_of(config.workers)
     folder = RunFolder.create(config.out, rounds=found.template.rounds) if config.out else None
-    with _recording(folder) as record:
+    with _recording(folder) as record, pool as engine:
         signing_key = new_signing_key()
         specs = party_specs(config, data.shards, root, public_bytes(signing_key))
         held_out, whole = found.template.held_out, data
@@ -145,6 +149,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             transcript=folder.transcript_path if folder else None,
             messages=folder.messages_path if folder and config.keep_messages else None,
             evidence=evidence,
+            engine=engine,
         )
         both(Event("phase", "twin"))
         result = compare(

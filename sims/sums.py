@@ -36,6 +36,11 @@ def sums_wanted(epsilon: float | None, delta: float, colluders: int) -> Wanted:
     )
 
 
+def noise_std(plan: GradientPlan) -> float:
+    """Of each value of a sum, of all parties; 0 without privacy."""
+    return plan.split.total_std(max(plan.noise_scales, default=0.0))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Opened:
     """One finished sum.
@@ -51,8 +56,8 @@ class Opened:
 
     @property
     def noise_std(self) -> float:
-        """Of each value, of all parties; 0 without privacy."""
-        return self.plan.split.total_std(max(self.plan.noise_scales, default=0.0))
+        """Of each value."""
+        return noise_std(self.plan)
 
     @cached_property
     def mechanism(self) -> Mechanism | None:

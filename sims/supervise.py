@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,16 @@ _STOP_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """What to run; log_path: where its output goes."""
+    """What to run; log_path: where its output goes.
+
+    expected: what it says to a person, once, that it ended with such a code.
+    """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
     log_path: Path
+    expected: Mapping[int, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -51,7 +55,7 @@ def supervised(program: Program) -> Iterator[None]:
 
 
 def _keep(program: Program, stopping: threading.Event) -> None:
-    pause = 1.0
+    pause, told = 0.5, ""
     while not stopping.is_set():
         began = time.monotonic()
         process = _start(program)
@@ -60,14 +64,13 @@ def _keep(program: Program, stopping: threading.Event) -> None:
         _end(process)
         if stopping.is_set():
             return
-        pause = 1.0 if time.monotonic() - began > 60 else min(2 * pause, LONGEST_PAUSE_SECONDS)
-        log.warning(
-            "%s ended with code %s, again in %g s: see %s",
-            program.name,
-            process.returncode,
-            pause,
-            program.log_path,
-        )
+        lasted = time.monotonic() - began > 60
+        pause = min(1.0 if lasted else 2 * pause, LONGEST_PAUSE_SECONDS)
+        ended = f"ended with code {process.returncode}, and is started again"
+        words = program.expected.get(process.returncode, ended)
+        if lasted or words != told:
+            log.warning("%s %s: see %s", program.name, words, program.log_path)
+        told = words
         stopping.wait(pause)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
+from protocols.models.improved_lffr import ImprovedLffr
 from protocols.models.poisson import Poisson
 from protocols.models.registry import model_named
+from protocols.privacy.randomness import RandomSource
 from protocols.rows import RowsPlan
 from protocols.train import PlainGradient, train_plain
 from sims.regression_twin import ridge_solution
@@ -40,10 +42,12 @@ def run_twin(
     *,
     weight: Array | float = 1.0,
     offset: Array | float = 0.0,
+    sources: Sequence[RandomSource] = (),
 ) -> tuple[Array, tuple[Figures, ...]]:
     """The plan in float64 on pooled rows, with the parties' summed noise (`RowsPlan.draw_noise`).
 
-    weight, offset: of the training rows, as in `Shard`; test_x: `shifted` by theirs.
+    weight, offset: of the training rows, as in `Shard`; test_x: `shifted` by theirs; sources: see
+    `PlainGradient.of`.
 
     Returns the weights, shape (num_features,), of a target (num_features, 1), and the metrics of
     every iteration.
@@ -51,8 +55,7 @@ def run_twin(
     train = shifted(x, offset) if isinstance(offset, np.ndarray) else x
     course = Course(model_named(plan.model), (train, y), (test_x, test_y))
     x, y = plan.encode(x, y)
-    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
-    gradient = PlainGradient(x, y, noise, plan.link, inverse, weight=weight, offset=offset)
+    gradient = PlainGradient.of(plan, x, y, noise, sources, weight=weight, offset=offset)
 
     def record(t: int, weights: Array) -> None:
         course.record(t, plan.decode(weights).reshape(plan.layout.shape), gradient.largest)
@@ -135,12 +138,20 @@ def _fit_targets(
     return ridge_solution(x, y, 0.0, weight)
 
 
+def _fit_logits(
+    x: Array, y: Array, weight: Array | None = None, offset: Array | None = None
+) -> Array:
+    """Least squares of improved LFFR's logits; no offset is taken."""
+    return ridge_solution(x, ImprovedLffr().encode(y), 0.0, weight)
+
+
 Fit = Callable[..., Array]
 """Of rows and outcomes; then perhaps weights, then offsets, each shape (rows,)."""
 OPTIMA: dict[str, Fit] = {
     "logistic": fit_optimum,
     "poisson": fit_counts,
     "linear": _fit_targets,
+    "improved-lffr": _fit_logits,
     "softmax": fit_softmax,
     "one-vs-rest": fit_each,
 }

@@ -15,6 +15,7 @@ from parties.objectives import open_contributor
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
+from protocols.lffr_model_plan import LffrModelPlan
 from protocols.model_plan import ModelPlan
 from protocols.models.registry import model_named
 from protocols.objectives import RowObjective
@@ -102,6 +103,7 @@ def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
         test.y,
         weight=data.row_weights,
         offset=data.offsets,
+        sources=[specs[name].noise_source() for name in plan.names],
     )
     cure = "take fewer iterations or a smaller learning rate"
     cure = cure if plan.outputs else f"widen it (--interval), {cure}"
@@ -118,7 +120,7 @@ def _stopped_short(plan: RowsPlan, data: PreparedData, weights: Floats) -> tuple
     if plan.privacy is not None:
         return ()
     model, kind = plan.fitted, plan.update["kind"]
-    best = OPTIMA[plan.model](data.rows, data.labels, data.row_weights, data.offsets)
+    best = _best(plan, data)
     x = shifted(data.rows, data.offsets)
     reached, least, start = (
         float(np.average(losses.reshape(len(x), -1).mean(axis=1), weights=data.row_weights))
@@ -136,6 +138,17 @@ def _stopped_short(plan: RowsPlan, data: PreparedData, weights: Floats) -> tuple
         f"training has not converged: {plan.rounds} iterations of {kind} leave a mean loss of "
         f"{reached:.4f} on the training rows, and {least:.4f} is possible; take {cure}",
     )
+
+
+def _best(plan: RowsPlan, data: PreparedData) -> Floats:
+    """The optimum; of LFFR, which has no closed form, what many more iterations make."""
+    if plan.model in OPTIMA:
+        return OPTIMA[plan.model](data.rows, data.labels, data.row_weights, data.offsets)
+    whole: Any = replace(plan, batches=1)  # type: ignore[call-arg]
+    longer = replace(whole, update={**plan.update, "rounds": LONGER * plan.rounds})
+    nothing = np.zeros((longer.rounds, *plan.fitted_shape))  # type: ignore[attr-defined]
+    rows, labels = data.rows[:1], data.labels[:1]
+    return run_twin(longer, data.rows, data.labels, nothing, rows, labels)[0]
 
 
 def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
@@ -231,6 +244,7 @@ def _moves_on(
 _TWINS: Mapping[type[RunPlan], Callable[[Any, PreparedData, Specs], Twin]] = {
     RowsPlan: _rows,
     ModelPlan: _rows,
+    LffrModelPlan: _rows,
     GramPlan: _gram,
     LffrPlan: _lffr,
     GradientPlan: _sums,

@@ -20,6 +20,7 @@ from protocols import decrypt, encrypted_model
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.parameters import choose_parameters
+from protocols.ckks.side_by_side import Parts
 from protocols.model_plan import ModelPlan
 from protocols.rows import RowsPlan
 from tests import exact, helpers
@@ -44,20 +45,22 @@ def opened(session: Session) -> tuple[Floats, Any]:
     taken: list[Any] = []
 
     def watching(release: Any) -> Any:
-        def watched(evaluator: Any, plan: Any, weights: Any, survivors: Any) -> Any:
-            context, low = evaluator.context, evaluator.context.primes[:2]
+        def watched(owner: Any, plan: Any, weights: Any, survivors: Any) -> Any:
+            parts = isinstance(weights, Parts)
+            context = owner if parts else owner.context
+            low = context.primes[:2]
+            pairs = weights.pairs if parts else map(context.polynomials_of, weights.cts)
             secret = sum(exact.secret(half_of(p).secret) for p in session.parties.values())
             key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
-            for ct in weights.cts:
-                c0, c1 = (each[:2] for each in context.polynomials_of(ct))
+            for pair in pairs:
+                c0, c1 = (each[:2] for each in pair)
                 found = rns.add(c0, rns.product(c1, key, low), low)
-                parts = isinstance(plan, ModelPlan)
                 taken.append(
                     subring.project(found, low, plan.layout.period)
                     if parts
                     else exact.whole(found, low)
                 )
-            return (yield from release(evaluator, plan, weights, survivors))
+            return (yield from release(owner, plan, weights, survivors))
 
         return watched
 

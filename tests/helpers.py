@@ -20,8 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome
+from parties.data.columns import NumericColumn
 from parties.data.encode import expand_columns
-from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.data.table import read_table
 from parties.key_share import KeyShare
@@ -162,11 +164,15 @@ def insecure(levels: int, ring_dim: int) -> CkksParameters:
     return CkksParameters(ring_dim=ring_dim, depth=levels + 2, security_bits=0)
 
 
-def plain_weights(plan: RowsPlan, shards: Iterable[tuple[Floats, Floats]], noise: Floats) -> Floats:
+def plain_weights(
+    plan: RowsPlan,
+    shards: Iterable[tuple[Floats, Floats]],
+    noise: Floats,
+    sources: Sequence[Any] = (),
+) -> Floats:
     """The plaintext twin's weights; noise: shape (rounds, d), summed over parties."""
     x, y = plan.encode(*(np.concatenate(part) for part in zip(*shards, strict=True)))
-    inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
-    gradient = PlainGradient(x, y, noise, plan.link, inverse)
+    gradient = PlainGradient.of(plan, x, y, noise, sources)
     weights = train_plain(plan.rule, gradient, noise.shape[1:])
     assert plan.link.degree == 1 or gradient.largest <= plan.link.radius, (
         "the case leaves the link's interval"
@@ -203,6 +209,7 @@ class Session:
     rng_seed: int
     plan: Any = None
     recorded: list[tuple[str, str, bytes, bytes]] = field(default_factory=list)
+    outcome: Any = None
 
     @property
     def verify_keys(self) -> dict[str, str]:
@@ -221,14 +228,16 @@ class Session:
 
     def run(self, ask: Callable[..., Any] | None = None) -> Outcome:
         """The whole protocol."""
-        return self.coordinator.run(ask or self.ask)
+        found: Outcome = self.coordinator.run(ask or self.ask)
+        self.outcome = found
+        return found
 
     def twin(self) -> Floats:
         """Weights of the plaintext twin with the same noise."""
         assert self.plan is not None
         sources = [SeededRandomness(self.rng_seed, name) for name in self.parties]
         noise = sum(self.plan.draw_noise(source) for source in sources)
-        return plain_weights(self.plan, self.shards, noise)
+        return plain_weights(self.plan, self.shards, noise, sources)
 
     def successor(self) -> Coordinator:
         """A coordinator of the same run that knows nothing of it yet."""

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from coordinator.log import FOLDER, TRANSCRIPT, file_name, recorded
-from parties.data.schema import NumericColumn, Targets
+from parties.data.columns import NumericColumn
+from parties.data.outcome import Targets
 from protocols.aggregate.parameters import choose
 from protocols.ckks.parameters import CkksParameters
 from protocols.curvature import Curvature, largest_row_sum
@@ -22,8 +23,10 @@ from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.held_out import HeldOut
 from protocols.lffr import LffrPlan
+from protocols.lffr_model_plan import LffrModelPlan
 from protocols.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.model_plan import ModelPlan
+from protocols.models.lffr import PAPER_LINK
 from protocols.objectives import RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -41,7 +44,7 @@ SMALL: dict[str, Any] = {"ring_dim": N, "degree": 3, "update": "gd", "rows": 4, 
 # Nesterov's state: two ciphertexts in every refresh but the first.
 NAG: dict[str, Any] = {"update": "nag", "parties": 3}
 COORDINATOR = "coordinator"
-FIRST, VICTIM, THIRD, FOURTH = party_names(4)
+FIRST, VICTIM, THIRD = party_names(3)
 Replies = dict[str, bytes]
 Change = Callable[[Body], Body]
 
@@ -60,6 +63,20 @@ def model_session(**changes: Any) -> Session:
     return small(**(fields | {"rounds": 2} | changes))
 
 
+def lffr_model_session(rows_each: int = 4, **changes: Any) -> Session:
+    """LFFR of two targets where rows stay home."""
+    fields: dict[str, Any] = {
+        "make": LffrModelPlan,
+        "model": "lffr",
+        "link": PAPER_LINK,
+        "targets": 2,
+        "update": "gd",
+        "ring_dim": N,
+    }
+    shards = _targets(3, rows=rows_each)
+    return open_session(lambda common: make_plan(**(fields | common | changes)), **shards)
+
+
 def quadratic_session(**changes: Any) -> Session:
     """Encrypted rows, preconditioned by the encrypted inverse of the curvature."""
     largest = largest_row_sum(3, columns=[1.0] * 3)
@@ -67,9 +84,10 @@ def quadratic_session(**changes: Any) -> Session:
     return small(**({"update": rule.to_dict(), "degree": 5, "parties": 3} | changes))
 
 
-def _targets(parties: int, outputs: int = 2) -> dict[str, Any]:
+def _targets(parties: int, outputs: int = 2, rows: int = 4) -> dict[str, Any]:
     wanted = tuple(NumericColumn(name=f"y{k}", low=0.0, high=1.0) for k in range(outputs))
-    shards = [(x, np.stack([y] * outputs, axis=1)) for x, y in make_data([4] * parties, 3, 1)]
+    data = make_data([rows] * parties, 3, 1)
+    shards = [(x, np.stack([y] * outputs, axis=1)) for x, y in data]
     return {"shards": shards, "label": Targets(columns=wanted)}
 
 

@@ -19,7 +19,7 @@ import ciphercohort
 from protocols.errors import CohortError, ParameterError
 from sims.api import DEPLOY, PLAN, SIMULATE, configured
 from sims.cli import app
-from sims.config import kinds, option_name
+from sims.config import FORMER, kinds, option_name
 from sims.options import DeployOptions, PlanOptions, SimulateOptions
 from sims.result import RunResult
 from sims.studies.noise.grid import Cell, Grid
@@ -167,7 +167,7 @@ def test_every_option_of_a_command_is_one_of_its_function(command: str) -> None:
     shape = {"rows", "features", "norm_bound", "classes"}
     given = {each.name for each in get_command(app).commands[command].params}  # type: ignore[attr-defined]
     options = {option_name(each) for each in (SIMULATE if command == "simulate" else PLAN)}
-    assert given - screen - {"help"} - shape == options | {"no_privacy"}
+    assert given - screen - {"help"} - shape - {*FORMER} == options | {"no_privacy"}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_every_option_of_a_command_is_one_of_its_function(command: str) -> None:
 def test_every_option_has_the_type_of_its_field(typed: Any, fields: Any) -> None:
     """Also PLAN is made from these names: a misspelt one would be no option of the command."""
     hints = get_type_hints(typed)
-    more = {"no_privacy"} if typed is DeployOptions else {"no_privacy", "interval"}
+    more = {"no_privacy"} | (set() if typed is DeployOptions else {*FORMER})
     assert set(hints) == {option_name(each) for each in fields} | more
     for each in fields:
         kind = kinds()[each.name]
@@ -197,7 +197,7 @@ def test_every_option_has_the_type_of_its_field(typed: Any, fields: Any) -> None
         ("plan", {"ledger": "kept"}, "ledger is no option of plan"),
         ("simulate", {"label": "y"}, "label='y' is given without data"),
         ("simulate", {"no_privacy": True, "epsilon": 1.0}, "no-privacy is given together with"),
-        ("simulate", {"test": "a.csv", "holdout": 0.1}, "test and holdout are both given"),
+        ("simulate", {"test": "a.csv", "holdout": 0.1}, "test and test_share are both given"),
         ("simulate", {"parties": 1}, "parties=1 is below 2"),
         ("plan", {}, "the shape of the data is missing"),
         ("plan", {"rows": 9, "data": __file__, "label": "y"}, "rows and data are both given"),

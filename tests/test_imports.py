@@ -31,6 +31,8 @@ ALLOWED = {
         "sims.local",
         "sims.studies.flower_secagg",
     ),
+    "distributed": ("coordinator.dask_workers",),
+    "dask": ("coordinator.dask_workers",),
     "torch": ("parties.torch_step", "sims.baselines_torch"),
     "opacus": ("parties.torch_step", "sims.baselines_torch"),
 }
@@ -167,6 +169,8 @@ def test_commands_and_parties_run_without_torch() -> None:
         ("coordinator.flower_app", "from flwr.server.superlink import state", True),
         ("coordinator.flower_app", "import flwr", True),
         ("parties.flower_node", "import flwr.supernode.nodestate", True),
+        ("coordinator.coordinator", "from distributed import Client", True),
+        ("protocols.workers", "import dask", True),
         ("coordinator.coordinator", "from parties.key_share import KeyShare", True),
         ("coordinator.coordinator", "from parties import key_share", True),
         ("coordinator.coordinator", "from ..parties import key_share", True),

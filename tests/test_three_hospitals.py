@@ -1,6 +1,7 @@
 """Three hospitals and a centre as processes of their own, over TLS with node authentication.
 
-INSECURE toy ring. It takes about a minute, most of it to start and stop everything.
+INSECURE toy ring, but for the sum of a second moment, which needs none. Each deployment takes half
+a minute, most of it to start and stop everything.
 """
 
 from __future__ import annotations
@@ -11,21 +12,32 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from typer.testing import CliRunner
 
-from ciphercohort import Coordinator, Party
+from ciphercohort import Coordinator, Party, simulate
+from coordinator.certificates import CA, make_certificates
+from sims import drive, flower_commands
+from sims.cli import app
 from tests.flower.deployment import _stray
-from tests.scripts import ROOT, load
+from tests.scripts import load
 
 BIN = Path(sys.executable).parent
 SCRIPT = "examples/three_hospitals.py"
 WORDS = ("--fast-insecure", "--rows", "150", "--iterations", "2", "--epsilon", "3")
+HERE = threading.Lock()
+PASSPHRASE = "correct horse battery staple"
 MISSING = [
     name
     for name in ("flower-superlink", "flower-supernode", "flwr", "cohort")
@@ -44,60 +56,53 @@ SLOW = pytest.mark.skipif(
 )
 
 
-def by_command(home: Path, protocol: str) -> None:
-    """The example, whose hosts are commands."""
-    command = [sys.executable, str(ROOT / SCRIPT), *WORDS, "--protocol", protocol]
-    command += ["--keep", str(home)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "largest difference of a weight to the in-process run" in done.stdout
-
-
-def from_python(home: Path, protocol: str) -> None:
-    """All four hosts from this process, as in a notebook."""
-    example = load(SCRIPT, *WORDS, "--protocol", protocol)
-    options = example.arguments()
-    label = example.prepare(home, options)
-    example.found(home, options)
-    passphrase = (home / "passphrase").read_text().strip()
-    with ExitStack() as hosts:
-        centre = hosts.enter_context(Coordinator(home / "centre").start())
-        for name in example.NAMES:
-            hosts.enter_context(Party(home / name).start(passphrase))
-        told: list[str] = []
-        run = centre.run(tell=told.append)
-    assert f"session {run.session}" in told and any("train" in words for words in told)
-    assert run.model.schema.label.name == label and "ε = 3" in run._repr_html_()
-    example.simulate(home, label, options)
-
-
-@pytest.mark.parametrize(
-    ("deploy", "protocol"), [(by_command, "encrypted-rows"), (from_python, "encrypted-model")]
-)
-def test_deployed_and_simulated_give_the_same_model(
-    tmp_path: Path, deploy: Callable[[Path, str], None], protocol: str
-) -> None:
-    deploy(tmp_path, protocol)
-    (folder,) = (path.parent for path in tmp_path.glob("centre/sessions/*/model.json"))
-    assert len(list(folder.parent.iterdir())) == 2  # the second moment's, and the training's
-    plan = json.loads((folder / "plan.json").read_text())
-    assert plan["kind"] == {"encrypted-rows": "rows", "encrypted-model": "model"}[protocol]
-    model = json.loads((folder / "model.json").read_text())
-    simulated = json.loads((tmp_path / "simulated" / "model.json").read_text())
-    allowed = load(SCRIPT).tolerance(folder)
-    assert np.abs(np.subtract(model["released"], simulated["released"])).max() < allowed < 0.05
-    assert np.abs(model["released"]).max() > 1e-2  # not the same zero
-    for name in ("hospital-a", "hospital-b", "hospital-c"):
-        assert not list((tmp_path / name / "state").glob("*.sealed"))
-        assert not (tmp_path / name / "agent.sock").exists()
-    assert not _stray(tmp_path)
-    spent = load(SCRIPT).spent(tmp_path)
-    assert sum(spent["trips"].values()) >= 20 and spent["trips"]["refresh"] == 2
+def check(example: Any, home: Path, kind: str, simulated: Any) -> dict[str, Any]:
+    """The deployed model is the simulated one, and nothing is left; what the run cost."""
+    (folder,) = (path.parent for path in home.glob("centre/sessions/*/model.json"))
+    assert json.loads((folder / "plan.json").read_text())["kind"] == kind
+    released = json.loads((folder / "model.json").read_text())["released"]
+    allowed = example.tolerance(folder)
+    assert np.abs(np.subtract(released, simulated)).max() < allowed < 0.05
+    assert np.abs(released).max() > 1e-2  # not the same zero
+    spent: dict[str, Any] = example.spent(home)
     assert 0 < spent["answered"] < spent["waited"] < sum(spent["seconds"].values())
-    for name in ("hospital-a", "hospital-b", "hospital-c"):  # one process for all messages
-        assert len(load(SCRIPT).answers(tmp_path / name)) == sum(spent["trips"].values())
-        log = (tmp_path / name / "logs" / "supernode.log").read_text()
+    for name in example.NAMES:
+        assert not list((home / name / "state").glob("*.sealed"))
+        assert not (home / name / "agent.sock").exists()
+        # One process for all messages.
+        assert len(example.answers(home / name)) == sum(spent["trips"].values())
+        log = (home / name / "logs" / "supernode.log").read_text()
         assert "its own SuperNode runs instead" not in log
+    return spent
+
+
+def command_here(*words: object, before: object = None) -> str:
+    """`cohort` in this process, which has its libraries; its output."""
+    with HERE:  # it takes the process's output
+        done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_deployed_and_simulated_give_the_same_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By the example, whose hosts are commands: a second moment, then rows that it whitens."""
+    example = load(SCRIPT, *WORDS, "--keep", str(tmp_path))
+    monkeypatch.setattr(example, "cohort", command_here)
+    assert example.main() == 0
+    told = capfd.readouterr()
+    assert "largest difference of a weight to the in-process run" in told.out
+    table = {words[0]: words[1:] for words in map(str.split, told.out.splitlines()) if words}
+    assert table["phase"][:2] == ["deployed", "in"] and {"keys", "train", "refresh"} <= set(table)
+    simulated = json.loads((tmp_path / "simulated" / "model.json").read_text())
+    spent = check(example, tmp_path, "rows", simulated["released"])
+    assert sum(spent["trips"].values()) >= 20 and spent["trips"]["refresh"] == 2
+    assert len(list((tmp_path / "centre" / "sessions").iterdir())) == 2
+    assert "SuperNode of hospital-a" in told.err  # of its process
+    assert "ended with code" not in told.err  # a start without what looks like an error
+    assert told.err.count("do not restart the agent") == len(example.NAMES)
+    assert not _stray(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -183,69 +188,111 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
         os.kill(child, signal.SIGKILL)
 
 
-# -- who is turned away -------------------------------------------------------------------------
+# -- from Python, as in a notebook ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Folders of a centre, whose SuperLink runs and knows nobody, and of three parties."""
+
+    home: Path
+    centre: Coordinator
+    parties: tuple[Party, ...]
+    training: Mapping[str, Any]
 
 
 @pytest.fixture(scope="module")
-def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A SuperLink that knows nobody, and three parties."""
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     home = tmp_path_factory.mktemp("hospitals")
-    example = load(SCRIPT, "--fast-insecure", "--rows", "60", "--epsilon=3")
-    options = example.arguments()
-    example.prepare(home, options)
-    example.found(home, options)
-    for card in (home / "centre" / "parties").glob("*.json"):
-        card.unlink()
-    superlink = subprocess.Popen([str(BIN / "cohort"), "coordinator", "start", home / "centre"])
-    try:
-        from coordinator.settings import Settings
-        from sims import drive
-
-        settings = Settings.load(home / "centre")
-        drive._patiently(time.monotonic() + 60, print, lambda: drive.register_missing(settings))
-        yield home
-    finally:
-        superlink.send_signal(signal.SIGTERM)
-        superlink.wait(60)
-
-
-def supernode(home: Path, name: str, *changes: tuple[str, str]) -> tuple[int | None, str]:
-    """A SuperNode for at most 20 s: (exit code, output)."""
-    from parties.agent.settings import Settings
-    from sims import flower_commands
-
-    settings = Settings.load(home / name)
-    command = flower_commands.supernode(settings)
-    for old, new in changes:
-        command[command.index(old)] = new
-    environment = flower_commands.environment(settings.folder)
-    with open(home / "node.log", "w+") as log:
-        process = subprocess.Popen(
-            [*command, "--max-wait-time", "15"], env=environment, stdout=log, stderr=log
+    example = load(SCRIPT, *WORDS)
+    example.prepare(home, example.arguments())
+    fleet, control, own, *relays = (f"127.0.0.1:{port}" for port in example.free_ports(6))
+    training = {"protocol": "encrypted-model", "update": "gd", "iterations": 2, "epsilon": 3.0}
+    training |= {"profile": "fast-insecure", "colluders": 1}
+    centre = Coordinator.init(
+        home / "centre",
+        schema=home / "schema.json",
+        fleet=fleet,
+        control=control,
+        serverappio=own,
+        **training,
+    )
+    parties = tuple(
+        Party.init(
+            home / name,
+            invitation=centre.invitation,
+            data=home / f"{name}.csv",
+            passphrase=PASSPHRASE,
+            consent="policy",
+            max_epsilon=3.0,
+            allow_insecure=True,
+            address=relay,
+            insecure_noise_seed=example.SEED,
         )
-        try:
-            code: int | None = process.wait(25)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            process.kill()
-            process.wait()
-        log.seek(0)
-        return code, log.read()
+        for name, relay in zip(example.NAMES, relays, strict=True)
+    )
+    with centre.start():
+        drive._patiently(
+            time.monotonic() + 60, print, lambda: drive.register_missing(centre.settings)
+        )
+        yield Hosts(home, centre, parties, training)
+    assert not _stray(home)
 
 
-def test_an_unregistered_node_is_turned_away(centre: Path) -> None:
-    code, output = supernode(centre, "hospital-a")
-    assert code, output
-    assert "superlink_registered" not in output
+def test_hosts_from_python(hosts: Hosts) -> None:
+    example, home = load(SCRIPT), hosts.home
+    cards = [party.card for party in hosts.parties]
+    hosts.centre.admit(*cards)
+    with ExitStack() as running:
+        for party in hosts.parties:
+            party.know(*cards)
+            running.enter_context(party.start(PASSPHRASE))
+        told: list[str] = []
+        run = hosts.centre.run(tell=told.append)
+    assert f"session {run.session}" in told and any("train" in words for words in told)
+    assert run.model.schema.label.name == "label" and "ε = 3" in run._repr_html_()
+    simulated = simulate(
+        data=home / "all.csv",
+        label="label",
+        split="by:hospital",
+        test=home / "test.csv",
+        schema=home / "schema.json",
+        seed=example.SEED,
+        **hosts.training,
+    )
+    spent = check(example, home, "model", simulated.released)
+    assert spent["trips"]["refresh"] == spent["trips"]["train"] == 2
 
 
-def test_a_server_of_another_authority_is_not_trusted(centre: Path) -> None:
-    from coordinator.certificates import CA, make_certificates
+# -- who is turned away -------------------------------------------------------------------------
 
-    other = centre / "other"
-    other.mkdir()
-    make_certificates(other, ["127.0.0.1"])
-    ours = str(centre / "hospital-b" / "ca.crt")
-    code, output = supernode(centre, "hospital-b", (ours, str(other / CA)))
-    assert code, output
+
+def supernode(hosts: Hosts, ending: str, other: Path) -> int | None:
+    """Exit code of a SuperNode with another file for one of its own, after 20 s at most."""
+    settings = hosts.parties[0].settings
+    usual = flower_commands.supernode(settings)
+    command = [str(other) if word.endswith(ending) else word for word in usual]
+    assert command != usual
+    environment = flower_commands.environment(settings.folder)
+    process = subprocess.Popen(
+        [*command, "--max-wait-time", "15"], env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        return process.wait(25)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_an_unregistered_node_is_turned_away(hosts: Hosts, tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP384R1())
+    form, plain = PrivateFormat.OpenSSH, NoEncryption()
+    (tmp_path / "node.key").write_bytes(key.private_bytes(Encoding.PEM, form, plain))
+    assert supernode(hosts, "node.key", tmp_path / "node.key") == os.EX_TEMPFAIL
+
+
+def test_a_server_of_another_authority_is_not_trusted(hosts: Hosts, tmp_path: Path) -> None:
+    make_certificates(tmp_path, ["127.0.0.1"])
+    assert supernode(hosts, "ca.crt", tmp_path / CA) == os.EX_TEMPFAIL

@@ -4,7 +4,7 @@
     roster   -> {roster}                                 <- {digest}
     sum      -> the app's message, {session, epoch,      <- {layout, shares}, words
                  round, asked, plan}
-    open     -> {session, epoch, round, set, shares}     <- {answer}
+    open     -> {session, epoch, round, set, shares}     <- {answer}; left out if none may vanish
 
 All four travel as the type of message that is being answered ("train" or "evaluate"). Messages of
 other types ("query", "get_properties") are not ours: the mod passes them on, and what the app
@@ -28,6 +28,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class Client:
         memory.session = request.text("session")
         identity = self._owner.identity(memory.identity)
         entry = Entry.by(identity, self._owner.name, memory.fresh_key(), memory.session)
-        return _reply({"entry": json.dumps([*_fields(entry)])})
+        return _reply({"entry": json.dumps(astuple(entry))})
 
     def _roster(self, request: Request) -> RecordDict:
         memory = self._memory
@@ -157,7 +158,12 @@ class Client:
             )
         memory.last = number
         memory.noise = "with" if plan.privacy else "without"
-        memory.waiting = json.dumps([number, asked, place.context.hex(), plan.lost, model, who])
+        memory.waiting = ""
+        if place.quorum.lost:
+            memory.waiting = json.dumps([number, asked, place.context.hex(), plan.lost, model, who])
+        else:
+            # It may open without another word of this client.
+            memory.sums[model] = who
         reply = self._own_reply(bases, plan)
         words = self._words(plan, place, reply, bases, f"{memory.session}/{number}")
         words, sealed = one_time.contribute(place, words, self._randomness)
@@ -346,7 +352,3 @@ class Request:
 
 def _reply(fields: dict[str, Any]) -> RecordDict:
     return RecordDict({RECORD: ConfigRecord(fields)})
-
-
-def _fields(entry: Entry) -> tuple[str, str, str, str]:
-    return entry.name, entry.identity, entry.key, entry.signature

@@ -14,6 +14,7 @@ from ciphercohort.flower.records import Bases, Layout, digests
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.session import field
 from protocols.aggregate import limbs
+from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.words import Words
 from protocols.errors import MessageError, ParameterError, ProtocolError
 
@@ -36,7 +37,7 @@ def same_model(requests: list[Message]) -> bytes:
 
 @dataclass(slots=True)
 class Sum:
-    """Contributions of one layout: their sum, and what each sealed for everybody."""
+    """Contributions of one layout: their sum, and by client what opens it (`one_time`)."""
 
     layout: Layout
     words: Words
@@ -46,8 +47,9 @@ class Sum:
 class Total:
     """The sum of what arrives."""
 
-    def __init__(self, plan: SumPlan, clients: int, bases: Bases) -> None:
-        self._plan, self._clients, self._bases = plan, clients, bases
+    def __init__(self, plan: SumPlan, quorum: Quorum, bases: Bases) -> None:
+        self._plan, self._bases = plan, bases
+        self._shares = quorum.clients if quorum.lost else 1
         self._sums: dict[Layout, Sum] = {}
 
     def largest(self, reasons: str) -> Sum:
@@ -80,7 +82,7 @@ class Total:
         exact = 0 if self._plan.privacy else sum(p.size for p in layout.metrics) + 2
         if not self._bases.fit(layout) or len(words) != layout.length + limbs.LIMBS * exact:
             raise MessageError("a reply whose words do not fit its layout")
-        if len(shares) != self._clients or not all(isinstance(s, bytes) for s in shares):
+        if len(shares) != self._shares or not all(isinstance(s, bytes) for s in shares):
             raise MessageError("a reply without a share for each client")
         known = self._sums.get(layout)
         if known is None:

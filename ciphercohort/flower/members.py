@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -88,8 +88,7 @@ class Roster:
 
     def to_json(self) -> str:
         """For the wire, and for its digest."""
-        rows = [[e.name, e.identity, e.key, e.signature] for e in self.entries]
-        return json.dumps([self.session, self.epoch, rows])
+        return json.dumps([self.session, self.epoch, [astuple(e) for e in self.entries]])
 
     @classmethod
     def of_json(cls, text: str) -> Roster:

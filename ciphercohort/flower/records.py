@@ -282,24 +282,32 @@ def _metrics(content: RecordDict) -> Iterator[tuple[Place, list[float]]]:
 
 
 def build(
-    layout: Layout, bases: Bases, means: Values, metrics: list[float], weight: float
+    layout: Layout,
+    bases: Bases,
+    sums: NDArray[np.int32],
+    unit: float,
+    metrics: list[float],
+    weight: float,
 ) -> RecordDict:
     """The reply of one client that has the mean of everything, and all weight.
 
-    means: of differences, shape (length,); metrics: means; weight: the sum.
+    sums: of differences, shape (length,); unit: what 1 in them is of a mean; metrics: means;
+    weight: the sum.
     """
     content = RecordDict()
     start = 0
     records: dict[str, dict[str, Array]] = {}
     for place in layout.arrays:
-        value = means[start : start + place.size]
-        start += place.size
-        if place.relative:
-            value = value + bases[place.key]
         # As Flower's own mean: integers become float64.
         own_type: np.dtype[Any] = np.dtype(place.type)
         kept = own_type if own_type.kind == "f" else np.dtype(np.float64)
-        typed = value.astype(kept).reshape(place.shape)
+        typed = np.empty(place.shape, kept)
+        flat, base = typed.reshape(-1), bases[place.key] if place.relative else None
+        for first in range(0, place.size, BLOCK):
+            block = slice(first, first + BLOCK)
+            mean = sums[start : start + place.size][block] * unit
+            flat[block] = mean if base is None else mean + base[block]
+        start += place.size
         records.setdefault(place.record, {})[place.key] = Array(typed)
     for name, arrays in records.items():
         content[name] = ArrayRecord(arrays)

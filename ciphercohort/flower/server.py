@@ -39,7 +39,7 @@ SETTLE_SECONDS = 1.0
 TELL_SECONDS = 5.0
 _FIRST_POLL, _SLOWEST_POLL = 0.005, 0.1
 # Of the time waited so far: by so little polling makes a round longer.
-_POLL_SHARE = 0.05
+_POLL_SHARE = 0.02
 
 
 class SecureSum:
@@ -48,8 +48,8 @@ class SecureSum:
     strategy: of `flwr.serverapp.strategy`, one that is a function of the mean. range: bound on how
     far a value may move in a round, see `SumPlan`; examples: a client's usual number, which counts
     in the first round only (later ones take the mean of the one before); lost: share of the sampled
-    clients that may vanish; privacy: certified noise (evaluation metrics are then not asked for:
-    they carry none).
+    clients that may vanish; with 0 none may, and a round is one message in place of two; privacy:
+    certified noise (evaluation metrics are then not asked for: they carry none).
 
     Raises:
         ParameterError: the strategy needs more than means, or a field is out of range.
@@ -180,7 +180,7 @@ class SecureGrid(WrappedGrid):
         model = same_model(members_asked)
         self._round += 1
         bases = Bases(members_asked[0].content)
-        arrived = Total(self._plan, len(asked), bases)
+        arrived = Total(self._plan, quorum, bases)
         fields = self._fields(asked)
         contents = {
             request.metadata.dst_node_id: RecordDict(
@@ -205,7 +205,9 @@ class SecureGrid(WrappedGrid):
                 f"{len(members)} of {quorum.clients} clients contributed; needed are "
                 f"{quorum.needed}. {self._reasons()}"
             )
-        answers = self._open(asked, members, total, numbers, kind, group)
+        answers = {m: shares[0] for m, shares in total.shares.items()}
+        if quorum.lost:
+            answers = self._open(asked, members, total, numbers, kind, group)
         context = round_context(self._session.roster, fields, kind, group, model)
         places = {number: k for k, number in enumerate(asked)}
         words = one_time.open_sum(
@@ -266,9 +268,9 @@ class SecureGrid(WrappedGrid):
         quorum: Quorum,
     ) -> RecordDict:
         plan = self._plan
-        summed = words[: layout.length].astype(np.float64)
+        summed = words[: layout.length]
         if plan.privacy is not None:
-            summed /= plan.privacy.units(quorum) * plan.privacy.sampling * contributors
+            unit = 1 / (plan.privacy.units(quorum) * plan.privacy.sampling * contributors)
             std = plan.privacy.noise_of_mean(quorum, contributors)
             log.info(
                 "mean of %d clients; std of its noise: %.2g a value, %.2g over all %d; the mean "
@@ -277,10 +279,10 @@ class SecureGrid(WrappedGrid):
                 std,
                 std * math.sqrt(len(summed)),
                 len(summed),
-                float(np.linalg.norm(summed)),
+                unit * float(np.linalg.norm(summed)),
                 plan.privacy.clip,
             )
-            return build(layout, bases, summed, [], contributors)
+            return build(layout, bases, summed, unit, [], contributors)
         exact = words[layout.length :].view(np.uint32)
         weight, beyond, *metrics = limbs.decode(exact, quorum.clients, contributors)
         if beyond:
@@ -296,13 +298,13 @@ class SecureGrid(WrappedGrid):
                 "the weights of all clients are 0, or their sum is one that only a client which "
                 "deviates from the protocol can cause"
             )
-        summed *= plan.weight_scale / (plan.units(quorum.clients) * weight)
+        unit = plan.weight_scale / (plan.units(quorum.clients) * weight)
         log.info(
             "mean of %d clients; std of its error: %.2g",
             contributors,
             plan.error(quorum.clients, weight / contributors),
         )
-        found = build(layout, bases, summed, [m / weight for m in metrics], weight)
+        found = build(layout, bases, summed, unit, [m / weight for m in metrics], weight)
         self._plan = plan.weighed_like(weight / contributors)
         return found
 

@@ -11,6 +11,7 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -81,8 +82,7 @@ class Session:
 
     def _check(self, entry: Entry, new: Iterable[Entry]) -> None:
         """Refuse what would spoil the roster for all: no member of it may be like another."""
-        fields = (entry.name, entry.identity, entry.key, entry.signature)
-        if not all(type(each) is str and len(each) <= _LONGEST_FIELD for each in fields):
+        if not all(type(each) is str and len(each) <= _LONGEST_FIELD for each in astuple(entry)):
             raise MessageError("an entry of other than short texts")
         entry.check(self._name)
         # Fails for keys that no member could use.

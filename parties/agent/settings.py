@@ -12,11 +12,12 @@ import json
 import logging
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+import pandas as pd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.agent import Agent, Limits
@@ -25,10 +26,9 @@ from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.data.encode import encode_shard
-from parties.data.problems import Problems
 from parties.data.query import Query
 from parties.data.schema import Schema
-from parties.data.table import Table, read_table
+from parties.data.table import Table
 from parties.data.views import Views
 from parties.party import Party
 from parties.policy import Policy
@@ -190,15 +190,17 @@ class Settings(Checked, frozen=True):
         write_private(path, text.encode())
 
     def rows(self) -> Table:
-        """This party's rows: a path, or what the query gives.
+        """This party's rows: a path, or what the query gives, batch by batch.
 
-        Raises:
+        Raises, once they are read:
             DataError: the query gives no table; nothing that it holds is quoted.
         """
-        if isinstance(self.data, str):
-            return self.folder / self.data
+        return self.folder / self.data if isinstance(self.data, str) else self._asked
+
+    def _asked(self, rows: int | None) -> Iterator[pd.DataFrame]:
+        assert isinstance(self.data, Query)  # noqa: S101 (see `rows`)
         try:
-            return self.data.read(self.folder)
+            yield from self.data.batches(self.folder, rows)
         except DataError as error:
             raise DataError(f"[data] of {self.folder / FILE} {error}") from None
 
@@ -257,9 +259,8 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
     """
     _check_folder(settings.folder)
     vault, signing_key = settings.open_vault(passphrase)
-    schema, problems = Schema.load(settings.folder / SCHEMA), Problems()
-    table = read_table(settings.rows(), label=schema.label.name, problems=problems)
-    shard = encode_shard(table, schema, settings.strict, problems)
+    rows, schema = settings.rows(), Schema.load(settings.folder / SCHEMA)
+    shard = encode_shard(rows, schema, settings.strict)
     ledger = settings.open_ledger()
     coins = CoinBox(settings.folder / COINS, vault, settings.randomness())
     ENCODED_ROWS.total = settings.encoded_rows_mb << 20
@@ -276,7 +277,7 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
             ledger=ledger,
             dataset=settings.dataset,
             coins=coins,
-            views=Views(table, shard),
+            views=Views(rows, shard),
         )
 
     return Agent(

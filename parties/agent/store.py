@@ -124,6 +124,7 @@ class SessionStore:
         found = parse_json(path.read_bytes(), str(path)) if path.exists() else {}
         self._records: dict[str, Record] = read(found, dict[str, Record], str(path))
         self._large: set[str] = set()  # blobs of the last state, by digest
+        self._told = False  # that the open session cannot be kept
         if self.open_session() is None:
             self._erase_state()  # the process died between two writes
 
@@ -151,7 +152,7 @@ class SessionStore:
     def save(self, party: Party) -> None:
         """Write the party's state; returns when it is on disk.
 
-        A state that cannot be kept is erased: then a restart ends the session.
+        A state that cannot be kept is erased, which is logged once: a restart ends the session.
         """
         if self._vault is None:
             return
@@ -159,7 +160,9 @@ class SessionStore:
             large: set[str] = set()
             sealed = capture(party, self._vault, lambda blob: self._kept(blob, large))
         except PolicyError as error:
-            log.warning("a restart from here on ends the session: %s", error)
+            if not self._told:
+                log.warning("until this session is over, do not restart the agent: %s", error)
+            self._told = True
             self._erase_state()
         else:
             write_private(self._folder / STATE, sealed)
@@ -219,7 +222,7 @@ class SessionStore:
         self, session: str, reason: str, seen: str, request: str = "", reply: bytes = b""
     ) -> None:
         """Note the end and erase the state; also of a session that never began here."""
-        now = time.time()
+        now, self._told = time.time(), False
         began = self._records.get(session, Record(began=now)).began
         ended = Record(
             began=began, ended=now, reason=reason, request=request, reply=reply.hex(), seen=seen

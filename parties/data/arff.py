@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from parties.data.delimited import (
-    MISSING,
-    check_distinct,
-    read_text,
-    records_of,
-    values_of,
-    walk,
-)
+from parties.data.delimited import check_distinct
 from parties.data.problems import Problems
+from parties.data.records import records_of, walk
+from parties.data.text import TextFile, checked
+from parties.data.values import MISSING, Dialect, values_of
 from protocols.errors import DataError
 
 _ATTRIBUTE = re.compile(
@@ -25,19 +21,34 @@ _ATTRIBUTE = re.compile(
 _KINDS = ("numeric", "real", "integer", "string", "date")
 
 
-def read_arff(path: Path, problems: Problems) -> pd.DataFrame:
-    """A table in Weka's format; `?` is a missing cell.
+def read_arff(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    """A table in Weka's format, in batches; `?` is a missing cell.
 
     Raises:
         DataError: as `read_delimited`.
     """
-    text = read_text(path, problems)
-    lines = io.StringIO(text, newline="").readlines()
+    text = checked(path, problems)
+    names, above = _names(text)
+    check_distinct(names)
+    quote = '"'
+    for line in _data(text, above):
+        if line.lstrip().startswith("{"):
+            raise DataError("has sparse rows ({…}): save it with all values written out")
+        quote = "'" if "'" in line else quote
+    dialect = Dialect(quote=quote, missing=(*MISSING, "?"))
+    walked = walk(records_of(_data(text, above), quote, ",", problems), names, problems)
+    yield from values_of(lambda: _data(text, above), walked, names, dialect, rows)
+
+
+def _names(text: TextFile) -> tuple[list[str], int]:
+    """Of the attributes, and the number of the line @data."""
     names: list[str] = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.lines(), start=1):
         words = line.strip()
         if words.casefold().startswith("@data"):
-            break
+            if not names:
+                raise DataError("has no @attribute: export the table again")
+            return names, number
         if words.casefold().startswith("@attribute"):
             found = _ATTRIBUTE.fullmatch(words)
             kind = found[2].casefold() if found else ""
@@ -49,16 +60,10 @@ def read_arff(path: Path, problems: Problems) -> pd.DataFrame:
             names.append(re.sub(r"\\(.)", r"\1", found[1].strip("'\"")))
         elif words and not words.startswith("%") and not words.casefold().startswith("@relation"):
             raise DataError(f"has a line {number} before @data that is no @attribute: correct it")
-    else:
-        raise DataError("has no line @data: export the table again")
-    if not names:
-        raise DataError("has no @attribute: export the table again")
-    check_distinct(names)
-    body = ["" if line.lstrip().startswith("%") else line for line in lines[number:]]
-    if any(line.lstrip().startswith("{") for line in body):
-        raise DataError("has sparse rows ({…}): save it with all values written out")
-    # As many lines above as in the file, so that the walk counts as the file does.
-    text = "\n" * number + "".join(body)
-    quote = "'" if "'" in text else '"'
-    walked = walk(records_of(text, quote, ",", problems), names, problems)
-    return values_of(text, walked, names, quote=quote, missing=(*MISSING, "?"))
+    raise DataError("has no line @data: export the table again")
+
+
+def _data(text: TextFile, above: int) -> Iterator[str]:
+    """As many lines as in the file, so that they count alike; blank: what holds no record."""
+    for number, line in enumerate(text.lines(), start=1):
+        yield "\n" if number <= above or line.lstrip().startswith("%") else line

@@ -1,11 +1,12 @@
-"""Files with tables: which reader is for which ending; Parquet and workbooks."""
+"""Files with tables, in batches: which reader is for which ending; Parquet and workbooks."""
 
 from __future__ import annotations
 
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pyarrow
 import pyarrow.parquet
 
 from parties.data.arff import read_arff
-from parties.data.delimited import MISSING, check_distinct, read_delimited
+from parties.data.delimited import check_distinct, read_delimited
 from parties.data.problems import SHEET_ROWS, Problems
 from parties.data.query import Query
+from parties.data.values import MISSING
 from protocols.errors import DataError, ParameterError
 
 # What pandas raises on damaged Parquet metadata.
@@ -29,11 +31,16 @@ _WORKBOOK_ERRORS = (
     OSError,
 )
 
+Reader = Callable[[Path, Problems, "int | None"], Iterator[pd.DataFrame]]
 
-def read_file(path: Path, problems: Problems | None = None) -> pd.DataFrame:
-    """A table of any known ending, see `READERS`; a .toml file holds a `Query`.
+
+def read_file(
+    path: Path, problems: Problems | None = None, rows: int | None = None
+) -> Iterator[pd.DataFrame]:
+    """Batches of a table of any known ending, see `READERS`; a .toml file holds a `Query`.
 
     problems: those of single lines go there, and regular rows are returned; None: they are refused.
+    rows: of a batch, at most; None: all. A table without rows is one batch.
 
     Raises:
         DataError: no table can be read. ParameterError: the query's description is wrong.
@@ -43,13 +50,25 @@ def read_file(path: Path, problems: Problems | None = None) -> pd.DataFrame:
     read = next((read for ending, read in READERS.items() if name.endswith(ending)), None)
     if read is None:
         raise DataError(f"{owner} is none of {', '.join(READERS)}: save the table as one of them")
-    gathered = Problems(owner)
+    gathered, are_first = Problems(owner), True
+    for frame in _said_of(owner, gathered, read, path, rows):
+        # Readers look at all lines before they give the first rows.
+        if are_first:
+            gathered.refuse() if problems is None else problems.extend(gathered)
+        are_first = False
+        yield from slices(frame, rows)
+
+
+def _said_of(
+    owner: str, gathered: Problems, read: Reader, path: Path, rows: int | None
+) -> Iterator[pd.DataFrame]:
+    """What a reader gives; what it cannot read is refused with the problems before it."""
     try:
         if not path.exists():
             raise DataError("does not exist: check the path")
         if path.is_file() and path.stat().st_size == 0:
             raise DataError("is empty: export the table again")
-        frame = read(path, gathered)
+        yield from read(path, gathered, rows)
     except DataError as error:
         if not len(gathered):
             raise DataError(f"{owner} {error}") from None
@@ -61,25 +80,32 @@ def read_file(path: Path, problems: Problems | None = None) -> pd.DataFrame:
             f"{owner} cannot be read ({type(error).__name__}): check that it is a file, and its "
             "permissions"
         ) from None
-    if problems is None:
-        gathered.refuse()
-    else:
-        problems.extend(gathered)
-    return frame
 
 
-def _parquet(path: Path, problems: Problems) -> pd.DataFrame:
+def slices(frame: pd.DataFrame, rows: int | None) -> Iterator[pd.DataFrame]:
+    """A table in memory, in batches."""
+    step = rows or max(1, len(frame))
+    for start in range(0, max(1, len(frame)), step):
+        yield frame.iloc[start : start + step]
+
+
+def _parquet(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
     with path.open("rb") as file:
         try:
-            check_distinct(list(pyarrow.parquet.read_schema(file).names))
-            return pd.read_parquet(file)
+            source = pyarrow.parquet.ParquetFile(file)
+            check_distinct(list(source.schema_arrow.names))
+            if rows is None or source.metadata.num_rows <= rows:
+                yield pd.read_parquet(file)
+                return
+            for batch in source.iter_batches(rows):
+                yield pyarrow.Table.from_batches([batch]).to_pandas()
         except (pyarrow.ArrowException, OSError, *_BAD_METADATA) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError("is not a readable Parquet table: export it again") from None
 
 
-def _workbook(path: Path, problems: Problems) -> pd.DataFrame:
+def _workbook(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
     """The only sheet that is not empty; index: its rows (`SHEET_ROWS`)."""
     try:
         import openpyxl
@@ -100,19 +126,19 @@ def _workbook(path: Path, problems: Problems) -> pd.DataFrame:
         except _WORKBOOK_ERRORS:
             raise DataError("is not a readable workbook: save it as .xlsx again") from None
     sheets = {
-        name: rows
+        name: filled
         for name, sheet in zip(book.sheetnames, book.worksheets, strict=False)
-        if (rows := _filled(sheet))
+        if (filled := _filled(sheet))
     }
     if len(sheets) != 1:
         raise DataError(
             f"has {len(sheets)} sheets with cells where 1 is needed: save the table's sheet alone"
         )
-    rows = next(iter(sheets.values()))
-    header = rows.pop(next(iter(rows)))
+    sheet = next(iter(sheets.values()))
+    header = sheet.pop(next(iter(sheet)))
     width = max(k + 1 for k, cell in enumerate(header) if cell is not None)
     names = ["" if cell is None else str(cell).strip() for cell in header[:width]]
-    wide = [row for row, cells in rows.items() if any(cell is not None for cell in cells[width:])]
+    wide = [row for row, cells in sheet.items() if any(cell is not None for cell in cells[width:])]
     if wide:
         problems.add_places("row", wide, "cells beyond the last column name: give it a name, or "
                             "clear them")  # fmt: skip
@@ -120,9 +146,10 @@ def _workbook(path: Path, problems: Problems) -> pd.DataFrame:
         raise DataError("has no column names: its first row holds no text; add a row of names")
     names = [name or f"Unnamed: {k}" for k, name in enumerate(names)]
     check_distinct(names)
-    frame = pd.DataFrame([cells[:width] for cells in rows.values()], columns=names, dtype=object)
-    frame.index = pd.Index(list(rows), dtype="int64", name=SHEET_ROWS)
-    return frame.infer_objects()
+    cut = [cells[:width] for cells in sheet.values()]
+    frame = pd.DataFrame(cut, columns=names, dtype=object)
+    frame.index = pd.Index(list(sheet), dtype="int64", name=SHEET_ROWS)
+    yield frame.infer_objects()
 
 
 def _filled(sheet: Any) -> dict[int, list[Any]]:
@@ -136,18 +163,19 @@ def _filled(sheet: Any) -> dict[int, list[Any]]:
     return found
 
 
-def _query(path: Path, problems: Problems) -> pd.DataFrame:
+def _query(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
     try:
-        return Query.load(path).read(path.parent)
+        found = Query.load(path)
     except ParameterError as error:
         raise DataError(f"is no query: {error}") from None
+    yield from found.batches(path.parent, rows)
 
 
-def _separated(separator: str) -> Callable[[Path, Problems], pd.DataFrame]:
-    return lambda path, problems: read_delimited(path, separator, problems)
+def _separated(separator: str) -> Reader:
+    return partial(read_delimited, separator=separator)
 
 
-READERS: dict[str, Callable[[Path, Problems], pd.DataFrame]] = {
+READERS: dict[str, Reader] = {
     ".csv": _separated(","),
     ".csv.gz": _separated(","),
     ".tsv": _separated("\t"),

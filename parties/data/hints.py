@@ -22,17 +22,29 @@ _HINTS = {
 }  # fmt: skip
 
 
-def hint(texts: Iterable[object]) -> str:
-    """Cause and cure if all texts are of one kind, else the general cure.
+class Hint:
+    """What all texts so far are, if they are of one kind.
 
-    >>> hint(["12,5", "3,0"])
+    >>> hint = Hint()
+    >>> hint.take(["12,5", "3,0"])
+    >>> str(hint)
     'numbers with a decimal comma: write decimal points'
     """
-    found = [str(text).strip() if isinstance(text, str) else "\0" for text in texts]
-    for pattern, words in _HINTS.items():
-        if found and all(re.fullmatch(pattern, text) for text in found):
-            return words
-    return "correct or drop these rows"
+
+    def __init__(self) -> None:
+        self._kinds = dict(_HINTS)
+
+    def take(self, texts: Iterable[object]) -> None:
+        """Some more."""
+        for text in texts:
+            if not self._kinds:
+                return
+            stripped = text.strip() if isinstance(text, str) else "\0"
+            self._kinds = {k: w for k, w in self._kinds.items() if re.fullmatch(k, stripped)}
+
+    def __str__(self) -> str:
+        """Cause and cure, else the general cure; of texts at all."""
+        return next(iter(self._kinds.values()), "correct or drop these rows")
 
 
 def only_spelling(texts: Iterable[str], known: Iterable[str]) -> bool:

@@ -17,26 +17,21 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from parties.data.encode import check_columns, scale_columns
-from parties.data.problems import where
-from parties.data.schema import (
+from parties.data.columns import (
     CLAMP_SPREADS,
     MAX_MAGNITUDE,
     MIN_WIDTH,
-    MOST_CLASSES,
     CategoricalColumn,
-    Classes,
     Column,
     FloatArray,
-    Label,
     Missing,
     NumericColumn,
-    Offset,
     Scaling,
-    Schema,
-    Targets,
-    Weight,
 )
+from parties.data.encode import check_columns, scale_columns
+from parties.data.outcome import MOST_CLASSES, Classes, Label, Offset, Targets, Weight
+from parties.data.problems import where
+from parties.data.schema import Schema
 from parties.data.table import Table, cell_text, numeric_cells, read_table, text_cells
 from protocols.documents import looks_numeric, shown, suggest
 from protocols.errors import DataError, SchemaError

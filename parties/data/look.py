@@ -13,8 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parties.data.columns import FloatArray
 from parties.data.encode import check_columns
-from parties.data.schema import FloatArray, Schema, Targets
+from parties.data.outcome import Targets
+from parties.data.schema import Schema
 from parties.data.shard import Shard
 from protocols.documents import shown
 

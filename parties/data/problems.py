@@ -77,26 +77,59 @@ class Problems:
         raise self._kind(f"{owner}{'; '.join(words)}{more}")
 
 
-def listed(word: str, numbers: Sequence[int]) -> str:
+class Places:
+    """Rows of a table that have something in common, counted while its batches pass.
+
+    count: of them; rows: of all batches so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.rows = 0
+        self._word, self._first = "row", list[int]()
+
+    def take(self, index: pd.Index[Any], bad: NDArray[np.bool_]) -> bool:
+        """One more batch; bad: true for rows that are meant, shape (rows,). Whether there is any.
+
+        Numbers are the file's own where the index has them, else places in the table from 1.
+        """
+        found = np.flatnonzero(bad)
+        few = found[: SHOWN_PLACES - len(self._first)]
+        if isinstance(index.name, Numbering):
+            self._word = index.name.word
+            self._first += [int(index[k]) for k in few]
+        else:
+            self._first += [self.rows + int(k) + 1 for k in few]
+        self.count += len(found)
+        self.rows += bad.size
+        return found.size > 0
+
+    @property
+    def listed(self) -> str:
+        """As "lines 5, 72"."""
+        return listed(self._word, self._first, self.count)
+
+    def __str__(self) -> str:
+        """As "2 of 90 rows (lines 5, 72)"."""
+        return f"{self.count} of {self.rows} rows ({self.listed})"
+
+
+def listed(word: str, numbers: Sequence[int], count: int | None = None) -> str:
     """Numbers after their word: "lines 2, 7" or "lines 2, 3, 4, 5, 6 and 9 more".
+
+    count: of all, where `numbers` are the first ones only.
 
     >>> listed("line", [2, 7]), listed("row", range(1, 9))
     ('lines 2, 7', 'rows 1, 2, 3, 4, 5 and 3 more')
     """
+    count = len(numbers) if count is None else count
     first = ", ".join(str(int(number)) for number in numbers[:SHOWN_PLACES])
-    rest = len(numbers) - SHOWN_PLACES
+    rest = count - SHOWN_PLACES
     more = f" and {rest} more" if rest > 0 else ""
-    return f"{word}{'s' if len(numbers) > 1 else ''} {first}{more}"
-
-
-def places(index: pd.Index[Any], bad: NDArray[np.bool_]) -> str:
-    """As "lines 5, 72"; bad: true for rows that are meant, shape (rows,)."""
-    positions = np.flatnonzero(bad)
-    if isinstance(index.name, Numbering):
-        return listed(index.name.word, [int(index[k]) for k in positions])
-    return listed("row", [int(k) + 1 for k in positions])
+    return f"{word}{'s' if count > 1 else ''} {first}{more}"
 
 
 def where(index: pd.Index[Any], bad: NDArray[np.bool_]) -> str:
-    """As "2 of 90 rows (lines 5, 72)"; bad: true for rows that are meant, shape (rows,)."""
-    return f"{int(bad.sum())} of {bad.size} rows ({places(index, bad)})"
+    """`Places` of a whole table."""
+    found = Places()
+    found.take(index, bad)
+    return str(found)

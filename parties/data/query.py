@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,14 @@ class Query(Checked, frozen=True):
         return found
 
     def read(self, folder: Path) -> pd.DataFrame:
+        """All rows; see `batches`."""
+        (found,) = self.batches(folder)
+        return found
+
+    def batches(self, folder: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
         """Run the query in a transaction that can only read; folder: of the relative paths.
+
+        rows: fetched at a time, about; None: all.
 
         Raises:
             DataError: there is no password, no answer, or no table in it; said without any value.
@@ -95,8 +103,9 @@ class Query(Checked, frozen=True):
         password = self._password(folder)
         try:
             if self.connection.startswith(_DUCKDB):
-                return _from_duckdb(self.connection[len(_DUCKDB) :], self.query, folder)
-            return _from_sqlalchemy(self.connection, self.query, password)
+                yield from _from_duckdb(self.connection[len(_DUCKDB) :], self.query, folder, rows)
+            else:
+                yield from _from_sqlalchemy(self.connection, self.query, password, rows)
         except ImportError:
             raise DataError(_EXTRA) from None
 
@@ -121,7 +130,9 @@ class Query(Checked, frozen=True):
         return text.rstrip("\r\n")
 
 
-def _from_sqlalchemy(connection: str, query: str, password: str | None) -> pd.DataFrame:
+def _from_sqlalchemy(
+    connection: str, query: str, password: str | None, rows: int | None
+) -> Iterator[pd.DataFrame]:
     import sqlalchemy
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -136,19 +147,25 @@ def _from_sqlalchemy(connection: str, query: str, password: str | None) -> pd.Da
         is_postgres = engine.dialect.name == "postgresql"
         options: dict[str, Any] = {"postgresql_readonly": True} if is_postgres else {}
         options["no_parameters"] = True  # % and : are the query's own
+        options["stream_results"] = rows is not None
         problem = "the database does not answer, or refuses user or password"
         with engine.connect().execution_options(**options) as open_connection:
             problem = "the query failed"
             found = open_connection.exec_driver_sql(query)
-            rows, names = found.fetchall(), [str(name) for name in found.keys()]  # noqa: SIM118
+            names = [str(name) for name in found.keys()]  # noqa: SIM118
+            fetched = found.fetchmany(rows) if rows else found.fetchall()
+            while True:
+                cells = [tuple(row) for row in fetched]
+                yield pd.DataFrame(cells, columns=names).infer_objects()
+                if not rows or not (fetched := found.fetchmany(rows)):
+                    break
     except (SQLAlchemyError, UnicodeError, ValueError, TypeError) as error:
         code = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
         words = _CAUSES.get(code[:2], problem) + (f" (SQLSTATE {code})" if code else "")
     _refuse(words)
-    return pd.DataFrame([tuple(row) for row in rows], columns=names).infer_objects()
 
 
-def _from_duckdb(path: str, query: str, folder: Path) -> pd.DataFrame:
+def _from_duckdb(path: str, query: str, folder: Path, rows: int | None) -> Iterator[pd.DataFrame]:
     import duckdb
 
     where, words = str(folder / path) if path else ":memory:", ""
@@ -156,7 +173,13 @@ def _from_duckdb(path: str, query: str, folder: Path) -> pd.DataFrame:
         with duckdb.connect(where, read_only=bool(path)) as connection:
             connection.execute("SET autoinstall_known_extensions = false")
             connection.execute("SET file_search_path = ?", [str(folder.resolve())])
-            frame: pd.DataFrame = connection.execute(query).df()
+            found = connection.execute(query)
+            vectors = -(-(rows or 1) // duckdb.__standard_vector_size__)
+            frame = found.fetch_df_chunk(vectors) if rows else found.df()
+            while True:
+                yield frame
+                if not rows or not len(frame := found.fetch_df_chunk(vectors)):
+                    break
     except duckdb.Error as error:
         kind = type(error).__name__.removesuffix("Exception")
         words = {
@@ -168,7 +191,6 @@ def _from_duckdb(path: str, query: str, folder: Path) -> pd.DataFrame:
             "InvalidInput": "a file's lines do not fit together, or the query's kinds do not",
         }.get(kind, "the query failed")
     _refuse(words)
-    return frame
 
 
 def _refuse(words: str) -> None:

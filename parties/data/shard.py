@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.schema import Classes, FloatArray, Label, Schema
+from parties.data.columns import FloatArray
+from parties.data.outcome import Classes, Label
+from parties.data.schema import Schema
 from protocols.errors import DataError
 
 _USUAL: Any = None  # which becomes an array at birth
@@ -101,9 +103,8 @@ class Shard:
     offset: FloatArray = field(default=_USUAL, repr=False)
 
     def __post_init__(self) -> None:
-        """Check shapes and bounds, then freeze private copies of both arrays."""
-        x = np.array(self.x, dtype=np.float64, order="C")
-        y = np.array(self.y, dtype=np.float64)
+        """Check shapes and bounds, then freeze private copies of arrays that others may change."""
+        x, y = _private(self.x), _private(self.y)
         if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] != self.schema.num_features:
             raise DataError(
                 f"x has shape {x.shape} where (rows, {self.schema.num_features}) with at least 1 "
@@ -156,8 +157,10 @@ class Shard:
     def fingerprint(self) -> str:
         """SHA-256 of the rows and their schema, hexadecimal."""
         arrays = [self.x, self.y, *(getattr(self, name) for name in self.schema.row_terms)]
-        parts = (self.schema.digest().encode(), *(array.tobytes() for array in arrays))
-        return hashlib.sha256(b"".join(parts)).hexdigest()
+        hashed = hashlib.sha256(self.schema.digest().encode())
+        for array in arrays:
+            hashed.update(np.ascontiguousarray(array).data)
+        return hashed.hexdigest()
 
     def __repr__(self) -> str:
         """Show sizes only, never data."""
@@ -172,3 +175,11 @@ class Shard:
     def num_features(self) -> int:
         """Length of a row, the bias included."""
         return int(self.x.shape[1])
+
+
+def _private(given: FloatArray) -> FloatArray:
+    """A copy, unless the array is nobody's view and read-only, as `encode` hands it over."""
+    is_ours = np.asarray(given) is given and given.base is None and given.dtype == np.float64
+    if is_ours and given.flags.c_contiguous and not given.flags.writeable:
+        return given
+    return np.array(given, dtype=np.float64, order="C")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,14 +16,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parties.data.columns import FloatArray
 from parties.data.delimited import check_distinct
-from parties.data.files import read_file
+from parties.data.files import read_file, slices
 from parties.data.problems import Problems
-from parties.data.schema import FloatArray
 from protocols.documents import shown
 from protocols.errors import DataError
 
-Table: TypeAlias = str | os.PathLike[str] | pd.DataFrame | NDArray[Any] | tuple[Any, Any]
+Reader: TypeAlias = Callable[[int | None], Iterator[pd.DataFrame]]
+"""Batches of so many rows at most, the first with all columns if there are no rows; None: all."""
+Table: TypeAlias = str | os.PathLike[str] | pd.DataFrame | NDArray[Any] | tuple[Any, Any] | Reader
 
 
 def read_table(
@@ -36,7 +38,8 @@ def read_table(
     """Read a table; the source is never changed.
 
     source: path of a file of one of the endings `files.READERS`; a DataFrame, which is copied; an
-        array of shape (rows, d); or a pair (X, y) of arrays of shapes (rows, d) and (rows,).
+        array of shape (rows, d); a pair (X, y) of arrays of shapes (rows, d) and (rows,); or a
+        `Reader`.
     names: d column names for arrays [default x1..xd].
     label: name of the column that y becomes.
     problems: those of single lines of a file go there, and regular rows are returned; None: any
@@ -48,13 +51,43 @@ def read_table(
     Raises:
         DataError: a missing, unreadable or empty file, no or repeated column names, wrong shapes.
     """
+    (found,) = batches(source, names=names, label=label, problems=problems)
+    return found.copy(deep=True) if isinstance(source, pd.DataFrame) else found
+
+
+def batches(
+    source: Table,
+    *,
+    names: Sequence[str] | None = None,
+    label: str = "y",
+    problems: Problems | None = None,
+    rows: int | None = None,
+) -> Iterator[pd.DataFrame]:
+    """`read_table` in batches, never to be changed; at least one.
+
+    rows: of a batch, at most; None: all. A file or a database is read as the batches are asked for.
+    """
     if isinstance(source, (str, os.PathLike)):
-        return read_table(read_file(Path(source), problems))
+        found = read_file(Path(source), problems, rows)
+    elif callable(source):
+        found = source(rows)
+    else:
+        found = slices(_in_memory(source, names, label), rows)
+    for frame in found:
+        named = frame.copy(deep=False)
+        if named.columns.nlevels > 1:
+            raise DataError("the column names have several levels: flatten them to one")
+        named.columns = pd.Index([str(name) for name in named.columns], dtype=object)
+        _check_distinct(list(named.columns))
+        yield named
+
+
+def _in_memory(source: Any, names: Sequence[str] | None, label: str) -> pd.DataFrame:
     if isinstance(source, pd.DataFrame):
-        frame = source.copy(deep=True)
-    elif isinstance(source, np.ndarray):
-        frame = _from_array(source, names)
-    elif isinstance(source, tuple) and len(source) == 2:
+        return source
+    if isinstance(source, np.ndarray):
+        return _from_array(source, names)
+    if isinstance(source, tuple) and len(source) == 2:
         features, target = source
         frame = read_table(features, names=names, label=label)
         y = np.asarray(target)
@@ -65,17 +98,11 @@ def read_table(
             )
         if label in frame.columns:
             raise DataError(f"X has a column {shown(label)} already: name the label differently")
-        frame[label] = y
-    else:
-        raise DataError(
-            f"a table cannot be read from a {type(source).__name__}: give a path, a DataFrame, "
-            "a two-dimensional array or a pair (X, y)"
-        )
-    if frame.columns.nlevels > 1:
-        raise DataError("the column names have several levels: flatten them to one")
-    frame.columns = pd.Index([str(name) for name in frame.columns], dtype=object)
-    _check_distinct(list(frame.columns))
-    return frame
+        return frame.assign(**{label: y})
+    raise DataError(
+        f"a table cannot be read from a {type(source).__name__}: give a path, a DataFrame, "
+        "a two-dimensional array or a pair (X, y)"
+    )
 
 
 def _from_array(array: NDArray[Any], names: Sequence[str] | None) -> pd.DataFrame:

@@ -16,12 +16,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from parties.data.encode import encode_shard
-from parties.data.schema import CategoricalColumn, Column, Missing, NumericColumn, Schema
+from parties.data.columns import CategoricalColumn, Column, Missing, NumericColumn
+from parties.data.encode import BATCH_ROWS, encode_shard
+from parties.data.schema import Schema
 from parties.data.shard import Shard
-from protocols.errors import SchemaError
+from parties.data.table import Table, batches
+from protocols.errors import DataError, SchemaError
 from protocols.one_sum import MISSING, RANGES
 
 # -- by range -------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ def row_norm(schema: Schema) -> float:
     return math.sqrt(1 + len(schema.columns) + beside)
 
 
-def shard_by_range(table: pd.DataFrame, schema: Schema, *, private: bool) -> Shard:
+def shard_by_range(table: Table, schema: Schema, *, private: bool) -> Shard:
     """Rows of a table.
 
     Raises:
@@ -84,10 +85,12 @@ def missing_schema(schema: Schema) -> Schema:
     return Schema(columns=columns, label=schema.label, scaling="range")
 
 
-def missing_shard(table: pd.DataFrame, shard: Shard) -> Shard:
+def missing_shard(table: Table, shard: Shard) -> Shard:
     """Which cells of a table are empty; shard: its rows."""
     own = missing_schema(shard.schema)
-    empty = table[[column.name for column in own.columns]].isna().to_numpy(dtype=np.float64)
+    names = [column.name for column in own.columns]
+    read = batches(table, label=shard.schema.label.name, rows=BATCH_ROWS)
+    empty = np.concatenate([frame[names].isna().to_numpy(dtype=np.float64) for frame in read])
     x = np.column_stack([2 * empty - 1, np.ones(shard.rows)])
     return Shard(x=x, y=shard.y, counts=shard.counts, schema=own)
 
@@ -98,20 +101,31 @@ def missing_shard(table: pd.DataFrame, shard: Shard) -> Shard:
 class Views:
     """What a party answers sums over other views of its rows from.
 
-    table: of which `shard` is; it is read once, so that all views are of the same rows.
+    table: of which `shard` is, read again for each view: nobody keeps it in memory.
     """
 
-    def __init__(self, table: pd.DataFrame, shard: Shard) -> None:
+    def __init__(self, table: Table, shard: Shard) -> None:
         self._table, self._shard = table, shard
 
     def find(self, view: str, digest: str) -> Shard | None:
-        """Rows of a view whose schema has this digest; None: this table has no such view."""
+        """Rows of a view whose schema has this digest; None: this table has no such view.
+
+        Raises:
+            DataError: the table has other rows than it had.
+        """
         schema = self._shard.schema
         if view == RANGES:
             for private in (False, True):
                 if by_range(schema, private=private).digest() == digest:
+                    self._check_rows()
                     return shard_by_range(self._table, schema, private=private)
         fills = any(column.missing != "refuse" for column in schema.columns)
         if view == MISSING and fills and missing_schema(schema).digest() == digest:
+            self._check_rows()
             return missing_shard(self._table, self._shard)
         return None
+
+    def _check_rows(self) -> None:
+        """All views are of the same rows."""
+        if encode_shard(self._table, self._shard.schema).fingerprint() != self._shard.fingerprint():
+            raise DataError("the table has changed since it was read: start the party again")

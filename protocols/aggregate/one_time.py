@@ -9,6 +9,9 @@
 The coordinator unlocks T answers, finds S = sum_U s_i and opens sum_U y_i - a S = sum_U m_i + e.
 The bulk is one product and one add a value; what is shared is as short as a secret.
 
+Where nobody may vanish (T = H), all of that is one step: a client sends s_i along with y_i, under
+masks that each two clients have in common and that cancel in the sum over all H (`_covered`).
+
 Lock. Answer h stands under a key that is shared among the others with threshold T - 1. Share g is
 covered by a value that h and g derive from their common key, the round and U; g reveals it when it
 answers for the same U itself. So an answer opens only beside T - 1 others for the same set.
@@ -18,9 +21,12 @@ Security. All that follows is against a coordinator that deviates as it likes, w
 1. One set. An honest client answers once a round (its caller keeps that in mind). Two sets that
    open have T - c honest answers each, of H - c: impossible for 2 T > H + c. Answers for other sets
    stay under keys that are uniform to everybody (Shamir, HMAC-SHA256 as a random function).
+   For T = H the one set is that of all: an honest client covers one secret a round, and a sum
+   without it keeps the masks that it has in common with other honest ones (AES-256 and HMAC-SHA256
+   as random functions).
 2. So of honest secrets the coordinator learns c shares each, which are independent of them
    (`packed`), and the shares of their sum over the honest part of the one set: sum s_i, and nothing
-   more. It learns nothing of secrets of honest clients outside the set.
+   more; for T = H that sum alone. It learns nothing of secrets of honest clients outside the set.
 3. Given the sum of secrets and of errors over at least two honest clients, y_i look uniform but for
    the sum of the m_i: `security`, with n = 2048, Q = 2^32 and one round for each secret, so that
    hints never add up: 2 (H - 1) (Adv_RLWE(n, Q, 3.19; L / n samples) + N delta_hint). The elements
@@ -49,7 +55,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from protocols.aggregate import packed
@@ -63,6 +72,8 @@ from protocols.privacy.randomness import RandomSource, uniform_below
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
 # Values whose errors are drawn at once.
 _PART = 1 << 18
+# A sum of 1024 secrets has 13 bits.
+_COVERED = np.dtype("<u2")
 _LOCK_ELEMENTS = KEY_BYTES // packed.SHARE.itemsize
 
 
@@ -118,7 +129,10 @@ def _set_digest(members: Sequence[int]) -> bytes:
 def contribute(
     place: Round, message: Words, randomness: RandomSource
 ) -> tuple[Words, tuple[bytes, ...]]:
-    """y_i, written over the message, and the sealed shares for all H clients, in order.
+    """y_i, written over the message, and what opens the sum.
+
+    That is: the sealed shares for all H clients, in order; where nobody may vanish, the covered
+    secret alone.
 
     message: m_i mod 2^32, shape (L,); randomness: of secret, errors and shares: the operating
     system's outside tests.
@@ -130,13 +144,30 @@ def contribute(
     for start in range(0, len(message), _PART):
         part = message[start : start + _PART]
         part += quick_gaussian(NOISE_STD, len(part), randomness).astype(np.int32).view(np.uint32)
-    shares = packed.deal(secret, quorum.needed, quorum.packed, quorum.clients, randomness)
+    if quorum.lost:
+        shares = packed.deal(secret, quorum.needed, quorum.packed, quorum.clients, randomness)
+        opens = tuple(
+            _seal(place.key(b"share", place.own, k), packed.to_bytes(share))
+            for k, share in enumerate(shares)
+        )
+    else:
+        opens = (_covered(place, secret),)
     secret.fill(0)
-    sealed = tuple(
-        _seal(place.key(b"share", place.own, k), packed.to_bytes(share))
-        for k, share in enumerate(shares)
-    )
-    return message, sealed
+    return message, opens
+
+
+def _covered(place: Round, secret: NDArray[np.int64]) -> bytes:
+    """s_i + sum_(k > i) M_ik - sum_(k < i) M_ik mod 2^16, two bytes each.
+
+    M_ik: AES-256 in counter mode, under a key of the two clients and this round.
+    """
+    covered, own = secret.astype(_COVERED), place.own
+    for other in set(range(place.quorum.clients)) - {own}:
+        key = place.key(b"cover", min(own, other), max(own, other))
+        stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
+        mask = np.frombuffer(stream.update(bytes(covered.nbytes)), _COVERED)
+        covered += mask if own < other else -mask
+    return covered.tobytes()
 
 
 def answer(
@@ -202,7 +233,7 @@ def open_sum(
 ) -> NDArray[np.int32]:
     """sum_U m_i within `noise_units`, shape (L,); total: sum_U y_i, changed.
 
-    answers: by client, at least T.
+    answers: by client, at least T; where nobody may vanish, what each contributed, of all.
 
     Raises:
         ProtocolError: too few answers, or they do not fit together.
@@ -213,6 +244,32 @@ def open_sum(
             f"{len(answers)} clients answered for {len(members)} contributors; needed are "
             f"{quorum.needed} of {quorum.clients}"
         )
+    count = num_secrets(len(total)) * RING_DIM
+    if quorum.lost:
+        secret = _secret_of_answers(quorum, members, answers, count)
+    else:
+        secret = _uncovered(answers, count)
+    if int(np.abs(secret).max()) > noise_units(len(members)):
+        raise ProtocolError(
+            "the contributors' secrets do not add up to a short one: a client deviates from the "
+            "protocol"
+        )
+    add_products(element_key(context), -secret.reshape(-1, RING_DIM), total)
+    return total.view(np.int32)
+
+
+def _uncovered(covered: Mapping[int, bytes], count: int) -> NDArray[np.int64]:
+    total = np.zeros(count, _COVERED)
+    for k, data in covered.items():
+        if len(data) != total.nbytes:
+            raise ProtocolError(f"client {k} of this round sent no covered secret")
+        total += np.frombuffer(data, _COVERED)
+    return total.view(np.int16).astype(np.int64)
+
+
+def _secret_of_answers(
+    quorum: Quorum, members: Sequence[int], answers: Mapping[int, bytes], count: int
+) -> NDArray[np.int64]:
     boxes = {}
     for k, data in answers.items():
         # One that is malformed is as good as none.
@@ -220,7 +277,6 @@ def open_sum(
             boxes[k] = _parse(data, k, members)
     if len(boxes) < quorum.needed:
         raise ProtocolError(f"{len(answers) - len(boxes)} of {len(answers)} answers are malformed")
-    count = num_secrets(len(total)) * RING_DIM
     size = packed.num_blocks(count, quorum.packed) * packed.SHARE.itemsize
     shares = {}
     for k, (box, locked, _) in boxes.items():
@@ -233,14 +289,7 @@ def open_sum(
         share = _unseal(packed.to_bytes(lock % packed.PRIME), box, k)
         if len(share) == size:
             shares[k] = packed.of_bytes(share)
-    secret = packed.open_shares(shares, quorum.needed, quorum.packed, count)
-    if int(np.abs(secret).max()) > noise_units(len(members)):
-        raise ProtocolError(
-            "the contributors' secrets do not add up to a short one: a client deviates from the "
-            "protocol"
-        )
-    add_products(element_key(context), -secret.reshape(-1, RING_DIM), total)
-    return total.view(np.int32)
+    return packed.open_shares(shares, quorum.needed, quorum.packed, count)
 
 
 _Parsed = tuple[bytes, dict[int, bytes], dict[int, bytes]]

@@ -34,14 +34,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from protocols.approximation import Polynomial, is_symmetric
 from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
-from protocols.updates.update import Update
+from protocols.updates.update import Update, V
+
+V_contra = TypeVar("V_contra", contravariant=True)
 
 # Largest value of the refresh's mask. Below, its rounding to 2^-scale_bits counts for more; above,
 # the noise in all columns does: both are under one rescaling's at 2^-6 and up to 4096 columns.
@@ -110,6 +112,42 @@ class RowUnits:
         return link_factors(self.link).leading / self.row_scale
 
 
+class RowTerms:
+    """x q(z) of groups of rows, summed, before the last relinearisation: a `Terms`.
+
+    What of a gradient grows with the rows; diagonal: of a preconditioner, multiplies x.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        units: RowUnits,
+        rows: Sequence[EncryptedVector],
+        diagonal: EncryptedVector | None,
+    ) -> None:
+        self._evaluator = evaluator
+        self._factors, self._in_squares = link_factors(units.link), is_symmetric(units.link)
+        # Refreshed weights are at this level: so are the rows that they multiply.
+        rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in rows]
+        self._rows = rows
+        self._weighted = rows if diagonal is None else [part * diagonal for part in rows]
+
+    def __call__(self, weights: EncryptedVector) -> EncryptedVector:
+        """At replicated weights / R."""
+        data = zip(self._rows, self._weighted, strict=True)
+        return self._evaluator.products(
+            self._last_product(rows, weighted, weights) for rows, weighted in data
+        )
+
+    def _last_product(
+        self, rows: EncryptedVector, weighted: EncryptedVector, weights: EncryptedVector
+    ) -> tuple[EncryptedVector, EncryptedVector]:
+        z = rows @ weights
+        pair = (z * z, weighted * z) if self._in_squares else (z, weighted)
+        left, right = self._factors.last_operands(*pair)
+        return left, right
+
+
 @dataclass(frozen=True, slots=True)
 class Preconditioner:
     """A diagonal B^-1. vector: diagonal / unit, replicated, at level 0 or 1; unit: public."""
@@ -121,9 +159,10 @@ class Preconditioner:
 class EncryptedGradient:
     """Evaluates step * grad(w) / R for round t on the summed ciphertexts of all parties.
 
-    units: of everything encrypted; rows: groups of rows; side: side ciphertexts, the vector of
-    round t (after the row sums, if the layout has them) the sum over parties of
-    (X^T (p(0) - y) + N noise_t) / side_scale; preconditioner: multiplies gradient and noise.
+    units: of everything encrypted; rows: groups of rows, as `Evaluator.hold` has them; side: side
+    ciphertexts, the vector of round t (after the row sums, if the layout has them) the sum over
+    parties of (X^T (p(0) - y) + N noise_t) / side_scale; preconditioner: multiplies gradient and
+    noise.
     """
 
     def __init__(
@@ -136,16 +175,13 @@ class EncryptedGradient:
     ) -> None:
         self._evaluator = evaluator
         self.weight_unit = units.weight_unit
-        self._factors, self._in_squares = link_factors(units.link), is_symmetric(units.link)
-        # Refreshed weights are at this level: so are the rows that they multiply.
-        rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in rows]
-        self._rows, self._weighted = rows, rows
+        diagonal = preconditioner.vector if preconditioner else None
+        self._terms = evaluator.over_groups(RowTerms, units, rows, diagonal)
         self._scale = units.side_scale / (evaluator.layout.num_rows * units.weight_unit)
         # Side columns are masked where primes are few.
         side_level = gradient_levels(units.link) - 1
         self._diagonal: EncryptedVector | None = None
         if preconditioner:
-            self._weighted = [part * preconditioner.vector for part in rows]
             self._scale *= preconditioner.unit
             side_level -= 1
             self._diagonal = evaluator.drop_to(preconditioner.vector, side_level + 1)
@@ -153,23 +189,13 @@ class EncryptedGradient:
         # Row sums stand in the first columns.
         self._column = evaluator.layout.num_parts if evaluator.layout.curvature else 0
 
-    def __call__(self, weights: EncryptedVector, step: float) -> ColumnSum:
+    def __call__(self, point: EncryptedVector, step: float) -> ColumnSum:
         """step * gradient / R at replicated weights / R; consumes this round's noise."""
         evaluator = self._evaluator
-        data = zip(self._rows, self._weighted, strict=True)
-        pairs = (self._last_product(rows, weighted, weights) for rows, weighted in data)
-        total = evaluator.sum_of_products(pairs)
+        total = evaluator.finished(self._terms(point))
         side = self._next_side()
         total = total + (side if self._diagonal is None else side * self._diagonal)
         return ColumnSum(total, step * self._scale)
-
-    def _last_product(
-        self, rows: EncryptedVector, weighted: EncryptedVector, weights: EncryptedVector
-    ) -> tuple[EncryptedVector, EncryptedVector]:
-        z = rows @ weights
-        pair = (z * z, weighted * z) if self._in_squares else (z, weighted)
-        left, right = self._factors.last_operands(*pair)
-        return left, right
 
     def _next_side(self) -> EncryptedVector:
         """The next side vector, one column for each part."""
@@ -182,20 +208,33 @@ class EncryptedGradient:
         return self._evaluator.column(self._side[index], column)
 
 
+class StepGradient(Protocol[V_contra]):
+    """step * gradient / R at a vector of a rule's state, as the next refresh sums it up.
+
+    weight_unit: R.
+    """
+
+    weight_unit: float
+
+    def __call__(self, point: V_contra, step: float) -> ColumnSum:
+        """At a point."""
+        ...
+
+
 def advance(
     evaluator: Evaluator,
     rule: Update,
     t: int,
-    state: tuple[EncryptedVector, ...],
-    gradient: EncryptedGradient,
-) -> tuple[tuple[ColumnSum, ...], tuple[EncryptedVector, ...]]:
+    state: tuple[V, ...],
+    gradient: StepGradient[V],
+) -> tuple[tuple[ColumnSum, ...], tuple[V, ...]]:
     """The state after round t: sums for a refresh to make, and vectors kept as they are.
 
     The rule's own path is as deep as it fits: there key switches cost least.
     """
     deepest = evaluator.context.params.num_towers - REFRESH_TOWERS
     level = max(REFRESH_LEVEL, deepest - 1 - rule.levels())
-    low: Any = tuple(evaluator.drop_to(vector, level) for vector in state)
+    low: Any = evaluator.lowered(state, level)
     scaled: Any = gradient(rule.point(state), rule.gradient_factor(t))
     after = rule.step(scaled, low, t, gradient.weight_unit)
     count = rule.sums(t)

@@ -24,7 +24,8 @@ pairwise independent and uniform, hence roundings of two groups are uncorrelated
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -38,7 +39,7 @@ from protocols.ckks.circuit import REFRESH_LEVEL, RowUnits, link_factors
 from protocols.ckks.context import CONJUGATION, CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import encode_complex
-from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.periodic import Complexes, PeriodicLayout
 from protocols.ckks.residues import Residues
 from protocols.updates.update import Update
@@ -70,7 +71,7 @@ class MemoryBudget:
         return self.total // max(1, len(self._parties))
 
 
-ENCODED_ROWS = MemoryBudget(3 << 29)
+ENCODED_ROWS = MemoryBudget(5 << 29)
 """Of this process. Rows that find no room are encoded again in every round."""
 
 
@@ -94,12 +95,21 @@ def levels(link: Polynomial, rule: Update) -> int:
     return max(1 + quotient(link, 1.0)[0] + 1, REFRESH_LEVEL + rule.levels() + 1)
 
 
+Slope = Callable[[RowUnits, Any], Any]
+"""What weighted rows are multiplied by, of z'."""
+
+
 @lru_cache(maxsize=64)
-def rounding_gain(units: RowUnits) -> float:
-    """Std of the noise of q(z') / A, largest of |z| <= R, in noises of one rescaling, as z' has."""
+def rounding_gain(
+    units: RowUnits, slope: Slope = lambda units, z: quotient(units.link, z)[1]
+) -> float:
+    """Std of the noise of q(z') / A, largest of |z| <= R, in noises of one rescaling, as z' has.
+
+    slope: in its place.
+    """
     c = units.row_scale
     t: Array = np.linspace(-c, c, 1001).astype(np.float64)
-    found: _Rounded = quotient(units.link, _Rounded(t, {object(): np.ones_like(t)}))[1]
+    found: _Rounded = slope(units, _Rounded(t, {object(): np.ones_like(t)}))
     return float(np.sqrt(sum(each**2 for each in found.slopes.values())).max())
 
 
@@ -138,6 +148,12 @@ class _Gained:
     def __add__(self, other: float) -> _Gained:
         return _Gained(self.vector + other * self.gain, self.gain)
 
+    def plus(self, encoded: Callable[[float, int], Any]) -> _Gained:
+        """With a plaintext added; encoded: times a gain, at a level."""
+        evaluator, level = self.vector.evaluator, self.vector.level
+        total = evaluator.cc.EvalAdd(self.vector.ct, encoded(self.gain, level))
+        return _Gained(evaluator.wrap(total), self.gain)
+
     def __mul__(self, other: _Gained) -> _Gained:
         level = max(self.vector.level, other.vector.level)
         gain = self.gain * other.gain * self.vector.evaluator.context.rescaling_gain(level)
@@ -147,10 +163,11 @@ class _Gained:
 class ClearRows:
     """A party's rows, encoded, and the gradient that they make of encrypted weights.
 
-    context: with the joint evaluation keys; layout: of the plan; link: p; rows: shape (N, d),
-    scaled, bias last; zeros: two encryptions of zero, this party's own, at level 0 and at the scale
-    of a product; cache: of encoded rows [bytes], None: this party's share of ENCODED_ROWS; weight,
-    offset: u, o', shape (N,), None: ones, zeros.
+    context: with the joint evaluation keys; layout: of the plan; link: p; rows: shape (N, d), bias
+    last, never copied; scale: c; zeros: two encryptions of zero, this party's own, at level 0 and
+    at the scale of a product; cache: of encoded rows [bytes], None: this party's share of
+    ENCODED_ROWS; weight, offset: u, o', shape (N,), None: ones, zeros; targets: y, for slopes that
+    are not linear in it.
     """
 
     def __init__(
@@ -162,14 +179,16 @@ class ClearRows:
         zeros: tuple[Any, Any],
         cache: int | None = None,
         *,
+        scale: float = 1.0,
         weight: Array | None = None,
         offset: Array | None = None,
+        targets: Array | None = None,
     ) -> None:
         self._context, self._layout, self._link = context, layout, link
+        self._targets = targets
         self._zero, self._next_zero = zeros
         self._rows, self._cache = rows, ENCODED_ROWS.share if cache is None else cache
-        self._weighted = rows if weight is None else weight[:, None] * rows
-        self._offset = offset
+        self._scale, self._weight, self._offset = scale, weight, offset
         self._encoded: dict[tuple[int, int, int, int], Any] = {}
         # Where the last product is rescaled to what a refresh takes.
         self._last_level = context.params.num_towers - REFRESH_TOWERS - 1
@@ -184,9 +203,8 @@ class ClearRows:
         cc = evaluator.cc
         sums: list[Any] = [None] * layout.num_parts
         for group in range(layout.groups_of(len(self._rows))):
-            found: list[_Gained] = [
-                quotient(self._link, _Gained(z))[1] for z in self._scores(evaluator, group, rotated)
-            ]
+            scores = self._scores(evaluator, group, rotated)
+            found = self._slopes(group, [_Gained(z) for z in scores])
             lowered = [evaluator.drop_to(q.vector, self._last_level) for q in found]
             for part in range(layout.output_parts):
                 # All outputs take the same products, hence have the same gain.
@@ -194,14 +212,33 @@ class ClearRows:
                 rows = self._plaintext((group, part, 0, 1), self._last_level, slots)
                 for output, q in enumerate(lowered):
                     place = output * layout.output_parts + part
-                    sums[place] = _added(cc, sums[place], cc.EvalMult(q.ct, rows))
+                    product = cc.EvalMultNoRelin(q.ct, rows)
+                    sums[place] = _added(cc, sums[place], product)
         for total in sums:
             cc.RescaleInPlace(total)
         return [self._context.polynomials_of(total) for total in sums]
 
+    def only(self, rows: NDArray[np.intp], weight: Array) -> ClearRows:
+        """The same circuit on some of the rows, of these weights beside their own; keeps nothing.
+
+        weight: shape of `rows`.
+        """
+        found = copy(self)
+        found._rows = self._rows[rows]
+        found._weight = weight if self._weight is None else weight * self._weight[rows]
+        found._offset = None if self._offset is None else self._offset[rows]
+        found._targets = None if self._targets is None else self._targets[rows]
+        found._cache, found._encoded = 0, {}
+        return found
+
+    def _slopes(self, group: int, scores: Sequence[_Gained]) -> list[_Gained]:
+        """q(z') / A of each output; of any other loss what its weighted rows are multiplied by."""
+        _ = group
+        return [quotient(self._link, z)[1] for z in scores]
+
     def rotated(self, weights: Sequence[Sequence[Residues]]) -> list[list[Any]]:
-        """rot_r of every part, r below the baby steps; no row is in it."""
-        context, steps = self._context, range(1, self._layout.baby_steps)
+        """rot_r of every part, r below the layout's `turns`; no row is in it."""
+        context, steps = self._context, range(1, self._layout.turns)
         parts = context.ciphertexts(weights)
         if not steps:
             return [parts]
@@ -216,16 +253,17 @@ class ClearRows:
     ) -> list[EncryptedVector]:
         """z' of one group of rows, at level 1, of each output; outputs share a zero."""
         layout, cc = self._layout, evaluator.cc
-        sums: list[dict[int, Any]] = [{} for _ in range(layout.num_outputs)]
+        products: list[Any] = [None] * layout.num_outputs
         for part in range(layout.output_parts):
-            for giant, baby in layout.steps:
-                slots = partial(self._halved, group, part, giant, baby)
-                rows = self._plaintext((group, part, giant + baby, 0), 0, slots)
-                for output, found in enumerate(sums):
-                    weights = rotated[baby][output * layout.output_parts + part]
-                    found[giant] = _added(cc, found.get(giant), cc.EvalMult(weights, rows))
+            for turn in range(layout.turns):
+                slots = partial(self._halved, group, part, turn)
+                rows = self._plaintext((group, part, turn, 0), 0, slots)
+                for output, found in enumerate(products):
+                    weights = rotated[turn][output * layout.output_parts + part]
+                    product = cc.EvalMultNoRelin(weights, rows)
+                    products[output] = _added(cc, found, product)
         cc.EvalAddInPlace(self._zero, self._next_zero)
-        scores = [self._joined(evaluator, found) for found in sums]
+        scores = [self._joined(evaluator, found) for found in products]
         if self._offset is not None:
             level = scores[0].level
             offset = self._plaintext((group, 0, 0, 2), level, partial(self._offsets, group))
@@ -233,40 +271,47 @@ class ClearRows:
                 cc.EvalAddInPlace(score.ct, offset)
         return scores
 
-    def _joined(self, evaluator: Evaluator, sums: Mapping[int, Any]) -> EncryptedVector:
-        """Sums of each giant step, rotated and added; their real part."""
-        cc, rotated, total = evaluator.cc, self._context.rotated, None
-        for giant, each in sums.items():
-            total = _added(cc, total, rotated(each, giant) if giant else each)
+    def _joined(self, evaluator: Evaluator, total: Any) -> EncryptedVector:
+        """Sums over features, where weights are not turned; their real part."""
+        cc = evaluator.cc
+        for steps in self._layout.sums if self._layout.turns == 1 else ():
+            total = self._context.summed(total, steps)
         cc.EvalAddInPlace(total, self._zero)
-        cc.EvalAddInPlace(total, rotated(total, CONJUGATION))
+        cc.EvalAddInPlace(total, self._context.rotated(total, CONJUGATION))
         cc.RescaleInPlace(total)
         return evaluator.wrap(total)
 
-    def _halved(self, group: int, part: int, giant: int, baby: int) -> Complexes:
+    def _halved(self, group: int, part: int, turn: int) -> Complexes:
         """Half the rows: a number and its conjugate are twice the real part."""
-        twice = 2 * self._context.rescaling_gain(0)
-        return self._layout.slots_of(self._group(self._rows, group), part, giant, baby) / twice
+        half = self._scale / (2 * self._context.rescaling_gain(0))
+        return half * self._layout.slots_to_sum(self._group(self._rows, group), part, turn)
 
     def _conjugated(self, group: int, part: int, gain: float) -> Complexes:
-        """What takes away the gain of q, and that of its own product."""
-        gain *= self._context.rescaling_gain(self._last_level)
-        return self._layout.slots_of(self._group(self._weighted, group), part).conj() / gain
+        """Weighted rows, by what takes away the gain of q, and that of their own product."""
+        factor: Any = self._scale / (gain * self._context.rescaling_gain(self._last_level))
+        if self._weight is not None:
+            factor = factor * self._group(self._weight, group)[:, None]
+        rows = factor * self._group(self._rows, group)
+        return self._layout.slots_of(rows, part).conj()
 
     def _offsets(self, group: int) -> Complexes:
-        """o' in all slots of a row's column."""
+        """o' of a group."""
         assert self._offset is not None  # noqa: S101 (asked for where it is there)
-        columns = np.zeros(self._layout.block_size, np.complex128)
-        own = self._group(self._offset, group)
-        columns[: len(own)] = own
-        return np.repeat(columns, self._layout.period)
+        return self._repeated(self._offset, group)
+
+    def _repeated(self, values: Array, group: int) -> Complexes:
+        """One number of each row, in the slots of its first column."""
+        return self._layout.in_columns(self._group(values, group).astype(np.complex128))
 
     def _group(self, values: Array, group: int) -> Array:
-        size = self._layout.block_size
+        size = self._layout.rows_per_group
         return values[group * size : (group + 1) * size]
 
     def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
-        return encode_complex(self._context, slots(), level)
+        """A ciphertext of one polynomial: a plaintext keeps its slots beside the residues."""
+        cc, towers = self._context.cc, self._context.params.num_towers - level
+        plain = encode_complex(self._context, slots(), level)
+        return cc.EvalAdd(cc.Compress(self._context.nothing, towers), plain)
 
     def _plaintext(
         self, key: tuple[int, int, int, int], level: int, slots: Callable[[], Complexes]
@@ -275,13 +320,16 @@ class ClearRows:
         found = self._encoded.get(key)
         if found is None:
             found = self._encode(slots, level)
-            params = self._context.params
-            # OpenFHE keeps the slots beside the residues.
-            size = 8 * params.ring_dim * (params.num_towers - level + 1)
+            size = encoded_size(self._context.params, level)
             if size <= self._cache:
                 self._cache -= size
                 self._encoded[key] = found
         return found
+
+
+def encoded_size(params: CkksParameters, level: int) -> int:
+    """Of a plaintext's residues [bytes]."""
+    return 8 * params.ring_dim * (params.num_towers - level)
 
 
 def _added(cc: Any, total: Any, more: Any) -> Any:

@@ -147,16 +147,31 @@ class CkksContext:
         The session has the key. digits: what OpenFHE's EvalFastRotationPrecompute makes of the
         ciphertext, where several rotations share them. The mean error of key switches is not in it.
         """
-        cc = self.cc
         if digits is None:
-            digits = cc.EvalFastRotationPrecompute(ciphertext)
-        if index == CONJUGATION:
-            index = self.automorphism(CONJUGATION)
-        wide = cc.EvalFastRotationExt(ciphertext, index, digits, True)
+            digits = self.cc.EvalFastRotationPrecompute(ciphertext)
+        return self._lowered(ciphertext, self._turned(ciphertext, index, digits))
+
+    def summed(self, ciphertext: Any, indices: Sequence[int]) -> Any:
+        """The ciphertext and its rotations, added up: they share digits, and one division by P."""
+        cc, digits = self.cc, self.cc.EvalFastRotationPrecompute(ciphertext)
+        wide = self._turned(ciphertext, indices[0], digits)
+        for index in indices[1:]:
+            cc.EvalAddInPlace(wide, self._turned(ciphertext, index, digits))
+        total = self._lowered(ciphertext, wide)
+        cc.EvalAddInPlace(total, ciphertext)
+        return total
+
+    def _turned(self, ciphertext: Any, index: int, digits: Any) -> Any:
+        """P times a rotation, modulo P Q."""
+        automorphism = self.automorphism(index) if index == CONJUGATION else index
+        return self.cc.EvalFastRotationExt(ciphertext, automorphism, digits, True)
+
+    def _lowered(self, ciphertext: Any, wide: Any) -> Any:
+        """What is P times too large, divided by it; ciphertext: of its level."""
         centre = self._centre(self.params.num_towers - ciphertext.GetLevel())
         centre.SetKeyTag(wide.GetKeyTag())
-        cc.EvalAddInPlace(wide, centre)
-        return cc.KeySwitchDown(wide)
+        self.cc.EvalAddInPlace(wide, centre)
+        return self.cc.KeySwitchDown(wide)
 
     def _centre(self, towers: int) -> Any:
         """`key_switch.centre` twice, modulo so many primes of Q and those of P."""
@@ -171,10 +186,10 @@ class CkksContext:
         return self._centres[towers]
 
     def ciphertext(self, polynomials: Sequence[Residues]) -> Any:
-        """Ciphertext of one or two polynomials; their number of towers fixes the level.
+        """Ciphertext of one to three polynomials; their number of towers fixes the level.
 
         Raises:
-            MessageError: not one or two polynomials, or their residues do not fit.
+            MessageError: none, or more than a product has, or their residues do not fit.
         """
         return self.ciphertexts([polynomials])[0]
 
@@ -185,9 +200,9 @@ class CkksContext:
             MessageError: see `ciphertext`.
         """
         for polynomials in each:
-            if len(polynomials) not in (1, 2):
+            if not 1 <= len(polynomials) <= 3:
                 count = len(polynomials)
-                raise MessageError(f"{count} polynomials in a ciphertext, expected 1 or 2")
+                raise MessageError(f"{count} polynomials in a ciphertext, expected 1 to 3")
             towers = {len(polynomial) for polynomial in polynomials}
             if len(towers) > 1 or not 1 <= min(towers) <= self.params.num_towers:
                 raise MessageError(f"polynomials of {sorted(towers)} towers in a ciphertext")

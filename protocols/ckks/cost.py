@@ -68,7 +68,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
     polynomials by P: (D + 2)(l + k) transforms (Han and Ki, CT-RSA 2020).
     """
     towers, special = params.num_towers - level, params.num_special_towers
-    if operation in ("rotate", "relinearise", "raise", "hoisted"):
+    if operation in ("rotate", "relinearise", "raise", "hoisted", "turned"):
         size = math.ceil(params.num_towers / params.num_digits)
         digits, wide = math.ceil(towers / size), towers + special
         raising = towers * (wide - min(size, towers))
@@ -76,6 +76,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
         return {
             "raise": Work(digits * wide, raising),
             "hoisted": Work(2 * wide, switching),
+            "turned": Work(0, 2 * digits * wide),
         }.get(operation, Work((digits + 2) * wide, raising + switching))
     if operation == "rescale":
         return Work(_IN_PLACE * 2 * towers, 2 * towers)
@@ -87,7 +88,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
 
 # -- seconds --------------------------------------------------------------------------------------
 
-VERSION = 11
+VERSION = 12
 # Load average per processor beyond which a measurement is not kept.
 BUSY_LOAD = 1.5
 # What grows with the residues of a polynomial in Q, of a key, of one row.
@@ -325,6 +326,10 @@ def _operations(context: CkksContext, fresh: Sequence[Any], level: int) -> dict[
         "raise": (cc.EvalFastRotationPrecompute, some(1)),
         "hoisted": (
             lambda ct, raised: context.rotated(ct, next(index), raised),
+            lambda: (first := next(ring), cc.EvalFastRotationPrecompute(first)),
+        ),
+        "turned": (
+            lambda ct, raised: cc.EvalFastRotationExt(ct, next(index), raised, True),
             lambda: (first := next(ring), cc.EvalFastRotationPrecompute(first)),
         ),
         "relinearise": (cc.Relinearize, lambda: (cc.EvalMultNoRelin(*islice(ring, 2)),)),

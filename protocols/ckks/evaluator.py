@@ -10,7 +10,7 @@ different levels are brought to the deeper one, which under a constant scale onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from itertools import starmap
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from protocols.ckks.context import CONJUGATION, CkksContext
 from protocols.ckks.packing import Layout
 from protocols.ckks.periodic import PeriodicLayout
+from protocols.ckks.residues import Residues
 
 
 class EncryptedVector:
@@ -64,12 +65,7 @@ class EncryptedVector:
 
     def __matmul__(self, other: EncryptedVector) -> EncryptedVector:
         """Inner product over features, one part, in every used slot; one level."""
-        evaluator = self.evaluator
-        if evaluator.layout.is_complex:
-            other = evaluator.rotate(other, CONJUGATION)
-        parts = zip(evaluator.parts(self), evaluator.parts(other), strict=True)
-        product = self * other if len(self.cts) == 1 else evaluator.sum_of_products(parts)
-        return evaluator.sum_features(product)
+        return self.evaluator.inner(self, other)
 
     def _combined(
         self, operation: Callable[[Any, Any], Any], other: EncryptedVector | float
@@ -85,15 +81,14 @@ class EncryptedVector:
 class ColumnSum:
     """factor * (sum over the columns of `terms`) + rest, not summed: the next refresh does that.
 
-    terms: any values in the columns; factor: public; rest: replicated, None for zero. Adds to
-    replicated vectors, as any vector does; nothing else is possible before the refresh.
+    terms: any values in the columns, a vector or (`side_by_side`) residues; factor: public; rest:
+    replicated, None for zero. Adds to replicated vectors, as any vector does; nothing else is
+    possible before the refresh.
     """
 
     __slots__ = ("factor", "rest", "terms")
 
-    def __init__(
-        self, terms: EncryptedVector, factor: float, rest: EncryptedVector | None = None
-    ) -> None:
+    def __init__(self, terms: Any, factor: float, rest: EncryptedVector | None = None) -> None:
         self.terms, self.factor, self.rest = terms, factor, rest
 
     def __add__(self, other: EncryptedVector) -> ColumnSum:
@@ -115,11 +110,12 @@ class ColumnSum:
 
     def spread(self) -> EncryptedVector:
         """Values whose columns sum up to this over `factor`; one level above rest."""
+        terms: EncryptedVector = self.terms
         if self.rest is None:
-            return self.terms
-        evaluator = self.terms.evaluator
+            return terms
+        evaluator = terms.evaluator
         share = 1 / (self.factor * evaluator.layout.block_size)
-        return self.terms + evaluator.times(self.rest, share)
+        return terms + evaluator.times(self.rest, share)
 
 
 class Evaluator:
@@ -164,6 +160,10 @@ class Evaluator:
         towers = self.context.params.num_towers - level
         return self.each(lambda ct: self.cc.Compress(ct, towers), vector)
 
+    def lowered(self, state: Sequence[Any], level: int) -> tuple[EncryptedVector, ...]:
+        """`drop_to` of every vector of a rule's state."""
+        return tuple(self.drop_to(vector, level) for vector in state)
+
     def rotate(self, vector: EncryptedVector, index: int) -> EncryptedVector:
         """Left rotation of the slots, or their conjugates: see `CkksContext.rotated`."""
         return self.each(lambda ct: self.context.rotated(ct, index), vector)
@@ -186,6 +186,14 @@ class Evaluator:
         """total += other, in place: a sum that nobody else holds."""
         for ct, part in zip(total.cts, other.cts, strict=True):
             self.cc.EvalAddInPlace(ct, part)
+
+    def inner(self, left: EncryptedVector, right: EncryptedVector) -> EncryptedVector:
+        """See `EncryptedVector.__matmul__`."""
+        if self.layout.is_complex:
+            right = self.rotate(right, CONJUGATION)
+        parts = zip(self.parts(left), self.parts(right), strict=True)
+        product = left * right if len(left.cts) == 1 else self.sum_of_products(parts)
+        return self.sum_features(product)
 
     def sum_features(self, vector: EncryptedVector) -> EncryptedVector:
         """Sum over blocks, in every block: the slots are a cyclic group, so no mask is needed."""
@@ -216,14 +224,62 @@ class Evaluator:
         self, pairs: Iterable[tuple[EncryptedVector, EncryptedVector]]
     ) -> EncryptedVector:
         """sum_k left_k * right_k with one relinearisation per part; one level."""
+        return self.finished(self.products(pairs))
+
+    def products(self, pairs: Iterable[tuple[EncryptedVector, EncryptedVector]]) -> EncryptedVector:
+        """sum_k left_k * right_k before relinearisation and rescaling: see `finished`.
+
+        Three polynomials a part, at twice the scale. Such sums add up exactly, in any order.
+        """
+        return self.added(
+            self.wrap(*starmap(self.cc.EvalMultNoRelin, self.align(left, right)))
+            for left, right in pairs
+        )
+
+    def added(self, vectors: Iterable[EncryptedVector]) -> EncryptedVector:
+        """Their sum, which takes the first one's place."""
         total: EncryptedVector | None = None
-        for left, right in pairs:
-            aligned = self.align(left, right)
-            product = self.wrap(*starmap(self.cc.EvalMultNoRelin, aligned))
+        for vector in vectors:
             if total is None:
-                total = product
+                total = vector
             else:
-                self._add_to(total, product)
+                self._add_to(total, vector)
         if total is None:
-            raise AssertionError("a sum of no products")
-        return self.rescaled(self.each(self.cc.Relinearize, total))
+            raise AssertionError("a sum of nothing")
+        return total
+
+    def finished(self, products: EncryptedVector) -> EncryptedVector:
+        """What `products` makes, relinearised and rescaled; one level."""
+        return self.rescaled(self.each(self.cc.Relinearize, products))
+
+    # -- groups of rows ---------------------------------------------------------------------------
+
+    def store(self) -> MutableMapping[int, Residues]:
+        """Where data ciphertexts, both polynomials in a row, are kept by index until `hold`."""
+        return {}
+
+    def hold(self, data: MutableMapping[int, Residues]) -> Any:
+        """The groups of rows of such a store, for `over_groups`."""
+        return self.grouped([self.wrap(ct) for ct in self.read(data)])
+
+    def read(self, data: MutableMapping[int, Residues]) -> list[Any]:
+        """Ciphertexts from their residues, in order."""
+        return [self.context.ciphertext(np.split(data[index], 2)) for index in sorted(data)]
+
+    def grouped(self, data: Sequence[EncryptedVector]) -> list[EncryptedVector]:
+        """The data ciphertexts of a group of rows as the parts of one vector."""
+        parts = self.layout.num_parts
+        return [self.join(data[k : k + parts]) for k in range(0, len(data), parts)]
+
+    def over_groups(
+        self, terms: MakeTerms, units: Any, rows: Any, diagonal: EncryptedVector | None
+    ) -> Terms:
+        """Of all groups together; `workers` has others compute them."""
+        return terms(self, units, rows, diagonal)
+
+
+# Weights to the `products` of a gradient, summed over groups of rows.
+Terms = Callable[[EncryptedVector], EncryptedVector]
+# (evaluator, units, groups of rows, diagonal of a preconditioner): a class of an own module, so
+# that its name alone can travel.
+MakeTerms = Callable[[Evaluator, Any, Sequence[EncryptedVector], EncryptedVector | None], Terms]

@@ -115,6 +115,50 @@ class LffrUnits(RowUnits):
         return -2 * self.leading**3 / self.row_scale
 
 
+class LffrTerms:
+    """(x T + x h / A) (T^2 - 1 / (2A)^2) of groups of rows, summed: a `Terms`; see the table.
+
+    data: as in `OutputLayout`; diagonal: of a preconditioner, multiplies what is lifted.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        units: LffrUnits,
+        data: Sequence[EncryptedVector],
+        diagonal: EncryptedVector | None,
+    ) -> None:
+        leading, self._root = cubic(units.link)
+        self._offset = -1 / (2 * leading) ** 2
+        self._evaluator, self._diagonal = evaluator, diagonal
+        # Refreshed weights are at this level: so are the rows that they multiply.
+        self._rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in data[0::KINDS]]
+        self._weighted = self._lowered(data[1::KINDS], _T_LEVEL)
+        self._terms = self._lowered(data[2::KINDS], _TERM_LEVEL)
+
+    def __call__(self, weights: EncryptedVector) -> EncryptedVector:
+        """At replicated weights / R."""
+        data = zip(self._rows, self._weighted, self._terms, strict=True)
+        return self._evaluator.products(self._last_operands(*part, weights) for part in data)
+
+    def _lowered(self, lifted: Sequence[EncryptedVector], level: int) -> list[EncryptedVector]:
+        """Preconditioned, then without LIFT, at the level where it is used."""
+        if self._diagonal is not None:
+            lifted = [part * self._diagonal for part in lifted]
+        return [self._evaluator.drop_to(part * (1 / LIFT), level) for part in lifted]
+
+    def _last_operands(
+        self,
+        rows: EncryptedVector,
+        weighted: EncryptedVector,
+        terms: EncryptedVector,
+        weights: EncryptedVector,
+    ) -> tuple[EncryptedVector, EncryptedVector]:
+        z = rows @ weights
+        t = z * (z * z + -self._root)
+        return weighted * t + terms, t * t + self._offset
+
+
 class LffrGradient:
     """Evaluates step * (grad(w) + noise_t + 2 ridge w) / R on the summed ciphertexts.
 
@@ -132,16 +176,12 @@ class LffrGradient:
         preconditioner: Preconditioner | None = None,
         ridge: float = 0.0,
     ) -> None:
-        leading, self._root = cubic(units.link)
-        self._offset = -1 / (2 * leading) ** 2
         self._evaluator, self._ridge, self._inverse = evaluator, ridge, preconditioner
         self._scale = units.side_scale / (evaluator.layout.num_rows * units.weight_unit)
         if preconditioner:
             self._scale *= preconditioner.unit
-        # Refreshed weights are at this level: so are the rows that they multiply.
-        self._rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in data[0::KINDS]]
-        self._weighted = self._lowered(data[1::KINDS], _T_LEVEL)
-        self._terms = self._lowered(data[2::KINDS], _TERM_LEVEL)
+        diagonal = preconditioner.vector if preconditioner else None
+        self._terms = evaluator.over_groups(LffrTerms, units, data, diagonal)
         # Side columns are masked where primes are few.
         self._noise = [evaluator.drop_to(part, LFFR_LEVELS - 1) for part in noise]
         self._round = 0
@@ -149,9 +189,7 @@ class LffrGradient:
     def __call__(self, weights: EncryptedVector, step: float) -> ColumnSum:
         """At replicated weights / R; consumes this round's noise."""
         evaluator = self._evaluator
-        data = zip(self._rows, self._weighted, self._terms, strict=True)
-        pairs = (self._last_operands(*part, weights) for part in data)
-        total = evaluator.sum_of_products(pairs)
+        total = evaluator.finished(self._terms(weights))
         if self._noise:
             total = total + self._next_noise()
         gradient = ColumnSum(total, step * self._scale)
@@ -161,23 +199,6 @@ class LffrGradient:
         if inverse is None:
             return gradient + weights * pull
         return gradient + (inverse.vector * weights) * (pull * inverse.unit)
-
-    def _lowered(self, lifted: Sequence[EncryptedVector], level: int) -> list[EncryptedVector]:
-        """Preconditioned, then without LIFT, at the level where it is used."""
-        if self._inverse:
-            lifted = [part * self._inverse.vector for part in lifted]
-        return [self._evaluator.drop_to(part * (1 / LIFT), level) for part in lifted]
-
-    def _last_operands(
-        self,
-        rows: EncryptedVector,
-        weighted: EncryptedVector,
-        terms: EncryptedVector,
-        weights: EncryptedVector,
-    ) -> tuple[EncryptedVector, EncryptedVector]:
-        z = rows @ weights
-        t = z * (z * z + -self._root)
-        return weighted * t + terms, t * t + self._offset
 
     def _next_noise(self) -> EncryptedVector:
         index, column = divmod(self._round, self._evaluator.layout.block_size)

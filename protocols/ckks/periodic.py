@@ -7,10 +7,16 @@ the parts of an output. Weights repeat every k slots, so that they are elements 
 stand in parts of their own, one after the other, and share the rows.
 
 Inner products. x_f w_f + x_g w_g is the real part of (x_f + i x_g)(w_f - i w_g): one conjugation
-for a group of rows. Slot c k + j is to hold the sum over all pairs of column c. With x^(s) the rows
-turned by s places within their column, that is sum_s x^(s) rot_s(w): plaintexts times k rotations
-of w. In baby and giant steps, s = G b + r, it is sum_G rot_Gb(sum_r rot_-Gb(x^(s)) rot_r(w)): b - 1
-rotations of each part of w a round, k / b - 1 of each group of rows. At k = 1 there are none.
+for a group of rows. Slot c k + j is to hold the sum over all pairs of column c. Either
+
+- weights are turned: sum_s x^(s) rot_s(w), x^(s) the rows turned by s places within their column.
+  k - 1 rotations of each part of w a round, none of rows, and k plaintexts of each part;
+- or products: sum_s rot_s(x w), where column c + 1 holds the row once more, so that the k slots
+  that begin at c k + j are all pairs of the row, whatever j is. A plaintext of each part, and
+  log4 k sums of rotations of a group, but only B / 2 rows to a group. What comes out in column
+  c + 1 belongs to no row, and is multiplied by zero.
+
+The second is for few rows. At k = 1 there is nothing to turn.
 
 Gradients. (x_f - i x_g) q(z) sums up to g_f - i g_g, as weights are packed.
 """
@@ -18,6 +24,7 @@ Gradients. (x_f - i x_g) q(z) sums up to g_f - i g_g, as weights are packed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -35,9 +42,9 @@ Complexes = NDArray[np.complex128]
 class PeriodicLayout:
     """Packing of one run.
 
-    num_slots: S, a power of two; num_features: d, bias included; rows_by_party: in the order of the
-    plan; features_per_ciphertext: 2k, a power of two of 2 or more, at most `widest`; outputs: c
-    where a vector has shape (d, c), None: (d,).
+    num_slots: S, a power of two; num_features: d, bias included; rows_by_party: of a round, in the
+    order of the plan; features_per_ciphertext: 2k, a power of two of 2 or more, at most `widest`;
+    outputs: c where a vector has shape (d, c), None: (d,).
 
     Raises:
         ParameterError: no rows, no such k, or more parts than one decryption opens.
@@ -114,40 +121,50 @@ class PeriodicLayout:
 
     def groups_of(self, rows: int) -> int:
         """Groups of so many rows of one party."""
-        return -(-rows // self.block_size)
+        return -(-rows // self.rows_per_group)
 
     @property
-    def baby_steps(self) -> int:
-        """b: a power of two, for the quickest rotations of the party with most rows."""
-        groups = max(map(self.groups_of, self.rows_by_party))
-        powers = [1 << i for i in range(self.period.bit_length())]
-
-        def rotations(b: int) -> float:
-            # The rotations of a part share their digits: `cost.work`, "raise" and "hoisted".
-            shared = 0.4 + 0.6 * (b - 1) if b > 1 else 0.0
-            return self.output_parts * shared + groups * (self.period // b - 1)
-
-        return min(powers, key=rotations)
+    def rows_per_group(self) -> int:
+        """B, or half of it."""
+        return self.block_size // self.columns_of_row
 
     @property
-    def giant_steps(self) -> range:
-        """G b."""
-        return range(0, self.period, self.baby_steps)
+    def columns_of_row(self) -> int:
+        """2 where products are turned, 1 where weights are: what the party with most rows does."""
+        rows, size, k = max(self.rows_by_party), self.block_size, self.period
+        if k == 1 or size == 1:
+            return 1
+        # In rotations. Those of a part share their digits, and those of a sum their division as
+        # well: `cost.work`, "raise", "hoisted" and "turned".
+        weights = self.output_parts * (0.4 + 0.6 * (k - 1)) + -(-rows // size)
+        sums = sum(1 + 0.15 * (len(steps) - 1) for steps in self.sums)
+        return 2 if -(-2 * rows // size) * (1 + sums) < weights else 1
+
+    @property
+    def turns(self) -> int:
+        """Rotations of a part of the weights that are multiplied with rows: 1 or k."""
+        return self.period if self.columns_of_row == 1 else 1
+
+    @property
+    def sums(self) -> tuple[tuple[int, ...], ...]:
+        """Left rotations that sum k slots: v + sum_s rot_s(v), one tuple after the other."""
+        found, step = [], 1
+        while step < self.period:
+            radix = min(4, self.period // step)
+            found.append(tuple(step * i for i in range(1, radix)))
+            step *= radix
+        return tuple(found)
 
     @property
     def rotations(self) -> tuple[int, ...]:
         """Every key of an automorphism that a run needs; powers of two below k are among them."""
-        return (CONJUGATION, *range(1, self.baby_steps), *self.giant_steps[1:])
+        turned = range(1, self.turns) if self.turns > 1 else chain.from_iterable(self.sums)
+        return (CONJUGATION, *turned)
 
     @property
     def feature_rotations(self) -> tuple[int, ...]:
         """Left rotations that sum what repeats every k slots over its features."""
         return tuple(1 << i for i in range(self.period.bit_length() - 1))
-
-    @property
-    def steps(self) -> list[tuple[int, int]]:
-        """(G b, r) of every product that an inner product needs, of each part."""
-        return [(giant, baby) for giant in self.giant_steps for baby in range(self.baby_steps)]
 
     # -- slots ------------------------------------------------------------------------------------
 
@@ -168,11 +185,23 @@ class PeriodicLayout:
         padded[:, : self.num_features] = rows
         return padded.view(np.complex128).reshape(len(rows), m, k)
 
-    def slots_of(self, rows: Array, part: int, giant: int = 0, baby: int = 0) -> Complexes:
-        """Slots of one part of at most B rows, shape (rows, d): rot_-Gb(x^(G b + r))."""
+    def slots_of(self, rows: Array, part: int) -> Complexes:
+        """Slots of one part of a group of rows, shape (rows, d): each in its first column."""
+        return self.in_columns(self._paired(rows)[:, part])
+
+    def slots_to_sum(self, rows: Array, part: int, turn: int) -> Complexes:
+        """The same for inner products: in all columns of a row, turned by so many places."""
+        slots: Complexes = self.slots_of(rows, part).reshape(-1, self.period)
+        for _ in range(1, self.columns_of_row):
+            slots = slots + np.roll(slots, 1, axis=0)
+        return np.roll(slots, -turn, axis=1).ravel()
+
+    def in_columns(self, values: Complexes) -> Complexes:
+        """Slots of k values of each row, or of one that all of them are, in its first column."""
         columns = np.zeros((self.block_size, self.period), np.complex128)
-        columns[: len(rows)] = self._paired(rows)[:, part]
-        return np.roll(np.roll(columns, -(giant + baby), axis=1).ravel(), giant)
+        step = self.columns_of_row
+        columns[: step * len(values) : step] = values.reshape(len(values), -1)
+        return columns.ravel()
 
 
 def widest(features: int) -> int:

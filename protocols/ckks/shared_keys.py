@@ -1,16 +1,18 @@
-"""What every party of a run is handed alike, once in a process: the joint keys, and points.
+"""What every party of a run is handed alike, once in a process: contexts, joint keys, points.
 
-A simulation of 200 hospitals would hold the keys 200 times. Whoever is handed the same halves of
-keys gets the same arrays, whoever has the same keys the same context, and whoever multiplies the
-same point the same rotations of it.
+A simulation of 200 hospitals would hold the keys 200 times. Whoever is in the same session gets the
+same public context, whoever is handed the same halves of keys the same arrays, whoever has the same
+keys the same loaded context, and whoever multiplies the same point the same rotations of it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar, cast
+
+import numpy as np
 
 from protocols.ckks.context import CkksContext, unload
 from protocols.ckks.parameters import CkksParameters
@@ -20,30 +22,45 @@ T = TypeVar("T")
 
 
 class Chunk:
-    """Halves of evaluation keys that came with one message; digest: SHA-256."""
+    """Halves of evaluation keys that came with one message."""
 
-    __slots__ = ("__weakref__", "digest", "halves")
+    __slots__ = ("__weakref__", "halves")
 
-    def __init__(self, halves: Sequence[Residues], digest: bytes) -> None:
-        self.halves, self.digest = tuple(halves), digest
+    def __init__(self, halves: Sequence[Residues]) -> None:
+        self.halves = tuple(halves)
+
+    def holds(self, halves: Sequence[Residues]) -> bool:
+        """Whether they are these."""
+        alike = len(halves) == len(self.halves)
+        return alike and all(map(np.array_equal, self.halves, halves))
 
 
-_CHUNKS: weakref.WeakValueDictionary[bytes, Chunk] = weakref.WeakValueDictionary()
-_CONTEXTS: weakref.WeakValueDictionary[bytes, CkksContext] = weakref.WeakValueDictionary()
-_LAST: weakref.WeakKeyDictionary[CkksContext, dict[str, tuple[Hashable, object]]] = (
+_CHUNKS: weakref.WeakSet[Chunk] = weakref.WeakSet()
+_PUBLIC: weakref.WeakValueDictionary[tuple[CkksParameters, str], CkksContext] = (
+    weakref.WeakValueDictionary()
+)
+_LOADED: weakref.WeakValueDictionary[tuple[str, tuple[int, ...]], CkksContext] = (
+    weakref.WeakValueDictionary()
+)
+_LAST: weakref.WeakKeyDictionary[CkksContext, dict[str, OrderedDict[Hashable, object]]] = (
     weakref.WeakKeyDictionary()
 )
 
 
+def public_context(params: CkksParameters, session: str) -> CkksContext:
+    """The context of a session, without keys."""
+    found = _PUBLIC.get((params, session))
+    if found is None:
+        found = _PUBLIC[params, session] = CkksContext(params, session)
+    return found
+
+
 def chunk_of(halves: Sequence[Residues]) -> Chunk:
     """These halves, or equal ones that are here already."""
-    hashed = hashlib.sha256()
-    for half in halves:
-        hashed.update(half.tobytes())
-    digest = hashed.digest()
-    found = _CHUNKS.get(digest)
+    found = next((chunk for chunk in _CHUNKS if chunk.holds(halves)), None)
     if found is None:
-        found = _CHUNKS[digest] = Chunk(halves, digest)
+        found = Chunk(halves)
+        _CHUNKS.add(found)
     return found
 
 
@@ -57,23 +74,39 @@ def loaded_context(
 
     The keys are forgotten with the last reference to it.
     """
-    name = hashlib.sha256(b"".join(chunk.digest for chunk in chunks) + session.encode()).digest()
-    found = _CONTEXTS.get(name)
+    name = session, tuple(map(id, chunks))
+    found = _LOADED.get(name)
     if found is None:
         found = CkksContext(params, session)
         load(found)
-        weakref.finalize(found, unload, found.tag)
-        _CONTEXTS[name] = found
+        # Chunks live as long as the context that is known by their places.
+        weakref.finalize(found, _unload, found.tag, chunks)
+        _LOADED[name] = found
     return found
 
 
-def once(context: CkksContext, kind: str, name: Hashable, make: Callable[[], T]) -> T:
+def _unload(tag: str, chunks: Sequence[Chunk]) -> None:
+    _ = chunks
+    unload(tag)
+
+
+def once(
+    context: CkksContext, kind: str, name: Hashable, make: Callable[[], T], held: int = 1
+) -> T:
     """What `make` makes of public things, once for all who share a context.
 
-    name: says all that it depends on; of a kind, the last one alone is remembered.
+    name: says all that it depends on; held: how many of a kind are remembered, the last ones.
     """
-    kinds = _LAST.setdefault(context, {})
-    known = kinds.get(kind)
-    if known is None or known[0] != name:
-        known = kinds[kind] = (name, make())
-    return cast(T, known[1])
+    known = _LAST.setdefault(context, {}).setdefault(kind, OrderedDict())
+    if name in known:
+        known.move_to_end(name)
+        return cast(T, known[name])
+    while len(known) >= held:
+        known.popitem(last=False)
+    made = known[name] = make()
+    return made
+
+
+def forget(context: CkksContext, kind: str) -> None:
+    """Nobody needs what `once` made of a kind any more."""
+    _LAST.get(context, {}).pop(kind, None)

@@ -8,7 +8,7 @@ from the circuit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
@@ -32,6 +32,7 @@ OPERATIONS = (
     "rotate",
     "raise",  # the digits of a ciphertext that is rotated several times
     "hoisted",  # one of these rotations
+    "turned",  # one more of rotations that are added up: it shares all but its key
     "relinearise",
     "tensor",  # ciphertext times ciphertext, not relinearised
     "encode",  # a plaintext, counted at its level
@@ -45,7 +46,6 @@ _SINGLE = {
     "EvalAdd": "add",  # of ciphertexts, or of a public number
     "EvalSub": "add",
     "EvalAddInPlace": "add",
-    "EvalMultNoRelin": "tensor",
     "Relinearize": "relinearise",
     "EvalFastRotationPrecompute": "raise",
 }
@@ -92,6 +92,12 @@ class CountingContext:
         _ = index
         return self._count("rotate" if digits is None else "hoisted", ct)
 
+    def summed(self, ct: Shadow, indices: Sequence[int]) -> Shadow:
+        """Rotations that are added up."""
+        for _ in indices[1:]:
+            self._count("turned", ct)
+        return self.rotated(ct, indices[0])
+
     def ciphertext(self, polynomials: Any) -> Shadow:
         """Of these residues; made once, where nothing is counted."""
         return Shadow(self.params.num_towers - len(polynomials[0]))
@@ -130,9 +136,12 @@ class CountingContext:
         """Ciphertext, public number or plaintext."""
         if isinstance(right, float):
             return self._count("scalar", left)
-        if isinstance(right, Plain):
-            return self._count("plain", left)
-        return self._count("relinearise", self._count("tensor", left))
+        product = self.EvalMultNoRelin(left, right)
+        return product if isinstance(right, Plain) else self._count("relinearise", product)
+
+    def EvalMultNoRelin(self, left: Shadow, right: Any) -> Shadow:  # noqa: N802
+        """Ciphertext, or plaintext as a ciphertext of one polynomial."""
+        return self._count("plain" if isinstance(right, Plain) else "tensor", left)
 
     def EvalSquare(self, ct: Shadow) -> Shadow:  # noqa: N802
         """As a product."""

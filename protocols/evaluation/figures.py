@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
-from protocols.evaluation.objective import DECILES, EvaluationObjective, tallied
+from protocols.evaluation.objective import EvaluationObjective
+from protocols.evaluation.tables import DECILES, tallied
 from protocols.models.registry import target_model
 
 Array = NDArray[np.float64]
@@ -51,9 +52,9 @@ def figures(
     counts: Array = table[: 2 * task.bins].reshape(-1, 2)
     rest = table[2 * task.bins :]
     negative, positive = (np.rint(counts) if task.exact else counts).T
-    middles = (task.edges[1:] + task.edges[:-1]) / 2
+    middles = task.of_scores.middles
     ones = float(positive.sum())
-    area, bound, moved = _area(positive, negative, noise_std)
+    auc, bound, moved = area(positive, negative, noise_std)
     p = expit(middles)
     losses = np.logaddexp(0.0, np.stack([middles, -middles]))
     squares = np.stack([p**2, (1 - p) ** 2])
@@ -77,12 +78,12 @@ def figures(
     few = math.sqrt(task.bins)
     worst = math.inf if task.exact else float(losses.max())
     right = (cells["true_negative"] + cells["true_positive"]) / rows
-    held = _Held(noise_std / rows)
+    held = Held(noise_std / rows)
     base = held("base_rate", ones / rows, few)
     return {
         "rows": float(rows),
         "positives": min(max(ones, 0.0), float(rows)),
-        "auc": held("auc", area, None),
+        "auc": held("auc", auc, None),
         "auc_error_bound": bound,
         "auc_noise_std": moved,
         "accuracy": held("accuracy", right, few),
@@ -95,14 +96,14 @@ def figures(
         "calibration_slope": slope,
         "calibration_intercept": intercept,
         "threshold": float(expit(task.centre)),
-        "confusion": {name: _shown(value, least) for name, value in cells.items()},
+        "confusion": {name: shown(value, least) for name, value in cells.items()},
         "confusion_noise_std": noise_std * math.sqrt(half),
         "calibration": _curve(decile, least),
-        "roc": _roc(task.edges, positive, negative, least),
+        "roc": _roc(task.of_scores.edges, positive, negative, least),
     }
 
 
-class _Held:
+class Held:
     """Keeps figures within their range; std: of the noise of a count, over the number of rows."""
 
     def __init__(self, std: float) -> None:
@@ -122,22 +123,22 @@ class _Held:
         return float(min(max(value, 0.0), most))
 
 
-def _shown(count: float, least: int) -> float | None:
+def shown(count: float, least: int) -> float | None:
     """A count, None where it is too small to be shown; a zero tells of no row."""
     return None if 0 < count < least else float(count)
 
 
-def _area(positive: Array, negative: Array, noise_std: float) -> tuple[float, float, float]:
+def area(positive: Array, negative: Array, noise_std: float) -> tuple[float, float, float]:
     """Area, its bound by binning, its std by noise; see the module."""
     ones, others = positive.sum(), negative.sum()
     if not (ones > 0 and others > 0):
         return math.nan, math.nan, math.nan
     below = (np.cumsum(negative) - negative / 2) / others
     above = (ones - np.cumsum(positive) + positive / 2) / ones
-    area = float(positive @ below / ones)
+    found = float(positive @ below / ones)
     bound = float(np.abs(positive * negative).sum() / (2 * ones * others))
-    slopes = np.concatenate([(below - area) / ones, (above - area) / others])
-    return area, bound, float(noise_std * np.linalg.norm(slopes))
+    slopes = np.concatenate([(below - found) / ones, (above - found) / others])
+    return found, bound, float(noise_std * np.linalg.norm(slopes))
 
 
 def calibration(z: Array, positive: Array, negative: Array) -> tuple[float, float]:
@@ -178,7 +179,7 @@ def _curve(decile: Array, least: int) -> list[dict[str, Any]]:
             {
                 "from": k / DECILES,
                 "to": (k + 1) / DECILES,
-                "rows": float(rows) if kept else _shown(max(rows, 0.0), least),
+                "rows": float(rows) if kept else shown(max(rows, 0.0), least),
                 "predicted": float(p / rows) if kept else None,
                 "observed": float(ones / rows) if kept else None,
             }

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 from scipy.special import expit, logit
 
+from protocols.approximation import Approximation, Polynomial
 from protocols.errors import ParameterError
+from protocols.models.linear import Linear
 from protocols.models.model import Array, TargetModel
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 from protocols.words import Fact, number
 
 
@@ -33,6 +36,7 @@ class ImprovedLffr(TargetModel):
         "+ t * (high - low), with low and high of the target in the schema"
     )
     curvature = 2.0
+    protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
 
     gamma: float = 0.5
 
@@ -47,6 +51,14 @@ class ImprovedLffr(TargetModel):
             number(self.gamma),
             "targets take up this part of the sigmoid's range before their logits are fitted",
         )
+
+    def approximation(self, degree: int = 1, radius: float = 1.0) -> Approximation:
+        """The score itself, as of `Linear`."""
+        return Linear().approximation(degree, radius)
+
+    def link_error(self, link: Polynomial) -> float:
+        """None."""
+        return 0.0
 
     def encode(self, targets: Array) -> Array:
         """What is fitted, from targets in [0, 1], shape (rows, c)."""

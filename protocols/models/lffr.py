@@ -23,6 +23,7 @@ from scipy.special import expit
 from protocols.approximation import Polynomial, range_bound
 from protocols.errors import ParameterError
 from protocols.models.model import Array, TargetModel
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 
 # The paper's bound of the second derivative, for the sigmoid itself.
 CURVATURE = 0.155
@@ -43,6 +44,7 @@ class Lffr(TargetModel):
         "high of the target in the schema"
     )
     curvature = CURVATURE
+    protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
 
     def encode(self, targets: Array) -> Array:
         """What is fitted, from targets in [0, 1], shape (rows, c)."""

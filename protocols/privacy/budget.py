@@ -36,6 +36,10 @@ GRID_MARGIN = 1.0 + 2.0**-20
 """Shares are rounded up to a grid unit, at most 2^-20 of them; every bound uses this much more."""
 
 
+TINY = 1e-300
+"""Above 0, of what a logarithm is taken of."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
     """What is promised, to whom, and how delta is divided.
@@ -73,7 +77,10 @@ class Budget:
         if not 0 < self.mechanism_share < 1:
             raise ParameterError(f"mechanism_share={self.mechanism_share} is outside (0, 1)")
         if not 0 <= self.other_delta < self.delta:
-            raise ParameterError(f"other_delta={self.other_delta} is outside [0, delta)")
+            raise ParameterError(
+                f"other_delta={self.other_delta:.3g}, which tails, masks and noise grids cost, is "
+                f"not below delta={self.delta:g}{self._cure}"
+            )
         for name in ("spent_mu", "paid_mu"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ParameterError(f"{name}={getattr(self, name)} is not a finite number >= 0")
@@ -85,6 +92,30 @@ class Budget:
             # Without a promise nothing depends on delta.
             return cls(epsilon=None, delta=0.5, split=split)
         return cls(epsilon=promise.epsilon, delta=promise.delta, split=split, **beside)
+
+    @property
+    def _cure(self) -> str:
+        """Of more other delta than there is; a noise grid's part grows as exp(epsilon)."""
+        # Noise and iterate bound need most of delta, the grids of the rounds as much as this one.
+        most = (self.epsilon or 0.0) - math.log(100 * max(self.other_delta, TINY) / self.delta)
+        if most < 1:
+            return f": take a delta above {2 * self.other_delta:.1g}"
+        less = "a smaller epsilon, such as 8" if self.other_delta >= 1 else f"epsilon={most:.3g}"
+        return f": the grids' part grows as exp(epsilon); take {less} in place of {self.epsilon:g}"
+
+    def grid_delta(self, *, sigma: float, values: int, epsilon: float) -> float:
+        """What the noise's grid adds to delta; values: of the noise of a share.
+
+        Twice: the honest owners' sum in the mechanism, the coalition's part in the iterate bound;
+        each is at least as close to a Gaussian as one share (2^30 units) is.
+        """
+        units = self.split.grid(sigma).units(self.split.share_std(sigma))
+        return discretisation_delta(units=units, shares=1, values=2 * values, epsilon=epsilon)
+
+    def largest_epsilon(self, *, sigma: float, values: int, failure: float) -> float:
+        """Above it the grid costs more of delta than is left; failure: of the iterate bound."""
+        twice = self.grid_delta(sigma=sigma, values=values, epsilon=0.0)
+        return math.log(max(2 * (self.delta_norm - failure) / twice - 1, TINY))
 
     @property
     def delta_mechanism(self) -> float:
@@ -244,14 +275,8 @@ def certify(
         events = budget.events(sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows)
         paid = [GaussianEvent(noise_multiplier=1 / budget.paid_mu)] if budget.paid_mu else []
         library = library_epsilon([*events, *paid], delta=budget.delta_mechanism)
-        share = budget.split.share_std(sigma)
-        # twice: the honest owners' sum in the mechanism, the coalition's part in the iterate
-        # bound; each is at least as close to a Gaussian as one share (2^30 units) is
-        grid_delta = discretisation_delta(
-            units=budget.split.grid(sigma).units(share),
-            shares=1,
-            values=2 * rounds * (values or setting.features),
-            epsilon=budget.epsilon,
+        grid_delta = budget.grid_delta(
+            sigma=sigma, values=rounds * (values or setting.features), epsilon=budget.epsilon
         )
     total = budget.delta_mechanism + norm_failure + grid_delta + budget.other_delta
     privacy = (

@@ -140,6 +140,30 @@ class LffrSetting:
         return document(self)
 
 
+def of_plan(plan: Any, outputs: int, norm_bound: float) -> LffrSetting:
+    """Of a plan with a public rate, whose arithmetic is not looked at.
+
+    Raises:
+        ParameterError: the plan has no privacy, or a figure is out of range.
+    """
+    if plan.privacy is None:
+        raise ParameterError("privacy=None: a run without privacy has no certificate")
+    promise = plan.privacy
+    return LffrSetting(
+        rows=plan.num_rows,
+        features=plan.num_features,
+        outputs=outputs,
+        norm_bound=norm_bound,
+        link=plan.link,
+        eta=plan.learning_rate,
+        rounds=plan.rounds,
+        ridge=plan.ridge,
+        sigma=promise.sigma,
+        encryption_error=arithmetic.allowed_error(plan.row_bound(norm_bound), plan.model_size),
+        budget=Budget.of(promise, plan.split, **arithmetic.beside()),
+    )
+
+
 def setting_of(plan: LffrPlan, norm_bound: float) -> LffrSetting:
     """What a plan's certificate is about.
 

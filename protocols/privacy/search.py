@@ -51,7 +51,8 @@ class Strategy:
     drafts: settings that are likely to be certified, each with its `degree` and `rounds`; merits:
     their expected log loss; setting: of a draft; check: its certificate; fails: the condition that
     fails where there is no draft; worthless(draft, loss, features): why nothing would be learnt,
-    None if something is; cure: beside more rows or epsilon.
+    None if something is; failure(budget, features, rounds): what the iterate bound takes of delta;
+    cure: beside more rows or epsilon.
     """
 
     drafts: Callable[[Problem], Any]
@@ -60,6 +61,9 @@ class Strategy:
     check: Callable[[Any], Certificate]
     fails: str
     worthless: Callable[[Any, float, int], str | None] = lambda draft, loss, features: None
+    failure: Callable[[Budget, int, int], float] = lambda budget, features, rounds: (
+        budget.bound_failure
+    )
     cure: str = CLIP
 
 
@@ -70,6 +74,7 @@ STRATEGIES: Mapping[str, Strategy] = {
         barrier_search.setting,
         barrier_certificate.check,
         "norm (condition (2))",
+        failure=barrier_certificate.norm_failure,
     ),
     "ridge": Strategy(
         ridge_search.drafts,
@@ -176,19 +181,35 @@ def find_setting(
         whitening=whitening,
         steps=steps,
     )
-    strategy = STRATEGIES[method]
+    strategy, budget, most = STRATEGIES[method], problem.budget, -math.inf
     why, slack = f"condition {strategy.fails} fails on the whole grid", -math.inf
     for draft, loss in _ranked(strategy, problem, population)[:_ATTEMPTS]:
         worthless = strategy.worthless(draft, loss, features)
         if worthless:
             why = worthless if slack == -math.inf else why
             break
-        certificate = strategy.check(strategy.setting(draft, problem))
+        setting = strategy.setting(draft, problem)
+        if epsilon is not None:
+            limit = budget.largest_epsilon(
+                sigma=float(setting.sigma),
+                values=draft.rounds * features,
+                failure=strategy.failure(budget, features, draft.rounds),
+            )
+            most = max(most, limit)
+            if epsilon > limit:
+                continue
+        certificate = strategy.check(setting)
         if certificate.satisfied:
             figures = {**certificate.figures, "expected_log_loss": loss}
             return replace(certificate, figures=figures)
         if certificate.binding.slack > slack:
             why, slack = explain(certificate.binding), certificate.binding.slack
+    if epsilon is not None and -math.inf < most < epsilon:
+        raise PrivacyError(
+            f"epsilon={epsilon:g} is above {math.floor(10 * most) / 10:g}: what the noise's grid "
+            f"adds to delta grows as exp(epsilon), and exceeds what delta={delta:g} leaves for it; "
+            "take a smaller epsilon, a larger delta, or --no-privacy"
+        )
     raise PrivacyError(
         f"no {method} setting is certified for rows={rows}, features={features}, "
         f"epsilon={epsilon}: {why}; raise rows, epsilon or delta, lower features or rounds, "

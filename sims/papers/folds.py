@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parties.data.columns import NumericColumn
 from parties.data.encode import encode_shard
-from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from protocols.approximation import Polynomial
 from protocols.errors import DataError
 from protocols.models.registry import model_named

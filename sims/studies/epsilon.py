@@ -285,9 +285,9 @@ def examine_whitened(case: Case, *, runs: int, rng: np.random.Generator) -> Foun
     )
 
 
-def regression(model: str, epsilon: float = EPSILON) -> Calibration:
+def regression(model: str, epsilon: float = EPSILON, **options: Any) -> Calibration:
     """How the product trains a regression of one output on such owners."""
-    return calibrated(model=model, epsilon=epsilon, profile="fast-insecure")
+    return calibrated(model=model, epsilon=epsilon, profile="fast-insecure", **options)
 
 
 def examine_regression(

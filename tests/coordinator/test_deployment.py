@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from protocols.messages import public_bytes
 from protocols.plan import Member
 from protocols.rows import RowsPlan
 from sims.local import LocalGrid
+from tests.coordinator.test_workers import Workers
 from tests.helpers import log2_error, make_plan
 from tests.parties.agents import PASSPHRASE, Agents
 
@@ -143,6 +145,26 @@ def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre)
         assert path.name == TRANSCRIPT or not path.stat().st_mode & 0o077, path
     status = read_status(folder)
     assert status is not None and status["state"] == "finished" and status["attempts"] > 5
+
+
+def test_it_goes_on_with_workers(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that began without them: every request is the recorded one."""
+    (session, _), engine, asked = centre.begin(), Workers(2), list[Any]()
+    with pytest.raises(KeyboardInterrupt):
+        centre.serve(session, dies_before("refresh/1", centre.ask))
+
+    def workers_of(*words: Any) -> Any:
+        asked.append(words)
+        return nullcontext(engine)
+
+    monkeypatch.setattr("coordinator.deployment.workers_of", workers_of)
+    path = centre.settings.folder / "coordinator.toml"
+    path.write_text('workers = "tls://a:1"\n' + path.read_text())
+    centre.settings = Settings.load(centre.settings.folder)
+    centre.serve(session)
+    assert asked == [("tls://a:1", centre.settings.folder)]
+    assert sum(method == "total" for _, method, _ in engine.calls) == 2
+    assert log2_error(centre.weights(session), centre.twin()) < -17
 
 
 def test_the_weights_are_those_of_the_first_decryption(centre: Centre) -> None:

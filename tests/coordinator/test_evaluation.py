@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 from sklearn.metrics import log_loss, roc_auc_score
 
 from coordinator.deployment import create_session
 from coordinator.replay import replay
+from coordinator.settings import CARDS
 from parties.agent.vault import Vault
+from parties.data.outcome import Classes
 from parties.data.schema import Schema
 from protocols.errors import ParameterError, ProtocolError
 from protocols.held_out import HeldOut
@@ -54,6 +57,31 @@ def test_the_figures_are_those_of_pooled_rows(centre: Centre, model: ReleasedMod
     assert found["auc"] == pytest.approx(roc_auc_score(y, p), abs=found["auc_error_bound"] + 1e-12)
     assert found["log_loss"] == pytest.approx(log_loss(y, p), abs=1e-6)
     assert centre.forgotten()
+
+
+def test_a_model_of_several_classes_is_judged_too(tmp_path: Path) -> None:
+    made = Centre(tmp_path, Vault(PASSPHRASE))
+    folder, labels = made.settings.folder, np.array([0, 1, 2, 0, 1, 2, 2, 1])
+    schema = replace(Schema.load(folder / "schema.json"), label=Classes("y", ("a", "b", "c")))
+    schema.save(folder / "schema.json")
+    for (name, party), own in zip(
+        made.agents.session.parties.items(), (labels[:4], labels[4:]), strict=True
+    ):
+        party._shard = replace(party._shard, schema=schema, y=np.eye(3)[own])
+        card = json.loads((path := folder / CARDS / f"{name}.json").read_text())
+        path.write_text(json.dumps({**card, "schema": schema.digest()}))
+        made.agents.restart(name)
+    weights = np.random.default_rng(0).normal(0, 1, (schema.num_features, 3))
+    model = ReleasedModel(schema=schema, weights=weights, model="softmax")
+    session = create_session(made.settings, evaluation_plan(made.settings, model, **WITHOUT))
+    made.serve(session)
+    found = finished_evaluation(made.settings, session, model, least=2).figures
+    x = np.concatenate([party._shard.x for party in made.agents.session.parties.values()])
+    p = softmax(x @ weights, axis=1)
+    assert found.log_loss == pytest.approx(log_loss(labels, p), abs=1e-6)
+    areas = roc_auc_score(labels, p, multi_class="ovr")
+    assert found.auc == pytest.approx(areas, abs=found.auc_error_bound + 1e-12)
+    assert found.auc_error_bound < 0.1 and set(found.by_class) == {"a", "b", "c"}
 
 
 FIELDS = (
@@ -199,6 +227,10 @@ def test_a_table_of_one_party_needs_its_owner(centre: Centre, model: ReleasedMod
 
 
 def test_what_does_not_fit_is_refused(centre: Centre, model: ReleasedModel) -> None:
+    noisy = {**WITHOUT, "epsilon": 2.0}
+    with pytest.raises(ParameterError, match=r"epsilon=2 on 8 rows.*nothing was spent"):
+        evaluation_plan(centre.settings, model, **noisy)
+    assert evaluation_plan(centre.settings, model, **noisy, however_noisy=True).privacy
     with pytest.raises(ParameterError, match="no party of 5 rows or more"):
         evaluation_plan(centre.settings, model, sites=("hospital-1",), **{**WITHOUT, "least": 5})
     other = replace(model, schema=replace(model.schema, row_norm=7.0))

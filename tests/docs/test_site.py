@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,11 @@ from typing import Any
 import pytest
 
 from tests.scripts import ROOT, load
-from tests.sims.browser import Page, find_browser, opened
+from tests.sims.browser import Page
 
 pages = load("scripts/site_pages.py")
-BROWSER = find_browser()
 HAS_MKDOCS = importlib.util.find_spec("mkdocs") is not None
 built = pytest.mark.skipif(not HAS_MKDOCS, reason="mkdocs is not installed (extra docs)")
-seen = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome on PATH")
 FIRST = {"deployment.html", "epsilon.html", "choosing.html", "threat-model.html", "tutorial.html"}
 WIDE = ["index.html", "threat-model.html", "commands.html", "gallery.html", "notebooks/noise.html"]
 
@@ -131,15 +128,7 @@ def test_every_command_has_its_section() -> None:
 # -- in a browser ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    assert BROWSER is not None
-    with opened(BROWSER, tmp_path_factory.mktemp("browser") / "profile") as page:
-        yield page
-
-
 @built
-@seen
 @pytest.mark.parametrize("name", WIDE)
 @pytest.mark.parametrize("width", [1280, 400])
 def test_a_page_fits_the_window(page: Page, site: Path, name: str, width: int) -> None:
@@ -151,7 +140,6 @@ def test_a_page_fits_the_window(page: Page, site: Path, name: str, width: int) -
 
 
 @built
-@seen
 def test_search_finds_a_page_from_a_disk(page: Page, site: Path) -> None:
     page.open((site / "index.html").as_uri(), 1280)
     page.evaluate("document.querySelector('input.md-search__input').focus()")

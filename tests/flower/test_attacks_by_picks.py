@@ -61,20 +61,37 @@ def test_least_clients_bound_the_sum_and_not_those_asked() -> None:
             grid.send_and_receive(asking(federation, range(10)))
 
 
-def test_ten_and_then_nine_at_one_model_are_not_summed() -> None:
+@pytest.mark.parametrize("lost", [1 / 3, 0.0])
+def test_ten_and_then_nine_at_one_model_are_not_summed(lost: float) -> None:
     """Their difference would be one client's update. At another model the sum opens: see SECURITY.
 
     The same ten are summed again, in a session of its own as well.
     """
-    federation = Federation(10)
-    grid = SecureGrid(federation)
+    federation, plan = Federation(10), SumPlan(lost=lost)
+    grid = SecureGrid(federation, plan)
     assert grid.send_and_receive(asking(federation, range(10)))
     assert grid.send_and_receive(asking(federation, range(10)))
-    grid = SecureGrid(federation)
+    grid = SecureGrid(federation, plan)
     assert grid.send_and_receive(asking(federation, range(10)))
     assert grid.send_and_receive(asking(federation, range(1, 10))) == []
     assert sum("with this very model" in error for error in federation.errors) == 9
-    assert SecureGrid(federation).send_and_receive(asking(federation, range(1, 10), 1.0))
+    assert SecureGrid(federation, plan).send_and_receive(asking(federation, range(1, 10), 1.0))
+
+
+def test_where_none_may_vanish_one_that_is_named_missing_stays_in() -> None:
+    """The coordinator has all ten contributions, and so their sum; then it asks the nine others."""
+    federation = Federation(10)
+    grid = SecureGrid(federation, SumPlan(lost=0.0))
+    federation.failing = {(3, "sum")}
+    with pytest.raises(
+        ProtocolError, match=r"9 of 10 clients contributed; needed are 10.*vanished"
+    ):
+        grid.send_and_receive(asking(federation, range(10)))
+    others = [k for k in range(10) if k != 3]
+    with pytest.raises(ProtocolError, match="with this very model"):
+        grid.send_and_receive(asking(federation, others))
+    federation.failing = set()
+    assert grid.send_and_receive(asking(federation, range(10)))
 
 
 def test_no_reply_leaves_in_the_clear(finished: Federation) -> None:

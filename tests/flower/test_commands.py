@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,7 +58,6 @@ def test_superlink(centre: CentreSettings, generation: bool) -> None:
     common = [
         *("--ssl-ca-certfile", f"{folder}/ca.crt", "--ssl-certfile", f"{folder}/server.pem"),
         *("--ssl-keyfile", f"{folder}/server.key", "--enable-supernode-auth"),
-        *("--database", f"{folder}/superlink.db"),
     ]
     old = [
         *("flower-superlink", *common, "--fleet-api-address", "0.0.0.0:1"),
@@ -197,26 +195,8 @@ def test_the_superlink_serves_behind_the_guard(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(uvicorn.Config, "load", uvicorn.Config.load)  # and back
     flower = importlib.import_module("flwr.superlink.cli.flower_superlink")
     monkeypatch.setattr(flower, "flower_superlink", start)
-    monkeypatch.setattr(flower_commands, "tidy_less_often", lambda: loaded.append("tidy"))
     flower_commands.serve_guarded()
-    assert loaded.pop(0) == "tidy"
     assert [type(served) for served in loaded] == [OwnMachineOnly]
-
-
-def test_the_superlink_tidies_up_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its requests ask for it every time; another 1.41 is left as it is."""
-    states = importlib.import_module("flwr.supercore.corestate.sql_corestate")
-    name, done, clock = "_cleanup_expired_task_tokens", list[Any](), [100.0]
-    monkeypatch.setattr(states.SqlCoreState, name, done.append)
-    monkeypatch.setattr(flower_commands, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    flower_commands.tidy_less_often()
-    for seconds in (0.0, 0.4, 0.4, 0.4, 0.1):
-        clock[0] += seconds
-        getattr(states.SqlCoreState, name)("state")
-    assert done == ["state", "state"]
-    monkeypatch.delattr(states.SqlCoreState, name)
-    flower_commands.tidy_less_often()
-    assert not hasattr(states.SqlCoreState, name)
 
 
 @pytest.mark.parametrize("ending", ["raise OSError('handshake')", "return"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from coordinator import flower_waits
 from parties import flower_link, flower_node
-from parties.flower_link import Link, UnknownFlowerError
+from parties.flower_link import Link, TurnedAwayError, UnknownFlowerError
 from protocols.errors import ParameterError
 from protocols.waits import LONGEST_SECONDS, SHORTEST_SECONDS, pause
 from tests.flower.environment import quiet
@@ -141,6 +142,28 @@ def test_the_connection_is_authenticated_and_encrypted(monkeypatch: pytest.Monke
     assert fleet.options["insecure"] is False and fleet.options["root_certificates"] == b"roots"
     assert fleet.options["authentication_keys"] == (key, key.public_key())
     assert fleet.options["max_wait_time"] == 15.0 and fleet.options["max_retries"] is None
+
+
+@pytest.mark.parametrize("leave", [None, SystemExit(1)], ids=["1.30", "1.41"])
+def test_a_node_that_is_not_let_in_says_so(leave: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.30 yields no connection, 1.41 ends the process; who is told to end ends."""
+    key = ec.generate_private_key(ec.SECP384R1())
+
+    @contextmanager
+    def connection(**options: Any) -> Iterator[None]:
+        if leave is not None:
+            raise leave
+        yield from ()
+
+    real = inspect.signature(flower_link.check_flower())
+    connection.__signature__ = real  # type: ignore[attr-defined]
+    internal = "flwr.supernode.start_client_internal._init_connection"
+    monkeypatch.setattr(internal, connection)
+    with pytest.raises(TurnedAwayError), flower_link.connected("centre:1", b"roots", key):
+        pytest.fail("it is connected")
+    leave = SystemExit(0)
+    with pytest.raises(SystemExit), flower_link.connected("centre:1", b"roots", key):
+        pytest.fail("it is connected")
 
 
 def test_the_installed_flower_is_known() -> None:
@@ -337,7 +360,7 @@ def test_it_gives_up_after_the_time_that_it_has(command: list[str]) -> None:
         [*command, "--max-wait-time", "1"], cwd=ROOT, env=dict(quiet()), capture_output=True,
         timeout=60,
     )  # fmt: skip
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == os.EX_TEMPFAIL, done.stderr
 
 
 def test_options_are_those_of_flowers_own_node(command: list[str]) -> None:

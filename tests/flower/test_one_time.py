@@ -8,6 +8,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
 from protocols.aggregate import limbs, one_time, packed, words
@@ -52,6 +55,8 @@ class Clients:
             self.sealed.append(sealed)
 
     def answer(self, client: int, members: Sequence[int]) -> bytes:
+        if not self.quorum.lost:
+            return self.sealed[client][0]
         shares = [self.sealed[m][client] for m in members]
         return one_time.answer(self.places[client], members, shares, self.randomness)
 
@@ -93,15 +98,8 @@ def test_products_are_those_of_the_ring(secrets: int) -> None:
 
 def test_many_values_take_more_secrets() -> None:
     """And a sum under four of them opens: shares, seals and parts agree on how many there are."""
-    assert [num_secrets(k * RING_DIM) for k in (0, 1, 63, 64, 127, 128, 5000)] == [
-        1,
-        1,
-        1,
-        2,
-        3,
-        4,
-        4,
-    ]
+    counts = [num_secrets(k * RING_DIM) for k in (0, 1, 63, 64, 127, 128, 5000)]
+    assert counts == [1, 1, 1, 2, 3, 4, 4]
     clients = Clients(3, lost=0, length=128 * RING_DIM)
     found = clients.open([0, 1, 2], {k: clients.answer(k, [0, 1, 2]) for k in range(3)})
     error = found - clients.values.sum(axis=0)
@@ -177,7 +175,8 @@ def test_shares_of_the_tolerated_colluders_are_uniform(secret: tuple[int, int]) 
 
 
 @pytest.mark.parametrize(
-    ("count", "lost", "gone"), [(3, 0, 0), (4, 1, 1), (10, 3, 0), (10, 3, 3), (40, 13, 13)]
+    ("count", "lost", "gone"),
+    [(3, 0, 0), (10, 0, 0), (4, 1, 1), (10, 3, 0), (10, 3, 3), (40, 13, 13)],
 )
 def test_a_sum_opens_within_its_bound(count: int, lost: int, gone: int) -> None:
     """With contributors gone before, and as many answers missing as may be."""
@@ -198,6 +197,39 @@ def test_one_answer_too_few_opens_nothing() -> None:
     answers = {k: clients.answer(k, members) for k in (0, 1, 2)}
     with pytest.raises(ProtocolError, match="needed are 4 of 5"):
         clients.open(members, answers)
+
+
+def test_where_none_may_vanish_covers_go_in_the_sum_of_all_alone() -> None:
+    """A client's covered secret is uniform, also to all others but one; and told otherwise, noise.
+
+    H = 4, two of them the coordinator's, who give it all their keys.
+    """
+    clients = Clients(4, lost=0, length=5)
+    covered = {k: np.frombuffer(clients.sealed[k][0], np.uint16) for k in range(4)}
+
+    def looks_uniform(words: np.ndarray) -> bool:
+        return stats.chisquare(np.bincount(words >> 10, minlength=64)).pvalue > 1e-6
+
+    own = clients.places[3]
+    known = [_mask(clients.places[k].key(b"cover", 0, k)) for k in (2, 3)]
+    for seen in (covered[0], covered[0] - known[0] - known[1], sum(covered[k] for k in (0, 2, 3))):
+        assert looks_uniform(np.asarray(seen, np.uint16))
+    everything = sum(covered.values()).view(np.int16)
+    assert np.abs(everything).max() <= one_time.noise_units(4)
+    other = Round(own.quorum, 3, own.keys, bytes(32))
+    empty = np.zeros(5, np.uint32)
+    clients.sealed[3] = one_time.contribute(other, empty, clients.randomness)[1]
+    answers = {k: clients.answer(k, range(4)) for k in range(4)}
+    with pytest.raises(ProtocolError, match="do not add up to a short one"):
+        clients.open([0, 1, 2, 3], answers)
+    answers[3] = answers[3][:-2]
+    with pytest.raises(ProtocolError, match="client 3 of this round sent no covered secret"):
+        clients.open([0, 1, 2, 3], answers)
+
+
+def _mask(key: bytes) -> np.ndarray:
+    stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
+    return np.frombuffer(stream.update(bytes(2 * RING_DIM)), np.uint16)
 
 
 def test_quorums() -> None:

@@ -41,10 +41,15 @@ def same(secure: ArrayRecord, plain: ArrayRecord, within: float) -> None:
 # -- strategies ------------------------------------------------------------------------------------
 
 
-def test_a_mean_of_any_arrays_and_metrics_is_that_in_the_clear() -> None:
+@pytest.mark.parametrize(("lost", "steps"), [(1 / 3, {"sum", "open"}), (0.0, {"sum"})])
+def test_a_mean_of_any_arrays_and_metrics_is_that_in_the_clear(
+    lost: float, steps: set[str]
+) -> None:
+    """Where none may vanish, by one message a round."""
     plain = run(Federation(mods=[]), FedAvg())
     federation = Federation()
-    secure = run(federation, SecureSum(FedAvg()))
+    secure = run(federation, SecureSum(FedAvg(), lost=lost))
+    assert {step for step, _, _ in federation.seen} == {"keys", "roster"} | steps
     same(secure.arrays, plain.arrays, bound(10))
     for found, wanted in (
         (secure.train_metrics_clientapp[1], plain.train_metrics_clientapp[1]),

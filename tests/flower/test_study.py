@@ -9,18 +9,40 @@ import click
 import pytest
 
 from ciphercohort.flower import __main__ as identity
+from ciphercohort.flower import arms, workloads
 from ciphercohort.flower import study as flower
+from protocols.errors import ParameterError
+from tests.flower.test_examples import copy
 
 
 def test_all_arms_agree_and_are_counted() -> None:
-    case = flower.Case(values=300, clients=4, rounds=1)
-    arms = (flower.PLAIN, flower.SECURE, flower.SECAGG)
-    plain, secure, secagg = flower.measure(case, arms, flower.in_process)
-    assert plain.difference == 0 and 0 < secure.difference < 1e-4 and secagg.difference < 1e-4
-    # float32 both ways; ours has 4 bytes a value and the shares beside them.
+    case = arms.Case(workload=workloads.Moved(300), clients=4, rounds=1)
+    every = (arms.PLAIN, arms.SECURE, arms.ALL_STAY, arms.SECAGG)
+    plain, secure, stay, secagg = flower.measure(case, every, flower.in_process)
+    assert plain.difference == 0
+    assert all(0 < arm.difference < 1e-4 for arm in (secure, stay, secagg))
+    # float32 both ways; ours has 4 bytes a value and what opens the sum beside them.
     assert plain.up == plain.down == 1200 + 136
     assert 1200 + 4 * 512 <= secure.up <= 16_000
+    assert 1200 + 2 * 2048 <= stay.up <= 1200 + 2 * 2048 + 1000
     assert secure.seconds > 0 and secagg.up > 1200
+
+
+def test_an_apps_own_training_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = copy("sklearn", tmp_path / "app")
+    options = ["local-epochs=1"]
+    flower.main(out=tmp_path, train=app, option=options, clients=3, rounds=1, secagg=True)
+    report = json.loads((tmp_path / "flower.json").read_text())
+    assert (report["values"], report["options"]) == (650, options)
+    assert [0 <= arm["difference"] < 1e-4 for arm in report["arms"]] == [True] * 4
+    for folder, named, reason in (
+        (app, "epochs=1", "has no option epochs"),
+        (tmp_path, "", "is no Flower app"),
+    ):
+        with pytest.raises(ParameterError, match=reason):
+            workloads.App(folder, (named,))
 
 
 def test_sizes_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,4 +67,4 @@ def test_an_identity_is_printed_and_stays(
 def test_a_report_is_written(tmp_path: Path) -> None:
     flower.main(out=tmp_path, values=50, clients=3, rounds=1, secagg=False)
     report = json.loads((tmp_path / "flower.json").read_text())
-    assert [arm["arm"] for arm in report["arms"]] == ["plain", "secure sums"]
+    assert [arm["arm"] for arm in report["arms"]] == [arms.PLAIN, arms.SECURE, arms.ALL_STAY]

@@ -296,6 +296,25 @@ def test_a_plan_that_the_owner_refuses_leaves_a_trace(tmp_path: Path, vault: Vau
         assert decode(reply, public_bytes(agents.session.party_keys[NAME])).seen == head
 
 
+def test_what_cannot_be_kept_is_said_once_a_session(
+    tmp_path: Path, vault: Vault, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unkept:
+        def state(self, seal: object) -> None:
+            raise PolicyError("the secret is held in memory only")
+
+    party: Any = Unkept()
+    store = SessionStore(tmp_path, vault)
+    for session in ("s1", "s2"):
+        store.begin(session)
+        for _ in range(3):
+            store.save(party)
+        store.end(session, "finished", "")
+    assert [record.args[0].args[0] for record in caplog.records] == [  # type: ignore[index,union-attr]
+        "the secret is held in memory only"
+    ] * 2
+
+
 def test_a_lost_state_states_nothing(tmp_path: Path) -> None:
     agents = Agents(tmp_path, None)
     with pytest.raises(PolicyError, match="is unknown here"):

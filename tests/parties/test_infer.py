@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.data.columns import CategoricalColumn, NumericColumn
 from parties.data.encode import encode_shard
 from parties.data.infer import infer_schema
-from parties.data.schema import CategoricalColumn, NumericColumn
 from parties.data.table import cell_text
 from protocols.errors import DataError, SchemaError
 

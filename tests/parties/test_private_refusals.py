@@ -14,7 +14,9 @@ import pytest
 from parties.agent.agent import Agent
 from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
-from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.columns import NumericColumn
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from parties.party import REFUSED, Party

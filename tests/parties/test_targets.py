@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from parties.data.columns import CategoricalColumn, NumericColumn
 from parties.data.encode import encode_targets
 from parties.data.infer import infer_targets
-from parties.data.schema import CategoricalColumn, NumericColumn, Schema, Targets
+from parties.data.outcome import Targets
+from parties.data.schema import Schema
 from protocols.errors import DataError, SchemaError
 
 WARD = CategoricalColumn(name="c", categories=("a",))

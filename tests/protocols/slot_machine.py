@@ -17,7 +17,6 @@ from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
-from protocols.contribute import grouped
 from protocols.gram import pack
 from protocols.gram_plan import GramPlan
 from protocols.gram_training import gram_evaluator, train_gram
@@ -143,7 +142,7 @@ def packed_rows(
         for index, slots in zip(meta["ciphertexts"], vectors, strict=False):
             data[index] = data[index] + slots
         side = [old + new for old, new in zip(side, vectors[count:], strict=True)]
-    rows = grouped(evaluator, [evaluator.wrap(Slots(part)) for part in data])
+    rows = evaluator.grouped([evaluator.wrap(Slots(part)) for part in data])
     return evaluator, rows, [evaluator.wrap(Slots(part)) for part in side]
 
 

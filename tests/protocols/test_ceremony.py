@@ -172,22 +172,36 @@ def by_turns(primes: tuple[int, ...], ring_dim: int, special: int) -> rns.Residu
 
 
 @pytest.mark.parametrize(
-    ("index", "mutant"), [(1, None), (CONJUGATION, None), (64, uncentred), (64, by_turns)]
+    ("indices", "mutant"),
+    [
+        ((1,), None),
+        ((CONJUGATION,), None),
+        ((1, 2, 64), None),
+        ((64,), uncentred),
+        ((64,), by_turns),
+        ((1, 2), uncentred),
+    ],
 )
 def test_noise_of_a_key_switch(
-    index: int, mutant: Any, keys: JointKeys, monkeypatch: pytest.MonkeyPatch
+    indices: tuple[int, ...], mutant: Any, keys: JointKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rounding of its division and little else, of mean zero: K is odd here."""
+    """The rounding of its division and little else, of mean zero: K is odd here.
+
+    Several are added up, with the vector itself, before a single division.
+    """
     if mutant:
         monkeypatch.setattr("protocols.ckks.key_switch.centre", mutant)
         monkeypatch.setattr(keys.context, "_centres", {})
-    s, slots, runs = secret_of(keys), np.zeros(N // 2), 12
-    g, errors = keys.context.automorphism(index), []
+    context, s, slots, runs = keys.context, secret_of(keys), np.zeros(N // 2), 12
+    first, *further = indices
+    errors = []
     for _ in range(runs):
-        vector = encrypt(keys, slots)
-        before = exact.decrypted(keys.context, vector.ct, s)
-        after = exact.decrypted(keys.context, evaluator_of(keys).rotate(vector, index).ct, s)
-        errors.append((after - exact.automorphism(before, g)).astype(float))
+        ct = encrypt(keys, slots).ct
+        before = exact.decrypted(context, ct, s)
+        made = context.summed(ct, indices) if further else context.rotated(ct, first)
+        turned = [exact.automorphism(before, context.automorphism(index)) for index in indices]
+        wanted = sum(turned) + (before if further else 0)
+        errors.append((exact.decrypted(context, made, s) - wanted).astype(float))
     one, mean = rms(errors) / rounding(keys, s), rms(np.mean(errors, axis=0)) / rounding(keys, s)
     assert (max(one, mean * math.sqrt(runs)) < 1.1) == (mutant is None)
     assert one > 0.9
@@ -214,7 +228,7 @@ def test_groups_of_rows_that_are_alike_round_independently(
         rows_by_party=(4 * N,),
         features_per_ciphertext=features_per_ciphertext,
     )
-    x = np.full((4 * layout.block_size, 8), 0.5)
+    x = np.full((4 * layout.rows_per_group, 8), 0.5)
     rows = ClearRows(context, layout, make_link(3), x, zeros(keys, mutant))
     weights = [encrypt(keys, random_slots(30 + k)).ct for k in range(layout.num_parts)]
     rotated = rows.rotated([context.polynomials_of(ct) for ct in weights])

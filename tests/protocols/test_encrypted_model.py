@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.data.schema import NumericColumn, Targets
+from parties.data.columns import NumericColumn
+from parties.data.outcome import Targets
 from protocols.approximation import exponential_approximation
 from protocols.ckks import subring
 from protocols.ckks.flooding import fresh_std, scatter
-from protocols.ckks.periodic import widest
+from protocols.ckks.periodic import PeriodicLayout, widest
 from protocols.decrypt import flooding_of
 from protocols.model_plan import OWN_PATH, ModelPlan
 from tests import exact, helpers
@@ -72,6 +73,15 @@ class Case:
         if self.sizes == "several":
             return [2 * block + 1] * self.parties
         return [1] * (self.parties - 1) + [4 * block + 1]
+
+    @property
+    def layout(self) -> PeriodicLayout:
+        return PeriodicLayout(
+            num_slots=self.ring_dim // 2,
+            num_features=self.features,
+            rows_by_party=tuple(self.rows),
+            features_per_ciphertext=self.held,
+        )
 
     def session(self, **changes: Any) -> Session:
         known = {"degree", "features", "update", "parties", "ring_dim"}
@@ -145,12 +155,18 @@ def test_encrypted_equals_plain(case: Case) -> None:
 
 
 def test_the_matrix_has_every_level() -> None:
-    """And layouts of one part and of several, with rotations and without."""
+    """And layouts of one part and of several, where weights, products and nothing are turned."""
     for field in fields(Case):
         assert len({getattr(case, field.name) for case in CASES}) >= 2
     assert {case.update for case in CASES} == set(UPDATES)
     assert {case.sizes for case in CASES} == set(SIZES)
     assert {case.held for case in CASES} >= {2, 4, 8, 16, 64}
+    layouts = [case.layout for case in CASES]
+    assert {(each.period > 1, each.turns > 1) for each in layouts} == {
+        (False, False),
+        (True, False),
+        (True, True),
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Linear regression where rows stay home: encrypted = twin = least squares, several targets.
+"""Regressions where rows stay home: encrypted = twin = an outside truth, several targets.
 
-Whole runs on toy rings (INSECURE). The outside truth is scikit-learn's.
+Whole runs on toy rings (INSECURE). The outside truths are scikit-learn's and scipy's.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import logit
 from sklearn.linear_model import LinearRegression, Ridge
 
-from parties.data.schema import NumericColumn, Targets
+from parties.data.columns import NumericColumn
+from parties.data.outcome import Targets
+from protocols.ckks import shared_keys
 from protocols.ckks.periodic import PeriodicLayout
 from protocols.errors import ParameterError, PrivacyError
+from protocols.lffr_model_plan import LffrModelPlan
 from protocols.model_plan import ModelPlan
+from protocols.models.lffr import PAPER_LINK
 from protocols.models.linear import Linear
 from protocols.privacy.budget import Budget
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
 from protocols.row_slots import Course, norms
 from protocols.updates.momentum import GradientDescent, Nesterov
@@ -55,29 +61,36 @@ def session_of(
     targets: int,
     update: Mapping[str, Any],
     held: int,
+    model: str = "linear",
+    privacy: Any = None,
     ring_dim: int = 512,
+    batches: int = 1,
 ) -> Session:
     shards = shards_of(rows, features, targets)
     columns = tuple(NumericColumn(name=f"y{k}", low=0.0, high=1.0) for k in range(targets))
     fields: dict[str, Any] = {
-        "make": ModelPlan,
-        "model": "linear",
-        "link": LINK,
+        "make": LffrModelPlan if model == "lffr" else ModelPlan,
+        "model": model,
+        "link": PAPER_LINK if model == "lffr" else LINK,
         "targets": targets,
         "update": update,
         "ring_dim": ring_dim,
         "features_per_ciphertext": held,
+        "privacy": privacy,
+        "batches": batches,
     }
     return open_session(lambda common: make_plan(**(fields | common)), shards, Targets(columns))
 
 
 def twin_of(session: Session) -> Floats:
     plan = session.plan
-    found = plain(plan, session.shards, np.zeros((plan.rounds, *plan.fitted_shape)))
-    return found.reshape(plan.layout.shape)
+    sources = [SeededRandomness(session.rng_seed, name) for name in session.parties]
+    noise = sum(plan.draw_noise(source) for source in sources)
+    return plan.decode(plain(plan, session.shards, noise, sources)).reshape(plan.layout.shape)
 
 
-CASES = {
+LFFR_RULE = {"kind": "gd", "rounds": 3, "learning_rate": 4.0}
+CASES: dict[str, tuple[Any, ...]] = {
     # one part; parts, giant steps and groups; k = 1; three targets in two parts each.
     "one target": ([20, 30], 5, 1, {"kind": "gd", "rounds": 4, "learning_rate": 1.0}, 8),
     "groups": ([70, 1, 40], 9, 1, {"kind": "nag", "rounds": 4, "learning_rate": 1.0}, 16),
@@ -89,6 +102,19 @@ CASES = {
         {"kind": "gd", "rounds": 3, "learning_rate": 0.9, "ridge": 0.1},
         8,
     ),
+    "improved": (
+        [20, 30],
+        5,
+        2,
+        {"kind": "nag", "rounds": 4, "learning_rate": 1.0},
+        8,
+        "improved-lffr",
+    ),
+    "lffr": ([20, 30], 5, 1, {"kind": "nag", "rounds": 3, "learning_rate": 4.0}, 8, "lffr"),
+    # one part in groups; parts without rotations and a ridge; noise.
+    "lffr in groups": ([70, 1, 40], 9, 2, LFFR_RULE, 16, "lffr"),
+    "lffr, no rotation": ([20, 300], 5, 2, LFFR_RULE | {"ridge": 0.02}, 2, "lffr"),
+    "lffr, noise": ([20, 30], 5, 2, LFFR_RULE, 4, "lffr", NOISE),
 }
 
 
@@ -102,8 +128,12 @@ def test_encrypted_equals_plain(case: str) -> None:
         if step == "gradient/1":
             session.restart(next(iter(session.parties)))
             restarted.append(step)
-        if step == "refresh/1":  # the joint key is in a process once
-            assert len({id(half_of(party)._public) for party in session.parties.values()}) == 1
+        if step == "refresh/1":  # what is public is in a process once
+            halves = [half_of(party) for party in session.parties.values()]
+            for name in ("_public", "_shared", "context"):
+                assert len({id(getattr(half, name)) for half in halves}) == 1
+            # Of the ceremony nothing is left: a reference has the size of a key.
+            assert "reference" not in shared_keys._LAST[halves[0].context]
         return session.deliver(step, outgoing)
 
     weights = session.run(deliver).weights
@@ -135,13 +165,33 @@ def test_the_twin_is_least_squares() -> None:
         assert np.allclose(weights, fit.fit(x, y).coef_.T, atol=1e-6)
 
 
+def test_the_twin_of_improved_lffr_is_least_squares_of_logits() -> None:
+    shards = shards_of([60, 90], 3, 2)
+    x, y = (np.concatenate(part) for part in zip(*shards, strict=True))
+    rule = {"kind": "gd", "rounds": 2000, "learning_rate": 0.8}
+    plan: Any = make_plan(
+        make=ModelPlan,
+        rows=[60, 90],
+        features=3,
+        model="improved-lffr",
+        link=LINK,
+        targets=2,
+        update=rule,
+    )
+    weights = plan.decode(plain(plan, shards, np.zeros((2000, 3, 2))))
+    fit = LinearRegression(fit_intercept=False).fit(x, logit(0.25 + 0.5 * y))
+    assert np.allclose(weights, fit.coef_.T, atol=1e-6)
+
+
 # -- what is drafted -------------------------------------------------------------------------------
 
 FIGURES = PublicFigures.even(rows=900, features=20, parties=3, norm_bound=21**0.5)
 
 
-def drafted(figures: PublicFigures = FIGURES, **options: Any) -> ModelPlan:
-    wanted = Wanted(model="linear", protocol="encrypted-model", update="", **options)
+def drafted(
+    figures: PublicFigures = FIGURES, model: str = "linear", update: str = "", **options: Any
+) -> ModelPlan:
+    wanted = Wanted(model=model, protocol="encrypted-model", update=update, **options)
     plan = calibrate(figures, wanted).template
     assert isinstance(plan, ModelPlan)
     return plan
@@ -161,6 +211,11 @@ def test_a_gradient_of_degree_one_takes_two_levels() -> None:
     [
         ({"epsilon": 1.0}, "encrypted-rows, where noise is added to sums once"),
         ({"ridge": 0.1}, "ridge=0.1 with update='nag'"),
+        ({"epsilon": 1.0, "model": "improved-lffr"}, "encrypted-rows, where noise is added to"),
+        ({"update": "nag", "model": "lffr", "ridge": 0.1}, "nag.* with ridge=0.1.*takes gd"),
+        ({"update": "nag", "model": "lffr", "epsilon": 1.0}, "nag.* with epsilon=1.*takes gd"),
+        ({"update": "barrier", "model": "lffr"}, "barrier.*model lffr takes gd or nag"),
+        ({"model": "lffr", "floor": 0.1}, "floor=0.1 is of an inverted curvature"),
     ],
 )
 def test_refused(options: dict[str, Any], words: str) -> None:

@@ -198,3 +198,10 @@ def test_requests_of_another_coordinator(change: Callable[[bytes], bytes]) -> No
     for _, name, data, _ in session.recorded:
         with pytest.raises(MessageError):
             fresh.parties[name].handle(change(data))
+
+
+def test_digests_are_those_of_the_blobs() -> None:
+    """Whatever was hashed before: equal ones, and others of their length."""
+    blobs = [bytes([k % 3]) * (1 + k % 5) for k in range(30)]
+    for blob in (*blobs, *blobs):
+        assert Body(blobs=(blob,)).digests == (hashlib.sha256(blob).hexdigest(),)

@@ -121,9 +121,9 @@ def opened() -> Opened:
     guesses = {}
     for value in (0.5, 0.25):
         ((x, y), *_) = constant_rows(value)
-        units, (scaled, _) = half.plan.units, half.plan.encode(x, y)
-        scaled = units.row_scale * scaled
-        rows = ClearRows(half._shared, half.plan.layout, units.link, scaled, known_zeros(half))
+        units, (x, _) = half.plan.units, half.plan.encode(x, y)
+        args = (half._shared, half.plan.layout, units.link, x, known_zeros(half))
+        rows = ClearRows(*args, scale=units.row_scale)
         guesses[value] = rows(pair)[0][1]
     key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
     return Opened(run, low, key, point, elements, replies, guesses)

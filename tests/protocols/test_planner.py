@@ -101,7 +101,9 @@ class Spy:
         method = getattr(self._cc, name)
 
         def counted(*args: Any) -> Any:
-            if name in NAMES:
+            if name == "EvalMultNoRelin" and args[1].NumberCiphertextElements() == 1:
+                self.counts["plain", args[0].GetLevel()] += 1
+            elif name in NAMES:
                 self.counts[NAMES[name], args[0].GetLevel()] += 1
             if name == "EvalSquare" or (name == "EvalMult" and hasattr(args[1], "GetKeyTag")):
                 self.counts["tensor", args[0].GetLevel()] += 1

@@ -42,6 +42,7 @@ RUNS: dict[str, Callable[[], Run]] = {
         sessions.model_session(**COVERED, rounds=3),
         {"gradient/1": ["hospital-4"], "refresh/2": ["hospital-3"]},
     ),
+    "model, lffr": lambda: record(sessions.lffr_model_session()),
     "encrypted sums": lambda: record(sessions.sums_session(features=64)),
 }
 

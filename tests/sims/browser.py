@@ -1,4 +1,4 @@
-"""A real headless browser, driven over a pipe by Chrome's DevTools protocol."""
+"""HTML as it is read, and a real headless browser, driven by the DevTools protocol over a pipe."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,38 @@ _CUT_OFF = """selector => {
 def find_browser() -> str | None:
     """Its path, None where there is none."""
     return next((found for found in map(shutil.which, NAMES) if found), None)
+
+
+class Document(HTMLParser):
+    """Tags in balance, links, the visible text, and that of the cells of tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.tags, self.links = list[str](), set[str](), list[str]()
+        self.text, self.cells = "", list[str]()
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open it."""
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag in ("td", "th"):
+            self.cells.append("")
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the last one."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Text."""
+        if "style" not in self.open:
+            self.text += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.cells[-1] += data
 
 
 class Page:

@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 
 from coordinator.costs import Costs
+from parties.data.columns import CategoricalColumn, NumericColumn
 from parties.data.encode import encode_shard
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.ckks.parameters import choose_parameters
 from protocols.plan import Member, PrivacyPlan

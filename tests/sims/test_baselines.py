@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from protocols.errors import ParameterError
 from protocols.privacy.gdp import mu_for_epsilon
@@ -17,29 +16,12 @@ from protocols.updates.coordinate import DualParty, DualPlan
 from sims import baselines
 from sims.baselines import DpSgd, SmoothLoss, clipped_sum, dp_sgd, optimum, slope
 from sims.papers import coordinate_baselines
+from tests.protocols.updates.test_coordinate import problem, sklearn_optimum, unit
 
 Array = NDArray[np.float64]
 LOSSES: tuple[SmoothLoss, ...] = ("ridge", "logistic")
 LAM = 0.05
 PAIRS = 10_000
-
-
-def unit(x: Array) -> Array:
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def problem(loss: SmoothLoss, n: int = 80, d: int = 4, seed: int = 0) -> tuple[Array, Array]:
-    rng = np.random.default_rng(seed)
-    x = unit(rng.normal(size=(n, d)))
-    z = 3 * x @ rng.normal(size=d) + 0.4 * rng.normal(size=n)
-    return x, z if loss == "ridge" else np.where(z > 0, 1.0, -1.0)
-
-
-def reference(loss: SmoothLoss, x: Array, y: Array) -> Array:
-    if loss == "ridge":
-        return np.asarray(Ridge(alpha=LAM * len(x), fit_intercept=False).fit(x, y).coef_)
-    model = LogisticRegression(C=1 / (LAM * len(x)), fit_intercept=False, tol=1e-11, max_iter=5000)
-    return np.asarray(model.fit(x, y).coef_[0])
 
 
 def gradient_plan(loss: SmoothLoss, **changes: float) -> DpSgd:
@@ -49,7 +31,7 @@ def gradient_plan(loss: SmoothLoss, **changes: float) -> DpSgd:
 
 def dual(loss: SmoothLoss, **changes: float) -> DualPlan:
     base = DualPlan(
-        loss=loss, lam=LAM, rows=80, batches=8, rounds=1600, clip=1e6, schedule="cyclic"
+        loss=loss, lam=LAM, rows=60, batches=6, rounds=1200, clip=1e6, schedule="cyclic"
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -68,14 +50,7 @@ def test_without_noise_everything_reaches_the_optimum(loss: SmoothLoss) -> None:
         "published": coordinate_baselines.train_published(dual(loss), x, y, 0.0, rng),
     }
     for name, theta in found.items():
-        np.testing.assert_allclose(theta, reference(loss, x, y), atol=1e-4, err_msg=name)
-
-
-def test_sgd_without_noise_comes_near() -> None:
-    x, y = problem("logistic")
-    plan = gradient_plan("logistic", batches=4, rate=0.05, rounds=6000)
-    theta = dp_sgd(plan, x, y, 0.0, np.random.default_rng(2))
-    assert np.linalg.norm(theta - reference("logistic", x, y)) < 0.25
+        np.testing.assert_allclose(theta, sklearn_optimum(loss, LAM, x, y), atol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -94,7 +69,7 @@ def test_the_central_twin_is_the_federation() -> None:
     """Same order of rows, no noise: the party's own arithmetic."""
     x, y = problem("logistic")
     plan = dual("logistic", rounds=21, clip=0.02)
-    order = np.random.default_rng(5).permutation(80)
+    order = np.random.default_rng(5).permutation(60)
     party = DualParty(
         plan,
         x[order],
@@ -103,7 +78,7 @@ def test_the_central_twin_is_the_federation() -> None:
         split=NoiseSplit(parties=1, colluders=0),
         randomness=SeededRandomness(0),
     )
-    v = np.zeros(4)
+    v = np.zeros(5)
     for t in range(21):
         v = v + party.contribution(t, v)
     twin = coordinate_baselines.train_dual(plan, x, y, 0.0, np.random.default_rng(5))

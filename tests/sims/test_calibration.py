@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from parties.data.columns import NumericColumn
 from parties.data.encode import encode_shard
-from parties.data.schema import Label, NumericColumn, Schema, Targets
+from parties.data.outcome import Label, Targets
+from parties.data.schema import Schema
 from parties.recompute import recompute
-from protocols import arithmetic
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
 from protocols.gram import GramSums
@@ -107,36 +108,13 @@ def test_the_ring_is_the_smallest_and_wide_matrices_take_blocks() -> None:
 
 
 @pytest.mark.parametrize("model", ["linear", "improved-lffr"])
-def test_every_party_certifies_the_plan_again(model: str) -> None:
+def test_a_promise_takes_the_ridge_of_its_noise(model: str) -> None:
     found = calibration(model=model, epsilon=2.0, colluders=1)
-    plan, certificate, bound = found.template, found.certificate, NORM
-    assert isinstance(plan, GramPlan) and plan.privacy is not None and not plan.task.row_sums
-    assert certificate is not None and certificate.satisfied
-    cost = recompute(plan, bound)
-    assert cost.epsilon == pytest.approx(2.0, rel=1e-6) and cost.epsilon <= 2.0 * (1 + 1e-9)
-    assert 0.1 * 0.999 * 1e-5 < cost.additive_delta < 1e-5
-    # The release, and the flooded decryption.
-    flooding, _ = cost.events
-    assert flooding.noise_multiplier == 1 / arithmetic.FLOODING_MU
-    assert certificate.epsilon_by_coalition[0] < certificate.epsilon_by_coalition[1]
-    assert plan.ridge == certificate.figures["noise_bound"] and "ridge=" in found.notes[0]
-    with pytest.raises(PolicyError):  # rows longer than the plan's author believes
-        recompute(plan, 1.1 * bound)
-
-
-@pytest.mark.parametrize(
-    ("field", "factor", "message"),
-    [
-        ("sigma", 0.98, "condition noise"),
-        ("share_std", 0.9, "share_std"),
-        ("sensitivity", 0.9, "sensitivity"),
-    ],
-)
-def test_a_plan_with_too_little_noise_is_refused(field: str, factor: float, message: str) -> None:
-    body = planned(epsilon=1.0).to_dict()
-    body["privacy"][field] *= factor
-    with pytest.raises(PolicyError, match=message):
-        recompute(plan_from_dict(body), NORM)
+    plan, certificate = found.template, found.certificate
+    assert isinstance(plan, GramPlan) and not plan.task.row_sums
+    assert certificate is not None and plan.ridge == certificate.figures["noise_bound"]
+    assert "ridge=" in found.notes[0]
+    assert 1.99 < recompute(plan, NORM).epsilon <= 2.0 * (1 + 1e-9)
 
 
 def test_a_ridge_or_curvature_below_the_noise_is_refused() -> None:

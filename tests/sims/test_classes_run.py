@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 from sklearn import datasets
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.multiclass import OneVsRestClassifier
 from typer.testing import CliRunner
 
 from ciphercohort import FederatedLogisticRegression
 from coordinator.replay import replay
-from parties.data.schema import Classes, Schema
+from parties.data.outcome import Classes
+from parties.data.schema import Schema
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
 from protocols.objectives import OF_CLASSES
@@ -26,7 +28,9 @@ from sims.api import plan as forecast
 from sims.api import simulate
 from sims.cli import app
 from sims.config import SimulationConfig
+from sims.datasets import builtin_dataset
 from sims.figures import calibrated
+from sims.held_out import HeldBack
 from sims.planning import Forecast
 from sims.predict import load_model
 from sims.prepare import PreparedData, prepare
@@ -119,7 +123,8 @@ def test_the_model_document_predicts(ran: tuple[RunResult, Path]) -> None:
     p, called = model.predict_proba(rows), model.predict(rows)
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
     assert (called["prediction"] == np.array(names)[p.argmax(axis=1)]).all()
-    np.testing.assert_allclose(called["probability"], p.max(axis=1))
+    assert list(called) == [*(f"probability_{name}" for name in names), "prediction"]
+    np.testing.assert_array_equal(called.to_numpy()[:, :-1].astype(float), p)
     # In the data's own units, for rows within the schema; sum 0 over the classes.
     scores = rows.to_numpy() @ model.coefficients.to_numpy() + model.intercept.to_numpy()
     assert list(model.coefficients.columns) == list(names)
@@ -140,11 +145,25 @@ def test_report_and_console_show_every_class(ran: tuple[RunResult, Path]) -> Non
     assert any("found, by class: setosa" in line for line in closing_lines(result))
 
 
-def test_sums_of_scores_are_of_two_classes(ran: tuple[RunResult, Path]) -> None:
-    from sims.evaluation import objective
-
-    with pytest.raises(ParameterError, match=r"several classes.*load_model\(...\).score"):
-        objective(load_model(ran[1] / "model.json"), private=True)
+def test_its_rows_that_are_held_back_are_judged(tmp_path: Path) -> None:
+    """The outside truth: scikit-learn's figures of exactly these rows."""
+    kept: dict[str, Any] = {"held_out": 0.4, "evaluate": True, "seed": 1}
+    found = simulate(
+        model="softmax", **SUMS, no_privacy=True, iterations=3, out=tmp_path / "run", **kept
+    ).evaluation
+    assert found is not None and found.rows_of == "held-out"
+    frame, label = builtin_dataset("iris")
+    back = HeldBack.load(tmp_path / "run")
+    rows = [
+        np.array(owner.rows)[back.judged.chosen(bytes.fromhex(owner.coin.secret), len(owner.rows))]
+        for owner in back.owners.values()
+    ]
+    judged = frame.iloc[np.concatenate(rows)]
+    p = found.model.predict_proba(judged)
+    assert found.figures.rows == len(judged)
+    assert found.figures.log_loss == pytest.approx(log_loss(judged[label], p), abs=1e-6)
+    areas = roc_auc_score(judged[label], p, multi_class="ovr")
+    assert found.figures.auc == pytest.approx(areas, abs=found.figures.auc_error_bound + 1e-9)
 
 
 # -- estimator ------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ DEGREE_WORDS = "degree=4 is not one of 3, 5"
         ({"epsilon": float("inf")}, "epsilon=inf is not a finite number"),
         ({"delta": 1}, r"delta=1 is outside \(0, 1\); 1e-5 is usual"),
         ({"delta": None}, "delta=None: leave it out"),
-        ({"holdout": 0}, r"holdout=0 is outside \(0, 1\); 0.2 is usual"),
+        ({"test_share": 0}, r"test_share=0 is outside \(0, 1\); 0.2 is usual"),
         ({"colluders": -1}, "colluders=-1 is below 0"),
         ({"parties": 1}, "parties=1 is below 2: joint training"),
         ({"learning_rate": "fast"}, "learning_rate='fast' is not a finite number"),
@@ -58,6 +58,11 @@ DEGREE_WORDS = "degree=4 is not one of 3, 5"
             "ring_dim=4096 is an option of --protocol encrypted-rows or encrypted-model",
         ),
         ({"momentum": 0.5}, "momentum=0.5 is an option of --protocol secure-aggregation"),
+        ({"workers": -1}, "workers=-1 is below 0"),
+        (
+            {"protocol": "encrypted-model", "workers": 2},
+            "workers=2 is an option of --protocol encrypted-rows: leave it out, the coordinator",
+        ),
     ],
 )
 def test_a_wrong_value_is_named(options: dict[str, Any], words: str) -> None:
@@ -69,7 +74,8 @@ def test_the_coordinator_refuses_at_once(tmp_path: Path) -> None:
     """The same words, before an identity is made; owners are not known yet."""
     schema = tmp_path / "schema.json"
     (tmp_path / "a.csv").write_text("age,y\n1,0\n2,1\n3,0\n")
-    assert cohort("schema", "init", tmp_path / "a.csv", "--label", "y", "--out", schema)
+    made = cohort("schema", "init", tmp_path / "a.csv", "--label", "y", "--out", schema)
+    assert made.exit_code == 0
     words = ("coordinator", "init", tmp_path / "centre", "--schema", schema, "--degree", "4")
     refused = cohort(*words)
     assert refused.exit_code == 2 and DEGREE_WORDS in " ".join(refused.output.split())
@@ -87,6 +93,10 @@ def test_names_kinds_and_defaults_are_the_commands(tmp_path: Path) -> None:
     open_interval = {"update": "gd", "no_privacy": True}
     for name in ("interval", "radius"):
         assert configured(**{name: 3.0}, **open_interval).radius == 3.0
+    for name in ("holdout", "test_share"):
+        assert configured(**{name: 0.3}).test_share == 0.3
+    with pytest.raises(ParameterError, match="another name"):
+        configured(holdout=0.3, test_share=0.3)
     assert (configured().epsilon, SimulationConfig().epsilon) == (1.0, None)
     assert configured(split="by:ward").parties is None
     assert DEGREES == SIGMOID_DEGREES
@@ -106,6 +116,8 @@ def test_every_field_is_of_one_group_and_has_words() -> None:
     assert len(names) == len(set(names))
     command = get_command(app).commands["simulate"]  # type: ignore[attr-defined]
     offered = {name for parameter in command.params for name in parameter.opts}
+    # A former name is taken, and not shown beside the one that is like it no more.
+    assert {p.opts[0] for p in command.params if p.hidden} == {"--interval", "--holdout"}
     for each in options_of(*GROUPS):
         assert each.metadata["words"]
         assert f"--{option_name(each).replace('_', '-')}" in offered

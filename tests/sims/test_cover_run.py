@@ -103,20 +103,8 @@ def test_every_protocol_goes_on(
 def test_the_command_states_what_cover_costs(tmp_path: Path) -> None:
     out = tmp_path / "run"
     toy = ("--profile", "fast-insecure", "--parties", "3", "--colluders", "1", "--cover", "2")
-    words = (
-        "simulate",
-        *toy,
-        "--epsilon",
-        "10",
-        "--update",
-        "gd",
-        "--iterations",
-        "2",
-        "--out",
-        out,
-        "--json",
-    )
-    result = cohort(*words)
+    words = ("--epsilon", 10, "--update", "gd", "--iterations", 2, "--json")
+    result = cohort("simulate", *toy, *words, "--out", out)
     assert result.exit_code == 0, result.stderr
     plan = plan_from_dict(
         {k: v for k, v in json.loads((out / "plan.json").read_text()).items() if k != "digest"}

@@ -28,7 +28,7 @@ from protocols.errors import AbortedError, CohortError, ParameterError, PolicyEr
 from sims import deploy_coordinator
 from sims.documents import to_json
 from sims.supervise import Background
-from tests.sims.test_notebook import Cells
+from tests.sims.browser import Document
 
 NAMES = ("north", "south", "west")
 PASSPHRASE = "correct horse battery staple"
@@ -142,7 +142,7 @@ def test_the_model_is_that_of_the_simulation(run: Any, home: Path) -> None:
 
 def test_a_run_shows_itself_as_a_simulation_does(run: Any) -> None:
     text = run._repr_html_()
-    cells = Cells(text).cells
+    cells = Document(text).cells
     assert {"age", "dose", "intercept"} <= set(cells)
     assert f"{run.model.coefficients['age']:.4g}".replace("-", "−") in cells
     assert "INSECURE" in text and "No privacy noise" in text
@@ -162,7 +162,7 @@ def test_an_evaluation_is_that_of_the_simulation(centre: Coordinator, run: Any, 
     assert found.figures.auc == pytest.approx(
         roc_auc_score(FRAME["died"], chance), abs=bound + 1e-9
     )
-    assert Cells(found._repr_html_()).cells == Cells(known._repr_html_()).cells
+    assert Document(found._repr_html_()).cells == Document(known._repr_html_()).cells
     assert "north: 30 rows, area under ROC" in found._repr_html_()
 
 

@@ -1,13 +1,10 @@
-"""`cohort party`, `cohort coordinator`, the status page, Flower's options, supervision."""
+"""`cohort party`, `cohort coordinator`, the status page, Flower's options."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
-import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -39,7 +36,6 @@ from sims import cli_party, flower_commands
 from sims.cli import app
 from sims.deployed import plan_template
 from sims.status_page import make_server, page
-from sims.supervise import Program, supervised
 
 runner = CliRunner()
 SECRET = 8675309.25
@@ -129,7 +125,7 @@ def test_an_owner_limits_the_memory_of_encoded_rows(
     room, settings = MemoryBudget(0), Settings.load(home / "a")
     monkeypatch.setattr("parties.agent.settings.ENCODED_ROWS", room)
     build_agent(settings, (home / "passphrase").read_text().strip())
-    assert room.total == 3 << 29
+    assert room.total == 5 << 29
     little = msgspec.structs.replace(settings, encoded_rows_mb=7)
     build_agent(little, (home / "passphrase").read_text().strip())
     assert room.total == 7 << 20
@@ -496,38 +492,6 @@ def test_every_address_is_bound_explicitly(
     environment = flower_commands.environment(home / "a")
     assert environment["FLWR_TELEMETRY_ENABLED"] == "0"
     assert environment["FLWR_HOME"] == str(home / "a" / "flwr")
-
-
-def test_a_program_is_started_again_and_ends_with_its_children(tmp_path: Path) -> None:
-    code = "import os,subprocess,sys,time;print(os.getpid(),flush=True);" + (
-        "c=subprocess.Popen([sys.executable,'-c','import time;time.sleep(99)']);"
-        "print(c.pid,flush=True);time.sleep(99)"
-    )
-    program = Program(
-        name="x",
-        command=[sys.executable, "-c", code],
-        environment=os.environ,
-        log_path=tmp_path / "x.log",
-    )
-
-    def pids(count: int) -> list[int]:
-        for _ in range(200):
-            found = program.log_path.read_text().split() if program.log_path.exists() else []
-            if len(found) >= count:
-                return list(map(int, found))
-            time.sleep(0.05)
-        raise AssertionError(found)
-
-    with supervised(program):
-        os.kill(pids(2)[0], signal.SIGKILL)
-        seen = pids(4)
-    for pid in seen:
-        for _ in range(100):
-            if not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text():
-                break
-            time.sleep(0.05)
-        else:
-            raise AssertionError(f"process {pid} is alive")
 
 
 def test_a_whitened_pair_is_chosen_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,20 @@ from sklearn.metrics import (
 )
 
 from parties.data.encode import encode_shard
-from parties.data.schema import Targets
+from parties.data.outcome import Targets
 from parties.policy import Policy
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError, SchemaError
 from protocols.evaluation.figures import figures, target_figures
+from protocols.evaluation.noise import foreseen
 from protocols.evaluation.objective import EvaluationObjective
+from protocols.evaluation.tables import Bins
 from protocols.models.probabilities import probability_figures
 from protocols.privacy.randomness import SeededRandomness
 from sims.documents import model_fields
 from sims.evaluation import evaluate
 from sims.evaluation_words import lines
-from sims.judged import Evaluation, objective
+from sims.judged import Evaluation
+from sims.judging import objective
 from sims.predict import ReleasedModel
 from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
 from tests.sims.model_runs import cohort
@@ -97,12 +101,12 @@ def test_any_threshold_is_an_edge(threshold: float) -> None:
     assert agrees(of_counts(objective(MODEL, private=False, threshold=threshold)), threshold)
 
 
-def _one_up(self: EvaluationObjective, z: Any) -> Any:
-    return np.minimum(np.searchsorted(self.edges[1:-1], z) + 40, self.bins - 1)
+def _one_up(self: Bins, z: Any) -> Any:
+    return np.minimum(np.searchsorted(self.edges[1:-1], z) + 40, self.count - 1)
 
 
-def _reversed(self: EvaluationObjective, z: Any) -> Any:
-    return self.bins - 1 - np.searchsorted(self.edges[1:-1], z)
+def _reversed(self: Bins, z: Any) -> Any:
+    return self.count - 1 - np.searchsorted(self.edges[1:-1], z)
 
 
 @pytest.mark.parametrize("mutant", [_one_up, _reversed])
@@ -110,14 +114,14 @@ def test_bins_that_are_shifted_or_turned_round_are_noticed(
     mutant: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert agrees(of_counts(objective(MODEL, private=False)))
-    monkeypatch.setattr(EvaluationObjective, "bin_of", mutant)
+    monkeypatch.setattr(Bins, "of", mutant)
     assert not agrees(of_counts(objective(MODEL, private=False)))
 
 
 def test_parties_whose_bins_differ_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     task, x = objective(MODEL, private=False), encode_shard(FRAME, SCHEMA).x
     good = task.of_rows(x[:500], Y[:500].astype(float), "a")
-    monkeypatch.setattr(EvaluationObjective, "bin_of", _one_up)
+    monkeypatch.setattr(Bins, "of", _one_up)
     shifted = task.of_rows(x[500:], Y[500:].astype(float), "b")
     found = figures(task, good + shifted, rows=len(x))
     assert abs(found["auc"] - roc_auc_score(Y, P)) > found["auc_error_bound"]
@@ -246,7 +250,7 @@ def test_noise_puts_no_figure_out_of_its_range(
 
 
 def test_a_person_is_told_of_noise_beside_every_figure() -> None:
-    found = evaluate(MODEL, FRAME[:60], epsilon=0.05, seed=2)
+    found = evaluate(MODEL, FRAME[:60], epsilon=0.05, seed=2, however_noisy=True)
     told = list(lines(found))
     assert any(line.startswith("log loss: ") and "noise of std" in line for line in told)
     assert any(line.startswith("accuracy: ") and "noise of std" in line for line in told)
@@ -266,8 +270,47 @@ def test_a_ledger_is_charged_and_refuses_an_overdraft(tmp_path: Path) -> None:
         evaluate(MODEL, FRAME, **run)
 
 
+@pytest.mark.parametrize("kind", ["label", "targets", "site"])
+def test_what_noise_would_leave_nothing_of_is_refused_before_it_is_paid(
+    kind: str, tmp_path: Path
+) -> None:
+    """With as many rows, or as large an epsilon, as the message says, it is not."""
+    model, frame = (COST if kind == "targets" else MODEL), FRAME[FRAME.site != "west"][:92]
+    asked: dict[str, Any] = {"epsilon": 1.0, "ledger": tmp_path, "seed": 1, "split": "by:site"}
+    if kind == "site":
+        many = pd.concat([FRAME] * 9, ignore_index=True)
+        frame = many[(many.site != "south") | (many.index < 100)]
+        asked["sites"] = ("south",)
+    with pytest.raises(ParameterError, match="nothing was spent") as caught:
+        evaluate(model, frame, **asked)
+    assert not any(path.stat().st_size for path in tmp_path.rglob("*.jsonl"))
+    told = str(caught.value)
+    found = re.search(r"take ([\d,]+) rows(?: or epsilon=([\d.]+))?, .*--however-noisy", told)
+    assert found is not None
+    rows, epsilon = int(found[1].replace(",", "")), float(found[2] or 0)
+    if kind == "site":
+        # No epsilon that noise is drawn for would do for so few.
+        assert not epsilon and "leave south out of sites" in told
+        asked["sites"], epsilon = (), 1.0
+    evaluate(model, frame, **{**asked, "epsilon": epsilon, "ledger": None})
+    if kind == "label":
+        more = pd.concat([frame] * (1 + rows // len(frame)), ignore_index=True)
+        evaluate(model, more[:rows], **asked)
+        with pytest.raises(ParameterError, match="nothing was spent"):
+            evaluate(model, more[: rows - 1], **{**asked, "ledger": None})
+
+
+def test_the_foreseen_noise_is_near_what_is_met() -> None:
+    """Of models with skill it is up to twice as much, or as little as half."""
+    for epsilon in (2.0, 8.0):
+        found = evaluate(MODEL, FRAME, epsilon=epsilon, seed=1)
+        task: Any = found.opened.plan.task
+        told = foreseen(task, len(FRAME), found.opened.noise_std * len(FRAME)).std
+        assert told / 2 < found.figures.auc_noise_std < 2 * told
+
+
 def test_figures_stay_where_standard_errors_are_refused() -> None:
-    found = evaluate(MODEL, FRAME, epsilon=0.1, seed=1, inference=True)
+    found = evaluate(MODEL, FRAME, epsilon=0.1, seed=1, inference=True, however_noisy=True)
     assert any("every figure may be far off" in note for note in found.notes)
     assert found.inference is None and "no interval" in found.notes[0]
     assert found.summary()["warnings"] == list(found.notes) and found.figures.rows == len(Y)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from functools import cache
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from protocols.ckks.parameters import CkksParameters, choose_parameters
@@ -57,14 +57,12 @@ def test_a_toy_ring_is_no_candidate() -> None:
 
 
 def test_the_table_marks_the_plans_own() -> None:
-    from rich.console import Console
-
     searched = found()
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(explain.table(searched))
     text = console.export_text()
     assert "…" not in text
-    assert text.count("8 + 5") >= 1
+    assert "8 + 5" in text
     assert "below 128 bits" in explain.lines(searched)[-1]
 
 
@@ -78,13 +76,5 @@ def test_json_holds_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.loads(done.stdout)
     assert len(body["search"]["best"]) == explain.BEST
     assert body["search"]["chosen"]["seconds"] == pytest.approx(body["total_seconds"])
-    shown = CliRunner().invoke(app, shape)
-    assert "Best parameters" in shown.stdout
     refused = CliRunner().invoke(app, [*shape, "--no-timing"])
     assert refused.exit_code != 0
-
-
-def test_ties_are_called_ties() -> None:
-    searched = found()
-    near = replace(searched.best[0], seconds=searched.chosen.seconds * 0.99)
-    assert explain._reason((near,), searched.chosen).startswith("as fast as the best")

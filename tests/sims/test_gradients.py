@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,13 @@ def run(**options: Any) -> RunResult:
     return simulate(SimulationConfig(**{**fields, **options}))
 
 
-@pytest.mark.parametrize("update", UPDATES["secure-aggregation"])
-@pytest.mark.parametrize("epsilon", [None, 5.0])
+@pytest.mark.parametrize(
+    ("update", "epsilon"),
+    [
+        *((update, 5.0) for update in UPDATES["secure-aggregation"]),
+        *((update, None) for update in ("gd", "quadratic-nag", "adam", "scd")),
+    ],
+)
 def test_every_rule_equals_its_twin(update: str, epsilon: float | None) -> None:
     clip = 0.5 if update == "clipped-gd" else None
     result = run(update=update, epsilon=epsilon, clip=clip)
@@ -65,14 +71,14 @@ def test_every_rule_equals_its_twin(update: str, epsilon: float | None) -> None:
 
 def test_without_noise_it_reaches_the_optimum() -> None:
     """Accelerated descent on the exact logistic loss with ridge, against scikit-learn."""
-    result = run(update="nag", ridge=0.05, rounds=150, epsilon=None)
+    result = run(update="nag", ridge=0.2, rounds=60, epsilon=None)
     recipe_rows = result.rows_by_party
     assert sum(recipe_rows.values()) == 96
     config = SimulationConfig(data=table(), label="y", protocol="secure-aggregation", seed=3)
     from sims.prepare import prepare
 
     data = prepare(config, np.random.default_rng(3))
-    model = LogisticRegression(C=1 / (0.05 * 96), fit_intercept=False, tol=1e-10, max_iter=2000)
+    model = LogisticRegression(C=1 / (0.2 * 96), fit_intercept=False, tol=1e-10, max_iter=2000)
     model.fit(data.rows, data.labels)
     assert np.allclose(result.weights, model.coef_[0], atol=1e-4)
 
@@ -99,30 +105,36 @@ def test_noise_division_shortens_the_run() -> None:
     assert run(update="nag-opt", rounds=200).plan.rounds < 200
 
 
-def test_a_run_folder_verifies(tmp_path: Path) -> None:
-    run(update="hb", out=tmp_path / "run")
-    checks = verify_run(tmp_path / "run")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("sums") / "run"
+    run(update="hb", out=out)
+    return out
+
+
+def test_a_run_folder_verifies(folder: Path) -> None:
+    checks = verify_run(folder)
     assert all(check.passed for check in checks), checks
     assert "round" in " ".join(check.detail for check in checks)
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "check"),
+    ("part", "field", "value"),
     [
-        (("setting", "scales"), [9.0] * 4, "certificate"),
-        (("setting", "epsilon"), 0.1, "certificate"),
-        (("figures", "epsilon_exact"), 0.1, "certificate"),
+        ("setting", "scales", [9.0] * 4),
+        ("setting", "epsilon", 0.1),
+        ("figures", "epsilon_exact", 0.1),
     ],
 )
 def test_an_altered_certificate_fails(
-    tmp_path: Path, path: tuple[str, str], value: Any, check: str
+    folder: Path, tmp_path: Path, part: str, field: str, value: Any
 ) -> None:
-    run(out=tmp_path / "run")
-    file = tmp_path / "run" / "certificate.json"
-    content = json.loads(file.read_text())
-    content[path[0]][path[1]] = value
-    file.write_text(json.dumps(content))
-    assert check in [c.name for c in verify_run(tmp_path / "run") if not c.passed]
+    path = shutil.copytree(folder, tmp_path / "run")
+    content = json.loads((path / "certificate.json").read_text())
+    assert field in content[part]
+    content[part][field] = value
+    (path / "certificate.json").write_text(json.dumps(content))
+    assert "certificate" in [c.name for c in verify_run(path) if not c.passed]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +145,8 @@ def test_an_altered_certificate_fails(
             {"protocol": "encrypted-rows", "update": "gd", "clip": 1.0},
             "option of --protocol secure-aggregation",
         ),
-        ({"protocol": "other"}, "protocol='other'"),
         ({"update": "clipped-gd"}, "--clip"),
         ({"mechanism": "uniform"}, "mechanism"),
-        ({"momentum": 1.0}, "momentum"),
         ({"ridge": -1.0}, "ridge"),
         ({"batches": 0}, "batches"),
         ({"clip": 0.0}, "clip"),
@@ -169,20 +179,13 @@ def test_values_beyond_the_range_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         run(epsilon=None)
 
 
-@pytest.mark.parametrize(("iterations", "told"), [(5, 1), (200, 0)])
+@pytest.mark.parametrize(("iterations", "told"), [(2, 1), (40, 0)])
 def test_sums_without_noise_that_stop_short_say_so(iterations: int, told: int) -> None:
     x, y = load_wine(return_X_y=True)
     model = FederatedLogisticRegression(
-        protocol="secure-aggregation", C=1.0, epsilon=None, iterations=iterations
+        protocol="secure-aggregation", C=0.1, epsilon=None, iterations=iterations
     ).fit(x[:, :5], y == 0)
     words = [w for w in model.result_.warnings if f"10 times the {iterations} iterations" in w]
     assert len(words) == told
-
-
-def test_a_report_says_that_the_sums_open() -> None:
-    x, y = load_wine(return_X_y=True)
-    model = FederatedLogisticRegression(
-        protocol="secure-aggregation", epsilon=None, iterations=2
-    ).fit(x[:, :2], y == 0)
     text = render_report(model.result_)
     assert "Every sum opens" in text and "shows nothing before its end" not in text

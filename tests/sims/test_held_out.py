@@ -43,11 +43,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "encrypted-model": {**TOY, "protocol": "encrypted-model", "keep_messages": True},
     # By the second moment of a secure sum, in a run of its own.
     "whitened": {
+        **TOY,
         "protocol": "encrypted-model",
-        "profile": "fast-insecure",
+        "keep_messages": True,
         "update": "quadratic-gd",
-        "rounds": 2,
-        "degree": 3,
         "epsilon": 8.0,
     },
 }
@@ -189,6 +188,10 @@ def test_all_protocols_train_on_the_other_rows_alone(name: str, tmp_path: Path) 
 def test_a_private_run_pays_for_the_evaluation(tmp_path: Path) -> None:
     """Ledgers add training and evaluation up, though their rows are disjoint."""
     promise = {"epsilon": 2.0, "ledger": tmp_path / "ledgers", "evaluate": True}
+    with pytest.raises(ParameterError, match=r"epsilon=2 on 160 rows.*nothing was spent"):
+        run_of(tmp_path / "refused", **SUMS, **promise)
+    assert not (tmp_path / "refused").exists() and not (tmp_path / "ledgers").exists()
+    promise["however_noisy"] = True
     found = run_of(tmp_path / "run", **{**SUMS, "rounds": 2}, **promise).result
     assert found.evaluation is not None and found.promise == (2.0, 1e-5)
     ledger = Ledger(path=tmp_path / "ledgers" / "party-1.jsonl", epsilon=2.0, delta=1e-5)

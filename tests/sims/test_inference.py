@@ -15,7 +15,8 @@ import statsmodels.api as sm
 from dp_accounting.pld import pld_privacy_accountant
 from scipy.stats import binom
 
-from parties.data.schema import CategoricalColumn, NumericColumn, Schema
+from parties.data.columns import CategoricalColumn, NumericColumn
+from parties.data.schema import Schema
 from parties.data.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.inference.budget import left_mu, training_part
@@ -339,7 +340,8 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     assert body["privacy"]["epsilon"] == pytest.approx(shown["epsilon"])
     parts = body["inference"]["epsilon"]
     assert parts["inference"] == pytest.approx(own["epsilon"], rel=1e-3)
-    assert "make 8 in all" in inference_line(body["inference"])
+    line = inference_line(body["inference"])
+    assert "make 8 in all" in line and "times as wide as without privacy" in line
     assert "four to eight" in inference_line(
         plan(
             rows=900, features=5, no_privacy=True, inference=True, timing=False, **COMMON

@@ -108,29 +108,6 @@ def test_both_are_shown_and_stand_in_the_json() -> None:
     assert other.summary()["clipped_optimum"] == dict(result.twin) != summary["clipped_optimum"]
 
 
-def test_a_run_has_the_unclipped_optimum(data: PreparedData) -> None:
-    result = simulate(
-        SimulationConfig(
-            data=skewed(),
-            label="y",
-            epsilon=None,
-            update="gd",
-            seed=5,
-            rounds=1,
-            protocol="secure-aggregation",
-        )
-    )
-    train = prepare(
-        SimulationConfig(data=skewed(), label="y", epsilon=None, update="gd", seed=5),
-        np.random.default_rng(5),
-    )
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=1e6 / len(train.raw), tol=1e-8))
-    model.fit(train.raw[:, :-1], train.labels)
-    expected = model.predict_proba(train.raw_test[:, :-1])[:, 1]
-    assert result.optimum.log_loss == pytest.approx(log_loss(train.test.y, expected), abs=1e-3)
-    assert result.optimum.log_loss < result.clipped_optimum.log_loss
-
-
 @pytest.mark.parametrize(
     ("update", "rounds", "warns"), [("", 3, True), ("quadratic-nag", 20, False)]
 )

@@ -13,6 +13,7 @@ from protocols.privacy.calibrate.figures import PublicFigures
 from sims import predicted
 from sims.cli import app
 from sims.config import SimulationConfig
+from sims.inference_cost import inference_forecast, inference_line
 from sims.planning import forecast
 
 SIZES = [(30000, 23), (1000, 9)]  # larger ones: `tests/protocols/privacy/test_search.py`
@@ -179,3 +180,31 @@ def test_refusals_name_the_cure(words: str, message: str) -> None:
     assert result.exit_code == 2
     assert message in result.stderr
     assert result.stdout == ""
+
+
+def test_an_encrypted_models_error_is_that_of_its_own_release() -> None:
+    """Few coefficients of it are opened."""
+    config = SimulationConfig(protocol="encrypted-model", update="nag", epsilon=None, rounds=4)
+    shape = PublicFigures.even(rows=900, features=4, parties=3)
+    found = forecast(config, shape, timing=False)
+    plan: Any = found.plan
+    assert found.to_dict()["decryption"]["release_error_std"] == plan.release_error_std
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"), [(0.05, "; no intervals: 1,440"), (2.0, "; probably")]
+)
+def test_a_plan_says_how_many_rows_intervals_need(epsilon: float, words: str) -> None:
+    """And that so many are enough, or so large an epsilon."""
+
+    def told(rows: int, epsilon: float) -> tuple[dict[str, Any], str]:
+        config = SimulationConfig(epsilon=epsilon, inference=True, protocol="secure-aggregation")
+        shape = PublicFigures.even(rows=rows, features=5, parties=3, norm_bound=1.0)
+        found = inference_forecast(config, shape)
+        assert found is not None
+        return found["reach"], inference_line(found)
+
+    needs, line = told(1440, epsilon)
+    assert words in line and needs["rows_least"] < needs["rows_usual"] > 1440
+    for more in ((needs["rows_usual"], epsilon), (1440, needs["epsilon_usual"] * 1.001)):
+        assert "; intervals, about" in told(*more)[1]

@@ -86,13 +86,14 @@ def test_coefficients_predict_within_the_bounds(fitted: FederatedRegression) -> 
     np.testing.assert_allclose(fitted.predict(inside), own, rtol=1e-9)
 
 
-def test_improved_lffr_and_privacy() -> None:
-    frame = make_frame(200)
-    model = fast(model="improved-lffr", epsilon=8.0, iterations=20, targets=TARGETS).fit(frame)
-    assert model.result_.plan.privacy.epsilon == 8.0
-    assert model.predict(frame).shape == (200, 2)
-    assert estimator.NO_NOISE not in model.notes_ and estimator.INFERRED in model.notes_
-    assert any("ridge=" in note for note in model.notes_)
+@pytest.mark.parametrize(("name", "epsilon"), [("improved-lffr", 8.0), ("lffr", None)])
+def test_other_models_and_privacy(name: str, epsilon: float | None) -> None:
+    frame = make_frame(120)
+    model = fast(model=name, epsilon=epsilon, iterations=3, targets=TARGETS).fit(frame)
+    assert model.coef_.shape == (2, 4) and model.predict(frame).shape == (120, 2)
+    assert (estimator.NO_NOISE in model.notes_) is (epsilon is None)
+    assert estimator.INFERRED in model.notes_
+    assert any("ridge=" in note for note in model.notes_) is (epsilon is not None)
 
 
 def test_what_scikit_learn_expects(fitted: FederatedRegression) -> None:

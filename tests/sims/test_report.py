@@ -7,7 +7,6 @@ import io
 import re
 from contextlib import redirect_stdout
 from dataclasses import replace
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
@@ -27,36 +26,8 @@ from sims.report_html import Html, fragment, section, table, tag
 from sims.result import Array, Figures, RunResult
 from sims.twin import score
 from tests.protocols import test_gram_plan
+from tests.sims.browser import Document
 from tests.sims.fake_run import CERTIFICATE, NASTY, SCHEMA, make_frame, make_result
-
-VOID = {"meta", "img", "br"}
-
-
-class Page(HTMLParser):
-    """Tags in balance, and the visible text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.links: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +36,7 @@ def html() -> str:
 
 
 def test_nothing_is_loaded_from_elsewhere(html: str) -> None:
-    page = Page(html)
+    page = Document(html)
     assert not {"script", "link", "iframe", "object", "embed", "base"} & page.tags
     assert len(page.links) == 4 and all(link.startswith("data:image/svg") for link in page.links)
     assert "@import" not in html and "url(" not in html
@@ -80,7 +51,7 @@ def test_figures_are_whole_and_say_what_they_show(html: str) -> None:
 
 
 def test_names_are_escaped(html: str) -> None:
-    page = Page(html)
+    page = Document(html)
     assert NASTY in page.text and "<script" not in html
     assert "<b>north</b>" in page.text and "a warning with <i>markup</i>" in page.text
     assert fragment('"<&', Html("<br>")) == "&#34;&lt;&amp;<br>"
@@ -93,7 +64,7 @@ def test_names_are_escaped(html: str) -> None:
 
 def test_the_figures_that_matter_are_there() -> None:
     result = make_result()
-    text = Page(render_report(result)).text
+    text = Document(render_report(result)).text
     for scores in (result.scores, result.twin, result.optimum):
         assert f"{100 * scores.accuracy:.1f} %" in text and f"{scores.auc:.4f}" in text
         for measure in result.model.measures:
@@ -126,7 +97,7 @@ def test_banners(secure: bool, noise: str) -> None:
 def test_privacy_in_words_and_the_certificate() -> None:
     broken = {**CERTIFICATE["conditions"][1], "satisfied": False}
     certificate = {**CERTIFICATE, "conditions": [CERTIFICATE["conditions"][0], broken]}
-    text = Page(render_report(make_result(privacy=True, certificate=certificate))).text
+    text = Document(render_report(make_result(privacy=True, certificate=certificate))).text
     assert "record level, replace-one" in text and "ε (epsilon) 1" in text
     assert "3 <= 3.5" in text and "holds" in text and "FAILS" in text
     assert CERTIFICATE["assumptions"][0] in text
@@ -151,7 +122,7 @@ def test_one_class_has_no_roc_curve() -> None:
     scores = score(result.weights, result.test_x, ones)
     text = render_report(make_result(test_y=ones, scores=scores))
     assert "No ROC curve" in text and text.count("<img") == 3
-    assert not re.search(r"\bnan\b", Page(text).text)
+    assert not re.search(r"\bnan\b", Document(text).text)
 
 
 def test_the_confusion_matrix_counts_every_test_row() -> None:
@@ -215,7 +186,7 @@ def test_huge_coefficients_have_an_odds_ratio() -> None:
 
 def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sims.report.MOST_COEFFICIENTS", 2)
-    text = Page(render_report(make_result())).text
+    text = Document(render_report(make_result())).text
     assert "the 2 with the largest effect of 5" in text and "ward=A" not in text
 
 

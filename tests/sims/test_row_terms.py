@@ -17,8 +17,10 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils import estimator_checks
 
 from ciphercohort import FederatedLogisticRegression, FederatedRegression
+from parties.data.columns import NumericColumn
 from parties.data.encode import encode_shard
-from parties.data.schema import Label, NumericColumn, Offset, Schema, Targets, Weight
+from parties.data.outcome import Label, Offset, Targets, Weight
+from parties.data.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from sims.config import SimulationConfig
 from sims.predict import ReleasedModel

@@ -163,21 +163,6 @@ def test_a_run_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
     assert read_status(tmp_path / "run.1") is not None
 
 
-def test_the_earlier_text_stays_until_the_new_one_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = RunFolder.create(tmp_path / "run")
-    folder.note("train", 1)
-
-    def crash(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", crash)
-    with pytest.raises(KeyboardInterrupt):
-        folder.note("train", 2)
-    assert status(folder.path)["iteration"] == 1
-
-
 def test_an_aborted_run_is_told_in_one_sentence(tmp_path: Path) -> None:
     from sims.verify import verify_run
 

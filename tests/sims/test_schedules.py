@@ -62,23 +62,6 @@ def test_a_coordinators_schedule_is_the_plans(tmp_path: Path, schedule: str) -> 
     assert recompute(plan, 1.0).epsilon == pytest.approx(1.0, rel=2e-3)
 
 
-def test_amplification_lowers_the_noise(tmp_path: Path) -> None:
-    """T = 10, K = 5: mu of two public batches against ten secret ones."""
-    scales = []
-    for schedule in ("cyclic", "poisson"):
-        folder = tmp_path / schedule
-        folder.mkdir()
-        scales.append(template(folder, "--schedule", schedule).noise_scales[0])
-    assert scales[1] < 0.7 * scales[0]
-
-
-def test_a_coordinator_is_told_what_has_no_proof(tmp_path: Path) -> None:
-    from protocols.errors import ParameterError
-
-    with pytest.raises(ParameterError, match="--schedule cyclic"):
-        template(tmp_path, "--schedule", "poisson", "--mechanism", "laplace")
-
-
 def test_coins_are_the_owners_own() -> None:
     """Who joins follows from the owner's source alone: no message, plan or other owner tells."""
     plan = plan_of(Case(protocol="secure-aggregation", update="scd", schedule="poisson"))

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from sims.status_page import REFRESH_SECONDS, make_server
-from tests.sims.browser import Page, find_browser, opened
+from tests.sims.browser import Page
 
-BROWSER = find_browser()
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome on PATH")
 SEEN = "document.body.innerText"
 COLOUR = "getComputedStyle(document.querySelector('b')).color"
 WIDTH = "document.documentElement.scrollWidth"
@@ -57,13 +55,6 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield folder, f"http://127.0.0.1:{server.server_address[1]}/"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    assert BROWSER is not None
-    with opened(BROWSER, tmp_path_factory.mktemp("browser") / "profile") as page:
-        yield page
 
 
 @pytest.mark.timeout(180)

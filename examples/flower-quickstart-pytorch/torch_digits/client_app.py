@@ -11,9 +11,9 @@ app = ClientApp(mods=[secure_sum_mod])
 
 def start(msg, context):
     """The model as the server sent it, and this client's batches."""
-    model = Net()
-    model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
     node, run = context.node_config, context.run_config
+    model = Net(run["hidden-units"])
+    model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
     return model, load_data(node["partition-id"], node["num-partitions"], run["batch-size"])
 
 

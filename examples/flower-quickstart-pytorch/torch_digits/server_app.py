@@ -12,14 +12,19 @@ from torch_digits.task import Net
 app = ServerApp()
 
 
+def initial_arrays(context):
+    """The model before the first round."""
+    torch.manual_seed(0)
+    return ArrayRecord(Net(context.run_config["hidden-units"]).state_dict())
+
+
 @app.main()
 def main(grid, context):
     """Some rounds of federated averaging."""
-    torch.manual_seed(0)
     strategy = SecureSum(FedAvg())
     result = strategy.start(
         grid=grid,
-        initial_arrays=ArrayRecord(Net().state_dict()),
+        initial_arrays=initial_arrays(context),
         num_rounds=context.run_config["num-server-rounds"],
     )
     if context.run_config["out"]:

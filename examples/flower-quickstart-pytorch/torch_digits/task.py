@@ -8,9 +8,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Net(nn.Sequential):
-    """Two convolutions and a linear layer, 10,000 parameters."""
+    """Two convolutions and a linear layer, 10,000 parameters; hidden: units in between, if any."""
 
-    def __init__(self):
+    def __init__(self, hidden):
+        between = [nn.Linear(512, hidden), nn.ReLU()] if hidden else []
         super().__init__(
             nn.Unflatten(1, (1, 8, 8)),
             nn.Conv2d(1, 16, 3, padding=1),
@@ -19,7 +20,8 @@ class Net(nn.Sequential):
             nn.Conv2d(16, 32, 3, padding=1),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(512, 10),
+            *between,
+            nn.Linear(hidden or 512, 10),
         )
 
 

@@ -11,13 +11,18 @@ from sklearn_digits.task import new_arrays
 app = ServerApp()
 
 
+def initial_arrays(context):
+    """The model before the first round."""
+    return ArrayRecord(new_arrays())
+
+
 @app.main()
 def main(grid, context):
     """Some rounds of federated averaging."""
     strategy = SecureSum(FedAvg())
     result = strategy.start(
         grid=grid,
-        initial_arrays=ArrayRecord(new_arrays()),
+        initial_arrays=initial_arrays(context),
         num_rounds=context.run_config["num-server-rounds"],
     )
     if context.run_config["out"]:

@@ -39,7 +39,7 @@ def _linear(figures: PublicFigures, wanted: Wanted) -> Draft:
 
 KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
     "linear": _linear,
-    "improved-lffr": draft_gram,
+    "improved-lffr": _linear,
     "lffr": draft_lffr,
     "poisson": draft_poisson,
     "softmax": draft_sums,

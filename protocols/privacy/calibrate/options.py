@@ -27,11 +27,18 @@ def check_options(wanted: Any) -> None:
             "for all take a sigmoid for granted; take --no-privacy (epsilon=None), or a regression "
             "with a certificate (--model linear)"
         )
-    if private and wanted.model == "linear" and wanted.protocol == ENCRYPTED_MODEL:
+    from_sums = ("linear", "improved-lffr")
+    if private and wanted.model in from_sums and wanted.protocol == ENCRYPTED_MODEL:
         raise PrivacyError(
             f"epsilon={wanted.epsilon:g}: no certificate bounds what a row moves in rounds of "
-            "model linear, whose gradients grow with the weights; take --protocol encrypted-rows, "
-            "where noise is added to sums once, or --no-privacy (epsilon=None)"
+            f"model {wanted.model}, whose gradients grow with the weights; take --protocol "
+            "encrypted-rows, where noise is added to sums once, or --no-privacy (epsilon=None)"
+        )
+    if private and wanted.batches > 1 and wanted.protocol == ENCRYPTED_MODEL:
+        raise PrivacyError(
+            f"batches={wanted.batches} with epsilon={wanted.epsilon:g}: whatever secret coins "
+            "amplify, the noise would be larger than that of all rows; leave batches out, or add "
+            "--no-privacy"
         )
     # The usual updates of several classes and of numeric targets have one.
     model = model_named(wanted.model)

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from protocols import arithmetic
 from protocols.ckks.lffr_circuit import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.curvature import Curvature, largest_row_sum
+from protocols.errors import ParameterError
 from protocols.gram import layout_for, row_sum_bound
 from protocols.gram_plan import GramPlan
 from protocols.gram_training import LEVELS
 from protocols.lffr import LffrPlan, fixed_hessian_of
+from protocols.lffr_model_plan import LffrModelPlan
 from protocols.models.gram_models import gram_model
 from protocols.models.lffr import CURVATURE, PAPER_LINK
+from protocols.models.lffr import curvature as steepest_slope
+from protocols.names import ENCRYPTED_MODEL
 from protocols.plan import PrivacyPlan
 from protocols.privacy import gram_certificate, lffr_certificate
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
+from protocols.privacy.calibrate.rows import laid_out
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gram_certificate import GramRelease
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
+from protocols.updates.catalogue import REGISTRY
 
 DEFAULT_ROUNDS = 30
 """Of LFFR; and on Gram sums with much noise, of which more iterations only learn more."""
@@ -125,6 +132,8 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
     Raises:
         PrivacyError: a condition fails. ParameterError: no ring fits.
     """
+    if wanted.protocol == ENCRYPTED_MODEL:
+        return _lffr_at_home(figures, wanted)
     certificate, privacy, rate = None, None, 1.0
     notes: tuple[str, ...] = ()
     curvature: Curvature | None = None
@@ -134,14 +143,7 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
     else:
         certificate = largest_lffr_rate(figures, wanted)
         rate = certificate.setting.eta
-        privacy = wanted.promise(
-            figures, sigma=certificate.setting.sigma, sensitivity=certificate.sensitivity
-        )
-        notes = (
-            f"learning_rate={rate:.4g} was chosen, the largest with which no score can leave "
-            f"[-{PAPER_LINK.radius:g}, {PAPER_LINK.radius:g}]: more rows, fewer columns or a "
-            "larger epsilon raise it",
-        )
+        privacy, notes = _promised(figures, wanted, certificate)
     plan = LffrPlan(
         **wanted.common(figures, privacy),
         ckks=params,
@@ -154,6 +156,61 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
         ridge=wanted.ridge or 0.0,
     )
     return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
+
+
+def _promised(
+    figures: PublicFigures, wanted: Wanted, certificate: Certificate
+) -> tuple[PrivacyPlan | None, tuple[str, ...]]:
+    """What a plan says of the certified rate."""
+    setting = certificate.setting
+    note = (
+        f"learning_rate={setting.eta:.4g} was chosen, the largest with which no score can leave "
+        f"[-{PAPER_LINK.radius:g}, {PAPER_LINK.radius:g}]: more rows, fewer columns or a "
+        "larger epsilon raise it"
+    )
+    promise = wanted.promise(figures, sigma=setting.sigma, sensitivity=certificate.sensitivity)
+    return promise, (note,)
+
+
+def _lffr_at_home(figures: PublicFigures, wanted: Wanted) -> Draft:
+    """A public rate: nag, or gd with a ridge; with privacy gd at a certified one.
+
+    Raises:
+        PrivacyError: a condition fails. ParameterError: options that do not fit, or no ring.
+    """
+    certificate, privacy = None, None
+    notes: tuple[str, ...] = ()
+    private, ridge = wanted.epsilon is not None, wanted.ridge or 0.0
+    update = wanted.update or ("gd" if private or ridge else "nag")
+    if update not in ("gd", "nag"):
+        raise ParameterError(f"update={update!r}: model lffr takes gd or nag here")
+    if update != "gd" and (private or ridge):
+        named = f"epsilon={wanted.epsilon:g}" if private else f"ridge={ridge:g}"
+        raise ParameterError(f"update={update!r} with {named}: model lffr takes gd then")
+    if wanted.floor is not None:
+        raise ParameterError(
+            f"floor={wanted.floor} is of an inverted curvature, and here is none: leave it out, or "
+            "take --protocol encrypted-rows"
+        )
+    steepest = steepest_slope(PAPER_LINK) * figures.norm_bound**2 + 2 * ridge
+    rate, rounds = wanted.learning_rate or 1 / steepest, lffr_rounds(wanted)
+    if private:
+        certificate = largest_lffr_rate(figures, wanted)
+        rate, rounds = certificate.setting.eta, certificate.setting.rounds
+        privacy, notes = _promised(figures, wanted, certificate)
+    more = {"ridge": 2 * ridge} if ridge else {}
+    rule: Any = REGISTRY[update](rounds=rounds, learning_rate=rate, **more)  # type: ignore[call-arg]
+    levels = LffrModelPlan.levels_of(PAPER_LINK, rule)
+    plan = LffrModelPlan(
+        **wanted.common(figures, privacy),
+        link=PAPER_LINK,
+        update=rule.to_dict(),
+        ckks=choose_parameters(levels, secure=wanted.secure, ring_dim=wanted.ring_dim),
+        cover=wanted.cover,
+        targets=figures.outputs,
+        batches=wanted.batches,
+    )
+    return Draft(laid_out(plan, figures, wanted), certificate, notes)
 
 
 def lffr_rounds(wanted: Wanted) -> int:

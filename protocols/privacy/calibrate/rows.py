@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from protocols import arithmetic
 from protocols.approximation import Approximation
@@ -60,6 +60,9 @@ _RULES: Mapping[str, Callable[[Any], Update]] = {
     "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.eta, ridge=s.lam),
 }
 """From a certificate's setting; of any other rule, the setting holds it."""
+
+
+Plan = TypeVar("Plan", bound=RowsPlan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +233,9 @@ def draft_linear(figures: PublicFigures, wanted: Wanted) -> Draft:
     """
     update, ridge = wanted.update or "nag", wanted.ridge or 0.0
     if update not in ("gd", "nag"):
-        raise ParameterError(f"update={update!r}: model linear takes gd and nag: choose one")
+        raise ParameterError(
+            f"update={update!r}: model {wanted.model} takes gd and nag: choose one"
+        )
     if ridge and update != "gd":
         raise ParameterError(f"ridge={ridge:g} with update={update!r}: take gd, or leave it out")
     rate = wanted.learning_rate or 1 / (figures.norm_bound**2 + ridge)
@@ -250,6 +255,8 @@ def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice, **more
     """
     kind = ModelPlan if wanted.protocol == ENCRYPTED_MODEL else RowsPlan
     levels = kind.levels_of(chosen.link.polynomial, chosen.rule)
+    if kind is ModelPlan:
+        more["batches"] = wanted.batches
     plan = kind(
         model=wanted.model,
         **wanted.common(figures, chosen.privacy),
@@ -259,5 +266,20 @@ def rows_plan(figures: PublicFigures, wanted: Wanted, chosen: RowsChoice, **more
         cover=wanted.cover,
         **more,
     )
+    return laid_out(plan, figures, wanted)
+
+
+def laid_out(plan: Plan, figures: PublicFigures, wanted: Wanted) -> Plan:
+    """In the cheapest layout, with what is proven of its slots.
+
+    Raises:
+        ParameterError: batches that take every row.
+    """
     plan = cheapest_layout(plan, wanted.bandwidth * 1e6)
+    stochastic = isinstance(plan, ModelPlan) and plan.is_stochastic
+    if stochastic and plan.layout.rows_by_party == figures.rows_by_party:
+        raise ParameterError(
+            f"batches={wanted.batches}: every party's rows fit one group of "
+            f"{plan.layout.block_size:,}, which costs the same with fewer of them: leave it out"
+        )
     return plan.with_slot_bound(figures.norm_bound)

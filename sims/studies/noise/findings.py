@@ -81,10 +81,10 @@ def _ends(values: pd.Series[int]) -> tuple[float, float]:
 
 
 def _encrypted(slopes: Sequence[Slope]) -> Iterator[str]:
-    """Of the first series."""
+    """Series by series."""
     stages = [s for s in slopes if s.component in _STAGES]
-    mine = [s for s in stages if s.series == stages[0].series]
-    if mine:
+    for series in dict.fromkeys(s.series for s in stages):
+        mine = [s for s in stages if s.series == series]
         listed = "; ".join(f"{s.title} {interval(s)} ({number(s.predicted, s.half)})" for s in mine)
         yield (
             f"Encryption noise at P = {', '.join(map(str, mine[0].parties))} ({mine[0].series}): "

@@ -11,7 +11,7 @@ import pandas as pd
 
 from sims.studies.noise.components import COMPONENTS, WORDS
 from sims.studies.noise.figures import Line, Plot, axis_label, levels_of, lines_of
-from sims.studies.noise.grid import VARIED, Grid, coalition_words
+from sims.studies.noise.grid import VARIED, Grid, coalition_words, ring_words
 
 CLIENTS = "number of clients P"
 LINEAR = ("accuracy", "auc", "log_loss", "left_ratio", "bytes_party")
@@ -47,7 +47,9 @@ def plots_of(frame: pd.DataFrame, grids: Sequence[Grid]) -> list[Plot]:
     for number, grid in enumerate(grids, start=1):
         mine = good[good.protocol == grid.protocol]
         twins = mine[(mine.kind == "twin") & mine.parties.isin(grid.parties)]
-        runs = at_base(mine[(mine.kind == "encrypted") & mine.parties.isin(grid.encrypted)], grid)
+        ring = mine.ring == ring_words(grid.profile, grid.ring_dim)
+        runs = mine[(mine.kind == "encrypted") & mine.parties.isin(grid.encrypted) & ring]
+        runs = at_base(runs, grid)
         made = [*_twin_plots(twins, grid), *_varied_plots(twins, grid), *_run_plots(runs)]
         if len(grids) > 1:
             made = [
@@ -76,6 +78,7 @@ def _part(words: str, frame: pd.DataFrame) -> str:
         "" if c.weights == "rows" else f"{c.weights} weights",
         _VALUES["epsilon"](c.epsilon),
         f"T = {found[0]}" if len(found) == 1 else rounds,
+        c.ring,
     )
     return f"{words}: {', '.join(filter(None, common))}"
 

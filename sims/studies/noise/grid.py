@@ -6,6 +6,7 @@ under `grids`; a single value stands for a list of one:
 
     grids:
       - {protocol: encrypted-rows, updates: [barrier, gd], parties: [1, 10, 100], encrypted: [2, 5]}
+      - {protocol: encrypted-model, parties: [], encrypted: [2, 200], profile: fast-insecure}
       - {protocol: secure-aggregation, updates: nag, noises: [honest, all], iterations: [50, 200]}
 """
 
@@ -48,6 +49,13 @@ def colluders_of(coalition: str, parties: int) -> int | None:
 def coalition_words(coalition: str) -> str:
     """For legends and tables: t = 0, t = P / 2, t = P - 1."""
     return "t = " + {"half": "P / 2", "all-but-one": "P - 1"}.get(coalition, coalition)
+
+
+def ring_words(profile: str, ring_dim: int | None) -> str:
+    """For legends and tables: nothing at 128 bits."""
+    if profile == "secure":
+        return ""
+    return "INSECURE ring" if ring_dim is None else f"INSECURE ring of {ring_dim:,}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +141,7 @@ class Cell:
             "T as certified" if self.rounds is None else f"T = {self.rounds}",
             "" if self.norm is None else f"row norm {self.norm:g}",
             "no privacy" if self.epsilon is None else f"epsilon {self.epsilon:g}",
+            ring_words(self.profile, self.ring_dim),
         )
         return ", ".join(filter(None, words))
 

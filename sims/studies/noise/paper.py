@@ -88,19 +88,15 @@ def methods(
     frame: pd.DataFrame,
     slopes: Sequence[Slope],
     grids: Sequence[Grid],
-    toy: bool,
 ) -> str:
-    """A paragraph that says what was done, from the cells that were measured.
-
-    toy: encrypted runs were made on a ring without security.
-    """
+    """A paragraph that says what was done, from the cells that were measured."""
     good = frame[frame.refusal.isna()]
     told = [
         f"{title}.",
         f"We used ciphercohort {metadata.version('ciphercohort')}, and up to "
         f"{max(good.rows.dropna(), default=0):,} training rows.",
         *(sentence for grid in grids for sentence in _grid(grid)),
-        *_repeated(good, toy),
+        *_repeated(good),
     ]
     if tests := random_ones(slopes):
         held = sum(bool(s.agrees) for s in tests)
@@ -139,7 +135,7 @@ def _grid(grid: Grid) -> list[str]:
     return told
 
 
-def _repeated(good: pd.DataFrame, toy: bool) -> list[str]:
+def _repeated(good: pd.DataFrame) -> list[str]:
     twins, runs = (good[good.kind == kind] for kind in ("twin", "encrypted"))
     told = []
     if len(twins):
@@ -147,9 +143,9 @@ def _repeated(good: pd.DataFrame, toy: bool) -> list[str]:
             f"Each cell was repeated with {twins.seed.nunique()} seeds by the plaintext twin: "
             "iterations, polynomial and noise of the encrypted run, without encryption."
         )
-    if len(runs):
-        at = ", ".join(map(str, sorted(runs.parties.unique())))
-        rings = "a toy ring without security" if toy else "rings of 128-bit security"
+    for ring, group in runs.groupby("ring"):
+        at = ", ".join(map(str, sorted(group.parties.unique())))
+        rings = "a toy ring without security" if ring else "rings of 128-bit security"
         told.append(
             f"Encrypted runs were made for P = {at} on {rings}, and watched with all keys at hand."
         )

@@ -49,10 +49,9 @@ def write_all(
     good = frame[frame.refusal.isna()]
     fitted = [found for found in slope_tables(slopes) if found["rows"]]
     scores = _scores(figures_of(good, "accuracy"))
-    toy = any(m.cell.kind == "encrypted" and m.cell.profile != "secure" for m in measurements)
     for name, text in (
         ("tables.tex", paper.tables(scores, fitted)),
-        ("methods.txt", paper.methods(title, command, frame, slopes, grids, toy)),
+        ("methods.txt", paper.methods(title, command, frame, slopes, grids)),
     ):
         (out / name).write_text(text, encoding="utf-8")
     write_page(
@@ -62,7 +61,7 @@ def write_all(
         lines,
         plots,
         command=command,
-        toy=toy,
+        toy=", ".join(frame.ring[frame.ring != ""].unique()),
         slopes=fitted,
         scores=scores,
         formulas=[c for n, c in COMPONENTS.items() if c.formula and n in set(good.component)],

@@ -35,7 +35,7 @@ class Source:
     positive: str | None = None
     schema: str | None = None
     test: str | None = None
-    holdout: float = 0.2
+    test_share: float = 0.2
     exclude: tuple[str, ...] = ()
     draw: int = 0
 

@@ -30,6 +30,7 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.side_by_side import Parts
 from protocols.decrypt import DECRYPTION_TOWERS
 from protocols.gradients import GradientPlan
 from protocols.messages import Body
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Bodies = Mapping[str, Body]
-Vectors = Sequence[EncryptedVector]
+Vectors = Sequence[Any]
+"""`EncryptedVector`s; of an encrypted model pairs, and `Parts`."""
 
 
 def stages_of(clients: Clients) -> Stages:
@@ -258,12 +260,17 @@ class CircuitStages(Stages):
         """To be looked at later."""
         self._refreshes.append((before, after))
 
+    def _first_pair(self, vectors: Vectors) -> Any:
+        """The polynomials of the first ciphertext."""
+        return self._context.polynomials_of(vectors[0].cts[0])
+
     def finish(self) -> None:
         """What a refresh through a map adds to its first ciphertext; every iterate."""
         for step, (before, after) in enumerate(self._refreshes):
             column_map = self._plan.column_maps(step)[0]
             if column_map is not None:
-                added = self._added(before[0].cts[0], after[0].cts[0], column_map)
+                first = self._first_pair(before), self._first_pair(after)
+                added = self._added(*first, column_map)
                 self.courses[self.refreshed].append(rms(added))
         self.note(self.refreshed, rms(self.courses[self.refreshed]), self._refresh_std())
         # Refreshes of a preconditioner's inversion come first.
@@ -358,9 +365,7 @@ class RowStages(CircuitStages):
         """m' - T(m) / q, q the prime that is divided by; m, m' the messages before and after."""
         context, towers = self._context, 2
         p, r, *_, q = context.primes
-        m, fresh = (
-            self._secret.opened(context.polynomials_of(ct), towers) for ct in (before, after)
-        )
+        m, fresh = (self._secret.opened(pair, towers) for pair in (before, after))
         mapped = column_map.apply(m, (p, r), context.primes[-1]).astype(object)
         rows = [
             (q * new - old) % prime
@@ -453,10 +458,14 @@ class ModelStages(CircuitStages):
         """Coefficients of the subring."""
         return polynomial[:: self._n // (2 * self._plan.layout.period)]
 
-    def _opened(self, ct: Any) -> Integers:
+    def _first_pair(self, vectors: Any) -> Any:
+        first = vectors[0]
+        return (first.pairs if isinstance(first, Parts) else first)[0]
+
+    def _opened(self, pair: Any) -> Integers:
         """All coefficients."""
         p, q, *_ = self._context.primes
-        return joined(self._secret.opened(self._context.polynomials_of(ct), 2), (p, q))
+        return joined(self._secret.opened(pair, 2), (p, q))
 
     def _added(self, before: Any, after: Any, column_map: Any) -> Floats:
         """m' - T(m): fresh errors on all coefficients, roundings on the subring's."""
@@ -465,14 +474,14 @@ class ModelStages(CircuitStages):
         used -= np.array(column_map.apply(self._used(self._opened(before))), dtype=object)
         return added.astype(float)
 
-    def _errors(self, vector: EncryptedVector, weights: Floats, last: bool) -> tuple[Floats, float]:
+    def _errors(self, vector: Any, weights: Floats, last: bool) -> tuple[Floats, float]:
         """Of the subring's coefficients, which hold nothing but the weights."""
         layout, scale = self._plan.layout, 2.0**self._plan.ckks.scale_bits
         held = subring.of_slots(layout.in_parts(weights).conj()) * scale
         noise = np.array(
             [
-                (self._used(self._opened(ct)) - [round(c) for c in own.tolist()]).astype(float)
-                for ct, own in zip(vector.cts, held, strict=True)
+                (self._used(self._opened(pair)) - [round(c) for c in own.tolist()]).astype(float)
+                for pair, own in zip(vector.pairs, held, strict=True)
             ]
         )
         slots = [subring.to_slots(part, layout.period).conj() for part in noise]

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from sims.studies.noise.components import COMPONENTS, WORDS
-from sims.studies.noise.grid import coalition_words
+from sims.studies.noise.grid import coalition_words, ring_words
 from sims.studies.noise.store import Measurement
 
 COLUMNS: dict[str, str] = WORDS["columns"]
@@ -21,11 +21,11 @@ SUMMARY_COLUMNS = (
 
 
 def tidy(measurements: Iterable[Measurement]) -> pd.DataFrame:
-    """One row per figure: `COLUMNS`, and `key`, `setting`, `who`, `series` of its cell in words.
+    """One row per figure: `COLUMNS`; `key`, and `setting`, `who`, `series`, `ring` in words.
 
     Figures along a run have a `step`; a refusal has a row without a component.
     """
-    columns = (*COLUMNS, "key", "setting", "who", "series")
+    columns = (*COLUMNS, "key", "setting", "who", "series", "ring")
     frame = pd.DataFrame(_rows(measurements), columns=columns, dtype=object)
     for name in ("value", "predicted"):
         frame[name] = frame[name].astype(float)
@@ -39,6 +39,7 @@ def _rows(measurements: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
         head |= {"row_norm": c.norm, "T_asked": c.rounds, "seed": m.seed, "key": c.key}
         head |= {"rows": m.facts.get("rows"), "rounds": m.facts.get("T")}
         head |= {"setting": c.setting, "who": who, "series": f"{c.setting}, {who}"}
+        head["ring"] = ring_words(c.profile, c.ring_dim)
         if m.refusal:
             yield {**head, "refusal": m.refusal}
             continue

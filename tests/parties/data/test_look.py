@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from parties.data.columns import CategoricalColumn, NumericColumn
 from parties.data.encode import encode_shard
 from parties.data.look import cohort_warnings, party_warnings
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from parties.data.shard import Shard
 from sims.config import SimulationConfig
 from sims.prepare import prepare
@@ -79,7 +81,9 @@ def test_sixty_eight_hospitals() -> None:
     """A column of many values is no column of sites: it is said, with parties of one class."""
     frame = table(680, town=np.repeat([f"t{k}" for k in range(68)], 10))
     frame.loc[frame["town"] == "t3", "died"] = 1
-    config = SimulationConfig(data=frame, label="died", split="by:town", parties=None, holdout=0.1)
+    config = SimulationConfig(
+        data=frame, label="died", split="by:town", parties=None, test_share=0.1
+    )
     notes = prepare(config, np.random.default_rng(1)).notes
     many = [note for note in notes if "makes 68 parties, the smallest of" in note]
     assert many and "is that column one of sites?" in many[0]

@@ -14,7 +14,9 @@ import pytest
 from scipy.io.arff import loadarff
 from typer.testing import CliRunner
 
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.columns import CategoricalColumn, NumericColumn
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from parties.data.table import read_table
 from sims.cli import app
 
@@ -177,7 +179,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "ARFF attribute": ("t.arff", b"@attribute age\n" + arff(), "has in line 1 no @attribute with"),
     "sparse ARFF": ("t.arff", arff("{0 41, 3 yes}\n"), "has sparse rows ({…})"),
     "missing in ARFF": ("t.arff", arff("% note\n", "41,1.5,A,yes\n", "?,2.5,B,no\n"),
-                        "column 'age' is missing (empty or NaN) in 1 of 2 rows (line 8)"),
+                        "column 'age' is missing (empty or NaN) in 1 of 2 rows (line 9)"),
     "no query": ("t.toml", b"conection = 'x'", "unknown field 'conection'; did you mean"),
 }  # fmt: skip
 

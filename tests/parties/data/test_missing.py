@@ -16,10 +16,12 @@ from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
 from ciphercohort import simulate
+from parties.data.columns import CategoricalColumn, NumericColumn
 from parties.data.encode import encode_features, encode_shard
 from parties.data.infer import infer_schema
 from parties.data.look import missing_counts
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema, Targets
+from parties.data.outcome import Label, Targets
+from parties.data.schema import Schema
 from protocols.errors import DataError, SchemaError
 from sims.cli import app
 from sims.owners import Columns, Rows

@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 
 from parties.agent.settings import Settings
 from parties.agent.setup import _query, init_party
+from parties.data.columns import CategoricalColumn, NumericColumn
 from parties.data.encode import encode_shard
+from parties.data.outcome import Label
 from parties.data.query import Query
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.schema import Schema
 from parties.data.table import read_table
 from protocols.cards import Invitation
 from protocols.errors import CohortError, DataError, ParameterError
@@ -202,7 +204,7 @@ def test_a_partys_folder_has_the_query_and_no_password(
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes()
     monkeypatch.setenv("CLINIC_PASSWORD", "another")
     with pytest.raises(DataError, match=r"\[data\] of .*party.toml gives no rows: ") as caught:
-        settings.rows()
+        encode_shard(settings.rows(), SCHEMA)
     assert "another" not in str(caught.value)
     (tmp_path / "file.toml").write_text(
         as_toml(query(server, password_env="", password_file="secret"))

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from parties.data.columns import NumericColumn
 from parties.data.encode import encode_features, encode_scored, encode_shard
 from parties.data.infer import infer_schema
-from parties.data.schema import Label, NumericColumn, Offset, Schema, Weight
+from parties.data.outcome import Label, Offset, Weight
+from parties.data.schema import Schema
 from protocols.errors import DataError, SchemaError
 from sims.cli import app
 

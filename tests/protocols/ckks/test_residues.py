@@ -144,15 +144,15 @@ TOWERS = PARAMS.num_towers
 @pytest.mark.parametrize(
     ("towers", "match"),
     [
-        ((), "expected 1 or 2"),
-        ((TOWERS,) * 3, "expected 1 or 2"),
+        ((), "expected 1 to 3"),
+        ((TOWERS,) * 4, "expected 1 to 3"),
         ((TOWERS, TOWERS - 1), "towers in a ciphertext"),
         ((0, 0), "towers in a ciphertext"),
         ((TOWERS + 1,) * 2, "towers in a ciphertext"),
     ],
 )
 def test_what_is_no_ciphertext(context: CkksContext, towers: tuple[int, ...], match: str) -> None:
-    """One or two polynomials at one level that exists: OpenFHE crashes on others."""
+    """One to three polynomials at one level that exists: OpenFHE crashes on others."""
     with pytest.raises(MessageError, match=match):
         context.ciphertext([np.zeros((count, N), np.uint64) for count in towers])
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from protocols.models.dual import EDGE, STEPS, Loss, clipped, dual_step
-
-Array = NDArray[np.float64]
 
 
 def conjugate(loss: Loss, alpha: float, y: float) -> float:

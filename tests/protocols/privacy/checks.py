@@ -1,11 +1,16 @@
-"""Two-sided statistical verdicts at p = 1e-6, shared by this package's tests."""
+"""What this package's tests share: two-sided verdicts at p = 1e-6, and walks on the worst rows."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+Floats = NDArray[np.float64]
 P_VALUE = 1e-6
 
 
@@ -44,3 +49,30 @@ def pmf_accepted(values: NDArray[np.int64], log_weights: NDArray[np.float64], lo
         observed, wanted = observed[:-1], wanted[:-1] * (observed[:-1].sum() / wanted[:-1].sum())
     statistic = float(np.sum((observed - wanted) ** 2 / wanted))
     return bool(stats.chi2.sf(statistic, wanted.size - 1) > P_VALUE)
+
+
+def worst_walk(
+    setting: Any, shrink: Callable[[Floats], Any], *, bound: float, noise: float, trials: int
+) -> Floats:
+    """Largest |w| of each trial; in every round all rows point where they push hardest.
+
+    The proofs allow that they do. shrink: factor of w by |w|; bound: length of the rows' mean.
+    """
+    rng, p, eta = np.random.default_rng(6), setting.sigmoid.polynomial, setting.eta
+    w = np.zeros((trials, setting.features))
+    w[:, 0] = 1e-9
+    largest, angles = np.zeros(trials), np.linspace(0, math.pi, 61)
+    for _ in range(setting.rounds):
+        norm = np.linalg.norm(w, axis=1)
+        largest, factor = np.maximum(largest, norm), np.broadcast_to(shrink(norm), trials)
+        along = w / norm[:, None]
+        across = rng.standard_normal(w.shape)
+        across -= np.einsum("ij,ij->i", across, along)[:, None] * along
+        across /= np.linalg.norm(across, axis=1, keepdims=True)
+        push = eta * bound * (1 - p(np.outer(norm, bound * np.cos(angles))))
+        reach = (factor * norm)[:, None] + push * np.cos(angles)
+        best = np.argmax(reach**2 + (push * np.sin(angles)) ** 2, axis=1)
+        step = push[np.arange(trials), best][:, None]
+        row = np.cos(angles[best])[:, None] * along + np.sin(angles[best])[:, None] * across
+        w = factor[:, None] * w + step * row - eta * noise * rng.standard_normal(w.shape)
+    return largest

@@ -47,7 +47,7 @@ def test_no_data_costs_more_and_the_worst_costs_as_much(batch: int) -> None:
     assert _largest_ratio([0, 0, 0, 0, 1], 0.0, batch, 0.99 * scale) > 0.6 * 1.005
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.2, 0.9])
+@pytest.mark.parametrize("rate", [0.01, 0.2])
 def test_dp_accounting_finds_the_same_epsilon(rate: float) -> None:
     """Its sampled Laplace mechanism, at delta = 0."""
     found = pld.from_laplace_mechanism(

@@ -1,10 +1,6 @@
-"""Privacy of Gram sums: sensitivity, noise, certificate, a private run (INSECURE toy ring)."""
+"""Privacy of Gram sums: sensitivity, noise, certificate."""
 
 from __future__ import annotations
-
-import operator
-from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 import pytest
@@ -19,10 +15,7 @@ from protocols.privacy.gram_certificate import (
     gram_sensitivity,
     noise_norm_bound,
 )
-from protocols.privacy.randomness import SeededRandomness
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
-from sims.regression_twin import run_gram_twin
-from tests.protocols.gram_session import make_rows, make_task, run_encrypted, split
+from protocols.privacy.shares import NoiseSplit
 
 Floats = np.ndarray
 
@@ -124,35 +117,3 @@ def test_noise_norm_bound() -> None:
         bound = noise_norm_bound(1.0, features, 0.01)
         assert np.mean(norms > bound) <= 0.01
         assert np.quantile(norms, 0.99) > bound / 2
-
-
-def test_private_run() -> None:
-    """Seeded noise shares, encrypted and in the twin; training stays bounded at the least ridge."""
-    certificate = check(setting(rows=4000, features=3))
-    task = make_task(
-        3, 2, 3, rounds=20, rows=4000, levels=5, row_sums=False,
-        ridge=certificate.figures["noise_bound"],
-        curvature_bound=certificate.figures["curvature_bound"],
-    )  # fmt: skip
-    x, y = make_rows(task, seed=13)
-    x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    shares = [
-        gaussian_shares(
-            certificate.setting.sigma, certificate.setting.budget.split, 1, task.noise_size,
-            SeededRandomness(1, name),
-        ).ravel()
-        for name in task.names
-    ]  # fmt: skip
-    unit = certificate.figures["grid_unit"]
-    noisy = [
-        with_noise(sums, noise, task.num_rows, unit)
-        for sums, noise in zip(split(task, x, y), shares, strict=True)
-    ]
-    run, total = run_encrypted(task, noisy), reduce(operator.add, noisy)
-    twin = run_gram_twin(task, total)
-    assert np.abs(run.weights - twin).max() < 1e-9 * np.abs(twin).max()
-    clean = run_gram_twin(task, GramSums.of(x, y))
-    assert 1e-4 < np.abs(twin - clean).max() < 0.2
-    solution = np.linalg.solve(total.gram / 4000 + task.ridge * np.eye(3), total.cross / 4000)
-    far = run_gram_twin(replace(task, rounds=4000), total)
-    np.testing.assert_allclose(far, solution, rtol=1e-6, atol=1e-8)

@@ -116,26 +116,12 @@ def test_lines_are_json_for_people(ledger: Ledger) -> None:
     ]
 
 
-def _reserve_and_die(path: Path) -> None:
-    Ledger(path=path, epsilon=1.0, delta=1e-5).reserve(DATA, [HALF])
-    os._exit(1)
-
-
 def _try_to_reserve(path: Path) -> None:
     try:
         Ledger(path=path, epsilon=1.0, delta=1e-5).reserve(DATA, [HALF])
     except PrivacyError:
         os._exit(3)
     os._exit(0)
-
-
-def test_a_killed_process_has_spent(ledger: Ledger) -> None:
-    process = multiprocessing.get_context("spawn").Process(
-        target=_reserve_and_die, args=(ledger.path,)
-    )
-    process.start()
-    process.join()
-    assert ledger.spent(DATA).runs == 1
 
 
 def test_processes_at_once_cannot_overdraw(ledger: Ledger) -> None:

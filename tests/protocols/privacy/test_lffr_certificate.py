@@ -1,4 +1,4 @@
-"""LFFR's certificate: sensitivity, the walk, the noise, a private run (INSECURE toy ring)."""
+"""LFFR's certificate: sensitivity, the walk, the noise."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from protocols import arithmetic
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.lffr import CURVATURE, PAPER_LINK, slope_of_loss
-from protocols.plan import PrivacyPlan
 from protocols.privacy.budget import Budget
 from protocols.privacy.lffr_certificate import LffrSetting, check
-from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
 from protocols.serialise import to_plain
-from sims.lffr_twin import run_lffr_twin
-from tests.protocols.lffr_session import make_plan, make_rows, run_encrypted
 
 Floats = np.ndarray
 BUDGET = Budget(epsilon=1.0, delta=1e-5, split=NoiseSplit(parties=3, colluders=1))
@@ -143,44 +138,3 @@ def test_settings_out_of_range_and_json() -> None:
     document = json.loads(json.dumps(check(setting()).to_dict()))
     assert document["setting"]["link"] == to_plain(PAPER_LINK)
     assert document["binding"] == "descent_bound"
-
-
-def test_a_private_run_is_its_twin_and_stays_in_the_interval() -> None:
-    certificate = check(
-        setting(
-            rows=200,
-            features=3,
-            norm_bound=math.sqrt(3),
-            rounds=3,
-            eta=0.5,
-            budget=replace(
-                BUDGET,
-                epsilon=8.0,
-                split=NoiseSplit(parties=2, colluders=1),
-                **arithmetic.beside(),
-            ),
-            encryption_error=2.0**-12 * math.sqrt(3) * 8 / 27 / math.sqrt(3),
-        )
-    ).require()
-    s = certificate.setting
-    privacy = PrivacyPlan(
-        epsilon=8.0,
-        delta=BUDGET.delta,
-        colluders=1,
-        sigma=s.sigma,
-        share_std=s.budget.split.share_std(s.sigma),
-        sensitivity=s.sensitivity,
-    )
-    plan = make_plan(
-        3, 2, (90, 110), s.rounds, curvature=None, learning_rate=s.eta, privacy=privacy
-    )
-    stated = plan.privacy_setting(s.norm_bound)
-    assert stated.encryption_error == pytest.approx(s.encryption_error, rel=1e-6)
-    assert replace(stated, encryption_error=s.encryption_error) == s
-    x, y = make_rows(plan, seed=3)
-    noises = [plan.draw_noise(SeededRandomness(4, name)) for name in plan.names]
-    largest: list[float] = []
-    twin = run_lffr_twin(plan, x, y, sum(noises), lambda t, w, z: largest.append(z))
-    assert np.abs(run_encrypted(plan, x, y, noises).weights - twin).max() < 1e-10
-    assert np.abs(twin - run_lffr_twin(plan, x, y)).max() > 1e-3
-    assert largest[-1] <= s.norm_bound * certificate.figures["reached"]

@@ -184,11 +184,9 @@ def test_walks_stay_below_and_the_mutant_with_one_partys_noise_does_not(
 
 
 def library_epsilon(setting: MomentumSetting, delta: float) -> float:
-    """b and T gradients as separate events, composed by dp-accounting."""
-    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
-    gradient = setting.rows * setting.sigma / setting.gradient_sensitivity
-    accountant.compose(dp_accounting.GaussianDpEvent(gradient), setting.rounds)
-    return float(accountant.get_epsilon(delta))
+    """T gradients, by dp-accounting."""
+    gradient = setting.gradient_sensitivity / (setting.rows * setting.sigma)
+    return dp_accounting_epsilon(math.sqrt(setting.rounds) * gradient, delta)
 
 
 def test_the_promise_is_kept_by_another_accountant() -> None:

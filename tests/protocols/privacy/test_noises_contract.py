@@ -35,6 +35,8 @@ def test_any_honest_group_leaves_the_law(name: str) -> None:
         assert accepted(total, SCALE)
         assert not accepted(total, 0.95 * SCALE) and not accepted(total, 1.05 * SCALE)
         assert not accepted(total - shares[group[0]], SCALE)
+    if noise.norm == 2:  # whose sums have the same law
+        assert accepted(np.sum(shares, axis=0), SPLIT.total_std(SCALE))
 
 
 @every_noise

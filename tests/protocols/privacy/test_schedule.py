@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq
 
 from protocols.errors import ParameterError
 from protocols.privacy.schedule import (
@@ -67,27 +67,6 @@ def test_shares_solve_the_lagrangian_to_1e_9(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_shares_are_what_a_general_solver_finds(mechanism: str) -> None:
-    """SLSQP on the bound itself knows neither the Lagrangian nor the answer's form."""
-    weights, power = np.exp(WEIGHTS[[1, 10, 20, 40, 60]]), POWER[mechanism]
-    weights = weights / weights.sum()
-    result = minimize(
-        lambda x: float(weights @ x**-power),
-        np.full(5, 0.2),
-        jac=lambda x: -power * weights * x ** -(power + 1),
-        bounds=[(1e-3, 1.0)] * 5,
-        constraints={"type": "eq", "fun": lambda x: x.sum() - 1, "jac": np.ones_like},
-        method="SLSQP",
-        options={"ftol": 1e-16, "maxiter": 500},
-    )
-    shares = optimal_shares(np.log(weights), mechanism)
-    best = float(weights @ shares**-power)
-    assert np.abs(result.x - shares).max() < 1e-5
-    assert best <= result.fun * (1 + 1e-12)
-    assert math.isclose(best, result.fun, rel_tol=1e-9)
-
-
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_closed_bound_is_the_bound_at_the_optimum_and_below_uniform(mechanism: str) -> None:
     money, weights = {"sensitivity": 4e-4, "budget": 0.7}, np.exp(WEIGHTS)
     optimal, uniform = (
@@ -124,23 +103,6 @@ def test_best_rounds_is_the_smallest_bound() -> None:
     ]
     assert found == 1 + int(np.argmin(bounds))
     assert 1 < found < 60
-
-
-def test_the_paper_s_106_iterations() -> None:
-    """n = 1e5, d = 20, kappa = 256, c = 1: (32) stops at 106; stage 2 would not begin before 89."""
-    smoothness = 20 / 4 + 1 / 12 + 0.02
-    found = best_rounds(
-        [1 / smoothness] * 1000,
-        [1] * 1000,
-        mu=0.02,
-        smoothness=smoothness,
-        mechanism="laplace",
-        sensitivity=2 * 20.0 / 100_000,
-        budget=1.0,
-        dim=20,
-        initial_error=10.0,
-    )
-    assert found == 106
 
 
 def _exact_error(alpha: float, curvature: float, variances: Floats) -> float:

@@ -25,7 +25,6 @@ from protocols.privacy.utility import (
     TRUTHS,
     Candidate,
     Columns,
-    Field,
     Truths,
     _odd,
     gaussian_mean,
@@ -181,40 +180,6 @@ def test_a_link_that_is_too_flat_costs_though_it_ranks_as_well() -> None:
     assert _silent(rates, flat) > least + 0.1
 
 
-def test_nothing_learnt_is_a_coin() -> None:
-    link = sigmoid_approximation(7, 8.0).polynomial
-    assert _silent((1e-9,), link) == pytest.approx(math.log(2), abs=1e-6)
-
-
-def test_noise_and_rounds_are_seen() -> None:
-    link = sigmoid_approximation(7, 8.0).polynomial
-    losses = log_loss(
-        [
-            Candidate(rates=(4.0,) * rounds, noise=noise, link=link)
-            for noise, rounds in ((0.0, 50), (0.0, 10), (0.05, 50), (0.2, 50))
-        ],
-        features=20,
-    )
-    best, short, noisy, noisier = losses
-    assert best < short
-    assert best < noisy < noisier
-    assert noisier > math.log(2)
-
-
-def test_noise_flattens_the_link_of_later_steps() -> None:
-    """Weights of noise widen the scores, and a wide score has a small slope: less is forgotten."""
-    link = sigmoid_approximation(15, 16.0).polynomial
-    columns = Columns.of(MOMENTS)
-    quiet, loud = (
-        Field([Candidate(rates=(4.0,) * 200, noise=noise, link=link)], columns).weights(
-            Truths.of(columns, np.array([1.0]), np.array([0.5]))
-        )
-        for noise in (0.0, 0.5)
-    )
-    assert float(loud[1][0] @ columns.energy) > 3.0
-    assert (loud[0][0, 1:] > 1.2 * quiet[0][0, 1:]).all()
-
-
 def test_divergence_is_infinite_and_last() -> None:
     """Steps of 1000 on a link whose slope is kept by clipping: nothing overflows into a figure."""
     line = Polynomial(coefficients=(0.5, 0.25), center=0.0, radius=1.0)
@@ -264,17 +229,6 @@ def test_groups_keep_the_energy_of_all_columns() -> None:
     assert columns.moments[0] == moments.max()
     one = Columns.of([0.5])
     assert one.energy.tolist() == [0.5]
-
-
-def test_public_moments_of_the_columns_are_taken() -> None:
-    """Where columns are white, a few large steps are enough; on ~ 1/j they are not."""
-    link = sigmoid_approximation(15, 12.0).polynomial
-    few = Candidate(rates=(40.0,) * 8, noise=0.0, link=link)
-    many = Candidate(rates=(4.0,) * 400, noise=0.0, link=link)
-    white = log_loss([few, many], features=20, population=[0.05] * 20)
-    usual = log_loss([few, many], features=20)
-    assert white[0] - white[1] < 0.005
-    assert usual[0] - usual[1] > 0.01
 
 
 def _find(**more: Any) -> Any:

@@ -20,7 +20,6 @@ from protocols.privacy.shares import NoiseSplit
 from protocols.updates.coordinate import DualParty, DualPlan, cyclic_batch, move
 
 Array = NDArray[np.float64]
-ONE = NoiseSplit(parties=1, colluders=0)
 LOSSES: tuple[Loss, ...] = ("ridge", "logistic", "svm")
 
 
@@ -139,7 +138,7 @@ def test_a_full_batch_needs_no_coins() -> None:
 
 # --- sensitivity ----------------------------------------------------------------------------
 
-PAIRS = 12_000
+PAIRS = 4_000
 
 
 def largest_move(loss: Loss, seed: int) -> float:

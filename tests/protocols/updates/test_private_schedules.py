@@ -4,53 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from protocols.errors import ParameterError
 from protocols.privacy.schedule import optimal_bound
-from protocols.updates.momentum import HeavyBall
 from protocols.updates.strongly_convex import (
     MultiStage,
     StronglyConvexNesterov,
     recommended_first_stage,
 )
-from tests.protocols.updates.cases import course
 
-RNG = np.random.default_rng(6)
-CENTRE, START = RNG.standard_normal((2, 3))
 RULE = StronglyConvexNesterov(rounds=40, mu=0.05, smoothness=2.0)
 STAGED = MultiStage(rounds=160, mu=1.0, smoothness=20.0, first_stage=13)
 BUDGET = {"sensitivity": 1e-4, "budget": 1.0, "dim": 20, "initial_error": 10.0}
-
-
-def gradient(t: int, w: Any) -> Any:
-    return np.array([0.05, 0.3, 2.0]) * (w - CENTRE)
-
-
-def test_the_heavy_ball_steps_along_the_weighted_mean_of_gradients() -> None:
-    """Equations (14) and (15)."""
-    alpha, beta, w, mean, expected = 0.5, 0.8, START, np.zeros(3), []
-    for t in range(30):
-        mean = beta * mean + (1 - beta) * gradient(t, w)
-        w = w - alpha / (1 - beta) * mean
-        expected.append(w)
-    rule = HeavyBall(rounds=30, learning_rate=alpha, momentum=beta)
-    assert np.allclose(course(rule, gradient, START), expected, rtol=0, atol=1e-12)
-
-
-def test_the_ridge_is_the_rule_s_or_the_oracle_s() -> None:
-    own = course(replace(RULE, ridge=0.04), lambda t, w: gradient(t, w) - 0.04 * w, START)[-1]
-    assert np.allclose(own, course(RULE, gradient, START)[-1], rtol=0, atol=1e-12)
-
-
-def test_converges_at_the_predicted_rate_and_not_faster() -> None:
-    """Double root at mu: x_T = z^T (1 + T (1 - z)) x_0 along it."""
-    found = course(replace(RULE, rounds=120), lambda t, w: 0.05 * w, np.ones(1))[-1]
-    z = 1 - math.sqrt(0.5 * 0.05)
-    assert math.isclose(float(found[0]), z**120 * (1 + 120 * (1 - z)), rel_tol=1e-5)
 
 
 def test_uniform_and_divided_budgets() -> None:
@@ -93,13 +61,3 @@ def test_lengths_and_steps_are_the_paper_s() -> None:
     assert replace(STAGED, p=2.0).length(2) == 4 * math.ceil(math.sqrt(20) * math.log(16)) == 52
     assert recommended_first_stage(1.0, 20.0) == 14
     assert recommended_first_stage(1.0, 1.01) == 1
-
-
-@pytest.mark.parametrize(
-    ("rounds", "first", "last"), [(53, 65.291, 43.187), (293, 343.447, 205.276)]
-)
-def test_published_schedule(rounds: int, first: float, last: float) -> None:
-    """b_t n eps / S_1 = 1 / share at t = 1 and T, for mu = 1, L = 20, p = 1, n_1 = 13."""
-    shares = replace(STAGED, rounds=rounds, division="laplace").noise_shares()
-    assert abs(1 / shares[0] - first) < 5e-4
-    assert abs(1 / shares[-1] - last) < 5e-4

@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from protocols.approximation import sigmoid_approximation
-from protocols.curvature import LIFT, Curvature, largest_row_sum, row_sums
+from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import ParameterError
 from protocols.plans import plan_from_dict
 from protocols.train import PlainGradient, train_plain
@@ -57,40 +57,6 @@ def test_a_preconditioner_and_privacy_are_no_plan(kind: str) -> None:
 
 
 # -- enhanced Nesterov ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rounds", [1, 2, 3, 8])
-def test_the_papers_algorithm(rounds: int) -> None:
-    """Algorithm 1 as printed, with the inverted bound, on the sum gradient with labels +-1."""
-    x, y, chi = data()
-    bound = N * CURVATURE.bound(x)
-    signs = 2 * y - 1
-    v = w = np.zeros(D)
-    alpha0, alpha1 = 0.01, 0.5 * (1 + math.sqrt(1 + 4 * 0.01**2))
-    for count in range(1, rounds + 1):
-        sigma = LINK(signs * (x @ v))
-        g = ((1 - sigma) * signs) @ x - N * chi[count - 1]
-        eta = (1 - alpha0) / alpha1
-        gamma = 10 / (N * count)
-        new = v + (1 + gamma) * g / bound
-        v, w = (1 - eta) * new + eta * w, new
-        alpha0, alpha1 = alpha1, 0.5 * (1 + math.sqrt(1 + 4 * alpha1**2))
-    rule = quadratic(rounds=rounds, schedule="harmonic", extra=10 / N)
-    assert np.abs(w).max() > 0.1
-    np.testing.assert_allclose(
-        train(rule, preconditioner=1 / CURVATURE.bound(x)), w, rtol=1e-11, atol=1e-13
-    )
-
-
-@pytest.mark.parametrize("cuts", [[], [1], [20, 40], [0, 7, 59]])
-def test_any_partition_trains_the_centralised_model(cuts: list[int]) -> None:
-    """Shares of 1 to 4 parties, one of them empty, give one preconditioner and one model."""
-    x, _, _ = data()
-    shares = sum(CURVATURE.share(part, N) for part in np.split(x, cuts))
-    b = CURVATURE.offset + CURVATURE.high * shares / LIFT
-    parties = train(quadratic(), preconditioner=CURVATURE.inverse.invert(b))
-    central = train(quadratic(), preconditioner=CURVATURE.preconditioner(x))
-    np.testing.assert_allclose(parties, central, rtol=1e-11)
 
 
 def test_a_zero_column_keeps_its_weight_at_zero() -> None:
@@ -199,11 +165,8 @@ def test_the_path_bounds_a_constant_error_of_any_curvature() -> None:
             assert sum(rate * abs(r) for rate, r in pairs) <= rule.path * (1 + 1e-12)
 
 
-def test_rates() -> None:
-    """1 + 0.9^t; 1 + 10 / (n t), t from 1."""
-    geometric, harmonic = quadratic(), quadratic(schedule="harmonic", extra=10 / 60)
-    assert geometric.rates[:3] == pytest.approx((2, 1.9, 1.81))
-    assert harmonic.rates[:3] == pytest.approx(tuple(1 + 10 / 60 / t for t in (1, 2, 3)))
+def test_extreme_rates() -> None:
+    geometric = quadratic()
     pairs = zip(geometric.rates, geometric.momenta, strict=True)
     assert geometric.largest_rate == pytest.approx(
         max(n * (1 + max(0, m)) for n, m in pairs) / 0.01
@@ -249,9 +212,3 @@ def test_the_refused_rate_diverges() -> None:
     assert trained(lambda t: (1 + 10 / (1 + t)) / base.rates[t]) > math.log(2)
     assert trained(lambda t: 1.0) < best + 0.01
     assert trained(lambda t: 1.0, schedule="harmonic", extra=0.2) < best + 0.01
-
-
-def test_the_paper_s_row_sums_are_those_of_the_hessian() -> None:
-    """Non-negative data: b N equals 1/4 of X^T X's row sums."""
-    x = np.abs(data()[0])
-    np.testing.assert_allclose(0.25 * row_sums(x), 0.25 * (x.T @ x).sum(axis=1))

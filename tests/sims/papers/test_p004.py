@@ -31,7 +31,6 @@ from sims.papers.coordinate import (
     dual_plan,
     exact,
     run_method,
-    sgd_course,
 )
 from sims.papers.coordinate_baselines import (
     PrimalPlan,
@@ -198,19 +197,6 @@ def test_descent_without_noise_finds_the_support_vector_machine() -> None:
     assert least * (1 - 1e-6) < problem.objective(theta, lam) < least * 1.01
     np.testing.assert_array_equal(exact(problem, lam), exact(problem, lam))
     assert problem.objective(exact(problem, lam), lam) < least * 1.001
-
-
-def test_a_course_ends_where_training_does() -> None:
-    problem = small()
-    plan = DpSgd(loss="logistic", lam=0.01, batches=4, rounds=12, clip=0.3, rate=1.0)
-    path = list(sgd_course(problem, plan, 0.0, np.random.default_rng(5)))
-    end = dp_sgd(plan, problem.fit.x, problem.fit.y, 0.0, np.random.default_rng(9))
-    assert len(path) == 3
-    quiet = replace(plan, batches=1)
-    last = list(sgd_course(problem, quiet, 0.0, np.random.default_rng(5)))[-1]
-    same = dp_sgd(quiet, problem.fit.x, problem.fit.y, 0.0, np.random.default_rng(9))
-    np.testing.assert_allclose(last, same, atol=1e-12)
-    assert np.abs(path[-1] - end).max() < 1.0
 
 
 # --- Theorem 2 ------------------------------------------------------------------------------

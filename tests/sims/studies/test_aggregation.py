@@ -18,10 +18,8 @@ from sims.studies.aggregation import (
     Case,
     EncryptedArm,
     Meter,
-    PlainArm,
     Result,
     compare,
-    num_messages,
     promises_of,
 )
 from sims.studies.flower_secagg import SecAggArm, SecAggSettings
@@ -92,21 +90,6 @@ def test_a_lap_takes_the_slowest_and_the_busiest_party() -> None:
     lap = meter.stop()
     assert (lap.party_seconds, lap.bytes_down, lap.bytes_up) == (3.5, 4, 8)
     assert lap.num_bytes == 12 and len(seen) == 3
-
-
-def test_every_message_moves_the_bar() -> None:
-    seen: list[int] = []
-    compare(Case(parties=3, features=4, rounds=2), SecAggSettings(), lambda: seen.append(1))
-    assert len(seen) == num_messages([Case(parties=3, features=4, rounds=2)])
-
-
-def test_vectors_are_those_of_the_seed() -> None:
-    again = Case(parties=5, features=20, rounds=3)
-    assert np.array_equal(again.vectors, CASE.vectors)
-    total, _ = PlainArm(CASE, lambda: None).round(1)
-    assert np.array_equal(np.round(total, 12), np.round(again.vectors[1].sum(axis=0), 12))
-    other = Case(parties=5, features=20, rounds=3, seed=1)
-    assert not np.array_equal(other.vectors, CASE.vectors)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +17,15 @@ from scipy.special import entr, expit
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.columns import NumericColumn
+from parties.data.outcome import Label
+from parties.data.schema import Schema
 from protocols.privacy.gdp import mu_for_epsilon
 from sims.baselines import DpSgd
 from sims.result import Figures
 from sims.simulation import simulate
 from sims.studies import utility
-from sims.studies.utility import run_study, table_lines, utility_figure, works
+from sims.studies.utility import table_lines, utility_figure
 from sims.studies.utility_models import (
     BASE,
     BASELINES,
@@ -50,7 +51,6 @@ from sims.studies.utility_models import (
 )
 
 Array = NDArray[np.float64]
-SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 PRODUCT: dict[str, Any] = {"parties": 3, "colluders": 1, "epsilon": 4.0, "delta": 1e-3}
 
 
@@ -334,37 +334,7 @@ def test_the_plot_has_lines_for_optimum_majority_and_base_rate() -> None:
     assert bar[1][1] - bar[0][1] == pytest.approx(2 * 0.5 / 2)  # std / sqrt(seeds), both ways
 
 
-def test_the_time_left_is_extrapolated_and_rows_are_dropped() -> None:
-    clock = iter([0.0, 10.0, 30.0])
-    said: list[str] = []
-    steps: list[tuple[int, int]] = []
-    work: list[tuple[str, Callable[[], list[Found]]]] = [(f"w{k}", list) for k in range(3)]
-    run_study(work, said.append, lambda *at: steps.append(at), lambda: next(clock))
-    assert said == ["w0 (1 of 3)", "w1 (2 of 3, about 20 s left)", "w2 (3 of 3, about 15 s left)"]
-    assert steps == [(0, 3), (1, 3), (2, 3), (3, 3)]
-
-
-def test_one_work_reads_and_the_others_follow(folder: Path) -> None:
-    task = Task.of(folder / "tiny.csv", folder, update="gd", **PRODUCT)
-    work = list(works(task, seeds=2, epsilons=[1.0, 4.0], iterations=[1, 2]))
-    assert len(work) == 1 + 2 * (len(BASELINES) + 2)
-    found = [f for _, do in (work[0], work[-1]) for f in do()]
-    assert [f.model for f in found] == [OPTIMUM, CLIPPED, BASE, PRIVATE]
-    assert (found[-1].epsilon, found[-1].iterations) == (4.0, 2)
-
-
 # --- public schemas -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "features"), [("edin", 10), ("lbw", 10), ("pcs", 10), ("uis", 9)])
-def test_the_public_schemas_are_sound(name: str, features: int) -> None:
-    schema = Schema.load(SCHEMAS / f"{name}.json")
-    assert (schema.num_features, schema.norm_bound) == (features, 1.0)
-    for column in schema.to_dict()["columns"]:
-        assert column["low"] <= column["typical"] <= column["high"]
-        for field in ("typical", "spread"):
-            digits = f"{column[field]:e}".split("e")[0].rstrip("0").replace(".", "")
-            assert len(digits) <= 2, f"{column['name']}: {field} has more than two digits"
 
 
 def test_figures_that_are_not_numbers_are_left_out_of_means(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from sims.studies.noise.components import COMPONENTS
-from sims.studies.noise.figures import MARKERS, PALETTE, Line, Plot, axis_label, draw
+from sims.studies.noise.figures import Line, Plot, axis_label, draw
 from sims.studies.noise.gallery import plots_of
 from sims.studies.noise.grid import Grid, cells_of
 from sims.studies.noise.tables import tidy
@@ -115,31 +115,6 @@ def test_no_plot_of_a_study_is_clipped_or_crowded() -> None:
         assert each.unit and len(each.lines) <= 6, each.name
 
 
-def test_ticks_are_round() -> None:
-    """1, 2, 5 in decimal units, powers of two for integer units, decimal prefixes for bytes."""
-
-    def labels(values: list[float], component: str) -> list[str]:
-        figure = draw(plot(values, component))
-        FigureCanvasAgg(figure).draw()
-        low, high = figure.axes[0].get_ylim()
-        ticks = zip(figure.axes[0].get_yticks(), figure.axes[0].get_yticklabels(), strict=True)
-        return [label.get_text() for at, label in ticks if low <= at <= high]
-
-    assert labels([0.005 * x for x in X], "privacy_noise") == [
-        *("0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1")
-    ]
-    assert labels([2**18.5 * x for x in X], "flooding")[:2] == ["$2^{19}$", "$2^{20}$"]
-    assert "500 MB" in labels([1e8 * x for x in X], "bytes_coordinator")
-
-
-def test_scatter_is_not_magnified() -> None:
-    """A percent of noise, or a tenth of a percentage point, does not fill a plot."""
-    for component, values in (("privacy_noise", [1.0, 1.01] * 4), ("accuracy", [83.0, 83.1] * 4)):
-        low, high = draw(plot(values, component, log_y=component != "accuracy")).axes[0].get_ylim()
-        drawn = max(values) - min(values)
-        assert drawn < 0.2 * (high - low)
-
-
 def test_equal_lines_are_apart_and_formulas_show() -> None:
     twice = plot(X, apart=True)
     points = twice.lines[0].points.assign(formula=X)
@@ -150,11 +125,6 @@ def test_equal_lines_are_apart_and_formulas_show() -> None:
     assert dashes.get_linestyle() == "--"
     assert sum(to_rgb(dashes.get_color())) < 0.5 * sum(to_rgb(first.get_color()))
     assert [t.get_text() for t in figure.legends[0].get_texts()][-1] == "formula"
-
-
-def test_colours_and_markers_differ() -> None:
-    """Without colour: luminance or marker tells two lines apart; no two share a marker."""
-    assert len(set(PALETTE)) == len(PALETTE) == len(set(MARKERS)) == len(MARKERS)
 
 
 def test_coalitions_keep_their_order() -> None:

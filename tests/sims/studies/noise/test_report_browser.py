@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,13 +10,9 @@ import pytest
 from sims.studies.noise.grid import Grid, cells_of
 from sims.studies.noise.report import write_all
 from sims.studies.noise.store import Measurement
-from tests.sims.browser import Page, find_browser, opened
+from tests.sims.browser import Page
 
-BROWSER = find_browser()
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome on PATH"),
-    pytest.mark.timeout(180),
-]
+pytestmark = pytest.mark.timeout(180)
 GRID = Grid(
     parties=(1, 2, 5, 10, 20, 50, 100, 200),
     modes=("fixed", "growing"),
@@ -60,13 +56,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("study")
     write_all(folder, "Noise and clients", "cohort study noise " * 20, made_up(), [GRID])
     return (folder / "report.html").as_uri()
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    assert BROWSER is not None
-    with opened(BROWSER, tmp_path_factory.mktemp("browser") / "profile") as page:
-        yield page
 
 
 @pytest.mark.parametrize("width", [1280, 600])

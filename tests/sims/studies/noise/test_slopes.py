@@ -113,22 +113,6 @@ def test_findings_say_what_was_missed(made: tuple[Any, ...], said: tuple[str, ..
     assert all(words in text for words in said)
 
 
-def test_steps_of_t_are_told() -> None:
-    """sigma = sqrt(T) S / (N mu): with T chosen by a search, its slope is not one of P alone."""
-    found = [
-        Measurement(
-            cell=Cell(parties=p),
-            seed=0,
-            values={"sigma": math.sqrt(t) / 1000 * (1.0 if p < 10 else 2**0.25)},
-            facts={"T": t, "rows": 1000},
-        )
-        for p, t in zip(PARTIES, (400, 400, 200, 100, 50), strict=True)
-    ]
-    text = sentences(found)
-    assert "between 50 and 400" in text and "varies by only 0.25 bits" in text
-    assert "searched" not in sentences([m for m in found if m.facts["T"] == 400])
-
-
 # -- the noise split, measured ------------------------------------------------------------------
 
 

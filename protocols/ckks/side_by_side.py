@@ -1,0 +1,116 @@
+"""The parts of a vector side by side in one ciphertext: a rule's own path, once for all parts.
+
+Parts p = 0 … m - 1 are elements w_p of the subring Z[Y], Y = X^(n / 2k) (`subring`). With V =
+X^(n / 2kM), M the least power of two that is m or more,
+
+    w = sum_p V^p w_p,       and V^-p w, projected on the subring, is w_p.
+
+Products with V are exact, and a refresh projects. So sums, products with public numbers, and with
+ciphertexts that hold one number in all slots, take one operation where there were m. A product of
+two such vectors is no product of their entries: rules have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.packing import next_power_of_two
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.periodic import PeriodicLayout
+from protocols.ckks.residues import Residues
+
+Pair: TypeAlias = Sequence[Residues]
+"""(c0, c1) of a ciphertext."""
+
+
+class Parts:
+    """A refreshed vector: (c0, c1) of each part at level 0, each of shape (towers, n).
+
+    As an array, all that it can do is to stand where a rule's state does.
+    """
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.pairs = list(pairs)
+
+
+class SideBySide(Evaluator):
+    """Arithmetic on vectors whose parts stand side by side."""
+
+    layout: PeriodicLayout
+
+    def __init__(self, context: CkksContext, layout: PeriodicLayout) -> None:
+        super().__init__(context, layout)
+        count = layout.num_parts
+        self._places = context.params.ring_dim // (2 * layout.period * next_power_of_two(count))
+        self._by_part = Evaluator(context, layout)
+        self._lowered: list[tuple[EncryptedVector, Parts]] = []
+
+    def lowered(self, state: Sequence[Parts], level: int) -> tuple[EncryptedVector, ...]:
+        """Vectors of a rule's state, side by side, at a level: primes are dropped."""
+        towers = self.context.params.num_towers - level
+        self._lowered = []
+        for parts in state:
+            pairs = [[polynomial[:towers] for polynomial in pair] for pair in parts.pairs]
+            vector = self.wrap(self.context.ciphertext(self._joined(pairs)))
+            self._lowered.append((vector, Parts(pairs)))
+        return tuple(vector for vector, _ in self._lowered)
+
+    def inner(self, left: EncryptedVector, right: EncryptedVector) -> EncryptedVector:
+        """<w, w> of a vector of the state, from its parts; in all slots."""
+        for vector, parts in self._lowered:
+            if left is vector and right is vector:
+                own = self._by_part.wrap(*self.context.ciphertexts(parts.pairs))
+                return self._by_part.inner(own, own)
+        raise AssertionError("an inner product is of a vector of the state with itself")
+
+    def spread(self, total: ColumnSum) -> list[Pair]:
+        """`ColumnSum.spread`, part by part: what a refresh takes, at REFRESH_TOWERS towers.
+
+        total: its terms are residues, a pair for each part.
+        """
+        terms: list[Pair] = total.terms
+        if total.rest is None:
+            return terms
+        share = 1 / (total.factor * self.layout.block_size)
+        return self._added(terms, self.times(total.rest, share).ct)
+
+    def _added(self, terms: Sequence[Pair], rest: Any) -> list[Pair]:
+        """Terms and the parts of what stands side by side."""
+        low = self.context.primes[:REFRESH_TOWERS]
+        own = self._split([each[: len(low)] for each in self.context.polynomials_of(rest)])
+        return [
+            [rns.add(term, more, low) for term, more in zip(*both, strict=True)]
+            for both in zip(terms, own, strict=True)
+        ]
+
+    def _joined(self, pairs: Sequence[Pair]) -> Pair:
+        """w, by Horner's rule in V."""
+        *others, total = pairs
+        primes = self.context.primes[: len(total[0])]
+        for pair in reversed(others):
+            moved = [subring.shifted(each, primes, self._places) for each in total]
+            total = [rns.add(each, own, primes) for each, own in zip(moved, pair, strict=True)]
+        return total
+
+    def _split(self, pair: Pair) -> list[Pair]:
+        """V^-p w for each p."""
+        found = [pair]
+        primes = self.context.primes[: len(pair[0])]
+        while len(found) < self.layout.num_parts:
+            found.append([subring.shifted(each, primes, -self._places) for each in found[-1]])
+        return found
+
+
+def zero(context: CkksContext, layout: PeriodicLayout) -> Parts:
+    """An encryption of zero without randomness: it adds no noise to a start that is public."""
+    blank = np.zeros((context.params.num_towers, context.params.ring_dim), np.uint64)
+    return Parts([[blank, blank]] * layout.num_parts)

@@ -1,0 +1,223 @@
+"""What a row adds to one table, by the kind of outcome: a label, classes, numeric targets.
+
+Every table has `size` values, a bound `norm` on a row's part, Euclidean, and the `diameter` of all
+such parts. Counts of one, K of them, have norm sqrt(K); K values on [0, 1] have at most that.
+Counts of two rows are sqrt(2 K) apart at most, and K values on [0, 1] at most sqrt(K): less than
+twice the norm. Without privacy (`exact`) what bins only approximate is summed, too.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from protocols.errors import ParameterError
+from protocols.models.registry import model_named, target_model
+
+if TYPE_CHECKING:
+    from protocols.models.classes import ClassModel
+
+Array = NDArray[np.float64]
+DECILES = 10
+OF_TARGET = ("y", "yy", "p", "pp", "yp", "absolute")
+"""Of every target, whatever the model."""
+
+
+def tallied(name: str) -> tuple[str, ...]:
+    """What is summed of each target of a model."""
+    return (*OF_TARGET, *target_model(name).tallied)
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Of scores: count of them, of equal width around centre [log-odds]; the ends take the rest."""
+
+    count: int
+    width: float
+    centre: float
+
+    @property
+    def edges(self) -> Array:
+        """Shape (count + 1,), ascending."""
+        steps = np.arange(self.count + 1) - self.count / 2
+        return np.asarray(self.centre + self.width * steps)
+
+    @property
+    def middles(self) -> Array:
+        """Shape (count,)."""
+        return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
+
+    def of(self, z: Array) -> NDArray[np.intp]:
+        """Index of the bin of every score; a score on an edge belongs to the bin below."""
+        return np.asarray(np.searchsorted(self.edges[1:-1], z, side="left"), dtype=np.intp)
+
+    def counts(self, z: Array, positive: NDArray[np.bool_]) -> Array:
+        """Negative and positive rows by bin, one after the other, shape (2 count,)."""
+        found = np.bincount(2 * self.of(z) + positive, minlength=2 * self.count)
+        return found.astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table(ABC):
+    """Of one model and the same rows.
+
+    model: its name; outputs: scores of a row; bins: of scores; exact: without privacy; largest:
+    bound on |score|.
+    """
+
+    model: str
+    outputs: int
+    bins: Bins
+    exact: bool
+    largest: float
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Values."""
+
+    @property
+    @abstractmethod
+    def norm(self) -> float:
+        """Bound on a row's part."""
+
+    @property
+    def diameter(self) -> float:
+        """Of two rows' parts; of counts, if not overridden."""
+        return self.norm * (2.0 if self.exact else math.sqrt(2))
+
+    @abstractmethod
+    def of_rows(self, scores: Array, y: Array) -> Array:
+        """Sum over rows, shape (size,); scores: shape (rows, outputs); y: as in a shard."""
+
+
+class LabelTable(Table):
+    """Counts by bin and label.
+
+    If exact, rows, positives and sum of probabilities by decile of the probability, log loss, Brier
+    score.
+    """
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """Counts, and what is exact."""
+        return 2 * self.bins.count + (3 * DECILES + 2 if self.exact else 0)
+
+    @property
+    def norm(self) -> float:
+        """Of a count, three of a decile, a Brier score, a log loss of at most |z| + ln 2."""
+        return math.sqrt(5 + (self.largest + math.log(2)) ** 2) if self.exact else 1.0
+
+    def of_rows(self, scores: Array, y: Array) -> Array:
+        """See the class."""
+        z, positive = scores[:, 0], y > 0.5
+        counts = self.bins.counts(z, positive)
+        if not self.exact:
+            return counts
+        p = model_named(self.model).decode(z)
+        decile = np.minimum((p * DECILES).astype(np.intp), DECILES - 1)
+        tables = [
+            np.bincount(decile, weights=values, minlength=DECILES)
+            for values in (np.ones_like(p), positive.astype(np.float64), p)
+        ]
+        loss = np.logaddexp(0.0, np.where(positive, -z, z)).sum()
+        return np.concatenate([counts, *tables, [loss, ((p - positive) ** 2).sum()]])
+
+
+class ClassTable(Table):
+    """Of K classes, each against the rest, and rows by their class and the one that is called.
+
+    Of a class: counts by bin of the log-odds of its probability, of rows of the others and of its
+    own. If exact, log loss and Brier score.
+    """
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """Counts, and what is exact."""
+        return self.outputs * (2 * self.bins.count + self.outputs) + 2 * self.exact
+
+    @property
+    def norm(self) -> float:
+        """Of K + 1 counts, a Brier score of at most 2, and a log loss.
+
+        -ln p_y <= ln K + 2 |z| of a softmax, ln K + |z| + ln 2 of sigmoids over their sum.
+        """
+        loss = 2 * self.largest + math.log(2 * self.outputs)
+        return math.sqrt(self.outputs + 1 + (4 + loss**2 if self.exact else 0))
+
+    def of_rows(self, scores: Array, y: Array) -> Array:
+        """See the class; y: one-hot, shape (rows, K).
+
+        Raises:
+            ParameterError: labels of another number of classes.
+        """
+        if y.shape[1:] != (self.outputs,):
+            raise ParameterError(
+                f"the model has {self.outputs} classes, labels have shape {y.shape[1:]}"
+            )
+        model = cast("ClassModel", model_named(self.model))
+        logits = model.logits(scores)
+        odds, code = log_odds(logits), model.code_of(y)
+        parts = [self.bins.counts(odds[:, k], code == k) for k in range(self.outputs)]
+        cells = np.bincount(self.outputs * code + model.called(scores), minlength=self.outputs**2)
+        parts.append(cells.astype(np.float64))
+        if self.exact:
+            own = np.take_along_axis(logits, code[:, None], axis=1)[:, 0]
+            loss = (logsumexp(logits, axis=1) - own).sum()
+            parts.append(np.array([loss, ((model.decode(scores) - y) ** 2).sum()]))
+        return np.concatenate(parts)
+
+
+def log_odds(logits: Array) -> Array:
+    """ln(p_k / (1 - p_k)) of p = exp(logits) / sum, shape kept; exact where p_k is nearly 1."""
+    found = np.empty_like(logits)
+    for k in range(logits.shape[1]):
+        found[:, k] = logits[:, k] - logsumexp(np.delete(logits, k, axis=1), axis=1)
+    return found
+
+
+class TargetTable(Table):
+    """Of each target y on [0, 1] and its prediction p: y, y^2, p, p^2, y p and |y - p|.
+
+    And what the model's own measures need. With privacy p is held on [0, 1], so that all are.
+    """
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """Of all targets."""
+        return len(tallied(self.model)) * self.outputs
+
+    @property
+    def norm(self) -> float:
+        """|y - p| is at most 1 + top, p^2 top^2."""
+        if not self.exact:
+            return math.sqrt(self.size)
+        ends = model_named(self.model).decode(np.array([self.largest, -self.largest]))
+        top = float(np.max(np.abs(ends)))
+        return math.sqrt(self.size) * max(1 + top, top**2)
+
+    @property
+    def diameter(self) -> float:
+        """Of values on [0, 1] the norm's bound."""
+        return self.norm * (2.0 if self.exact else 1.0)
+
+    def of_rows(self, scores: Array, y: Array) -> Array:
+        """See the class."""
+        p = model_named(self.model).decode(scores)
+        if not self.exact:
+            p = np.clip(p, 0.0, 1.0)
+        products = np.stack([y, y * y, p, p * p, y * p, np.abs(y - p)])
+        own = target_model(self.model).tallies(y, p)
+        return np.asarray(np.concatenate([products, own]).sum(axis=1).T.ravel())

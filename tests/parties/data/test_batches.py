@@ -1,0 +1,157 @@
+"""Tables read in batches: the same rows, counts and messages whatever the batches are."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.data.columns import CategoricalColumn, NumericColumn
+from parties.data.encode import encode_shard
+from parties.data.outcome import Label, Offset, Weight
+from parties.data.schema import Schema
+from parties.data.views import Views, by_range, missing_schema
+from protocols.errors import DataError, SchemaError
+from protocols.one_sum import MISSING, RANGES
+from tests.parties.data import test_malformed
+
+ROWS = 60
+SCHEMA = Schema(
+    columns=(
+        NumericColumn(name="count", low=0, high=40, typical=10, spread=9),
+        NumericColumn(name="dose", low=0, high=10, typical=2, spread=1, missing="indicator"),
+        NumericColumn(name="seen", low=0, high=1, typical=1, spread=1, missing="typical"),
+        CategoricalColumn(name="code", categories=("01", "02", "A1")),
+        CategoricalColumn(name="ward", categories=("1", "2"), missing="indicator"),
+        CategoricalColumn(name="moved", categories=("True", "False"), missing="indicator"),
+    ),
+    label=Label(name="died", positive="yes", negative="no"),
+    scaling="standard",
+    row_norm=1.5,
+    weight=Weight(name="times", bound=4),
+    offset=Offset(name="years", low=1, high=9, log=True),
+)
+SIZES = (1, 7, 1000)
+
+
+def table() -> pd.DataFrame:
+    """Columns whose kind a batch alone does not tell; batches of 7 rows without and with gaps."""
+    k = np.arange(ROWS)
+    return pd.DataFrame(
+        {
+            "count": np.where(k < 30, k, k / 4),  # whole numbers first
+            "dose": np.where(k // 7 == 3, np.nan, k / 8),
+            "seen": np.where(k < 20, 1.0, np.where(k % 2, np.nan, 0.0)),
+            "code": np.where(k < 50, np.where(k % 2, "01", "02"), "A1"),  # texts of digits first
+            "ward": [[1, 2, None, 3][i % 4 if i > 14 else i % 2] for i in k],
+            "moved": pd.Series([True, False, None], dtype=object).iloc[
+                np.where(k < 21, k % 2, k % 3)
+            ].to_numpy(),
+            "times": k % 5,
+            "years": 1 + k % 9,
+            "died": np.where(k % 3, "yes", "no"),
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found, frame = tmp_path_factory.mktemp("tables"), table()
+    text = frame.to_csv(index=False)
+    (found / "t.csv").write_text(text)
+    # A quoted cell of two lines, a blank line, a blank column at the end.
+    loose = text.replace("\n", ",\n").replace("A1", '"A1"').replace("\n1.0", "\n\n1.0", 1)
+    (found / "loose.csv").write_text(loose)
+    (found / "t.tsv.gz").write_bytes(gzip.compress(frame.to_csv(index=False, sep="\t").encode()))
+    frame.to_parquet(found / "t.parquet", row_group_size=25)
+    frame.to_excel(found / "t.xlsx", index=False)
+    names = "".join(f"@attribute {name} string\n" for name in frame)
+    lines = text.split("\n", 1)[1].replace(",,", ",?,").replace(",,", ",?,")
+    (found / "t.arff").write_text(f"{names}@data\n{lines}")
+    sql = f"SELECT * FROM '{found}/t.parquet' ORDER BY ALL"
+    (found / "t.toml").write_text(f'connection = "duckdb:"\nquery = "{sql}"\n')
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "name", ["t.csv", "loose.csv", "t.tsv.gz", "t.parquet", "t.xlsx", "t.arff", "t.toml", ""]
+)
+def test_the_same_shard(name: str, size: int, folder: Path) -> None:
+    frame = table()
+    if name == "t.toml":
+        frame = frame.sort_values(list(frame), na_position="last")
+    due = encode_shard(frame, SCHEMA, batch_rows=ROWS)
+    found = encode_shard(folder / name if name else frame, SCHEMA, batch_rows=size)
+    assert found.fingerprint() == due.fingerprint()
+    assert found.counts == due.counts
+    assert due.counts.filled and due.counts.unknown and due.counts.clamped
+
+
+def said(path: Path, size: int) -> str:
+    with pytest.raises((DataError, SchemaError)) as caught:
+        encode_shard(path, test_malformed.SCHEMA, strict=True, batch_rows=size)
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+@pytest.mark.parametrize("case", test_malformed.CASES)
+def test_the_same_message(case: str, tmp_path: Path) -> None:
+    name, content, _ = test_malformed.CASES[case]
+    (tmp_path / name).write_bytes(content)
+    assert said(tmp_path / name, 1) == said(tmp_path / name, 2) == said(tmp_path / name, 1000)
+
+
+def test_what_is_wrong_is_said_of_all_batches(tmp_path: Path) -> None:
+    """Row numbers without a file's own, counts, and causes that later batches alone would have."""
+    frame = pd.DataFrame(
+        {
+            "age": [41.0, 52, None, 60, None],
+            "dose": ["1,5", "2 mg", "1", "2", "3 mg"],
+            "ward": ["C", "A", "A", " b", "A"],
+            "died": ["maybe", "yes", "no", "no", "YES"],
+        }
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    words = said(tmp_path / "t.parquet", 1)
+    assert words == said(tmp_path / "t.parquet", 2) == said(tmp_path / "t.parquet", 1000)
+    assert "2 of 5 rows (rows 3, 5)" in words and "3 of 5 rows (rows 1, 2, 5): correct or" in words
+    assert "in 2 of 5 rows (rows 1, 5): correct them or the schema" in words
+    frame.assign(age=1.0, dose=1.0, died="no").to_parquet(tmp_path / "t.parquet")
+    assert "are of no declared category (rows 1, 4): correct" in said(tmp_path / "t.parquet", 1)
+
+
+def test_memory_is_that_of_the_rows(tmp_path: Path) -> None:
+    rows = 16_000
+    frame = pd.DataFrame(np.random.default_rng(1).random((rows, 6)), columns=list("abcdef"))
+    frame.assign(y=np.arange(rows) % 2).to_csv(tmp_path / "t.csv", index=False)
+    columns = tuple(NumericColumn(name=name, low=0, high=1) for name in "abcdef")
+    schema = Schema(columns=columns, label=Label(name="y", positive="1", negative="0"),
+                    scaling="range")  # fmt: skip
+
+    tracemalloc.start()
+    try:
+        encode_shard(tmp_path / "t.csv", schema, batch_rows=500)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Once in parts, once whole, whose pages are not used before the parts go.
+    assert peak < 2.6 * rows * 8 * 8
+
+
+def test_a_view_is_of_the_same_rows(tmp_path: Path) -> None:
+    path, frame = tmp_path / "t.csv", table()
+    frame.to_csv(path, index=False)
+    shard = encode_shard(path, SCHEMA)
+    views, ranges = Views(path, shard), by_range(SCHEMA).digest()
+    empty = views.find(MISSING, missing_schema(SCHEMA).digest())
+    assert empty is not None and views.find(RANGES, ranges) is not None
+    held = frame[["dose", "seen", "ward", "moved"]]
+    np.testing.assert_array_equal(empty.x[:, :-1] == 1, held.isna())
+    frame.iloc[::-1].to_csv(path, index=False)
+    for view, digest in ((RANGES, ranges), (MISSING, missing_schema(SCHEMA).digest())):
+        with pytest.raises(DataError, match="has changed since it was read"):
+            views.find(view, digest)
