@@ -8,6 +8,7 @@ FOLDER/workers/cert.pem with its key.pem. Workers are spawned, never forked: see
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -82,6 +83,11 @@ def _call(held: Any, method: str, arguments: Sequence[Any]) -> Any:
     return getattr(held, method)(*arguments)
 
 
+def dask_setup(_worker: Any) -> None:
+    """What Dask calls in a local worker: an interrupt is the run's, which stops its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def workers_of(asked: int | str, folder: Path | None = None) -> AbstractContextManager[Any]:
     """An engine while it is open: so many local processes, or those of a scheduler; 0: None.
 
@@ -128,6 +134,7 @@ def _local(distributed: Any, count: int) -> Iterator[Engine]:
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             memory_limit=0,  # OpenFHE's memory is none that Dask could spill
+            preload=[__name__],
         ) as cluster,
         # Straight to workers, not through the scheduler.
         distributed.Client(cluster, direct_to_workers=True) as client,

@@ -25,6 +25,10 @@ Plan = TypeVar("Plan", bound="CircuitPlan")
 ColumnMaps = tuple[ColumnMap | None, ...]
 
 
+KEYS_AT_ONCE = 100
+"""Shares of rotation keys in the messages of all parties of a step, which one process may hold."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CircuitPlan(RunPlan):
     """A run in which the coordinator evaluates a circuit on ciphertexts.
@@ -93,8 +97,9 @@ class CircuitPlan(RunPlan):
 
     @property
     def rotation_chunks(self) -> list[tuple[int, ...]]:
-        """Rotation indices, one tuple per message."""
+        """Rotation indices, one tuple per message; every party keeps its last one for a resend."""
         indices, size = self.rotations, self.keys_per_message
+        size = min(size, max(1, KEYS_AT_ONCE // len(self.members)))
         return [indices[k : k + size] for k in range(0, len(indices), size)]
 
     @property

@@ -287,7 +287,10 @@ class ModelPlan(RowsPlan):
         Few coefficients scatter about their deviation, beyond OWN_PATH's margin.
         """
         opened = self.layout.num_parts * self.layout.features_per_ciphertext
-        return max(OWN_PATH, scatter(opened)) * math.hypot(*self._errors)
+        refresh, rounds = self._errors
+        # What is decrypted has all parts side by side.
+        whole = math.hypot(refresh * math.sqrt(self.layout.num_parts), rounds)
+        return max(OWN_PATH, scatter(opened)) * whole
 
     @property
     def _n(self) -> int:
@@ -303,7 +306,8 @@ class ModelPlan(RowsPlan):
         features, and columns without a row have none, so that all groups together count as N / B;
         of m rows that count n / m each, as n^2 / (m B).
         One round moves w / R by B eta A / (c N R) of that; the rule adds rounds up (`noise_gain`),
-        with a rounding in each, and the noise of a key switch where w is rotated.
+        with a rounding in each, the noise of a key switch where w is rotated, and what the last
+        refresh left of all parts, each in all n coefficients: they stand side by side.
         """
         params, parties, rule, layout = self.ckks, len(self.members), self.rule, self.layout
         refresh = math.sqrt(parties * FRESH_ERROR_STD**2 + (parties + 1) / 12)
@@ -315,7 +319,10 @@ class ModelPlan(RowsPlan):
         switches = params.num_special_towers if layout.turns > 1 else 0
         # `noise_gain` is about errors of w, one a round.
         moved = layout.block_size * abs(self.gradient_scale) * rule.largest_rate * reply
-        return refresh, rule.noise_gain() * math.hypot(moved, rounding * math.sqrt(1 + switches))
+        own_path = math.hypot(
+            rounding * math.sqrt(1 + switches), refresh * math.sqrt(layout.num_parts)
+        )
+        return refresh, rule.noise_gain() * math.hypot(moved, own_path)
 
     @property
     def release_error_std(self) -> float:

@@ -148,7 +148,8 @@ def known_fields(
                 f"{', '.join(sorted(known))}{suggest(name, known)}"
             )
         if value is not None and known[name] in found:
-            raise ParameterError(f"{name} is another name of an option that is given, too")
+            other = next(given for given in options if known[given] == known[name])
+            raise ParameterError(f"{other} and {name} are names of one option: leave one out")
         if value is not None:
             found[known[name]] = value
     return found

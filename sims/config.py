@@ -212,8 +212,8 @@ class TrainingOptions:
     )
     batches: int = option(
         1,
-        "Of scd, and of --protocol encrypted-model without privacy: a round takes one row in so "
-        "many, there by each owner's own coins.",
+        "A round takes about one row in so many: of --protocol encrypted-model without privacy, by "
+        "each owner's own coins; and of scd.",
         least=1,
         of=" or ".join((SECURE_AGGREGATION, ENCRYPTED_MODEL)),
         panel="Training with --protocol secure-aggregation",
@@ -230,7 +230,7 @@ class TrainingOptions:
     held_out: float = option(
         0.0,
         "Share of its own rows that every owner holds back from training by secret coins, to judge "
-        "the model on by a secure sum (--evaluate, cohort evaluate --rows held-out). Default: 0.",
+        "the model on by a secure sum (--evaluate, cohort evaluate --rows held-out).",
         least=0,
         below=1,
         cure="; 0.2 is usual, 0 holds none back",
@@ -307,10 +307,10 @@ class EncryptionOptions:
     workers: int = option(
         0,
         "Processes that compute on groups of encrypted rows for the coordinator (extra workers); "
-        "the run is the same to the bit. Default: 0, it computes itself.",
+        "the run is the same to the bit. With 0 it computes itself.",
         least=0,
         of=ENCRYPTED_ROWS,
-        cure=": leave it out, the coordinator has no rows there",
+        cure=": leave it out",
     )
 
 

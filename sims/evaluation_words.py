@@ -31,7 +31,7 @@ def more(found: Evaluation) -> Iterator[str]:
     for name, own in by_class.items():
         told = ", ".join(_counted(each, n, found.least) for each, n in cells[name].items())
         yield (
-            f"{name}: {WORDS['auc']} against the rest {shown(own['auc'])}; of its rows were called "
+            f"{name}: {WORDS['auc']} against the rest {shown(own['auc'])}; its rows were called: "
             f"{told}{beside}"
         )
     if cells and not by_class:

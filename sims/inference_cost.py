@@ -19,7 +19,7 @@ from protocols.privacy.gdp import epsilon_for_mu
 from protocols.privacy.sum_certificate import MECHANISM_SHARE
 from protocols.words import count, size
 from sims.config import SimulationConfig
-from sims.sums import noise_std, sums_wanted
+from sims.sums import noise_std, or_epsilon, sums_wanted
 
 INFORMED = ("logistic", "poisson")
 """Models whose information is asked for; of a linear one products say it."""
@@ -115,7 +115,7 @@ def inference_line(found: dict[str, Any]) -> str:
 def _reach_words(needs: dict[str, Any], rows: int) -> str:
     usual = f"{needs['rows_usual']:,}"
     spread = "independent columns that are spread over a sixth of their ranges"
-    more = f"take {usual} rows or epsilon={math.ceil(10 * needs['epsilon_usual']) / 10:g}"
+    more = f"take {usual} rows{or_epsilon(needs['epsilon_usual'])}"
     if rows < needs["rows_least"]:
         return (
             f"no intervals: {rows:,} rows are below {needs['rows_least']:,}, which any columns "

@@ -129,10 +129,11 @@ class Evaluation:
         """(name, value, what may be off) for a reader."""
         for key, words in WORDS.items():
             if key in self.figures:
-                yield words, shown(self.figures[key]), ", ".join(self._errors(key))
+                mean = ", mean of the classes" * (key == "auc" and "by_class" in self.figures)
+                yield words + mean, shown(self.figures[key]), ", ".join(self._errors(key))
 
     def _errors(self, key: str) -> Iterator[str]:
-        if key == "auc":
+        if key == "auc" and self.figures.auc_error_bound:
             yield f"within {self.figures.auc_error_bound:.1g} by its bins"
         noise = self.figures.get(f"{key}_noise_std")
         if noise and self.opened.plan.privacy:

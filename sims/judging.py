@@ -16,7 +16,7 @@ from protocols.privacy.calibrate.one_sum import whole_mu
 from protocols.privacy.gdp import epsilon_for_mu
 from protocols.privacy.sum_certificate import MECHANISM_SHARE
 from sims.predict import ReleasedModel
-from sims.sums import noise_std
+from sims.sums import noise_std, or_epsilon
 
 BINS, PRIVATE_BINS = 4096, 64
 """Exact counts cost nothing but bytes; each noisy one adds to the error."""
@@ -24,8 +24,6 @@ LONGEST, IN_BINS = 40_000, 1 << 15
 """Values of a sum, which a message's header takes; and of its bins, of all tables and classes."""
 REACH, PRIVATE_REACH = 16.0, 6.0
 """Largest distance of a bin's edge from the threshold [log-odds]."""
-USUAL = 16.0
-"""A larger epsilon is no cure: grids of noise are too coarse for it."""
 
 
 def check_noise(
@@ -50,13 +48,13 @@ def check_noise(
             continue
         mu = found.excess * whole_mu(wanted)
         epsilon = epsilon_for_mu(mu=mu, delta=MECHANISM_SHARE * wanted.delta)
-        larger = f" or epsilon={math.ceil(10 * epsilon) / 10:g}" if epsilon < USUAL else ""
         cure = f"leave {site} out of sites, or insist" if site else "or insist"
         raise ParameterError(
             f"epsilon={wanted.epsilon:g} on {rows:,} rows{' of ' * bool(site)}{site}: the noise of "
             f"{found.figure} would have a standard deviation of about {found.std:.2g}, and above "
             f"{found.largest:g} it says nothing; nothing was spent: take "
-            f"{math.ceil(rows * found.excess):,} rows{larger}, {cure} by --however-noisy"
+            f"{math.ceil(rows * found.excess):,} rows{or_epsilon(epsilon)}, {cure} by "
+            "--however-noisy"
         )
 
 

@@ -216,8 +216,9 @@ def load_model(path: str | Path) -> ReleasedModel:
     try:
         fields = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
+        cure = "name the model.json in it" if Path(path).is_dir() else "check the path"
         raise ParameterError(
-            f"model file {str(path)!r} cannot be read ({error.strerror}): check the path"
+            f"model file {str(path)!r} cannot be read ({error.strerror}): {cure}"
         ) from None
     except ValueError:
         raise ParameterError(f"model file {str(path)!r} is not JSON") from None

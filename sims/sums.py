@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,14 @@ from sims.party_process import PartySpec
 from sims.result import Array
 from sims.run_folder import TRANSCRIPT
 from sims.session import session_of
+
+LARGEST_CURE = 16.0
+"""Grids of noise are too coarse for an epsilon much above."""
+
+
+def or_epsilon(epsilon: float) -> str:
+    """That it would do in place of more rows; empty where it is too large to be taken."""
+    return f" or epsilon={math.ceil(10 * epsilon) / 10:g}" if epsilon < LARGEST_CURE else ""
 
 
 def sums_wanted(epsilon: float | None, delta: float, colluders: int) -> Wanted:

@@ -16,7 +16,7 @@ from parties.data.columns import CategoricalColumn, Column, FloatArray, NumericC
 from parties.data.hints import Hint, only_spelling
 from parties.data.outcome import Classes, Label
 from parties.data.problems import Places, Problems
-from parties.data.table import numeric_cells, text_cells
+from parties.data.table import cell_text, codes_of, numeric_cells, text_cells
 from protocols.documents import shown
 
 Mask = NDArray[np.bool_]
@@ -79,7 +79,7 @@ class Categories:
         self.filled, self.present = 0, False
         self.unknown, self._missing = Places(), Places()
         self._are_objects, self._is_spelling = False, True
-        self._position = {category: k for k, category in enumerate(column.categories)}
+        self._position = codes_of(column.categories, f"column {shown(column.name)}")
 
     def take(self, cells: pd.Series[Any], out: FloatArray) -> None:
         """As of `Numbers`."""
@@ -92,7 +92,7 @@ class Categories:
         missing = codes < 0
         self._missing.take(cells.index, missing)
         self.filled += int(missing.sum())
-        instead = position.get(column.typical or "", -1)
+        instead = -1 if column.typical is None else position.get(cell_text(column.typical), -1)
         # The last entry is for code -1.
         known = [*(position.get(text, -1) for text in texts), instead]
         index = np.array(known, dtype=np.intp)[codes]
@@ -124,7 +124,8 @@ class Labels:
 
     def __init__(self, label: Label | Classes) -> None:
         self.label = label
-        self._code = {text: float(code) for code, text in enumerate(label.values)}
+        places = codes_of(label.values, f"label {shown(label.name)}")
+        self._code = {text: float(code) for text, code in places.items()}
         self._are_objects, self._is_spelling = False, True
         self._missing, self._odd = Places(), Places()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +22,7 @@ from parties.data.delimited import check_distinct
 from parties.data.files import read_file, slices
 from parties.data.problems import Problems
 from protocols.documents import shown
-from protocols.errors import DataError
+from protocols.errors import DataError, SchemaError
 
 Reader: TypeAlias = Callable[[int | None], Iterator[pd.DataFrame]]
 """Batches of so many rows at most, the first with all columns if there are no rows; None: all."""
@@ -146,12 +147,30 @@ def numeric_cells(cells: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.bool_],
     return values, np.isnan(values) & ~missing, ""
 
 
+# What pandas takes for numbers and truth values in a column that has nothing else.
+_NUMBER = re.compile(
+    r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE
+)
+_TRUTH = {text: word for word in ("True", "False") for text in (word, word.upper(), word.lower())}
+
+
 def cell_text(value: object) -> str:
-    """Return the text of one cell: "True" for True, "1" for 1 and for 1.0."""
-    if isinstance(value, (str, bool, np.bool_)):
+    """Return the text of one cell: "True" for True and TRUE, "1" for 1, 1.0 and "1.0".
+
+    Privacy: it follows from this cell alone. A reader makes numbers of a column that has nothing
+    else, so that one cell decides how all others are read; their texts may not depend on that.
+    """
+    if isinstance(value, (bool, np.bool_)):
         return str(value)
-    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
-        number = float(value)
+    if isinstance(value, str):
+        if not _NUMBER.fullmatch(value):
+            return _TRUTH.get(value, value)
+        value = float(value)
+    if isinstance(value, numbers.Real):
+        try:
+            number = float(value)
+        except OverflowError:
+            return str(value)
         return str(int(number)) if number.is_integer() else repr(number)
     return str(value)
 
@@ -166,4 +185,24 @@ def text_cells(cells: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
         TypeError: a cell holds a list or another unhashable object.
     """
     codes, values = pd.factorize(cells)
+    if cells.dtype == object and pd.api.types.infer_dtype(cells, skipna=True).startswith("mixed"):
+        # True equals 1: whichever came first would stand for both.
+        codes, values = pd.factorize(cells.map(cell_text, na_action="ignore"))
     return codes, [cell_text(value) for value in values]
+
+
+def codes_of(texts: Sequence[str], owner: str) -> dict[str, int]:
+    """Places of texts by what `cell_text` makes of them.
+
+    Raises:
+        SchemaError: of two of them the same.
+    """
+    found: dict[str, int] = {}
+    for place, text in enumerate(texts):
+        first = found.setdefault(cell_text(text), place)
+        if first != place:
+            raise SchemaError(
+                f"{owner} has {shown(texts[first])} and {shown(text)}, which are the same number "
+                "or truth value: name one of them otherwise, in the table too"
+            )
+    return found

@@ -129,6 +129,7 @@ def _parsed(
             skipinitialspace=True,
             index_col=False,
             low_memory=False,
+            float_precision="round_trip",  # as `cell_text`, which may see the same cell as a text
             keep_default_na=False,
             **options,
         ) as reader:
@@ -167,7 +168,7 @@ def _kind(cells: pd.Series[Any]) -> str:
 
 
 def _dtypes(kinds: list[set[str]]) -> dict[int, type]:
-    """What pandas would make of all cells of a column, where a batch alone may be otherwise."""
+    """By column: the type that pandas gives it read as a whole, where a batch may have another."""
     found: dict[int, type] = {}
     for k, own in enumerate(kinds):
         if "text" in own or ("truth" in own and own & {"whole", "real"}):

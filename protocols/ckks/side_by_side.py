@@ -7,7 +7,8 @@ X^(n / 2kM), M the least power of two that is m or more,
 
 Products with V are exact, and a refresh projects. So sums, products with public numbers, and with
 ciphertexts that hold one number in all slots, take one operation where there were m. A product of
-two such vectors is no product of their entries: rules have none.
+two such vectors is no product of their entries: rules have none. What the last refresh left in the
+other coefficients of m parts comes along: sqrt(m) times the errors of one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Pair: TypeAlias = Sequence[Residues]
 class Parts:
     """A refreshed vector: (c0, c1) of each part at level 0, each of shape (towers, n).
 
-    As an array, all that it can do is to stand where a rule's state does.
+    It stands in a rule's state where other runs have an array; nothing is computed with it there.
     """
 
     __slots__ = ("pairs",)
@@ -51,7 +52,6 @@ class SideBySide(Evaluator):
         super().__init__(context, layout)
         count = layout.num_parts
         self._places = context.params.ring_dim // (2 * layout.period * next_power_of_two(count))
-        self._by_part = Evaluator(context, layout)
         self._lowered: list[tuple[EncryptedVector, Parts]] = []
 
     def lowered(self, state: Sequence[Parts], level: int) -> tuple[EncryptedVector, ...]:
@@ -68,8 +68,8 @@ class SideBySide(Evaluator):
         """<w, w> of a vector of the state, from its parts; in all slots."""
         for vector, parts in self._lowered:
             if left is vector and right is vector:
-                own = self._by_part.wrap(*self.context.ciphertexts(parts.pairs))
-                return self._by_part.inner(own, own)
+                own = self.wrap(*self.context.ciphertexts(parts.pairs))
+                return super().inner(own, own)
         raise AssertionError("an inner product is of a vector of the state with itself")
 
     def spread(self, total: ColumnSum) -> list[Pair]:

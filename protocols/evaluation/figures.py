@@ -125,7 +125,7 @@ class Held:
 
 def shown(count: float, least: int) -> float | None:
     """A count, None where it is too small to be shown; a zero tells of no row."""
-    return None if 0 < count < least else float(count)
+    return None if 0 < count < least else float(count) + 0.0  # never -0
 
 
 def area(positive: Array, negative: Array, noise_std: float) -> tuple[float, float, float]:

@@ -191,6 +191,9 @@ def test_a_process_is_killed(cluster: DaskEngine) -> None:
     assert all(address.startswith("tls://127.0.0.1:") for address in addresses)
     victim = addresses[0]
     pids = dict(cluster._client.run(os.getpid))
+    # Ctrl-C at a terminal reaches them, too: the run says that it ends, and they nothing.
+    held = cluster._client.run(signal.getsignal, signal.SIGINT)
+    assert set(held.values()) == {signal.SIG_IGN}
     seen = list[Any]()
 
     def kill(refresh: int) -> None:

@@ -228,6 +228,15 @@ def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> No
     assert std < np.hypot(*plan._errors)
 
 
+def test_parts_side_by_side_bring_their_noise_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 parts each has what a refresh left in all of them, here more than any rounding."""
+    monkeypatch.setattr(helpers, "make_data", alike)
+    case = Case(3, 128, "gd", 2, "one", 1, False, 512)
+    std, plan = spread(lambda: case.session(rounds=4, rows=[20, 20], features_per_ciphertext=2))
+    assert plan.layout.num_parts == 64
+    assert std < np.hypot(*plan._errors)
+
+
 @cache
 def one_round() -> tuple[float, ModelPlan]:
     """Noise of a first round, where no rows are met: of replies' errors alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,10 @@ def test_points_that_are_none(blobs: tuple[bytes, ...]) -> None:
         read_point(make_plan(), Body(blobs=blobs), LENGTH)
 
 
+NO_CLASSES: Any = SimpleNamespace(schema=SimpleNamespace(label=None))
+
+
 def test_an_unknown_objective_is_refused() -> None:
     plan = make_plan(objective=RowObjective(kind="torch", clip=1.0).to_dict())
     with pytest.raises(CohortError, match="not one of this party"):
-        open_contributor(plan, "p0", None, SeededRandomness(1, "p0"))  # type: ignore[arg-type]
+        open_contributor(plan, "p0", NO_CLASSES, SeededRandomness(1, "p0"))

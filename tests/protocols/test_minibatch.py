@@ -172,6 +172,14 @@ def test_refused(changes: dict[str, Any], words: str) -> None:
         make_plan(**({"make": ModelPlan, "update": "gd", "batches": 2} | changes))
 
 
+def test_the_update_that_is_taken_if_none_is_named() -> None:
+    """Without batches it is the barrier, whose theorem is about all rows."""
+    figures = PublicFigures(rows_by_party=(4096, 4096), num_features=4, norm_bound=1.0)
+    options: Any = {"protocol": "encrypted-model", "profile": "fast-insecure", "rounds": 3}
+    wanted = Wanted(update="", batches=4, **options)
+    assert calibrate(figures, wanted).wanted.update == "nag"
+
+
 @pytest.mark.parametrize(("batches", "rounds", "stated"), [(8, 10, 1.01), (32, 10, 1.48)])
 def test_secret_coins_need_more_noise_than_all_rows(
     batches: int, rounds: int, stated: float

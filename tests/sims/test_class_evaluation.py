@@ -69,7 +69,7 @@ def test_figures_are_scikit_learns(exact: Evaluation) -> None:
     mine = (FRAME.site == "north").to_numpy()
     assert agrees(exact.sites["north"], p[mine], CODE[mine])
     told = "\n".join(lines(exact))
-    assert "high: area under ROC against the rest 0." in told and "were called low" in told
+    assert "high: area under ROC against the rest 0." in told and "rows were called: low" in told
     assert exact.figures.base_rate_log_loss == pytest.approx(np.log(3), abs=1e-3)
 
 

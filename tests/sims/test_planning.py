@@ -208,3 +208,5 @@ def test_a_plan_says_how_many_rows_intervals_need(epsilon: float, words: str) ->
     assert words in line and needs["rows_least"] < needs["rows_usual"] > 1440
     for more in ((needs["rows_usual"], epsilon), (1440, needs["epsilon_usual"] * 1.001)):
         assert "; intervals, about" in told(*more)[1]
+    # No epsilon that noise is drawn for would do for so few.
+    assert told(60, epsilon)[1].endswith(" rows")

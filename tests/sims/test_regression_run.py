@@ -238,7 +238,6 @@ def test_the_rate_is_the_largest_that_stays_in_the_interval() -> None:
             "--model poisson --target cost --protocol secure-aggregation",
             "take encrypted-rows or encrypted-model",
         ),
-        ("--model lffr --target cost --protocol encrypted-model", "does not train model lffr"),
         ("--model forest --target cost", "model='forest' is not one of"),
         ("--label ward --target cost", "add --model linear"),
         ("--label ward --ridge 0.1", "ridge=0.1"),

@@ -120,8 +120,10 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
     """
     model, private = model_named(wanted.model), wanted.epsilon is not None
     usual = replace(wanted, update=(private and model.private_update) or model.update)
-    if figures.offset_reach and wanted.model == "logistic":
-        return replace(wanted, update="nag")  # the barrier's theorem knows of no offsets
+    in_batches = wanted.batches > 1 and wanted.protocol == ENCRYPTED_MODEL
+    if wanted.model == "logistic" and (figures.offset_reach or in_batches):
+        # The barrier's theorem knows of no offsets, and is about all rows.
+        return replace(wanted, update="nag")
     whitened = replace(wanted, update=WHITENED)
     if not _whitens(whitened):
         return usual

@@ -14,6 +14,7 @@ from parties.data.columns import CategoricalColumn, NumericColumn
 from parties.data.encode import encode_shard
 from parties.data.outcome import Label, Offset, Weight
 from parties.data.schema import Schema
+from parties.data.table import text_cells
 from parties.data.views import Views, by_range, missing_schema
 from protocols.errors import DataError, SchemaError
 from protocols.one_sum import MISSING, RANGES
@@ -155,3 +156,48 @@ def test_a_view_is_of_the_same_rows(tmp_path: Path) -> None:
     for view, digest in ((RANGES, ranges), (MISSING, missing_schema(SCHEMA).digest())):
         with pytest.raises(DataError, match="has changed since it was read"):
             views.find(view, digest)
+
+
+@pytest.mark.parametrize(
+    ("cells", "odd", "categories"),
+    [
+        (("TRUE", "FALSE"), "unknown", ("True", "False")),
+        (("1.0", "2.0"), "?", ("1", "2")),
+        (("01", "02"), "?", ("01", "02")),
+        (("0.1", "1e3"), "?", ("0.1", "1000")),
+        (("1", "2"), "True", ("1", "2")),
+    ],
+)
+def test_a_cell_says_nothing_of_other_rows(
+    tmp_path: Path, cells: tuple[str, str], odd: str, categories: tuple[str, ...]
+) -> None:
+    """Epsilon is about one row: a text in a column of numbers may not change what those are."""
+    schema = Schema(
+        columns=(CategoricalColumn(name="code", categories=categories),),
+        label=Label(name="died", positive="yes", negative="no"),
+        scaling="range",
+    )
+    path, found = tmp_path / "table.csv", []
+    for last in (cells[0], odd):
+        rows = [f"{cells[k % 2]},{'yes' if k % 3 else 'no'}" for k in range(20)]
+        path.write_text("\n".join(["code,died", *rows, f"{last},no"]) + "\n", encoding="utf-8")
+        found += [encode_shard(path, schema, batch_rows=size).x for size in SIZES]
+    usual, others = found[: len(SIZES)], found[len(SIZES) :]
+    assert all((x == usual[0]).all() for x in usual)
+    assert all((x[:-1] == usual[0][:-1]).all() and not x[-1, :-1].any() for x in others)
+    assert usual[0][:, :-1].sum() == len(usual[0])
+
+
+def test_true_and_1_are_two_categories_whichever_comes_first() -> None:
+    """They are equal to Python."""
+    for cells in ([True, 1, 0], [1, True, 0]):
+        codes, texts = text_cells(pd.Series(cells, dtype=object))
+        assert [texts[code] for code in codes] == [str(cell) for cell in cells]
+
+
+def test_categories_that_a_column_of_numbers_cannot_tell_apart_are_refused() -> None:
+    """Or one cell would decide which of them all others are."""
+    column = CategoricalColumn(name="code", categories=("01", "1"))
+    schema = Schema(columns=(column,), label=Label(name="died", positive="yes", negative="no"))
+    with pytest.raises(SchemaError, match="the same number"):
+        encode_shard(pd.DataFrame({"code": ["01"], "died": ["yes"]}), schema)
