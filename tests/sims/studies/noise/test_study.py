@@ -268,8 +268,7 @@ def test_the_commands(tmp_path: Path) -> None:
 def test_one_command_fits_the_stages_of_an_encrypted_model(tmp_path: Path) -> None:
     """Slopes stand beside their formulas: 1/2 for sums of errors, 1 for sums of encryptions.
 
-    All parties flood by sigma_e: slope 1, less the key switches of weights, which 8 parties do not
-    turn and fewer do.
+    All parties flood by sigma_e, of plans whose layouts differ: its slope is near their formula's.
     """
     command = ["study", "noise", "--protocol", "encrypted-model", "--parties", "none"]
     command += ["--encrypted", "2,4,8", "--colluders", "0", "--epsilon", "none"]
