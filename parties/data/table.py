@@ -164,7 +164,7 @@ def cell_text(value: object) -> str:
         return str(value)
     if isinstance(value, str):
         if not _NUMBER.fullmatch(value):
-            return _TRUTH.get(value, value)
+            return _TRUTH.get(value, str(value))
         value = float(value)
     if isinstance(value, numbers.Real):
         try:

@@ -159,7 +159,9 @@ def contribute(
 def _covered(place: Round, secret: NDArray[np.int64]) -> bytes:
     """s_i + sum_(k > i) M_ik - sum_(k < i) M_ik mod 2^16, two bytes each.
 
-    M_ik: AES-256 in counter mode, under a key of the two clients and this round.
+    M_ik: AES-256 in counter mode, under a key of the two clients and this round. A client whose
+    memory was set back, and that covers two secrets in a round, shows their difference, hence that
+    of its two messages: shares of two secrets (`_seal`) would not.
     """
     covered, own = secret.astype(_COVERED), place.own
     for other in set(range(place.quorum.clients)) - {own}:
