@@ -155,11 +155,12 @@ def closing_lines(result: RunResult) -> Iterator[str]:
             f"privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g}, "
             f"colluders={privacy.colluders}"
         )
-        if result.promise and (result.inference or result.evaluation):
-            epsilon, delta = result.promise
-            parts = {"evaluation": result.evaluation, "standard errors": result.inference}
-            what = " and ".join(f"the {name}" for name, found in parts.items() if found)
-            yield f"with {what}: epsilon={epsilon:g}, delta={delta:g}"
+        epsilon, delta = result.promise or (0.0, 0.0)
+        parts = {"evaluation": result.evaluation, "standard errors": result.inference}
+        what = " and ".join(f"the {name}" for name, found in parts.items() if found)
+        # What failed afterwards may have been paid for.
+        if what or epsilon > 1.001 * privacy.epsilon:
+            yield f"with {what or 'what came after'}: epsilon={epsilon:g}, delta={delta:g}"
     else:
         yield "privacy: no noise was added"
     yield f"encryption: {encryption_words(result.plan)}"

@@ -75,6 +75,15 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
     }
 
 
+def doubts(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:
+    """What to say before a run of which too few rows for intervals are known; empty: nothing."""
+    found = inference_forecast(config, shape)
+    needs = found["reach"] if found else None
+    if not found or not needs or found["rows"] >= needs["rows_usual"]:
+        return ()
+    return (f"standard errors: {_reach_words(needs, found['rows'])}",)
+
+
 def _mu(epsilon: float, delta: float) -> float:
     """Of all sums, beside a training within the same promise."""
     whole, own = (

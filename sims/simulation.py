@@ -37,8 +37,9 @@ from protocols.workers import KINDS
 from sims.afterwards import check_evaluation, follow, for_training
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
-from sims.figures import calibrated, settled
+from sims.figures import calibrated, figures_of, settled
 from sims.held_out import HeldBack, used
+from sims.inference_cost import doubts
 from sims.inference_rows import with_shards
 from sims.ledgers import dataset_of, open_ledger
 from sims.party_process import PartySpec
@@ -100,7 +101,10 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     rows = [shard.rows for shard in data.shards.values()]
     notify(Event("phase", "choose"))
     found = calibrated(for_training(config), data.schema, rows)
-    check_evaluation(config, data.schema, rows, found.template.held_out)
+    held_out = found.template.held_out
+    check_evaluation(config, data.schema, rows, held_out)
+    beside = doubts(config, figures_of(data.schema, rows, held_out))
+    found = replace(found, notes=(*found.notes, *beside))
     notify(Event("plan", "data", found=found))
     if config.workers and found.template.kind not in KINDS:
         raise ParameterError(
@@ -112,7 +116,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     with _recording(folder) as record, pool as engine:
         signing_key = new_signing_key()
         specs = party_specs(config, data.shards, root, public_bytes(signing_key))
-        held_out, whole = found.template.held_out, data
+        whole = data
         data = used(held_out, whole, specs)
         if held_out and folder:
             HeldBack.of(held_out, whole, specs).save(folder.path)

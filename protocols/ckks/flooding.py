@@ -25,9 +25,9 @@ An encrypted model counts the noise of its gradients, with a margin of 2 for the
 refresh sums up, key switches, digits of its mask. Either is an estimate that tests compare with
 measurements, not a proof. Random rows stay below 0.6 of it, from 2 to 200 rows, 1 to 40 columns,
 degrees 3 to 15 and all rules. So do rows that are all alike, one or several groups of them in each
-party: 0.06 to 0.13 of it for an encrypted model at rings 2^11, 2^13 and 2^15, up to 20 rounds, a
-third of it for encrypted rows (`python -m tests.alike`). A factor f above 1 would take 2 log2 f
-bits of s.
+party: 0.06 to 0.13 of it for an encrypted model of few parts at rings 2^11, 2^13 and 2^15, up to 20
+rounds, a quarter of it at 64 parts, a third of it for encrypted rows (`python -m tests.alike`). A
+factor f above 1 would take 2 log2 f bits of s.
 """
 
 from __future__ import annotations

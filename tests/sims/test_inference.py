@@ -30,6 +30,7 @@ from protocols.inference.estimate import (
 from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
 from sims.config import SimulationConfig
+from sims.console import closing_lines
 from sims.datasets import split_rows
 from sims.evaluation import specs_of
 from sims.inference import Inference, infer
@@ -350,6 +351,8 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     refused = simulate(data=frame, epsilon=0.05, **asked)
     assert refused.inference is None
     assert any("no standard errors" in warning for warning in refused.warnings)
+    assert any("standard errors: no intervals: 1,440" in note for note in refused.notes)
+    assert "with what came after: epsilon=0.05, delta=1e-05" in list(closing_lines(refused))
     assert any("count epsilon=0.05" in warning for warning in refused.warnings)
     assert math.isfinite(refused.scores.log_loss)
 
