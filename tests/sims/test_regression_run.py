@@ -174,7 +174,9 @@ def test_cohort_predict(runs: Runs, tables: Tables) -> None:
     assert scored.exit_code == 0 and scored.stdout.splitlines()[0] == "cost,days"
     assert f"R² {run.summary['r2'][0]:.4f}" in scored.stderr and "100 rows" in scored.stderr
     bare = tables.train.with_name("bare.csv")
-    pd.read_csv(tables.test, float_precision="round_trip").drop(columns="days").to_csv(bare, index=False)
+    pd.read_csv(tables.test, float_precision="round_trip").drop(columns="days").to_csv(
+        bare, index=False
+    )
     unscored = cohort("predict", "--model", model, "--data", bare)
     assert unscored.stdout == scored.stdout and "R²" not in unscored.stderr
 
