@@ -17,7 +17,7 @@ from benchmarks.cases import Array, Case
 from coordinator.costs import Costs
 from protocols import refresh
 from protocols.privacy.calibrate.calibration import calibrate
-from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from tests.helpers import open_session
@@ -50,7 +50,7 @@ def plan_of(case: Case) -> RowsPlan:
         profile=profile,
     )
     figures = PublicFigures.even(rows=case.rows, features=case.features, parties=case.parties)
-    return cast(RowsPlan, calibrate(figures, Wanted.of(config)).template)
+    return cast(RowsPlan, calibrate(figures, config.wanted()).template)
 
 
 def run(case: Case, plan: RowsPlan | None = None) -> Measured:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -28,12 +30,13 @@ from protocols.messages import (
     Exchange,
     decode,
     digest,
-    encode,
+    public_bytes,
+    signed_head,
     to_everyone,
+    whole,
 )
 from protocols.plan import Member, RunPlan
-from protocols.protocol import FINISH, Watch
-from protocols.registry import phase_of, protocol_of
+from protocols.protocol import FINISH, Watch, phase_of, protocol_of
 from protocols.transcript import LOST, Transcript
 
 log = logging.getLogger(__name__)
@@ -51,6 +54,16 @@ def arrivals(replies: Replies) -> Iterator[tuple[str, bytes]]:
     return iter(replies.items() if isinstance(replies, Mapping) else replies)
 
 
+@contextmanager
+def beside(work: Callable[[], object] | None) -> Iterator[None]:
+    """Done by another thread at the same time, and at the end."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work) if work else None
+        yield
+    if done:
+        done.result()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A finished run: the agreed plan and the released weights, shape (d,) or (d, outputs).
@@ -61,6 +74,27 @@ class Outcome:
     plan: RunPlan
     weights: NDArray[np.float64]
     missing: tuple[str, ...] = ()
+
+
+class Requests(Mapping[str, bytes]):
+    """Messages by party, each made when it is asked for: what many are sent alike is held once."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], bytes]) -> None:
+        self._names, self._make = dict.fromkeys(names), make
+
+    def __getitem__(self, name: str) -> bytes:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(slots=True)
@@ -88,13 +122,15 @@ def whole_run(
 
     party_keys: as for `Coordinator`; transcript: of the run so far; watch: of the agreed plan.
     """
-    plan, seeds = yield from agree.agree(tuple(party_keys), party_keys, make_plan)
+    plan = make_plan((yield from agree.enrol(party_keys)))
+    seeds = yield from agree.agree(plan)
     watched, missing = watch(plan), list[str]()
 
     def on_missing(names: tuple[str, ...]) -> None:
         missing[:] = names
         watched.on_missing(names)
 
+    # Goes on in protocols/: encrypted_rows.py, encrypted_model.py, secure_aggregation.py.
     released = yield from protocol_of(plan).coordinate(
         plan, agree.joint_seed(plan, seeds), seeds, replace(watched, on_missing=on_missing)
     )
@@ -111,7 +147,7 @@ class Coordinator:
     (hex) by party name; make_plan: the run plan once the members are known; start: public weights
     that the secure-aggregation protocol starts from, zeros by default; evidence: of the second
     moment that rows are whitened by, see `second_moment.Evidence`; engine: workers for groups of
-    encrypted rows, see `workers.Engine`.
+    encrypted rows, see `workers.Engine`; apart: whether parties compute elsewhere.
     """
 
     def __init__(
@@ -127,22 +163,23 @@ class Coordinator:
         start: NDArray[np.float64] | None = None,
         evidence: Any = None,
         engine: Any = None,
+        apart: bool = False,
     ) -> None:
         self.session = session
         self.costs = Costs()
         self._signing_key = signing_key
-        self._party_keys = dict(party_keys)
+        self.party_keys = dict(party_keys)
         self._make_plan = make_plan
-        self._transcript = transcript
+        self.transcript = transcript
         self._observer = observer or Observer()
         self._size_cap = size_cap
         self._start = start
-        self._evidence, self._engine = evidence, engine
+        self._evidence, self._engine, self._apart = evidence, engine, apart
 
     @property
-    def parties(self) -> tuple[str, ...]:
-        """Party names."""
-        return tuple(self._party_keys)
+    def verify_key(self) -> str:
+        """Of its signatures, hexadecimal."""
+        return public_bytes(self._signing_key)
 
     def run(self, ask: AskParties) -> Outcome:
         """The whole protocol over a transport.
@@ -184,7 +221,7 @@ class Coordinator:
                 engine=self._engine,
             )
 
-        return (yield from whole_run(self._party_keys, self._make_plan, self._transcript, watch))
+        return (yield from whole_run(self.party_keys, self._make_plan, self.transcript, watch))
 
     # -- driving it -----------------------------------------------------------------------------
 
@@ -216,13 +253,14 @@ class Coordinator:
 
     def _exchange(self, request: Ask, ask: AskParties) -> Mapping[str, Body]:
         phase = phase_of(request.step)
-        outgoing: dict[str, bytes] = {}
+        heads: dict[str, bytes] = {}
         for name, body in request.bodies.items():
             envelope = Envelope(self.session, request.step, COORDINATOR, name, body)
-            outgoing[name] = encode(envelope, self._signing_key)
-            sent = outgoing[name]
-            self._log(phase, request.step, COORDINATOR, name, len(sent), digest(sent))
-        answers = {name: digest(data) for name, data in outgoing.items()}
+            head = heads[name] = signed_head(envelope, self._signing_key)
+            size = len(head) + body.num_bytes
+            self._log(phase, request.step, COORDINATOR, name, size, digest(head))
+        outgoing = Requests(heads, lambda name: whole(heads[name], request.bodies[name]))
+        answers = {name: digest(head) for name, head in heads.items()}
         unlogged, due = dict[str, tuple[int, str]](), list(outgoing)
         replies: dict[str, Body] = {}
 
@@ -233,7 +271,8 @@ class Coordinator:
                 self._log(phase, request.step, first, COORDINATOR, *unlogged.pop(first))
 
         try:
-            for name, data in self._waited(lambda: ask(request.step, outgoing)):
+            waited = self._waited(lambda: ask(request.step, outgoing), request.meanwhile)
+            for name, data in waited:
                 if name not in answers or name in replies:
                     continue  # not asked, or a second copy
                 arrived = time.perf_counter()
@@ -253,22 +292,32 @@ class Coordinator:
         log_arrived()
         return {name: replies[name] for name in outgoing if name in replies}
 
-    def _waited(self, ask: Callable[[], Replies]) -> Iterator[tuple[str, bytes]]:
-        """Replies as they arrive; counts the seconds until each."""
+    def _waited(
+        self, ask: Callable[[], Replies], meanwhile: Callable[[], object] | None
+    ) -> Iterator[tuple[str, bytes]]:
+        """Replies as they arrive; counts the seconds until each.
+
+        meanwhile: work of one's own, done at the same time where parties compute elsewhere.
+        """
+        started = time.perf_counter()
+        if meanwhile and not self._apart:
+            meanwhile()
         asked, slowest = time.perf_counter(), 0.0
-        for reply in arrivals(ask()):
-            waited = time.perf_counter() - asked
-            self.costs.waiting_seconds += waited
-            slowest = max(slowest, waited)
-            yield reply
-            del reply
-            asked = time.perf_counter()
-        self.costs.waiting_seconds += time.perf_counter() - asked
-        self.costs.slowest_seconds += slowest
+        own = asked - started
+        with beside(meanwhile if self._apart else None):
+            for reply in arrivals(ask()):
+                waited = time.perf_counter() - asked
+                self.costs.waiting_seconds += waited
+                slowest = max(slowest, waited)
+                yield reply
+                del reply
+                asked = time.perf_counter()
+            self.costs.waiting_seconds += time.perf_counter() - asked
+        self.costs.slowest_seconds += max(0.0, slowest - own)
 
     def _read(self, name: str, step: str, answers: str, data: bytes) -> Body:
         try:
-            reply = decode(data, self._party_keys[name], size_cap=self._size_cap)
+            reply = decode(data, self.party_keys[name], size_cap=self._size_cap)
         except MessageError as error:
             raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
         address = (reply.session, reply.step, reply.sender, reply.recipient, reply.answers)
@@ -288,6 +337,6 @@ class Coordinator:
         self, phase: str, step: str, sender: str, recipient: str, size: int, message: str
     ) -> None:
         self.costs.count(phase, recipient if sender == COORDINATOR else sender, size)
-        self._transcript.add(
+        self.transcript.add(
             step=step, sender=sender, recipient=recipient, size=size, message=message
         )

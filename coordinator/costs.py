@@ -17,8 +17,9 @@ class Costs:
     work, its part of the refresh included, waiting for parties not; reading_seconds: of each of
     them, what checking and adding up the parties' replies takes, done as they arrive;
     whole_seconds: of each of them, everybody's, as the clock says; path_seconds: the same with the
-    slowest party alone, where parties answer one after the other in one process; waiting_seconds,
-    slowest_seconds, read_seconds: in all.
+    slowest party alone, where parties answer one after the other in one process, and less what the
+    coordinator does meanwhile; waiting_seconds, read_seconds: in all; slowest_seconds: of the
+    slowest party, beyond the coordinator's work at the same time, in all.
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))

@@ -191,6 +191,7 @@ class _Run:
             ),
             evidence=self._evidence,
             engine=engine,
+            apart=True,
         )
         try:
             self.status.attempt(coordinator.costs)

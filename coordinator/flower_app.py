@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from coordinator.flower_waits import shorten_waits
 from protocols.errors import LostError, ProtocolError
-from protocols.registry import may_repeat
+from protocols.protocol import may_repeat
 from protocols.waits import pause
 
 RECORD = "ciphercohort"
@@ -120,6 +120,24 @@ class GridTransport:
         return failures[name] < self._attempts
 
 
+def one_by_one(ask: AskParties) -> AskParties:
+    """For parties of this process, who answer in turn: one request in memory at a time."""
+
+    def asking(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        lost: dict[str, str] = {}
+        for name in outgoing:
+            try:
+                yield from ask(step, {name: outgoing[name]})
+            except LostError as error:
+                if not may_repeat(step):
+                    raise
+                lost[name] = str(error)
+        if lost:
+            raise LostError("; ".join(dict.fromkeys(lost.values())), tuple(lost))
+
+    return asking
+
+
 def _to_record(data: bytes) -> RecordDict:
     if len(data) <= SMALL_BYTES:
         return RecordDict({RECORD: ConfigRecord({PAYLOAD: data})})
@@ -147,7 +165,7 @@ def main(grid: Grid, context: Context) -> None:
     name = str(context.run_config["session"])
     if name in SESSIONS:
         session, nodes = SESSIONS[name]
-        session(GridTransport(grid, nodes))
+        session(one_by_one(GridTransport(grid, nodes)))
         return
     from coordinator.deployment import serve_session
     from coordinator.settings import HOME_VARIABLE, Settings

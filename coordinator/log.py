@@ -26,7 +26,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from coordinator.coordinator import AskParties, arrivals
+from coordinator.coordinator import AskParties, Requests, arrivals
 from protocols.errors import LostError, MessageError, ParameterError, ProtocolError
 from protocols.messages import (
     COORDINATOR,
@@ -90,7 +90,8 @@ def recorded(
                     f"step {step!r}: the request to party {name!r} differs from the recorded one; "
                     "the program or its settings have changed since this session began"
                 )
-        missing = {name: data for name, data in outgoing.items() if not replies[name].exists()}
+        unanswered = [name for name in outgoing if not replies[name].exists()]
+        missing = Requests(unanswered, outgoing.__getitem__)
         decided = (folder / number.upcoming).exists()
         for name in [name for name in outgoing if name not in missing]:
             held = replies[name].read_bytes()

@@ -45,8 +45,7 @@ from protocols.gradients import GradientPlan
 from protocols.messages import UNHEARD, Ask, Body, heard
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
-from protocols.protocol import FINISH, Watch
-from protocols.registry import protocol_of
+from protocols.protocol import FINISH, Watch, protocol_of
 from protocols.second_moment import Evidence
 from protocols.statement import read_statement
 from protocols.transcript import Transcript

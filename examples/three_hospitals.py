@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import network
 
 from protocols.plans import plan_from_dict
-from protocols.registry import phase_of, protocol_of
+from protocols.protocol import phase_of, protocol_of
 
 NAMES = ("hospital-a", "hospital-b", "hospital-c")
 COHORT = str(Path(sys.executable).parent / "cohort")

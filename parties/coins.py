@@ -75,11 +75,6 @@ class Coins:
             )
         return held_out.chosen(bytes.fromhex(coin.secret), shard.rows)
 
-    def part(self, held_out: HeldOut | None, shard: Shard, view: Shard | None = None) -> Shard:
-        """The rows that a run uses; see `chosen`; view: what it sees of the rows of `shard`."""
-        seen = view or shard
-        return seen if held_out is None else seen.only(self.chosen(held_out, shard))
-
     def _keep(self, draw: str, coin: Coin) -> None:
         """Note new coins, before anything depends on them."""
         self.kept[draw] = coin

@@ -142,8 +142,10 @@ class CoverShare:
         """Who is covered for."""
         return self._covering.missing if self._covering else ()
 
-    def stand_in(self, request: Body) -> None:
+    def stand_in(self, request: Body) -> Callable[[], None]:
         """From now on this party's share of the secret covers for the missing ones.
+
+        What is returned takes it back: for a step that is refused.
 
         Raises:
             PolicyError: against the rules of `protocols.cover`. MessageError: malformed.
@@ -159,12 +161,13 @@ class CoverShare:
             raise PolicyError(f"{', '.join(before.missing)} were covered for: no way back")
         if not self._held:
             raise PolicyError("no shares are held: nobody can be covered for yet")
-        self._covering = asked
-        self._apply()
+        self._cover(asked)
+        return partial(self._cover, before)
 
-    def _apply(self) -> None:
-        covering = self._covering
+    def _cover(self, covering: StandIn | None) -> None:
+        self._covering = covering
         if covering is None or self._name not in covering.stand_ins:
+            self._secret.stand_in(None)
             return
         points = [self._points[name] for name in covering.stand_ins]
         factors = shamir.weights(self._points[self._name], points, self._primes)
@@ -198,5 +201,4 @@ class CoverShare:
         }
         if meta["covering"]:
             missing, stand_ins = meta["covering"]
-            self._covering = StandIn(tuple(missing), tuple(stand_ins))
-            self._apply()
+            self._cover(StandIn(tuple(missing), tuple(stand_ins)))

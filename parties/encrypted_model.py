@@ -183,11 +183,18 @@ class EncryptedModelParty(EncryptedRowsParty):
         return self._clear
 
     def _zeros(self) -> Any:
-        """Two fresh encryptions of zero, which never leave: see `ClearRows`."""
-        context, zero = self.context, np.zeros(1)
-        fresh = [context.encrypt(self._public, zero) for _ in range(2)]
-        assert self._shared is not None  # noqa: S101 (rows have it)
-        return tuple(self._shared.products([context.polynomials_of(ct) for ct in fresh]))
+        """Two fresh encryptions of zero, which never leave: see `ClearRows`.
+
+        Parties of one process take their sums in turn: no two groups of rows take the same.
+        """
+        shared, context, zero = self._shared, self.context, np.zeros(1)
+        assert shared is not None  # noqa: S101 (rows have it)
+
+        def make() -> Any:
+            fresh = [context.encrypt(self._public, zero) for _ in range(2)]
+            return tuple(shared.products([context.polynomials_of(ct) for ct in fresh]))
+
+        return once(shared, "zeros", self.seed, make)
 
     def erase(self) -> None:
         """Erase the key share, what others share with it, noise and encoded rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,13 @@ from parties.data.shard import Shard
 from parties.key_share import KeyShare
 from parties.party_protocol import PartyProtocol, Seal
 from protocols import commitments, second_moment
-from protocols.circuit_plan import CircuitPlan
-from protocols.circuits import circuit_of
+from protocols.circuit_plan import CircuitPlan, Packed
+from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import public_context
 from protocols.commitments import Opening, Terms
-from protocols.contribute import Packed
+from protocols.contribute import check_outputs
 from protocols.errors import DataError, PolicyError
 from protocols.messages import Body
 from protocols.privacy.randomness import RandomSource
@@ -50,12 +51,12 @@ class EncryptedRowsParty(PartyProtocol):
         super().__init__(plan, name)
         if not isinstance(shard, Shard):
             raise PolicyError(f"kind={plan.kind!r} of the plan does not fit this party's rows")
-        circuit_of(plan).check_targets(shard.y)
+        check_outputs(plan, shard.y)
         self._shard, self._randomness, self._signing_key = shard, randomness, signing_key
         self.seed = b""
         self.secret: Any = None
         self.held: Any = None
-        self.public_b: Residues = np.zeros((plan.ckks.num_towers, plan.ckks.ring_dim), np.uint64)
+        self.public_b: Residues = rns.zeros(plan.ckks.num_towers, plan.ckks.ring_dim)
 
     @classmethod
     def open(
@@ -69,16 +70,6 @@ class EncryptedRowsParty(PartyProtocol):
     ) -> EncryptedRowsParty:
         """Rows are encrypted as they are: nobody contributes to sums."""
         return cls(plan, name, shard, randomness, signing_key)
-
-    def answer(self, step: str, request: Body) -> Body:
-        """Reply to a step.
-
-        Raises:
-            PolicyError: no keys are made yet.
-        """
-        if self.secret is None and step not in (second_moment.STEP, commitments.KEYS.commit):
-            raise PolicyError("no keys are made yet")
-        return super().answer(step, request)
 
     def begin(self, seed: bytes) -> None:
         """Make the key share; seed: the joint one."""
@@ -100,13 +91,14 @@ class EncryptedRowsParty(PartyProtocol):
         """What this party encrypts, fresh noise included."""
         plan, shard = self.plan, self._shard
         noise = plan.draw_noise(self._randomness)
-        return circuit_of(plan).pack(self.name, shard.x, shard.y, noise, shard.weight)
+        return plan.pack(self.name, shard.x, shard.y, noise, shard.weight)
 
-    def stand_in(self, request: Body) -> None:
+    def stand_in(self, request: Body) -> Callable[[], None]:
         """See `protocols.cover`."""
         if self.held is None:
             raise PolicyError("the plan has no cover: nobody can be covered for")
-        self.held.stand_in(request)
+        take_back: Callable[[], None] = self.held.stand_in(request)
+        return take_back
 
     def erase(self) -> None:
         """Erase the key share, and those of others."""

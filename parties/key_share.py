@@ -80,6 +80,7 @@ class KeyShare:
         self._ledger = SampleLedger()
         self._ephemeral: Any = None
         self._standing_in: Residues | None = None
+        self._left: list[Residues] = []
         a = context.uniform_polynomial(joint_seed, PUBLIC_KEY)
 
         def public() -> Any:
@@ -106,6 +107,7 @@ class KeyShare:
             if rows is not None:
                 rows.fill(0)
         self._secret = self._ephemeral = self._rows = self._standing_in = None
+        self._left = []
 
     @property
     def context(self) -> CkksContext:
@@ -138,6 +140,7 @@ class KeyShare:
         share._context, share._parties = context, int(state.meta["parties"])
         share._ledger = SampleLedger(from_plain(Sample, sample) for sample in state.meta["samples"])
         share._public_b = share._rows = share._standing_in = None
+        share._left = []
         share._seed, *secrets = state.blobs
         share._secret, share._ephemeral = (
             openfhe.DeserializePrivateKeyString(unseal(sealed), openfhe.BINARY) if sealed else None
@@ -320,9 +323,10 @@ class KeyShare:
             samples, lambda: shamir.deal(rows, primes, threshold, points, SystemRandomness())
         )
 
-    def stand_in(self, extra: Residues) -> None:
-        """Use s_p + extra in place of s_p from now on; extra: shape (towers, n)."""
-        self._standing_in = add(self._residues(), extra, self._context.primes)
+    def stand_in(self, extra: Residues | None) -> None:
+        """Use s_p + extra in place of s_p from now on, None: s_p; extra: shape (towers, n)."""
+        primes = self._context.primes
+        self._standing_in = None if extra is None else add(self._residues(), extra, primes)
 
     def _residues(self) -> Residues:
         """s_p, shape (towers, n)."""
@@ -353,7 +357,7 @@ class KeyShare:
                 return self._shown(one[0], name, secret, mask[: len(low)], mapped, error)
 
             masks = each(lambda _: draw_mask(low, self._parties, n, random), asked)
-            errors = fresh_errors(context, len(asked))
+            errors = self._fresh_errors(len(asked))
             return each(share, asked, names, lift(context, masks), errors)
 
         return self._publish(samples, make)
@@ -379,9 +383,15 @@ class KeyShare:
                 mapped = subring.embed(trace_map.apply(inner), primes, n)
                 return self._shown(c1, name, secret, mask, mapped, error)
 
-            return each(share, asked, names, fresh_errors(context, len(asked)))
+            return each(share, asked, names, self._fresh_errors(len(asked)))
 
         return self._publish(samples, make)
+
+    def _fresh_errors(self, count: int) -> list[Residues]:
+        """Each used once. They are made two at a time: one that is left is for the next share."""
+        found = self._left + fresh_errors(self._context, count - len(self._left))
+        self._left = found[count:]
+        return found[:count]
 
     def _shown(
         self,

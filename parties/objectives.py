@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from parties.data.outcome import Classes
+from parties.data.schema import Classes
 from parties.data.shard import Shard
 from protocols.curvature import LOGISTIC
 from protocols.errors import PolicyError

@@ -15,10 +15,9 @@ from parties.account import Account
 from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.data.views import Views
-from parties.party_protocol import PartyProtocol, Seal
+from parties.party_protocol import PartyProtocol, Seal, half_of
 from parties.policy import Policy
 from parties.recompute import recompute
-from parties.registry import half_of
 from protocols import agree
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.messages import (
@@ -29,16 +28,16 @@ from protocols.messages import (
     Envelope,
     decode,
     digest,
-    encode,
     heard,
     public_bytes,
+    signed_head,
+    whole,
 )
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import RandomSource, SystemRandomness
-from protocols.protocol import BEFORE, COVERED
-from protocols.registry import protocol_of
+from protocols.protocol import BEFORE, COVERED, protocol_of
 
 if TYPE_CHECKING:
     from parties.objectives import OpenContributor
@@ -104,7 +103,9 @@ class Party:
         self._sequence: tuple[str, ...] = BEFORE[:2]
         self._answered = 0
         self._repeated: list[str] = []
-        self._last: tuple[str, str, bytes] | None = None  # step, request digest, reply
+        # Step, request's digest, and the reply: what is signed, and a body that shares its blobs
+        # with whatever else the party keeps of them.
+        self._last: tuple[str, str, bytes, Body] | None = None
         self._heard = dict[str, None]()  # digests of the session's requests, a resent one once
         self.seen = UNHEARD
         self._plan: RunPlan | None = None
@@ -125,7 +126,7 @@ class Party:
         request = decode(data, self._coordinator_key, size_cap=self._size_cap)
         name = digest(data)
         if self._last and self._last[:2] == (request.step, name):
-            return self._last[2]
+            return whole(*self._last[2:])
         try:
             self._check_address(request)
             self._hear(name)
@@ -137,15 +138,16 @@ class Party:
             body = Body({"error": REFUSED})
         except CohortError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
-            return self._reply(request, name, Body({"error": str(error)}))
-        reply = self._reply(request, name, body)
-        self._last = (request.step, name, reply)
-        return reply
+            body = Body({"error": str(error)})
+            return whole(self._head(request, name, body), body)
+        self._last = (request.step, name, self._head(request, name, body), body)
+        return whole(*self._last[2:])
 
     def refuse(self, request: Envelope, name: str, reason: str) -> bytes:
         """Refuse a request of this session for its owner; name: the request's digest."""
         self._hear(name)
-        return self._reply(request, name, Body({"error": reason}))
+        body = Body({"error": reason})
+        return whole(self._head(request, name, body), body)
 
     def close(self) -> None:
         """Erase the key share; the party answers no more.
@@ -174,7 +176,7 @@ class Party:
         Raises:
             PolicyError: the protocol keeps its secret in memory only.
         """
-        step, request, reply = self._last or ("", "", b"")
+        step, request, head, body = self._last or ("", "", b"", Body())
         half = self._half.state(seal) if self._half else Body()
         meta = {
             "session": self._session,
@@ -187,14 +189,14 @@ class Party:
             "account": self._account.state(),
             "half": dict(half.meta),
         }
-        return Body(meta, (self._seed, reply, *half.blobs))
+        return Body(meta, (self._seed, whole(head, body), *half.blobs))
 
     def restore(self, state: Body, unseal: Seal) -> None:
         """Give a new party, made from the same files, the state of an old one."""
         meta, (self._seed, reply, *blobs) = state.meta, state.blobs
         self._session, self._answered = meta["session"], int(meta["answered"])
         step, request = meta["last"]
-        self._last = (step, request, reply) if step else None
+        self._last = (step, request, reply, Body()) if step else None
         self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
         if meta["plan"]:
             self._plan = plan_from_dict(meta["plan"])
@@ -202,8 +204,7 @@ class Party:
             for again in meta["repeated"]:
                 self._insert(again, self._sequence.index(again.removeprefix(COVERED)) + 1)
             shard = self._rows_of(self._plan)
-            rows = self._coins.part(self._plan.held_out, self._shard, shard)
-            self._half = self._open_half(self._plan, rows)
+            self._half = self._open_half(self._plan, self._used(self._plan, shard))
             self._half.restore(Body(meta["half"], tuple(blobs)), unseal)
         self._account.restore(meta["account"])
 
@@ -255,24 +256,20 @@ class Party:
             return self._handlers[request.step](request.body)
         if self._half is None:
             raise PolicyError("no plan is agreed yet")
-        return self._half.answer(request.step, request.body)
+        # The function of the protocol's STEPS: `commit-rows` goes to `contribute.commit(half, …)`.
+        return protocol_of(self._half.plan).answer(self._half, request.step, request.body)
 
-    def _reply(self, request: Envelope, answers: str, body: Body) -> bytes:
+    def _head(self, request: Envelope, answers: str, body: Body) -> bytes:
         address = (request.session, request.step, self.name, COORDINATOR)
         envelope = Envelope(*address, body, answers=answers, seen=self.seen)
-        return encode(envelope, self._signing_key)
+        return signed_head(envelope, self._signing_key)
 
     # -- steps ------------------------------------------------------------------------------------
 
     def _enrol(self, request: Body) -> Body:
-        return agree.answer_enrol(
-            agree.Enrolment(
-                self._shard.rows,
-                self._shard.num_features,
-                self._shard.schema.digest(),
-                agree.commitment(self._seed),
-            )
-        )
+        shard = self._shard
+        committed = agree.commitment(self._seed)
+        return agree.answer_enrol(shard.rows, shard.num_features, shard.schema.digest(), committed)
 
     def _agree(self, request: Body) -> Body:
         plan = plan_from_dict(_mapping(request.meta.get("plan")))
@@ -296,7 +293,7 @@ class Party:
         self._policy.check_slots(plan, norm_bound)
         if plan.whitens:
             self._account.require(getattr(plan, "moment_plan", ""))
-        rows = self._coins.part(plan.held_out, self._shard, shard)
+        rows = self._used(plan, shard)
         if cost:
             self._account.reserve(cost, plan.digest())
         self._plan, self._sequence = plan, sequence
@@ -314,8 +311,14 @@ class Party:
             raise PolicyError("the plan names another column schema")
         return found
 
+    def _used(self, plan: RunPlan, shard: Shard) -> Shard:
+        """Of all rows, those that a run uses: all, or without those that coins hold back."""
+        if plan.held_out is None:
+            return shard
+        return shard.only(self._coins.chosen(plan.held_out, self._shard))
+
     def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
-        return half_of(plan).open(
+        return half_of(plan).open(  # such as `encrypted_rows.EncryptedRowsParty`
             plan,
             self.name,
             rows,

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.data.shard import Shard
 from protocols.messages import Body
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
 from protocols.privacy.randomness import RandomSource
-from protocols.protocol import Request
-from protocols.registry import protocol_of
 
 if TYPE_CHECKING:
     from parties.objectives import OpenContributor
 
 # Encrypts what is secret, or decrypts it.
 Seal = Callable[[bytes], bytes]
+_HALVES: Mapping[str, str] = {
+    ENCRYPTED_ROWS: "parties.encrypted_rows:EncryptedRowsParty",
+    ENCRYPTED_MODEL: "parties.encrypted_model:EncryptedModelParty",
+    SECURE_AGGREGATION: "parties.secure_aggregation:SecureAggregationParty",
+}
+"""By protocol; loaded when a plan names it."""
 
 
 class PartyProtocol(ABC):
@@ -46,16 +52,9 @@ class PartyProtocol(ABC):
         """
         ...
 
-    def answer(self, step: str, request: Body) -> Body:
-        """Reply to a step; the caller has checked that it is this step's turn."""
-        found, asked = protocol_of(self.plan).step(step), Request.of(step, request)
-        if asked.kind != found.name:
-            self.stand_in(request)
-        return found.answer(self, asked)
-
     @abstractmethod
-    def stand_in(self, request: Body) -> None:
-        """Answer from now on for missing parties as well."""
+    def stand_in(self, request: Body) -> Callable[[], None]:
+        """Answer from now on for missing parties as well; what is returned takes it back."""
         ...
 
     @abstractmethod
@@ -76,3 +75,9 @@ class PartyProtocol(ABC):
     def restore(self, state: Body, unseal: Seal) -> None:
         """Go on where `state` was taken."""
         ...
+
+
+def half_of(plan: RunPlan) -> type[PartyProtocol]:
+    """A party's half of the plan's protocol: `open` makes the state of one party."""
+    found: type[PartyProtocol] = pkgutil.resolve_name(_HALVES[plan.protocol])
+    return found

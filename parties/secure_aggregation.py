@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from parties.objectives import Contributor, OpenContributor
 from parties.objectives import open_contributor as gradients_of_rows
 from parties.party_protocol import PartyProtocol, Seal
 from protocols import agree, gradients, second_moment
-from protocols.aggregate import setup
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
 from protocols.messages import Body
@@ -66,16 +65,6 @@ class SecureAggregationParty(PartyProtocol):
             half._remark = {second_moment.SEAL: sealed}
         return half
 
-    def answer(self, step: str, request: Body) -> Body:
-        """Reply to a step.
-
-        Raises:
-            PolicyError: no keys are made yet.
-        """
-        if self.secret is None and step != setup.MASK_KEYS:
-            raise PolicyError("no keys are made yet")
-        return super().answer(step, request)
-
     def begin(self, seeds: Mapping[str, str]) -> None:
         """Make the secret; seeds: everybody's."""
         plan = self.plan
@@ -104,7 +93,7 @@ class SecureAggregationParty(PartyProtocol):
         """A seal of the rows, where a later run speaks of them."""
         return self._remark
 
-    def stand_in(self, request: Body) -> None:
+    def stand_in(self, request: Body) -> Callable[[], None]:
         """Nobody can."""
         raise PolicyError("the plan has no cover: nobody can be covered for")
 

@@ -15,24 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.plan import Member, RunPlan
 
 SEED_BYTES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Enrolment:
-    """What a party says of itself: row count, columns with bias, schema digest, commitment."""
-
-    rows: int
-    num_features: int
-    schema: str
-    commitment: str
 
 
 def new_seed() -> bytes:
@@ -85,14 +74,14 @@ def seeds_of(request: Body) -> dict[str, str]:
 # -- party half -----------------------------------------------------------------------------------
 
 
-def answer_enrol(enrolment: Enrolment) -> Body:
-    """Reply to `enrol`."""
+def answer_enrol(rows: int, num_features: int, schema: str, committed: str) -> Body:
+    """Reply to `enrol`: row count, columns with bias, schema digest, commitment to the seed."""
     return Body(
         {
-            "rows": enrolment.rows,
-            "num_features": enrolment.num_features,
-            "schema": enrolment.schema,
-            "commitment": enrolment.commitment,
+            "rows": rows,
+            "num_features": num_features,
+            "schema": schema,
+            "commitment": committed,
         }
     )
 
@@ -100,57 +89,42 @@ def answer_enrol(enrolment: Enrolment) -> Body:
 # -- coordinator half -----------------------------------------------------------------------------
 
 
-def enrol(parties: Sequence[str]) -> Exchange[dict[str, Enrolment]]:
-    """Collect every party's enrolment."""
-    replies = yield to_everyone("enrol", tuple(parties), Body())
-    enrolled = {}
-    for name in parties:
-        meta = replies[name].meta
-        try:
-            enrolled[name] = Enrolment(
-                int(meta["rows"]),
-                int(meta["num_features"]),
-                str(meta["schema"]),
-                str(meta["commitment"]),
-            )
-        except (KeyError, ValueError, TypeError, OverflowError):
-            raise ProtocolError(f"malformed enrolment of party {name!r}", culprit=name) from None
-    return enrolled
-
-
-def agree(
-    parties: Sequence[str],
-    verify_keys: Mapping[str, str],
-    make_plan: Callable[[tuple[Member, ...]], RunPlan],
-) -> Exchange[tuple[RunPlan, dict[str, str]]]:
-    """Enrol, make the plan, have everyone agree, collect the seeds (hexadecimal, by party).
+def enrol(party_keys: Mapping[str, str]) -> Exchange[tuple[Member, ...]]:
+    """What the parties say of themselves; party_keys: verification keys (hex) by name.
 
     Raises:
-        ProtocolError: parties with different schemas, or one that answers for another plan.
+        ProtocolError: a malformed enrolment, or parties with different schemas.
     """
-    enrolled = yield from enrol(parties)
-    first = enrolled[parties[0]]
-    for name, other in enrolled.items():
-        if (other.schema, other.num_features) != (first.schema, first.num_features):
+    replies = yield to_everyone("enrol", tuple(party_keys), Body())
+    members, schemas = [], {}
+    for name, verify_key in party_keys.items():
+        meta = replies[name].meta
+        try:
+            schemas[name] = str(meta["schema"]), int(meta["num_features"])
+            rows, seed = int(meta["rows"]), str(meta["commitment"])
+        except (KeyError, ValueError, TypeError, OverflowError):
+            raise ProtocolError(f"malformed enrolment of party {name!r}", culprit=name) from None
+        members.append(Member(name=name, rows=rows, verify_key=verify_key, commitment=seed))
+    first = members[0].name
+    for name, schema in schemas.items():
+        if schema != schemas[first]:
             raise ProtocolError(
-                f"party {name!r} uses another column schema than party {parties[0]!r}; give all "
+                f"party {name!r} uses another column schema than party {first!r}; give all "
                 "parties the same schema file",
                 culprit=name,
             )
-    plan = make_plan(
-        tuple(
-            Member(
-                name=name,
-                rows=e.rows,
-                verify_key=verify_keys[name],
-                commitment=e.commitment,
-            )
-            for name, e in enrolled.items()
-        )
-    )
+    return tuple(members)
+
+
+def agree(plan: RunPlan) -> Exchange[dict[str, str]]:
+    """Have everyone agree to the plan; everyone's seed (hexadecimal), by party.
+
+    Raises:
+        ProtocolError: a party answers for another plan.
+    """
     replies = yield to_everyone("agree", plan.names, Body({"plan": plan.to_dict()}))
     for name in plan.names:
         if replies[name].meta.get("plan") != plan.digest():
             raise ProtocolError(f"party {name!r} agreed to a different plan", culprit=name)
     replies = yield to_everyone("reveal", plan.names, Body())
-    return plan, {name: str(replies[name].meta.get("seed")) for name in plan.names}
+    return {name: str(replies[name].meta.get("seed")) for name in plan.names}

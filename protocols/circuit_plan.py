@@ -23,6 +23,8 @@ from protocols.words import ATTACK, Fact, count
 Plan = TypeVar("Plan", bound="CircuitPlan")
 # One for each ciphertext of a refresh, None for one that is only refreshed.
 ColumnMaps = tuple[ColumnMap | None, ...]
+# Meta data, and the slots of each ciphertext.
+Packed = tuple[dict[str, Any], list[NDArray[np.float64]]]
 
 
 KEYS_AT_ONCE = 100
@@ -178,6 +180,22 @@ class CircuitPlan(RunPlan):
     @abstractmethod
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's privacy noise; zeros without privacy."""
+        ...
+
+    @abstractmethod
+    def pack(
+        self,
+        party: str,
+        rows: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        weight: NDArray[np.float64] | float = 1.0,
+    ) -> Packed:
+        """What a party encrypts of its rows, shape (rows, d), scaled, bias last, once.
+
+        targets: encoded, on [0, 1]; noise: from `draw_noise`; weight: of rows over their bound,
+        where the plan takes weights (`RunPlan.drops`).
+        """
         ...
 
     def figures(self) -> dict[str, Any]:

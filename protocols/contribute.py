@@ -16,14 +16,14 @@ preconditioner, column 0 holds the party's `Curvature.share` and round t column 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols import commitments, keygen
-from protocols.circuit_plan import CircuitPlan
+from protocols.circuit_plan import CircuitPlan, Packed
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
@@ -57,20 +57,18 @@ class PackedPlan(Protocol):
 
 # -- party half -----------------------------------------------------------------------------------
 
-# Meta data, and the slots of each ciphertext.
-Packed = tuple[dict[str, Any], list[NDArray[np.float64]]]
 
-
-def check_outputs(model: str, targets: NDArray[np.float64], *outputs: int) -> None:
-    """Refuse targets of another shape than (rows, *outputs).
+def check_outputs(plan: Any, targets: NDArray[np.float64]) -> None:
+    """Refuse targets of another shape than the plan's, (rows,) or (rows, outputs).
 
     Raises:
         PolicyError: names the model.
     """
+    outputs = () if plan.outputs is None else (plan.outputs,)
     if targets.shape[1:] != outputs:
         raise PolicyError(
-            f"model={model!r} of the plan does not predict what this party's rows have: targets "
-            f"of shape {targets.shape[1:]}, {outputs} in the plan"
+            f"model={plan.model!r} of the plan does not predict what this party's rows have: "
+            f"targets of shape {targets.shape[1:]}, {outputs} in the plan"
         )
 
 
@@ -94,23 +92,14 @@ def confirm(half: CircuitHalf, request: Request) -> Body:
 
 
 def contribution(context: CkksContext, secret: SecretHalf, key: Any, packed: Packed) -> Body:
-    """A party's rows or sums, encrypted under the joint public key."""
+    """A party's rows or sums: of each vector of slots a ciphertext under the joint public key."""
     meta, vectors = packed
-    return Body(meta, encrypted(context, secret, key, vectors))
-
-
-def encrypted(
-    context: CkksContext,
-    secret: SecretHalf,
-    key: Any,
-    vectors: Iterable[NDArray[np.float64]],
-) -> tuple[bytes, ...]:
-    """A fresh ciphertext of each vector of slots, packed."""
     both = context.primes * 2
-    return tuple(
+    ciphertexts = (
         rns.pack(secret.encrypt(key, slots, f"{ROWS.open}/{k}"), both)
         for k, slots in enumerate(vectors)
     )
+    return Body(meta, tuple(ciphertexts))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

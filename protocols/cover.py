@@ -25,7 +25,7 @@ Security
   a changed share names the coordinator and an ill-formed one its dealer.
 - S is fixed by the first loss; M may grow. A party repeats a step once, for the same c1 and under a
   label of its own (so with another random element, see `refresh`). It refuses another S, an M that
-  is less than before, that holds S or itself.
+  is less than before, that holds S or itself; who refuses stands in for nobody.
 - A reply that comes late is one answer more, of a faithful coordinator: with both answers to a
   refresh it has ring-LWE samples with different random elements, and the message under two
   independent masks; with both to the decryption, one polynomial under two independent floodings:
@@ -49,7 +49,7 @@ between `cover-deal` and `cover-hold`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -122,8 +122,11 @@ class CoverHalf(Protocol):
         """Open and keep the others' shares, in the plan's order."""
         ...
 
-    def stand_in(self, request: Body) -> None:
-        """From now on this party's share of the secret covers for the missing ones."""
+    def stand_in(self, request: Body) -> Callable[[], None]:
+        """From now on this party's share of the secret covers for the missing ones.
+
+        What is returned takes it back.
+        """
         ...
 
 

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -133,7 +134,12 @@ def _inside(kind: Any, key: str) -> Iterator[Any]:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True) if hasattr(kind, "__annotations__") else {}
+    return _annotated(kind) if hasattr(kind, "__annotations__") else {}
+
+
+@lru_cache(maxsize=256)
+def _annotated(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ has the parties refresh what it made. It learns the final model and nothing befo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,8 @@ from numpy.typing import NDArray
 from protocols import decrypt, model_gradient, model_refresh, pads, second_moment
 from protocols.ckks import residues as rns
 from protocols.ckks import side_by_side, subring
-from protocols.ckks.circuit import advance
+from protocols.ckks.circuit import ColumnSum, advance
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import ColumnSum
 from protocols.ckks.residues import Residues
 from protocols.ckks.side_by_side import Pair, Parts, SideBySide
 from protocols.decrypt import DECRYPTION_TOWERS, DIVERGED
@@ -69,7 +69,10 @@ STEPS = (
 
 
 class Given:
-    """The gradient that the parties have sent, in the place of one that is computed."""
+    """The gradient that the parties send, in the place of one that is computed.
+
+    terms: (c0, c1) of each part, or none yet: no rule but adds them.
+    """
 
     def __init__(self, terms: Sequence[Pair], scale: float, weight_unit: float) -> None:
         self._terms, self._scale, self.weight_unit = terms, scale, weight_unit
@@ -107,19 +110,30 @@ def _train(
     context: CkksContext, plan: ModelPlan, seed: bytes, survivors: Survivors, watch: Watch
 ) -> Exchange[Parts]:
     """w / R after the last iteration."""
-    rule, unit = plan.rule, plan.units.weight_unit
+    rule = plan.rule
     evaluator = SideBySide(context, plan.layout)
     state = rule.start(side_by_side.zero(context, plan.layout))
     for t in range(plan.rounds):
-        terms = yield from model_gradient.total(context, plan, survivors, t, rule.point(state))
-        gradient = Given(terms, plan.gradient_scale, unit)
-        sums, kept = advance(evaluator, rule, t, state, gradient)
-        spread = [evaluator.spread(total) for total in sums]
+        # While the parties are at it.
+        own = cache(partial(_own_path, evaluator, plan, t, state))
+        point = rule.point(state)
+        terms = yield from model_gradient.total(context, plan, survivors, t, point, own)
+        shares, kept = own()
+        spread = [evaluator.spread(terms, share) for share in shares]
         made = yield from model_refresh.refresh(context, plan, seed, t, spread, survivors)
         watch.on_refresh(spread, made)
         state = (*made, *kept)
         watch.on_iteration(t)
     return rule.weights(state)
+
+
+def _own_path(
+    evaluator: SideBySide, plan: ModelPlan, t: int, state: tuple[Parts, ...]
+) -> tuple[list[list[Pair] | None], tuple[Parts, ...]]:
+    """Of round t what no reply is in: shares of the next sums, and what is kept of the state."""
+    gradient = Given((), plan.gradient_scale, plan.units.weight_unit)
+    sums, kept = advance(evaluator, plan.rule, t, state, gradient)
+    return [evaluator.own_share(total) for total in sums], kept
 
 
 # -- release --------------------------------------------------------------------------------------

@@ -6,21 +6,26 @@ levels run out, and has the last one decrypted. It learns the model and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
+from typing import Protocol as Interface
 
 from protocols import contribute, cover, decrypt, keygen, refresh, second_moment, workers
 from protocols.circuit_plan import CircuitPlan
-from protocols.circuits import circuit_of
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import EncryptedVector
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.contribute import Opened
+from protocols.gram_training import GramCircuit
 from protocols.keygen import JointKeys
+from protocols.lffr_training import LffrCircuit
 from protocols.messages import Exchange
 from protocols.names import ENCRYPTED_ROWS
 from protocols.protocol import Protocol, Step, Watch, Weights
+from protocols.refresh import Refresh
 from protocols.survivors import Survivors
+from protocols.train import RowsCircuit
 
 _KEYS = "public key material, made from your key share"
 
@@ -106,6 +111,43 @@ STEPS = (
         opens=True,
     ),
 )
+
+
+class Circuit(Interface):
+    """What a kind of plan computes of what parties encrypt (`CircuitPlan.pack`)."""
+
+    def evaluator(self, context: CkksContext) -> Evaluator:
+        """Evaluates it; the evaluation keys are loaded."""
+        ...
+
+    def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
+        """The parties' ciphertexts, summed, for `train`."""
+        ...
+
+    def train(
+        self,
+        evaluator: Evaluator,
+        encrypted: Any,
+        refresh: Refresh,
+        on_iteration: Callable[[int], None],
+    ) -> Exchange[EncryptedVector]:
+        """Encrypted weights over the plan's unit, zero in all slots but theirs."""
+        ...
+
+
+CIRCUITS: Mapping[str, Callable[[Any], Circuit]] = {
+    "rows": RowsCircuit,
+    "model": RowsCircuit,
+    "model-lffr": RowsCircuit,
+    "gram": GramCircuit,
+    "lffr": LffrCircuit,
+}
+"""By kind of plan."""
+
+
+def circuit_of(plan: CircuitPlan) -> Circuit:
+    """The circuit of a plan."""
+    return CIRCUITS[plan.kind](plan)
 
 
 def joint_keys(

@@ -41,7 +41,7 @@ from protocols.privacy.noise import NOISE_TAIL, Noise
 from protocols.privacy.randomness import RandomSource, apart
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.protocol import Request
-from protocols.updates.catalogue import rounds_of, rule_from_dict
+from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 from protocols.words import ATTACK, Fact, number, size
 

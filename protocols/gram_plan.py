@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols import arithmetic, gram_slots
-from protocols.circuit_plan import CircuitPlan
+from protocols.circuit_plan import CircuitPlan, Packed
 from protocols.errors import DataError, ParameterError
-from protocols.gram import UNIT, GramSums, GramTask, with_noise
+from protocols.gram import UNIT, GramSums, GramTask, pack, with_noise
 from protocols.gram_training import model_error_std, refresh_schedule
 from protocols.models.gram_models import GramModel, gram_model
 from protocols.privacy.budget import Budget
@@ -129,6 +129,17 @@ class GramPlan(CircuitPlan):
         """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
         sigma = self.privacy.sigma if self.privacy else 0.0
         return gaussian_shares(sigma, self.split, 1, self.task.noise_size, randomness).ravel()
+
+    def pack(
+        self,
+        party: str,
+        rows: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        weight: NDArray[np.float64] | float = 1.0,
+    ) -> Packed:
+        """The party's sums; see `gram.pack`."""
+        return {}, pack(self.task, self.contribution(rows, targets, noise, weight))
 
     def contribution(
         self,

@@ -36,8 +36,8 @@ from protocols.ckks.gram import (
 )
 from protocols.ckks.gram_blocks import BlockEvaluator, BlockLayout
 from protocols.ckks.tally import CountingContext, Shadow, Tally
-from protocols.contribute import Opened, Packed, check_outputs
-from protocols.gram import GAIN, LIFT, UNIT, GramTask, collect, pack
+from protocols.contribute import Opened
+from protocols.gram import GAIN, LIFT, UNIT, GramTask, collect
 from protocols.gram_block_training import BlockTraining, error_before
 from protocols.gram_loop import Loop, Vectors
 from protocols.messages import Exchange
@@ -57,7 +57,7 @@ WEIGHT_BOUND = 4.0
 
 
 class GramCircuit:
-    """Least squares on Gram sums: a `circuits.Circuit`."""
+    """Least squares on Gram sums: a `encrypted_rows.Circuit`."""
 
     def __init__(self, plan: GramPlan) -> None:
         self._plan = plan
@@ -65,17 +65,6 @@ class GramCircuit:
     def evaluator(self, context: CkksContext) -> Evaluator:
         """On the matrix layout."""
         return gram_evaluator(context, self._plan.task)
-
-    def check_targets(self, targets: Array) -> None:
-        """Shape (rows, c)."""
-        check_outputs(self._plan.model, targets, self._plan.outputs)
-
-    def pack(
-        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
-    ) -> Packed:
-        """The party's sums; see `gram.pack`."""
-        plan = self._plan
-        return {}, pack(plan.task, plan.contribution(rows, targets, noise, weight))
 
     def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
         """The summed ciphertexts."""

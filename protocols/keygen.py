@@ -33,12 +33,13 @@ from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
+from protocols.ckks.shared_keys import once
 from protocols.commitments import Opening, Terms
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.secret_half import CircuitHalf, SecretHalf
-from protocols.wire import RunningSums
+from protocols.wire import RunningSums, residues_of
 
 PUBLIC_KEY = "public-key"
 RELINEARISATION = "relinearisation"
@@ -107,8 +108,8 @@ def answer_relinearise(context: CkksContext, secret: SecretHalf, request: Body) 
     """
     if len(request.blobs) != 2:
         raise MessageError(f"the step `{RELINEARISE}` carries exactly two blobs")
-    primes, n = context.key_primes, context.params.ring_dim
-    h0, h1 = (rns.unpack(blob, primes, n) for blob in request.blobs)
+    primes = context.key_primes
+    h0, h1 = residues_of(request, context, primes)
     return Body(blobs=(rns.pack(secret.relinearisation_second(h0, h1), primes),))
 
 
@@ -117,7 +118,8 @@ def add_public_shares(
 ) -> Residues:
     """Reply to `public-shares/k`: the sum so far with the b_p of these parties, in their order.
 
-    keys: this party's half of `commitments.KEYS`, opened.
+    keys: this party's half of `commitments.KEYS`, opened. Parties of one process check each for
+    itself, and add up once.
 
     Raises:
         ProtocolError: a b_p is not what its party committed to; names it. MessageError: malformed.
@@ -127,7 +129,7 @@ def add_public_shares(
         raise MessageError(
             f"the step carries {len(names)} shares, and the digests sent beside them"
         )
-    for name, blob, own in zip(names, request.blobs, request.digests, strict=True):
+    for name, own in zip(names, request.digests, strict=True):
         rest = others.get(name)
         if not isinstance(rest, list) or not keys.is_committed(name, [own, *map(str, rest)]):
             raise ProtocolError(
@@ -135,9 +137,15 @@ def add_public_shares(
                 "was exchanged on the way; do not go on with this coordinator",
                 culprit=name,
             )
-        part = rns.unpack(blob, context.primes, context.params.ring_dim)
-        total = rns.add(total, part, context.primes)
-    return total
+
+    def add() -> tuple[Residues, Residues]:
+        found = total
+        for part in residues_of(request, context, context.primes):
+            found = rns.add(found, part, context.primes)
+        return total, found
+
+    # What is remembered holds the sum before: no other array has its place meanwhile.
+    return once(context, "public shares", (id(total), request.digests), add)[1]
 
 
 # -- coordinator half -----------------------------------------------------------------------------

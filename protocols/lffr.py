@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 
 from protocols import lffr_slots
 from protocols.approximation import Polynomial
-from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
+from protocols.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
 from protocols.ckks.circuit import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.flooding import error_std
 from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
-from protocols.errors import ParameterError
+from protocols.errors import DataError, ParameterError
 from protocols.inverse import MAX_RATIO
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.precondition import LEVELS, relative_error
@@ -242,6 +242,24 @@ class LffrPlan(CircuitPlan):
         shape = (self.rounds, self.num_features, self.outputs)
         size = self.num_features * self.outputs
         return gaussian_shares(sigma, self.split, self.rounds, size, randomness).reshape(shape)
+
+    def pack(
+        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
+    ) -> Packed:
+        """Rows, twice, and x (1/2 - y) / A of each output; side columns: `side`.
+
+        targets: shape (rows, c); weight: 1, the plan takes no other.
+
+        Raises:
+            DataError: targets outside [0, 1], or rows beyond the curvature's bound.
+        """
+        layout, units = self.layout, self.units
+        if not ((targets >= 0) & (targets <= 1)).all():
+            raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
+        factors = (0.5 - targets) / units.leading
+        data = layout.pack_data(units.row_scale * rows, factors, self.party_index(party))
+        side = layout.pack_side(self.side(rows, noise))
+        return {"ciphertexts": list(data)}, [*data.values(), *side]
 
     def side(self, rows: Array, noise: Array) -> Array:
         """One party's side columns, shape (side_columns, d, c): row sums, or N noise / side_scale.

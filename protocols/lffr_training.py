@@ -15,8 +15,7 @@ from protocols.ckks.circuit import REFRESH_LEVEL, Preconditioner
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LffrGradient
-from protocols.contribute import Opened, Packed, check_outputs, collect
-from protocols.errors import DataError
+from protocols.contribute import Opened, collect
 from protocols.lffr import LffrPlan
 from protocols.messages import Exchange
 from protocols.precondition import precondition
@@ -28,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 class LffrCircuit:
-    """LFFR on encrypted rows: a `circuits.Circuit`."""
+    """LFFR on encrypted rows: a `encrypted_rows.Circuit`."""
 
     def __init__(self, plan: LffrPlan) -> None:
         self._plan = plan
@@ -36,31 +35,6 @@ class LffrCircuit:
     def evaluator(self, context: CkksContext) -> Evaluator:
         """On the outputs' layout."""
         return Evaluator(context, self._plan.layout)
-
-    def check_targets(self, targets: Array) -> None:
-        """Shape (rows, c)."""
-        check_outputs(self._plan.model, targets, self._plan.outputs)
-
-    def pack(
-        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
-    ) -> Packed:
-        """Rows, twice, and x (1/2 - y) / A of each output; side columns: `LffrPlan.side`.
-
-        rows: shape (rows, d), scaled, bias last; targets: on [0, 1], shape (rows, c); noise: from
-        `LffrPlan.draw_noise`.
-
-        Raises:
-            DataError: targets outside [0, 1], or rows beyond the curvature's bound.
-            PolicyError: another number of outputs.
-        """
-        _ = weight  # 1: the plan takes no other
-        plan, layout, units = self._plan, self._plan.layout, self._plan.units
-        if not ((targets >= 0) & (targets <= 1)).all():
-            raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
-        factors = (0.5 - targets) / units.leading
-        data = layout.pack_data(units.row_scale * rows, factors, plan.party_index(party))
-        side = layout.pack_side(plan.side(rows, noise))
-        return {"ciphertexts": list(data)}, [*data.values(), *side]
 
     def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
         """Data, and summed side columns."""

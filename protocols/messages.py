@@ -68,13 +68,15 @@ class Ask:
 
     fold: takes each reply as it arrives, so that a driver need not hold them all; one that does not
     call it sends the replies back whole (see `wire.RunningSums`). lossy: where parties are lost,
-    the driver sends back the replies that it has; otherwise it raises.
+    the driver sends back the replies that it has; otherwise it raises. meanwhile: work that needs
+    no reply, for a driver to do while parties are at theirs; one that does not leaves it for later.
     """
 
     step: str
     bodies: Mapping[str, Body]
     fold: Fold | None = None
     lossy: bool = False
+    meanwhile: Callable[[], object] | None = None
 
 
 # A coordinator step: yields requests, receives the replies by party, returns its result.
@@ -117,6 +119,16 @@ def public_bytes(key: Ed25519PrivateKey | Ed25519PublicKey) -> str:
 
 def encode(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
     """Signed wire form."""
+    return whole(signed_head(envelope, key), envelope.body)
+
+
+def whole(head: bytes, body: Body) -> bytes:
+    """A message of its signed part and signature, and of the blobs that follow."""
+    return b"".join([head, *body.blobs])
+
+
+def signed_head(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
+    """All of a message but its blobs."""
     header = json.dumps(
         {
             "session": envelope.session,
@@ -132,7 +144,7 @@ def encode(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
         allow_nan=False,
     ).encode()
     signed = MAGIC + len(header).to_bytes(4, "little") + header
-    return b"".join([signed, key.sign(_DOMAIN + signed), *envelope.body.blobs])
+    return signed + key.sign(_DOMAIN + signed)
 
 
 def decode(data: bytes, verify_key: str, *, size_cap: int = DEFAULT_SIZE_CAP) -> Envelope:
@@ -162,7 +174,7 @@ def decode(data: bytes, verify_key: str, *, size_cap: int = DEFAULT_SIZE_CAP) ->
 def digest(data: bytes) -> str:
     """SHA-256 of the signed part, hexadecimal: names a message in replies and transcripts.
 
-    Only of messages that `decode` accepted or `encode` made.
+    Only of messages that `decode` accepted or `encode` made, or of their head.
     """
     return hashlib.sha256(data[: _header_end(data)]).hexdigest()
 

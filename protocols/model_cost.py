@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -100,9 +100,10 @@ def _updates(
     low: Any = [range(REFRESH_TOWERS)] * 2
     state, found = rule.start(_shadows(params, layout)), []
     for t in range(rule.rounds):
-        terms: Any = Given([low] * layout.num_parts, 1.0, 1.0)
-        sums, kept = advance(evaluator, rule, t, state, terms)
-        refreshed = sum(len(evaluator.spread(vector)) for vector in sums)
+        terms: Any = [low] * layout.num_parts
+        sums, kept = advance(evaluator, rule, t, state, cast(Any, Given(terms, 1.0, 1.0)))
+        own = [evaluator.own_share(total) for total in sums]
+        refreshed = sum(len(evaluator.spread(terms, share)) for share in own)
         found.append(IterationTally(context.take(), refreshed))
         state = (*(_shadows(params, layout) for _ in sums), *kept)
     return tuple(found)
@@ -119,8 +120,8 @@ class _CountedSideBySide(SideBySide):
     def _joined(self, pairs: Sequence[Pair]) -> Pair:
         return pairs[0]
 
-    def _added(self, terms: Sequence[Pair], rest: Any) -> list[Pair]:
-        return list(terms)
+    def _parted(self, rest: Any) -> list[Pair] | None:
+        return None
 
 
 # -- memory ---------------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ def working_bytes(plan: ModelPlan) -> int:
     """Ciphertexts of a party's circuit, while it runs."""
     params, layout = plan.ckks, plan.layout
     ciphertext = 2 * params.num_towers * 8 * params.ring_dim
-    working = layout.num_parts * (layout.turns + 1) + 5
+    working = layout.num_parts * (layout.turns + layout.rows_of_column) + len(layout.steps) + 5
     found: int = working * ciphertext
     return found
 
@@ -263,9 +264,9 @@ _ALIKE = 1.02
 def cheapest_layout(plan: Plan, bandwidth: float = BANDWIDTH) -> Plan:
     """The plan with the features per ciphertext that make an iteration shortest.
 
-    Small k: fewer groups of rows, without rotations. Large k: fewer parts to send, to refresh and
-    to keep. Of layouts alike to _ALIKE, the one with fewest parts. The choice depends on the plan
-    alone, not on a machine, so that whoever makes the plan makes the same.
+    Large k: fewer parts to send, to refresh and to keep. Small k: fewer rotations. Of layouts alike
+    to _ALIKE, the one with fewest parts. The choice depends on the plan alone, not on a machine, so
+    that whoever makes the plan makes the same.
     """
     most = min(widest(plan.num_features), plan.ckks.num_slots)
     widths = [2 << i for i in range(most.bit_length() - 1)]

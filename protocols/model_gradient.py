@@ -21,13 +21,13 @@ Security of a reply
 - On those 2k, pads that cancel (`pads`). So c0 of a reply is uniform, and no single reply is a
   ciphertext of anything: a copy, or a multiple, of one in another party's reply is noise.
 - Noise is inside: each party adds N chi_(p,t) to its own sum before it encrypts, `contribute`.
-- Evaluation keys are the coordinator's word, and so is c0: whoever sends others gets an encryption
-  of something else, which is opened no more than this one.
+- Evaluation keys and c0 are the coordinator's word. Another point, or other keys, changes what the
+  sum of all replies says, not how one reply is hidden: SECURITY.md, "Not prevented, detected".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from protocols.ckks import residues as rns
@@ -41,6 +41,7 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.model_plan import ModelPlan
 from protocols.protocol import Request
 from protocols.survivors import Survivors
+from protocols.wire import residues_of
 
 KEYS, STEP = "evaluation-keys", "gradient"
 
@@ -74,8 +75,7 @@ def take_keys(half: ModelHalf, request: Request) -> Body:
     due = len(plan.rotation_chunks[index - 1]) if index else 2
     if len(request.body.blobs) != due:
         raise MessageError(f"{len(request.body.blobs)} halves of evaluation keys, {due} are due")
-    n = plan.ckks.ring_dim
-    half.take_keys(index, [rns.unpack(blob, primes, n) for blob in request.body.blobs])
+    half.take_keys(index, residues_of(request.body, half.context, primes))
     return Body()
 
 
@@ -90,8 +90,8 @@ def answer(half: ModelHalf, request: Request) -> Body:
     due = plan.layout.num_parts if t else 0
     if len(blobs) != due:
         raise MessageError(f"{len(blobs)} parts of a point, {due} are due")
-    primes, n = half.context.primes, plan.ckks.ring_dim
-    point = [rns.unpack(blob, primes, n) for blob in blobs]
+    primes = half.context.primes
+    point = residues_of(request.body, half.context, primes)
     parts = half.gradient(t, f"{request.kind}/{t}", point)
     low = primes[:REFRESH_TOWERS]
     return Body(blobs=tuple(rns.pack(each, low) for part in parts for each in part))
@@ -110,14 +110,20 @@ def hand_out(context: CkksContext, plan: ModelPlan, keys: JointKeys) -> Exchange
 
 
 def total(
-    context: CkksContext, plan: ModelPlan, survivors: Survivors, t: int, point: Parts
+    context: CkksContext,
+    plan: ModelPlan,
+    survivors: Survivors,
+    t: int,
+    point: Parts,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Exchange[list[Pair]]:
     """The sum of everyone's gradients at a point, (c0, c1) of each part.
 
-    point: as the last refresh left it; not asked for at t = 0, where it is zero.
+    point: as the last refresh left it; not asked for at t = 0, where it is zero; meanwhile: see
+    `messages.Ask`.
     """
     low, n = context.primes[:REFRESH_TOWERS], plan.ckks.ring_dim
     blobs = tuple(rns.pack(c0, context.primes) for c0, _ in (point.pairs if t else ()))
     shapes = [low] * (2 * plan.layout.num_parts)
-    _, sums = yield from survivors.ask(f"{STEP}/{t}", Body(blobs=blobs), shapes, n)
+    _, sums = yield from survivors.ask(f"{STEP}/{t}", Body(blobs=blobs), shapes, n, meanwhile)
     return list(zip(sums[0::2], sums[1::2], strict=True))

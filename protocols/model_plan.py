@@ -42,7 +42,8 @@ from protocols.ckks.periodic import PeriodicLayout, widest
 from protocols.ckks.trace_map import TraceMap
 from protocols.decrypt import flooding_of
 from protocols.errors import ParameterError
-from protocols.models.registry import target_model
+from protocols.models.model import TargetModel
+from protocols.models.registry import model_of
 from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION
 from protocols.privacy.randomness import RandomSource
 from protocols.rows import RowsPlan
@@ -146,9 +147,11 @@ class ModelPlan(RowsPlan):
 
     @property
     def column_weight(self) -> float:
-        """Groups of rows, each times the weight of its rows."""
+        """Rows of a column, each times its weight."""
+        layout = self.layout
         sizes = ((member.rows, self.taken(member.rows)) for member in self.members)
-        return math.fsum(self.layout.groups_of(taken) * rows / taken for rows, taken in sizes)
+        groups = math.fsum(layout.groups_of(taken) * rows / taken for rows, taken in sizes)
+        return groups * float(layout.rows_of_column)
 
     @property
     def outputs(self) -> int | None:
@@ -183,13 +186,13 @@ class ModelPlan(RowsPlan):
     @property
     def target_unit(self) -> float:
         """What targets are divided by once they are encoded, so that they are on [-1, 1]."""
-        return target_model(self.model).bound(1) if self.fitted.numeric else 1.0
+        return model_of(TargetModel, self.model).bound(1) if self.fitted.numeric else 1.0
 
     def encode(self, rows: Array, targets: Array) -> tuple[Array, Array]:
         """As `RowsPlan`; of several targets shape (rows, c)."""
         rows, y = RowsPlan.encode(self, rows, targets)
         if self.fitted.numeric:
-            y = target_model(self.model).encode(y) / self.target_unit
+            y = model_of(TargetModel, self.model).encode(y) / self.target_unit
         return rows, y.reshape(-1, *self.fitted_shape[1:])
 
     def decode(self, weights: Array) -> Array:
@@ -303,7 +306,8 @@ class ModelPlan(RowsPlan):
         A refresh leaves P fresh errors and roundings. Before it, coefficients hold: P times P fresh
         errors of the replies, std sigma P sqrt(4 n / 3); and of every group c x o q(z') / A, whose
         noise is that of q times |c x|: groups are independent (`clear_rows`), a slot has two
-        features, and columns without a row have none, so that all groups together count as N / B;
+        features, those without a row have none, and the r products of a group that holds r B rows
+        are as r groups of B, so that all groups together count as N / B;
         of m rows that count n / m each, as n^2 / (m B).
         One round moves w / R by B eta A / (c N R) of that; the rule adds rounds up (`noise_gain`),
         with a rounding in each, the noise of a key switch where w is rotated, and what the last

@@ -1,6 +1,6 @@
-"""Step `refresh/k` of an encrypted model: fresh sums over the columns of what was added up.
+"""Step `refresh/t` of an encrypted model: fresh sums over the columns of what was added up.
 
-    refresh/k -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
+    refresh/t -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
 
 h0_p = c1 s_p - M_p and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is different here:
 
@@ -28,6 +28,7 @@ from protocols.model_plan import ModelPlan
 from protocols.protocol import Request
 from protocols.refresh import label
 from protocols.survivors import Survivors
+from protocols.wire import residues_of
 
 STEP = "refresh"
 
@@ -35,7 +36,7 @@ STEP = "refresh"
 
 
 def share(half: Any, request: Request) -> Body:
-    """Reply to `refresh/k`, or to the step that repeats it.
+    """Reply to `refresh/t`, or to the step that repeats it.
 
     Raises:
         MessageError: malformed residues, or another number of polynomials than the plan has.
@@ -45,7 +46,7 @@ def share(half: Any, request: Request) -> Body:
     if len(request.body.blobs) != len(maps):
         raise MessageError(f"{len(request.body.blobs)} ciphertexts to refresh, {len(maps)} are due")
     low, step = context.primes[:REFRESH_TOWERS], f"{request.kind}/{request.index}"
-    given = [rns.unpack(blob, low, plan.ckks.ring_dim) for blob in request.body.blobs]
+    given = residues_of(request.body, context, low)
     labels = [label(step, k) for k in range(len(given))]
     shares = half.secret.trace_shares(list(zip(given, labels, maps, strict=True)))
     # The next point is the first of the new vectors.

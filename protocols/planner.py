@@ -15,12 +15,12 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from protocols import model_cost, model_gradient, refresh
-from protocols.circuits import circuit_of
 from protocols.ckks.circuit import REFRESH_LEVEL
 from protocols.ckks.cost import UnitTimes, work
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.tally import CountingContext, IterationTally, Shadow, Tally, tally_iterations
+from protocols.encrypted_rows import circuit_of
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.messages import Exchange
@@ -177,8 +177,9 @@ class Seconds:
     by_phase: as a run's costs state them; iteration: the coordinator's own work in one iteration in
     the middle of the run, its part of the refresh included, of Gram sums in the mean of all;
     waiting: what all parties do in it, one after the other; slowest: the slowest of them; beside:
-    of the whole run, what the others do while the slowest works, where each has a machine; total:
-    the protocol, without loading libraries and data.
+    of the whole run, what the others do while the slowest works, where each has a machine; hidden:
+    of an iteration, the coordinator's work while parties are at theirs; total: the protocol,
+    without loading libraries and data.
     """
 
     by_phase: dict[str, float]
@@ -186,6 +187,7 @@ class Seconds:
     waiting: float
     slowest: float
     beside: float
+    hidden: float = 0.0
 
     @property
     def total(self) -> float:
@@ -200,7 +202,7 @@ class Seconds:
     @property
     def path(self) -> float:
         """An iteration of the slowest party and the coordinator."""
-        return self.iteration + self.slowest
+        return self.iteration + self.slowest - self.hidden
 
 
 def circuit_seconds(operations: Tally, times: UnitTimes) -> float:
@@ -250,12 +252,15 @@ def seconds(plan: Circuit, times: UnitTimes) -> Seconds:
     else:
         steps, middle = _steps_of(plan, plan.rounds // 2), course[plan.rounds // 2]
         work, over = circuit_seconds(middle.operations, times), 1
+    # A rule's own path, and at the same time the gradients.
+    hidden = min(work, slowest[steps[0]]) if isinstance(plan, ModelPlan) else 0.0
     return Seconds(
         by_phase=found,
         iteration=(work + sum(own[step] for step in steps)) / over,
         waiting=sum(waiting[step] for step in steps) / over,
         slowest=sum(slowest[step] for step in steps) / over,
-        beside=beside,
+        beside=beside + plan.rounds * hidden,
+        hidden=hidden,
     )
 
 
@@ -397,36 +402,39 @@ def memory(plan: RunPlan) -> dict[str, int]:
     """Estimated peak resident set of each role [bytes].
 
     Libraries, plus what stays (evaluation keys, ciphertexts, frames: 8 bytes per residue; rows),
-    plus the messages in flight, `_COPIES` of each: a step's requests, one reply, the sum so far. A
+    plus the messages in flight, `_COPIES` of each: one request, one reply, the sum so far. A
     simulation in one process has the libraries once and the rest of all parties.
     """
-    flights, replies = Counter[str](), Counter[str]()
-    alone = 0
-    for name in plan.names:
-        for each in exchanges(plan, name):
-            flights[each.step] += each.request.size
-            replies[each.step] = max(replies[each.step], each.reply.size)
-            alone = max(alone, each.blob_bytes)
+    flights, alone = Counter[str](), 0
+    for each in (one for name in plan.names for one in exchanges(plan, name)):
+        flights[each.step] = max(flights[each.step], each.request.size + each.reply.size)
+        alone = max(alone, each.blob_bytes)
     frames, kept = _resident(plan) if isinstance(plan, Circuit) else (0, 0)
     own = 8 * max(member.rows for member in plan.members) * plan.num_features
     if isinstance(plan, ModelPlan):
         own += model_cost.keys_bytes(plan) + model_cost.party_bytes(plan)
         own += model_cost.working_bytes(plan)
     return {
-        "coordinator": BASE_MEMORY + frames + kept + _COPIES * max((flights + replies).values()),
+        "coordinator": BASE_MEMORY + frames + kept + _COPIES * max(flights.values()),
         "party": BASE_MEMORY + frames + own + _COPIES * alone,
     }
 
 
 def memory_together(plan: RunPlan) -> int:
     """The same of every role in one process, whose parties answer one after the other [bytes]."""
-    parties = len(plan.members)
-    largest = max(each.blob_bytes for each in exchanges(plan, plan.names[0]))
+    parties, every = len(plan.members), list(exchanges(plan, plan.names[0]))
+    largest = max(each.blob_bytes for each in every)
+    # Every party keeps its last reply for a resend. Rows are encoded after the keys are made.
+    keys, own = (
+        max((each.reply.size for each in every if (each.phase == "keys") is first), default=0)
+        for first in (True, False)
+    )
     frames, kept = _resident(plan) if isinstance(plan, Circuit) else (0, 0)
     rows = 8 * plan.num_rows * plan.num_features
     if isinstance(plan, ModelPlan):
         kept += model_cost.keys_bytes(plan) + model_cost.working_bytes(plan)
-        kept += parties * model_cost.party_bytes(plan, CACHE // parties)
+        own += model_cost.party_bytes(plan, CACHE // parties)
+    kept += parties * max(keys, own)
     return BASE_MEMORY + frames + kept + rows + _COPIES * largest
 
 

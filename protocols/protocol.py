@@ -15,15 +15,21 @@ refresh asks follows from what was computed since the last one. Everything else 
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import PolicyError
+from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body, Exchange
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
+
+if TYPE_CHECKING:
+    from protocols.plan import RunPlan
 
 Weights = NDArray[np.float64]
 BEFORE, FINISH = ("enrol", "agree", "reveal"), "finish"
@@ -94,7 +100,7 @@ class Watch:
     """Called as a run goes on: on_phase(phase), on_iteration(t), on_missing(all covered parties).
 
     Of the secure-aggregation protocol: start: public weights to start from, zeros by default;
-    on_weights(t, w): every iterate, which is public there. Of encrypted rows: on_refresh(before,
+    on_weights(t, w): every iterate, which is public there. Under threshold CKKS: on_refresh(before,
     after): the vectors of each refresh, as the coordinator has them; evidence: of the second moment
     that rows are whitened by, `second_moment.Evidence`; engine: workers for groups of rows,
     `workers.Engine`.
@@ -145,6 +151,21 @@ class Protocol:
                 return self.by_name[known]
         raise PolicyError(f"step {name!r} is none of the protocol {self.name}")
 
+    def answer(self, half: Any, name: str, body: Body) -> Body:
+        """A party's reply to a step, whose turn it is; half: see `Step`.
+
+        Raises:
+            CohortError: it refuses.
+        """
+        step, request = self.step(name), Request.of(name, body)
+        # For missing parties as well, from now on, unless the step is refused.
+        take_back = half.stand_in(body) if request.kind != step.name else lambda: None
+        try:
+            return step.answer(half, request)
+        except Exception:
+            take_back()
+            raise
+
     def sequence(self, plan: Any) -> tuple[str, ...]:
         """Every step of a run, the common ones included."""
         own = [name for step in self.steps for name in step.names(plan)]
@@ -165,3 +186,62 @@ class Protocol:
         step = self.by_name.get(name.partition("/")[0])
         covers = step is not None and step.repeats and plan.cover is not None
         return COVERED + name if covers else None
+
+
+# -- by name --------------------------------------------------------------------------------------
+
+PROTOCOLS: Mapping[str, str] = {
+    ENCRYPTED_ROWS: "protocols.encrypted_rows:PROTOCOL",
+    ENCRYPTED_MODEL: "protocols.encrypted_model:PROTOCOL",
+    SECURE_AGGREGATION: "protocols.secure_aggregation:PROTOCOL",
+}
+"""By name; the code of one is loaded when a plan names it."""
+_COMMON = {**dict.fromkeys(BEFORE, "agree"), FINISH: "decrypt"}
+"""Phases of the steps that every protocol has."""
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol of this name.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    if name not in PROTOCOLS:
+        raise ProtocolError(f"protocol={name!r} is not one of {', '.join(PROTOCOLS)}")
+    found: Protocol = pkgutil.resolve_name(PROTOCOLS[name])
+    return found
+
+
+def protocol_of(plan: RunPlan) -> Protocol:
+    """The protocol of a plan, in the file of its name."""
+    return protocol(plan.protocol)
+
+
+def sequence(plan: RunPlan) -> tuple[str, ...]:
+    """Every step of a run, in the only order in which a party answers."""
+    return protocol_of(plan).sequence(plan)
+
+
+def phase_of(step: str) -> str:
+    """Phase that a step of any protocol, such as "refresh/3", is charged to.
+
+    Raises:
+        KeyError: no protocol has it.
+    """
+    kind = step.partition("/")[0]
+    if kind in _COMMON:
+        return _COMMON[kind]
+    steps = _steps()
+    return steps[kind if kind in steps else repeated(kind)].phase
+
+
+def may_repeat(step: str) -> bool:
+    """Whether others may repeat a step of any protocol without parties that have vanished."""
+    found = _steps().get(step.partition("/")[0])
+    return found is not None and found.repeats
+
+
+@cache
+def _steps() -> Mapping[str, Step]:
+    """Of all protocols by name."""
+    return {step.name: step for name in PROTOCOLS for step in protocol(name).steps}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from protocols import row_slots
 from protocols.approximation import Polynomial, is_symmetric, link_error, range_bound
-from protocols.circuit_plan import CircuitPlan, ColumnMaps, check_depth
+from protocols.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
 from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.flooding import MARGIN, error_std, scatter
@@ -34,7 +34,7 @@ from protocols.precondition import LEVELS, relative_error
 from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import gaussian_shares
 from protocols.slot_bounds import SlotBounds
-from protocols.updates.catalogue import rounds_of, rule_from_dict
+from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 from protocols.whitening import Whitening
 from protocols.words import Fact, link_facts, number
@@ -332,6 +332,31 @@ class RowsPlan(CircuitPlan):
         """
         sigma = self.privacy.sigma if self.privacy else 0.0
         return gaussian_shares(sigma, self.split, self.rounds, self.model_size, randomness)
+
+    def pack(
+        self,
+        party: str,
+        rows: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        weight: NDArray[np.float64] | float = 1.0,
+    ) -> Packed:
+        """Row i, times c, into column i; side columns: row sums, then label term and noise.
+
+        targets: shape (rows,), of a numeric one (rows, 1); weight: 1, the plan takes no other.
+        """
+        layout, units = self.layout, self.units
+        rows, y = self.encode(rows, targets)
+        scaled = units.row_scale * rows.reshape(-1, *layout.shape)
+        data = layout.pack_rows(scaled, self.party_index(party))
+        # sum_i x_i (p(0) - y_i) + N chi_t
+        linear = rows.T @ (self.link.coefficients[0] - y) + layout.num_rows * noise
+        columns = linear / units.side_scale
+        if self.curvature is not None:
+            share = self.curvature.share(rows, self.num_rows)
+            columns = np.concatenate([share[None, :], columns])
+        side = layout.pack_side(columns.reshape(-1, *layout.shape))
+        return {"ciphertexts": list(data)}, [*data.values(), *side]
 
     def figures(self) -> dict[str, Any]:
         """Rule and polynomial, then the encryption."""

@@ -33,7 +33,12 @@ class Survivors:
         return tuple(name for name in self._plan.names if name not in self.missing)
 
     def ask(
-        self, step: str, request: Body, primes: Sequence[Sequence[int]], ring_dim: int
+        self,
+        step: str,
+        request: Body,
+        primes: Sequence[Sequence[int]],
+        ring_dim: int,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Exchange[tuple[str, list[Residues]]]:
         """Name of the step that everyone present answered, and the sums of the replies' blobs.
 
@@ -42,9 +47,8 @@ class Survivors:
         """
         sums = RunningSums(self.present, primes, ring_dim)
         again = None if self._plan.cover is None else COVERED + step
-        replies = yield Ask(
-            step, dict.fromkeys(self.present, request), sums.fold, lossy=again is not None
-        )
+        bodies = dict.fromkeys(self.present, request)
+        replies = yield Ask(step, bodies, sums.fold, again is not None, meanwhile)
         lost = tuple(name for name in self.present if name not in replies)
         if again is None or not lost:
             return step, sums.of(replies)

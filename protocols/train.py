@@ -13,11 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial
-from protocols.ckks.circuit import REFRESH_LEVEL, EncryptedGradient, Preconditioner, advance
+from protocols.ckks.circuit import (
+    REFRESH_LEVEL,
+    ColumnSum,
+    EncryptedGradient,
+    Preconditioner,
+    advance,
+)
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
-from protocols.contribute import Opened, Packed, check_outputs, collect
+from protocols.contribute import Opened, collect
 from protocols.messages import Exchange
 from protocols.precondition import precondition
 from protocols.privacy.randomness import RandomSource
@@ -31,7 +37,7 @@ Progress = Callable[[int], None]
 
 
 class RowsCircuit:
-    """Gradient training on encrypted rows: a `circuits.Circuit`."""
+    """Gradient training on encrypted rows: a `encrypted_rows.Circuit`."""
 
     def __init__(self, plan: RowsPlan) -> None:
         self._plan = plan
@@ -39,35 +45,6 @@ class RowsCircuit:
     def evaluator(self, context: CkksContext) -> Evaluator:
         """On the rows' layout."""
         return Evaluator(context, self._plan.layout)
-
-    def check_targets(self, targets: Array) -> None:
-        """Shape (rows,), of a numeric target (rows, 1)."""
-        check_outputs(self._plan.model, targets, *self._plan.layout.shape[1:])
-
-    def pack(
-        self, party: str, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
-    ) -> Packed:
-        """Row i into column i; side columns: row sums, then label term and noise of each round.
-
-        rows: shape (rows, d), scaled, bias last; targets: see `check_targets`, on [0, 1]; noise:
-        from `RowsPlan.draw_noise`.
-
-        Raises:
-            PolicyError: other targets than labels.
-        """
-        _ = weight  # 1: the plan takes no other
-        plan, layout, units = self._plan, self._plan.layout, self._plan.units
-        rows, y = plan.encode(rows, targets)
-        scaled = units.row_scale * rows.reshape(-1, *layout.shape)
-        data = layout.pack_rows(scaled, plan.party_index(party))
-        linear = rows.T @ (plan.link.coefficients[0] - y)
-        linear = linear + layout.num_rows * noise
-        columns = linear / units.side_scale
-        if plan.curvature is not None:
-            share = plan.curvature.share(rows, plan.num_rows)
-            columns = np.concatenate([share[None, :], columns])
-        side = layout.pack_side(columns.reshape(-1, *layout.shape))
-        return {"ciphertexts": list(data)}, [*data.values(), *side]
 
     def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
         """Rows, and summed side columns."""

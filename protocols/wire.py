@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
+from protocols.ckks.shared_keys import once
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body
 
@@ -26,6 +28,19 @@ def unpack_from(
         return rns.unpack(body.blobs[position], primes, ring_dim)
     except MessageError as error:
         raise ProtocolError(f"party {sender!r}: {error}", culprit=sender) from None
+
+
+def residues_of(request: Body, context: CkksContext, primes: Sequence[int]) -> list[Residues]:
+    """Every blob of a request as residues below these primes; parties of one process read it once.
+
+    Raises:
+        MessageError: a blob is malformed.
+    """
+
+    def make() -> list[Residues]:
+        return [rns.unpack(blob, primes, context.params.ring_dim) for blob in request.blobs]
+
+    return once(context, "request", (request.digests, tuple(primes)), make)
 
 
 class RunningSums:

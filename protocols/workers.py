@@ -45,7 +45,7 @@ KINDS = ("rows", "lffr")
 MOST_LOST = 20
 """Deaths of workers that a run survives; one that kills each worker (memory) is given up."""
 # The polynomials of each part of a vector.
-Parts = list[list[Residues]]
+Polynomials = list[list[Residues]]
 
 
 class WorkersError(OSError):
@@ -98,7 +98,7 @@ class Job:
     rotations: dict[int, Residues]
     terms: MakeTerms
     units: Any
-    diagonal: Parts | None
+    diagonal: Polynomials | None
 
 
 class Share:
@@ -125,7 +125,7 @@ class Share:
         """One more group; data: each ciphertext's polynomials in a row."""
         self._terms[group] = self._make(self._evaluator.hold(dict(enumerate(data))))
 
-    def total(self, groups: Sequence[int], weights: Parts) -> Parts:
+    def total(self, groups: Sequence[int], weights: Polynomials) -> Polynomials:
         """Sum of the groups' terms.
 
         Raises:
@@ -137,11 +137,11 @@ class Share:
         return _parts(evaluator.added(self._terms[group](point) for group in groups))
 
 
-def _parts(vector: EncryptedVector) -> Parts:
+def _parts(vector: EncryptedVector) -> Polynomials:
     return [vector.evaluator.context.polynomials_of(ct) for ct in vector.cts]
 
 
-def _vector(evaluator: Evaluator, parts: Parts) -> EncryptedVector:
+def _vector(evaluator: Evaluator, parts: Polynomials) -> EncryptedVector:
     return evaluator.wrap(*evaluator.context.ciphertexts(parts))
 
 
@@ -245,7 +245,7 @@ class _SpreadTerms:
                 due -= set(asked[worker])
         return self._evaluator.wrap(*self._evaluator.context.products(total))
 
-    def _added(self, total: Parts, parts: Parts) -> Parts:
+    def _added(self, total: Polynomials, parts: Polynomials) -> Polynomials:
         context = self._evaluator.context
         for part in parts:
             for polynomial in part:

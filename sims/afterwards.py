@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import Label, Schema
 from protocols.errors import ParameterError, PrivacyError
 from protocols.evaluation.figures import LEAST
 from protocols.held_out import HeldOut
-from protocols.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu, training_part
+from protocols.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.mechanism import Mechanism
@@ -33,15 +32,6 @@ from sims.sums import Sums, sums_wanted, without_table
 Spent = tuple[Mechanism, ...]
 
 
-def for_training(config: SimulationConfig) -> SimulationConfig:
-    """What is left of the promise for training, where what follows takes its part."""
-    if config.epsilon is None or not (config.inference or config.evaluate):
-        return config
-    share = TRAINING_SHARE if config.inference else 1 - EVALUATION_SHARE
-    epsilon, delta = training_part(config.epsilon, config.delta, share)
-    return replace(config, epsilon=epsilon, delta=delta)
-
-
 def check_evaluation(
     config: SimulationConfig, schema: Schema, rows: Sequence[int], held_out: HeldOut | None
 ) -> None:
@@ -54,7 +44,7 @@ def check_evaluation(
     """
     if not config.evaluate or config.epsilon is None or held_out is None:
         return
-    trained = for_training(config)
+    trained = config.for_training()
     wanted, own = (sums_wanted(c.epsilon, c.delta, c.colluders) for c in (config, trained))
     left = whole_mu(wanted) ** 2 - whole_mu(own) ** 2
     outputs = () if isinstance(schema.label, Label) else (schema.label.outputs,)

@@ -26,9 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Classes, Label
-from parties.data.schema import Schema
+from parties.data.schema import Classes, Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from protocols.errors import ParameterError

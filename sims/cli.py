@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from sims import cli_options as options
-from sims.api import SIMULATE, configured
 from sims.cli_audit import audit_app
 from sims.cli_coordinator import coordinator_app
 from sims.cli_evaluate import EXAMPLES as EVALUATE_EXAMPLES
@@ -23,9 +22,10 @@ from sims.cli_plan import EXAMPLES as PLAN_EXAMPLES
 from sims.cli_plan import plan
 from sims.cli_reproduce import EXAMPLES as REPRODUCE_EXAMPLES
 from sims.cli_reproduce import reproduce
-from sims.cli_run import announce, run, show
+from sims.cli_run import announce, progress, show
 from sims.cli_schema import schema_app
 from sims.cli_study import study_app
+from sims.config import SIMULATE, configured
 from sims.console import refusals, say, tell
 
 EXAMPLES = """Examples:
@@ -79,7 +79,7 @@ def simulate(
     debug: options.Debug = False,
     **given: Any,
 ) -> None:
-    """Train on encrypted rows of several parties, all simulated on this machine.
+    """Train one model on the rows of several parties, all simulated on this machine.
 
     The jointly decrypted model is compared with plaintext training and with the optimum without
     privacy. Without --data it uses a data set that scikit-learn ships.
@@ -87,7 +87,10 @@ def simulate(
     with refusals(debug) as console:
         config = configured(no_privacy=no_privacy, **given)
         announce(console, config, chosen=given["epsilon"] is not None)
-        result, reporter = run(console, config)
+        with progress(console, config) as reporter:
+            from sims.simulation import simulate as run
+
+            result = run(config, reporter)
         show(console, config, result, as_json, reporter)
 
 

@@ -68,7 +68,7 @@ def privacy(
     with refusals(debug) as console:
         import numpy as np
 
-        from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+        from protocols.privacy.calibrate.figures import PublicFigures
         from protocols.privacy.calibrate.rows import choose_rows
         from protocols.privacy.calibrate.whitened import RULES
         from sims.audit_privacy import audit_privacy
@@ -87,7 +87,7 @@ def privacy(
         shape = PublicFigures.even(
             rows=rows, features=features - 1, parties=config.parties or DEFAULT_PARTIES
         )
-        rng, wanted = np.random.default_rng(seed), Wanted.of(config)
+        rng, wanted = np.random.default_rng(seed), config.wanted()
         whitens = wanted.update in RULES
         setting = both_runs(shape, wanted, rng) if whitens else choose_rows(shape, wanted)
         certificate = setting.certificate

@@ -14,9 +14,8 @@ from coordinator.settings import SESSIONS
 from protocols.errors import AbortedError, ParameterError
 from protocols.names import DEFAULT_COLLUDERS
 from sims import cli_options as options
-from sims.api import DEPLOY
 from sims.cli_evaluate import Colluders, Delta, Epsilon, HoweverNoisy, Threshold
-from sims.config import DEFAULT_DELTA
+from sims.config import DEFAULT_DELTA, DEPLOY
 from sims.console import FAILED, refusals, say, stdout
 
 if TYPE_CHECKING:

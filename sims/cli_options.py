@@ -20,9 +20,8 @@ from sims.config import (
     SimulationConfig,
     TrainingOptions,
     kinds,
-    option_name,
-    options_of,
 )
+from sims.options import option_name, options_of
 
 Command = TypeVar("Command", bound=Callable[..., None])
 GROUPS: dict[type, str] = {

@@ -9,7 +9,7 @@ import typer
 
 from protocols.errors import ParameterError
 from sims import cli_options as options
-from sims.api import PLAN, configured
+from sims.config import PLAN, configured
 from sims.console import INSECURE, refusals, say, stdout
 from sims.plan_words import cost_lines, cost_table, encryption_lines, privacy_lines, update_line
 

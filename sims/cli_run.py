@@ -1,11 +1,12 @@
-"""What `cohort simulate` does once its options are read: announce, run, show."""
+"""What `cohort simulate` says: before the run, as it goes on, and of its result."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 import typer
@@ -49,14 +50,9 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
         say(console, NOT_PRIVATE, "bold red")
 
 
-def run(console: Console, config: SimulationConfig) -> tuple[RunResult, Reporter]:
-    """Run with progress; after Ctrl-C say where it stopped, and exit.
-
-    Returns: the result, and who reported.
-
-    Raises:
-        CohortError: see `simulate`.
-    """
+@contextmanager
+def progress(console: Console, config: SimulationConfig) -> Iterator[Reporter]:
+    """Who is to be told of a run; after Ctrl-C say where it stopped, and exit."""
     from sims.progress import PHASES, reporting
     from sims.progress import Reporter as Progress
 
@@ -70,9 +66,7 @@ def run(console: Console, config: SimulationConfig) -> tuple[RunResult, Reporter
         # Whatever a library prints must not mix with the result.
         with reporting(console, foreseen) as reporter, redirect_stdout(sys.stderr):
             reporter.begin(PHASES["load"])
-            from sims.simulation import simulate as run_simulation
-
-            return run_simulation(config, reporter), reporter
+            yield reporter
     except KeyboardInterrupt:
         told = f"; {config.out}/status.json says so, too" if _is_recorded(config.out) else ""
         say(console, f"cohort: interrupted {reporter.place}; no key is kept{told}", "bold red")

@@ -10,8 +10,8 @@ import typer
 
 from protocols.errors import ParameterError
 from sims.cli_options import Debug
-from sims.config import names_in
 from sims.console import refusals, say, stdout
+from sims.options import names_in
 
 if TYPE_CHECKING:
     from parties.data.schema import Schema
@@ -79,10 +79,9 @@ def init(
         import warnings
         from typing import get_args
 
-        from parties.data.columns import Missing
         from parties.data.infer import REGRESSION_SCALING, infer_schema
         from parties.data.look import missing_counts
-        from parties.data.outcome import Classes
+        from parties.data.schema import Classes, Missing
         from parties.data.table import read_table
 
         if (label is None) == (target is None):
@@ -150,9 +149,9 @@ def check(
     Every problem is named by its row in the file; no cell is shown.
     """
     with refusals(debug) as console:
-        from parties.data.encode import encode_shard
         from parties.data.look import party_warnings
         from parties.data.schema import Schema
+        from parties.data.shard import encode_shard
 
         if data.suffix == ".json" and schema.suffix != ".json":
             raise ParameterError(
@@ -187,8 +186,7 @@ def _print(schema: Schema) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from parties.data.columns import NumericColumn
-    from parties.data.outcome import Label, Targets
+    from parties.data.schema import Label, NumericColumn, Targets
 
     table = Table(title=Text(f"{len(schema.columns)} columns"))
     for name in ("Column", "Kind", "Range or categories", "Typical ± spread", "Missing"):

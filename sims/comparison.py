@@ -200,7 +200,7 @@ def like(config: SimulationConfig, found: Calibration, protocol: str) -> Wanted:
     usual = {each.name: each.default for each in fields(SimulationConfig) if each.name in free}
     rounds = found.template.rounds
     changed: dict[str, Any] = {"protocol": protocol, "update": update, "rounds": rounds, **usual}
-    return Wanted.of(replace(config, within=None, **changed))
+    return replace(config, within=None, **changed).wanted()
 
 
 def _way(found: Calibration, timed: Timed, line: Line) -> Way:

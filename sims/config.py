@@ -6,16 +6,13 @@ of them are refused here, before any data are read or a key is made.
 
 from __future__ import annotations
 
-import math
-import numbers
-import os
-from collections import Counter
-from dataclasses import Field, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from protocols.documents import shown, suggest
+from protocols.documents import suggest
 from protocols.errors import ParameterError
 from protocols.models.registry import CLASSIFIERS, MODELS, model_named
 from protocols.names import (
@@ -25,48 +22,33 @@ from protocols.names import (
     UNDER_CKKS,
     protocol_name,
 )
-from protocols.privacy.calibrate.options import check_options
 from protocols.privacy.catalogue import NOISES
 from protocols.updates.registry import ANYWHERE, IN_THE_CLEAR, UPDATES, VARIANTS
 from sims.limits import Limits
+from sims.option_checks import check_belonging, check_outcome, check_owners, check_rule
+from sims.options import (
+    DeployOptions,
+    PlanOptions,
+    checked,
+    names_in,
+    option,
+    option_name,
+    options_of,
+)
+from sims.places import check_places
+
+if TYPE_CHECKING:
+    from protocols.privacy.calibrate.figures import Wanted
 
 PROFILES = ("secure", "fast-insecure")
-REGRESSIONS = tuple(name for name in MODELS if name not in CLASSIFIERS)
-"""Models of numeric targets, several at once."""
 WITH_INFERENCE = ("logistic", "linear", "poisson")
 """Models whose standard errors are known."""
 DEGREES = (3, 5, 7, 9, 11, 13, 15)
 DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_PARTIES = 1.0, 1e-5, 3
-OF_DUAL = ("loss", "batches", "schedule")
-"""Options of update scd alone."""
 ANY = "any"
 """Protocol that a budget chooses."""
 FORMER = {"interval": "radius", "holdout": "test_share"}
 """Names that options had before, which still are taken."""
-
-
-def option(
-    default: Any,
-    words: str,
-    *,
-    name: str = "",
-    panel: str = "",
-    choices: tuple[Any, ...] = (),
-    above: float | None = None,
-    least: float | None = None,
-    below: float | None = None,
-    cure: str = "",
-    of: str = "",
-    is_asked: bool = False,
-) -> Any:
-    """A field of the configuration.
-
-    words: its help. name: on the command line, if another. panel: of the help, if not the group's.
-    choices; above <, least <=, below >: what values may be. cure: what to do otherwise. of: the
-    models or the protocol that it belongs to. is_asked: the command tells "not given" from default.
-    """
-    found = {k: v for k, v in locals().items() if k != "default"}
-    return field(default=default, metadata=found)
 
 
 of_logistic = partial(option, of="logistic")
@@ -146,8 +128,9 @@ class TrainingOptions:
         "--protocol secure-aggregation); or of numeric targets, several at once: linear, or "
         "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
         "or lffr (a sigmoid of the target's range, on encrypted rows); or poisson (one target that "
-        "counts from 0, on encrypted rows, without privacy). All of them also run with --protocol "
-        "encrypted-model, there without privacy but for lffr, and linear with secure-aggregation.",
+        "counts from 0, on encrypted rows, without privacy). Of numeric targets all also run "
+        "with --protocol encrypted-model, without privacy but for lffr, and linear with "
+        "secure-aggregation.",
         choices=tuple(MODELS),
     )
     protocol: str = option(
@@ -337,8 +320,8 @@ class OutputOptions:
     )
     keep_messages: bool = option(
         False,
-        "Keep every message, for cohort audit transcript. At 128 bits about 130 MB per party, and "
-        "4 MB more per iteration.",
+        "Keep every message, for cohort audit transcript. At 128 bits about 90 MB per party and "
+        "4 MB an iteration; of an encrypted model 140 and 7.",
     )
 
 
@@ -356,17 +339,18 @@ class SimulationConfig(
         object.__setattr__(self, "protocol", protocol_name(self.protocol))
         for name in ("targets", "exclude"):
             object.__setattr__(self, name, names_in(getattr(self, name)))
-        for each in options_of(SimulationConfig):
-            object.__setattr__(self, each.name, _checked(each, getattr(self, each.name)))
+        for each in fields(self):
+            value = checked(each, kinds()[each.name], getattr(self, each.name))
+            object.__setattr__(self, each.name, value)
         if self.within is not None:
             Limits.of(self.within)
-        self._check_owners()
+        check_owners(self)
         if self.protocol == ANY:
             alternatives(self)
         else:
-            self._check_belonging()
-            self._check_rule()
-        self._check_outcome()
+            check_belonging(self)
+            check_rule(self)
+        check_outcome(self)
         if self.keep_messages and self.out is None:
             raise ParameterError("keep_messages needs a run folder: add --out FOLDER")
         if self.inference and self.model not in WITH_INFERENCE:
@@ -386,116 +370,108 @@ class SimulationConfig(
         """Whether numeric targets are predicted."""
         return model_named(self.model).numeric
 
-    def _check_owners(self) -> None:
-        """Parties, and those that collude or stand in; the plan checks the rest."""
-        parties, cover, colluders = self.parties, self.cover, self.colluders
-        if parties is None and not self.split.startswith("by:"):
-            raise ParameterError(f"split={self.split!r} needs parties, the number of data owners")
-        if parties is not None and colluders >= parties:
-            raise ParameterError(
-                f"colluders={colluders} must be below parties={parties}: someone has to be honest"
-            )
-        if cover is None or self.protocol not in UNDER_CKKS:
-            return
-        if cover < 2 or (parties is not None and cover >= parties):
-            raise ParameterError(
-                f"cover={cover} is outside 2 … parties - 1: so many parties stand in for those "
-                "that vanish"
-            )
-        if self.epsilon is not None and cover - 1 < colluders:
-            raise ParameterError(
-                f"cover={cover} gives {cover} colluding parties every key, which is not above "
-                f"colluders={colluders}: take --cover {colluders + 1} or more"
-            )
+    def for_training(self) -> SimulationConfig:
+        """With what is left of the promise for training, where what follows takes its part."""
+        if self.epsilon is None or not (self.inference or self.evaluate):
+            return self
+        from protocols.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, training_part
 
-    def _check_belonging(self) -> None:
-        """Refuse what the model or the protocol would drop without a word."""
-        taken = model_named(self.model).protocols
-        if self.protocol not in taken:
-            raise ParameterError(
-                f"protocol={self.protocol} does not train model {self.model}: take "
-                f"{' or '.join(taken)}"
-            )
-        # What does not go with the model comes first: the protocol may be one of these.
-        options = options_of(SimulationConfig)
-        for each in sorted(options, key=lambda option: _owners(option)[0] in UPDATES):
-            value, of = getattr(self, each.name), each.metadata["of"]
-            told = f"{option_name(each)}={value} is an option of"
-            if not of or value == each.default:
-                continue
-            owners = _owners(each)
-            if owners[0] in MODELS and not {self.model, self.protocol} & set(owners):
-                which = of.replace(" or encrypted-model", ", or of --protocol encrypted-model")
-                raise ParameterError(f"{told} --model {which}: leave it out for {self.model}")
-            is_ridge = each.name == "ridge" and self.is_regression
-            if owners[0] in UPDATES and self.protocol not in owners and not is_ridge:
-                raise ParameterError(f"{told} --protocol {of}{each.metadata['cure']}")
-        offered = UPDATES[self.protocol]
-        if self.update and self.update not in offered:
-            others = [name for name, updates in UPDATES.items() if self.update in updates]
-            cure = f"; it runs with --protocol {others[0]}" if others else ""
-            raise ParameterError(
-                f"update={self.update!r} is not one of {', '.join(offered)}, the updates of "
-                f"protocol {self.protocol}{cure or suggest(self.update, offered)}"
-            )
+        share = TRAINING_SHARE if self.inference else 1 - EVALUATION_SHARE
+        epsilon, delta = training_part(self.epsilon, self.delta, share)
+        return replace(self, epsilon=epsilon, delta=delta)
 
-    def _check_rule(self) -> None:
-        """Refuse what no certificate or rule takes, whatever the data."""
-        check_options(self)
-        if self.update == "clipped-gd" and self.clip is None:
-            raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
-        for each in options_of(TrainingOptions):
-            value = getattr(self, each.name)
-            if each.name == "batches" and self.protocol == ENCRYPTED_MODEL:
-                continue
-            if each.name in OF_DUAL and value != each.default and self.update != "scd":
-                raise ParameterError(
-                    f"{each.name}={value} is an option of --update scd: leave it out for "
-                    f"{self.update or self.protocol}"
-                )
-        ring = self.ring_dim
-        if ring is not None and (ring < 2 or ring & (ring - 1)):
-            raise ParameterError(
-                f"ring_dim={ring} is no power of two: take {1 << ring.bit_length()}, or leave it "
-                "out for the smallest secure one"
-            )
+    def wanted(self) -> Wanted:
+        """What calibration is asked for."""
+        from protocols.privacy.calibrate.figures import Wanted
 
-    def _check_outcome(self) -> None:
-        """What is predicted: a label, or numeric targets."""
-        unnamed = self.data is not None and self.schema is None
-        if not self.is_regression:
-            if self.targets:
-                raise ParameterError(
-                    f"target={','.join(self.targets)} is numeric, which model {self.model} does "
-                    f"not predict: add --model {REGRESSIONS[0]}, or name a yes/no column by --label"
-                )
-            if unnamed and self.label is None:
-                raise ParameterError(
-                    "label is missing: name the column to predict, such as --label y, or give a "
-                    "--schema, which names it"
-                )
-            return
-        if unnamed and not self.targets:
-            raise ParameterError(
-                f"target is missing: model {self.model} predicts numeric columns, such as "
-                "--target Y1,Y2; or give a --schema, which names them"
-            )
-        for name, times in Counter(self.targets).items():
-            if times > 1 or not name:
-                raise ParameterError(f"target={name!r} is empty or named twice: name each once")
-        by = self.split.partition("by:")[2]
-        if by and by in self.targets:
-            raise ParameterError(f"split={self.split!r} names a target: choose another column")
-        if self.split.startswith("dirichlet"):
-            raise ParameterError(
-                f"split={self.split!r} skews classes, which numeric targets have not: take even "
-                "or by:COLUMN"
-            )
+        return Wanted(**{each.name: getattr(self, each.name) for each in fields(Wanted)})
 
 
-def _owners(each: Field[Any]) -> list[str]:
-    """Models or protocols that an option belongs to; one that is empty: all."""
-    return str(each.metadata["of"]).split(" or ")
+@lru_cache(maxsize=1)
+def kinds() -> dict[str, Any]:
+    """Type of each field of the configuration."""
+    return get_type_hints(SimulationConfig)
+
+
+SIMULATE = options_of(
+    *(DataOptions, TrainingOptions, BudgetOptions, PrivacyOptions),
+    *(EncryptionOptions, OutputOptions),
+)
+"""Options of `simulate`."""
+PLAN = tuple(each for each in SIMULATE if option_name(each) in PlanOptions.__annotations__)
+"""Options of `plan`."""
+DEPLOY = tuple(each for each in SIMULATE if option_name(each) in DeployOptions.__annotations__)
+"""Options of `Coordinator.init`."""
+
+
+def configured(function: str = "simulate", /, **options: Any) -> SimulationConfig:
+    """The configuration that the options ask for; None is as good as left out.
+
+    Raises:
+        ParameterError, DataError: options that do not exist, contradict one another, are out of
+            range, or name files that are not there. Nothing was loaded to find out.
+    """
+    given = known_fields(function, PLAN if function == "plan" else SIMULATE, options)
+    if "data" not in given:
+        for name, field in (("label", "label"), ("target", "targets")):
+            # A plan of regressions counts its targets; it reads no column.
+            if field in given and (name, function) != ("target", "plan"):
+                raise ParameterError(f"{name}={given[field]!r} is given without data: add --data")
+    if "test" in given and "test_share" in given:
+        raise ParameterError("test and test_share are both given: choose one of them")
+    if "within" in given and given.get("model", "logistic") == "logistic":
+        given.setdefault("protocol", ANY)
+    promise = {name: given.pop(name, None) for name in ("epsilon", "delta", "colluders")}
+    given |= privacy_fields(given.pop("no_privacy", False), **promise)
+    by_column = str(given.get("split", "")).startswith("by:")
+    given.setdefault("parties", None if by_column else DEFAULT_PARTIES)
+    config = SimulationConfig(**given)
+    check_places(config)
+    return config
+
+
+def known_fields(
+    function: str, offered: Sequence[Field[Any]], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options by the names of their fields; None is as good as left out.
+
+    Raises:
+        ParameterError: the function has no such option, or one is given by two names.
+    """
+    known = {option_name(f): f.name for f in offered} | {"no_privacy": "no_privacy"}
+    known |= {old: name for old, name in FORMER.items() if name in known}
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in known:
+            raise ParameterError(
+                f"{name} is no option of {function}, which takes "
+                f"{', '.join(sorted(known))}{suggest(name, known)}"
+            )
+        if value is not None and known[name] in found:
+            other = next(given for given in options if known[given] == known[name])
+            raise ParameterError(f"{other} and {name} are names of one option: leave one out")
+        if value is not None:
+            found[known[name]] = value
+    return found
+
+
+def privacy_fields(
+    no_privacy: bool, epsilon: float | None, delta: float | None, colluders: int | None
+) -> dict[str, Any]:
+    """Fields of the configuration; the default promise where nothing is chosen.
+
+    Raises:
+        ParameterError: the options contradict one another.
+    """
+    given = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
+    given = {name: value for name, value in given.items() if value is not None}
+    if no_privacy and given:
+        raise ParameterError(
+            f"no-privacy is given together with {', '.join(given)}: leave one or the other out"
+        )
+    if no_privacy:
+        return {}
+    return {"epsilon": DEFAULT_EPSILON, "delta": DEFAULT_DELTA, **given}
 
 
 def alternatives(config: SimulationConfig) -> tuple[SimulationConfig, ...]:
@@ -522,62 +498,3 @@ def alternatives(config: SimulationConfig) -> tuple[SimulationConfig, ...]:
     if not fitting:
         raise refusals[0]
     return tuple(fitting)
-
-
-def options_of(*groups: type, without: tuple[str, ...] = ()) -> tuple[Field[Any], ...]:
-    """The fields of some groups."""
-    return tuple(f for group in groups for f in fields(group) if f.name not in without)
-
-
-def option_name(each: Field[Any]) -> str:
-    """What a person calls a field."""
-    return str(each.metadata["name"] or each.name)
-
-
-@lru_cache(maxsize=1)
-def kinds() -> dict[str, Any]:
-    """Type of each field of the configuration."""
-    return get_type_hints(SimulationConfig)
-
-
-def names_in(names: Any) -> tuple[str, ...]:
-    """Column names; of a text those that commas separate."""
-    if isinstance(names, str):
-        return tuple(name.strip() for name in names.split(","))
-    return tuple(names or ())
-
-
-def _checked(each: Field[Any], value: Any) -> Any:
-    """The value of a field, of its kind and within its bounds."""
-    kind, limits = kinds()[each.name], each.metadata
-    if value is None and each.name != "data" and type(None) not in get_args(kind):
-        raise ParameterError(f"{option_name(each)}=None: leave it out for {each.default}")
-    if value is None or kind is Any or get_origin(kind) is tuple:
-        return value
-    told, wanted = f"{option_name(each)}={shown(value)}", {kind, *get_args(kind)}
-    if wanted & {int, float}:
-        is_whole = int in wanted
-        is_fine = isinstance(value, numbers.Integral if is_whole else numbers.Real)
-        if isinstance(value, bool) or not is_fine or not math.isfinite(float(value)):
-            what = "whole number" if is_whole else "finite number"
-            raise ParameterError(f"{told} is not a {what}: give one")
-        above, least, below = limits["above"], limits["least"], limits["below"]
-        is_low = not value > above if above is not None else least is not None and value < least
-        if below is not None and (is_low or not value < below):
-            bracket = "[" if above is None else "("
-            raise ParameterError(f"{told} is outside {bracket}0, {below:g}){limits['cure']}")
-        if is_low and above is not None:
-            raise ParameterError(f"{told} must be positive{limits['cure']}")
-        if is_low:
-            raise ParameterError(f"{told} is below {least:g}{limits['cure']}")
-    elif Path in wanted:
-        if not isinstance(value, (str, os.PathLike)):
-            raise ParameterError(f"{told} is not a path or None")
-        value = Path(value)
-    elif wanted & {str, bool} and not isinstance(value, bool if bool in wanted else str):
-        raise ParameterError(f"{told} is a {type(value).__name__}: give {limits['words']}")
-    choices = limits["choices"]
-    if choices and value not in choices:
-        known = [str(choice) for choice in choices]
-        raise ParameterError(f"{told} is not one of {', '.join(known)}{suggest(str(value), known)}")
-    return value

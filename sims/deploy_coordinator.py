@@ -19,8 +19,13 @@ from protocols.messages import public_bytes
 from protocols.names import DEFAULT_COLLUDERS
 from protocols.serialise import to_plain
 from sims import flower_commands
-from sims.api import DEPLOY, known_fields, privacy_fields
-from sims.config import DEFAULT_DELTA, SimulationConfig
+from sims.config import (
+    DEFAULT_DELTA,
+    DEPLOY,
+    SimulationConfig,
+    known_fields,
+    privacy_fields,
+)
 from sims.deployed import DeployedRun, finished_run, following, is_first, plan_template
 from sims.deployed_check import check_deployed
 from sims.deployed_evaluation import evaluation_plan, finished_evaluation

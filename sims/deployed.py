@@ -22,6 +22,7 @@ from protocols.gradients import GradientPlan
 from protocols.objectives import MomentObjective
 from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
+from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.rescale import Scaling
 from protocols.published import published
@@ -29,7 +30,7 @@ from protocols.serialise import from_plain
 from protocols.transcript import verify
 from sims.config import SimulationConfig
 from sims.documents import model_document, to_json
-from sims.figures import calibrated, settled
+from sims.figures import check_kind, figures_of, new_draw, settled
 from sims.plan_figures import run_words
 from sims.predict import ReleasedModel, load_model
 from sims.run_folder import MODEL, PLAN, write_text
@@ -57,7 +58,8 @@ def plan_template(settings: Settings, before: str | None = None) -> tuple[RunPla
         raise ParameterError(f"[training] of coordinator.toml: {error}") from None
     rows = [card.rows for card in cards.values()]
     if before is None:
-        found = calibrated(config, schema, rows)
+        check_kind(schema, config.model)
+        found = calibrate(figures_of(schema, rows, new_draw(config)), config.wanted())
     else:
         wanted = from_plain(Wanted, session_fields(settings, before)["wanted"])
         shown = read_evidence(settings.session_folder(before))

@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from parties.data.encode import encode_scored, encode_shard
 from parties.data.schema import Schema
+from parties.data.shard import encode_scored, encode_shard
 from parties.data.table import read_table
 from protocols.errors import DataError, ParameterError
 from sims import owners as shards

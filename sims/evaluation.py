@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parties.data.encode import encode_shard
 from parties.data.schema import Schema
-from parties.data.shard import Shard
+from parties.data.shard import Shard, encode_shard
 from parties.data.table import Table, read_table
 from protocols.errors import DataError, ParameterError, PrivacyError, SchemaError
 from protocols.evaluation.figures import LEAST
 from protocols.privacy.calibrate.one_sum import whole_mu
 from sims.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
-from sims.datasets import split_rows
 from sims.held_out import HeldBack
 from sims.inference import infer
 from sims.inference_rows import encoded, with_shards
@@ -29,6 +27,7 @@ from sims.options import FilePath
 from sims.party_process import PartySpec
 from sims.places import read_status
 from sims.predict import ReleasedModel, load_model
+from sims.prepare import split_rows
 from sims.run_folder import EVALUATION, MODEL, SUMS
 from sims.simulation import noise_root, party_specs
 from sims.sums import Sums, sums_wanted, without_table

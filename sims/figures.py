@@ -6,8 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from parties.data.outcome import Classes, Label, Targets
-from parties.data.schema import Schema
+from parties.data.schema import Classes, Label, Schema, Targets
 from protocols.errors import SchemaError
 from protocols.held_out import HeldOut
 from protocols.models.registry import model_named
@@ -16,8 +15,6 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import Moment
 from protocols.second_moment import Evidence
 from sims.config import SimulationConfig
-from sims.predicted import predicted_run
-from sims.within import choose
 
 ENTRY_BOUND = {"range": 1.0, "standard": 2.0}
 """Bound on an entry of an encoded row, the bias included, where rows are not clipped."""
@@ -62,34 +59,11 @@ def figures_of(
     ).holding(held_out)
 
 
-def calibrated(
-    config: SimulationConfig,
-    schema: Schema,
-    rows_by_party: Iterable[int],
-) -> Calibration:
-    """What a simulation and a deployment run; within a budget, the best setting.
-
-    rows_by_party: of whole tables.
-
-    Raises:
-        PrivacyError: no certified setting exists. ParameterError: options that do not fit.
-        SchemaError: the schema is for another kind of model.
-    """
-    check_kind(schema, config.model)
-    if isinstance(schema.label, Targets):
-        lows = {each.name: each.low for each in schema.label.columns}
-        model_named(config.model).check_ranges(lows)
-    figures = figures_of(schema, rows_by_party, new_draw(config))
-    if config.within is not None:
-        return choose(config, figures, predicted_run).calibration
-    return calibrate(figures, Wanted.of(config))
-
-
 def check_kind(schema: Schema, name: str) -> None:
-    """Refuse a model for another kind of outcome.
+    """Refuse a model for another kind of outcome, or for targets of other ranges.
 
     Raises:
-        SchemaError: names both.
+        SchemaError, ParameterError: names both.
     """
     label, model = schema.label, model_named(name)
     due = Targets if model.numeric else Classes if model.several else Label
@@ -98,6 +72,8 @@ def check_kind(schema: Schema, name: str) -> None:
             f"model={name!r} does not go with the schema, which has {KINDS[type(label)]} "
             f"({label.name}): choose {FITTING[type(label)]}, or another schema"
         )
+    if isinstance(label, Targets):
+        model.check_ranges({each.name: each.low for each in label.columns})
 
 
 def new_draw(config: SimulationConfig) -> HeldOut | None:

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from protocols.errors import ProtocolError
-from protocols.registry import may_repeat
+from protocols.protocol import may_repeat
 from sims.flower_commands import take_identity
 
 SERVER_NODE = 1

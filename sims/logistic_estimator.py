@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
-from parties.data.outcome import MOST_CLASSES
-from parties.data.schema import Schema
-from parties.data.table import cell_text
+from parties.data.cells import cell_text
+from parties.data.schema import MOST_CLASSES, Schema
 from protocols.errors import ParameterError
-from protocols.models.registry import classifier_named, model_named
+from protocols.models.model import Classifier
+from protocols.models.registry import model_named, model_of
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from sims import owners as shards
 from sims import row_terms
@@ -26,6 +26,7 @@ from sims.config import SimulationConfig
 from sims.documents import coefficients
 from sims.estimator import Array, FederatedEstimator
 from sims.owners import Columns, Rows
+from sims.prepare import inferred
 from sims.result import RunResult, classes_of, label_of
 
 
@@ -159,7 +160,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
 
         Raises:
             NotFittedError: `fit` comes first.
-            SchemaError, DataError: see `parties.data.encode.encode_features`.
+            SchemaError, DataError: see `parties.data.shard.encode_scored`.
             ValueError: scikit-learn's own, for wrong columns or a wrong shape.
         """
         scores: Array = self._scores(X, offset) * self._sign
@@ -168,7 +169,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
         """The more likely label of each row, shape (rows,); see `decision_function`."""
         scores = self.decision_function(X, offset)
-        labels: NDArray[Any] = self.classes_[classifier_named(self._model).called(scores)]
+        labels: NDArray[Any] = self.classes_[model_of(Classifier, self._model).called(scores)]
         return labels
 
     def predict_proba(self, X: Any, offset: Any = None) -> Array:
@@ -208,7 +209,14 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         if schema is None:
             pooled = pd.concat(tables.values(), ignore_index=True)
             positive = None if several else texts[1]
-            schema = shards.infer(pooled, label, positive, notes, self._beside)
+            schema = inferred(
+                pooled,
+                label,
+                notes,
+                positive=positive,
+                several=positive is None,
+                **self._beside,
+            )
         self._model = self.multi_class if several else "logistic"
         self._sign, self._order = 1, None
         if several:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +16,16 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from parties.data.encode import check_columns, encode_shard
-from parties.data.infer import REGRESSION_SCALING, infer_schema
-from parties.data.outcome import Classes, Label
-from parties.data.schema import Schema
-from parties.data.shard import ClampCounts, Shard
-from parties.data.table import cell_text, read_table
+from parties.data.cells import cell_text
+from parties.data.schema import Classes, Label, Schema
+from parties.data.shard import ClampCounts, Shard, check_columns, encode_shard
+from parties.data.table import read_table
 from protocols.documents import shown, suggest
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.messages import COORDINATOR
 from protocols.names import SECURE_AGGREGATION
 from sims.config import SimulationConfig
-from sims.datasets import split_rows
-from sims.prepare import PreparedData, raw_rows
+from sims.prepare import PreparedData, raw_rows, split_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -363,27 +359,6 @@ def free_name(frame: pd.DataFrame, name: str = "y") -> str:
     return name
 
 
-def infer(
-    pooled: pd.DataFrame,
-    label: str | Sequence[str],
-    positive: str | None,
-    notes: list[str],
-    beside: Mapping[str, Any],
-) -> Schema:
-    """Infer the schema of all rows; what would be warnings is added to the notes.
-
-    label: of several classes where `positive` is None, else of two; or a list of targets; beside:
-    names of the columns "weight", "offset".
-    """
-    scaling: dict[str, Any] = {} if isinstance(label, str) else REGRESSION_SCALING
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        several = positive is None and isinstance(label, str)
-        schema = infer_schema(pooled, label, positive, several=several, **scaling, **beside)
-    notes += [str(warning.message) for warning in caught]
-    return schema
-
-
 def sign_of(label: Label, texts: tuple[str, ...], notes: list[str]) -> int:
     """-1 where the schema's positive label is classes_[0], so its model is the other way round.
 
@@ -431,7 +406,7 @@ def split_by_owner(
     X: as given, where the column to split by is; pooled: its features and label; rng: of the split.
 
     Raises:
-        SchemaError, DataError, ParameterError: see `sims.datasets.split_rows`.
+        SchemaError, DataError, ParameterError: see `sims.prepare.split_rows`.
     """
     by = columns.split
     if by and isinstance(X, pd.DataFrame) and by in X.columns:

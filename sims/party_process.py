@@ -1,17 +1,23 @@
-"""A party in a spawned process of its own: isolated OpenFHE statics, honest memory figures."""
+"""Simulated parties, in this process or spawned: isolated OpenFHE statics, honest memory figures.
+
+A session among them has the coordinator that its caller made.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.coordinator import AskParties, Outcome
+from coordinator.coordinator import AskParties, Coordinator, Outcome
+from coordinator.costs import Costs
+from coordinator.log import recorded
 from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.flower_app import Handler
@@ -65,28 +71,53 @@ class PartySpec:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One session that came to its end; peak_memory: of any process [MB]; head: of transcript."""
+
+    outcome: Outcome
+    costs: Costs
+    peak_memory: float
+    head: str
+
+
 def run_parties(
-    session: str,
+    coordinator: Coordinator,
     specs: Mapping[str, PartySpec],
-    run: Callable[[AskParties], Outcome],
     processes: bool,
-) -> tuple[Outcome, float]:
+    messages: Path | None = None,
+) -> Ran:
     """One session with parties of these specs, closed whatever happens.
 
-    Returns: the outcome, and the largest memory of a party's process [MB], 0 in one process.
+    processes: each in one of its own; messages: folder that keeps them, None: they are not kept.
+
+    Raises:
+        CohortError: the protocol was aborted.
     """
     members: dict[str, Party | PartyProcess] = {}
     outcomes: list[Outcome] = []
+
+    def run(ask: AskParties) -> None:
+        key, parties = coordinator.verify_key, coordinator.party_keys
+        kept = recorded(ask, messages, key, parties, durable=False)
+        outcomes.append(coordinator.run(kept))
+
     try:
         for name, spec in specs.items():
             members[name] = PartyProcess(spec) if processes else spec.build()
         handlers: dict[str, Handler] = dict(members)
-        run_session(session, lambda ask: outcomes.append(run(ask)), handlers)
+        run_session(coordinator.session, run, handlers)
     finally:
         for member in members.values():
             member.close()
+        coordinator.transcript.close()
     memory = [m.peak_memory_mb for m in members.values() if isinstance(m, PartyProcess)]
-    return outcomes[0], max(memory, default=0.0)
+    return Ran(
+        outcome=outcomes[0],
+        costs=coordinator.costs,
+        peak_memory=max([peak_memory_mb(), *memory]),
+        head=coordinator.transcript.head,
+    )
 
 
 class PartyProcess:

@@ -17,12 +17,11 @@ from protocols.model_plan import ModelPlan
 from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
-from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.registry import protocol_of
+from protocols.privacy.calibrate.figures import PublicFigures
+from protocols.protocol import protocol_of
 from protocols.rows import RowsPlan
 from protocols.serialise import to_plain
 from protocols.words import count, duration, size
-from sims.afterwards import for_training
 from sims.comparison import Comparison, compare
 from sims.config import SimulationConfig
 from sims.figures import figures_of, new_draw
@@ -182,9 +181,9 @@ def forecast(
         ParameterError: options that do not fit, or a budget in which nothing does.
     """
     inference = inference_forecast(config, shape)
-    config = for_training(config)
-    choice = chosen_within(config, shape)
-    found = choice.best.found if choice else calibrate(shape, Wanted.of(config))
+    config = config.for_training()
+    choice = None if config.within is None else choose(config, shape, predicted_run)
+    found = choice.best.found if choice else calibrate(shape, config.wanted())
     plan = found.template
 
     def timed(each: RunPlan) -> planner.Seconds | None:
@@ -205,15 +204,6 @@ def forecast(
         comparison=compare(config, shape, found, timed),
         inference=inference,
     )
-
-
-def chosen_within(config: SimulationConfig, shape: PublicFigures) -> Choice | None:
-    """The best setting within the configuration's budget; None without one.
-
-    Raises:
-        CohortError: as `within.choose`.
-    """
-    return None if config.within is None else choose(config, shape, predicted_run)
 
 
 def operations_by_level(plan: traffic.Circuit) -> dict[str, dict[int, int]]:

@@ -17,7 +17,8 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import roc_curve
 
-from protocols.models.registry import classifier_named, model_named
+from protocols.models.model import Classifier
+from protocols.models.registry import model_named, model_of
 from sims.result import Array, Figures, RunResult
 
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#007A5A", "#8a8f98"
@@ -64,7 +65,7 @@ def course_figure(result: RunResult) -> str:
         clipped = scale * result.clipped_optimum[key]
         axes.axhline(clipped, color=GREY, linestyle=":", label="optimum of clipped rows")
         if key == "accuracy":
-            codes = classifier_named(result.plan.model).code_of(result.test_y)
+            codes = model_of(Classifier, result.plan.model).code_of(result.test_y)
             share = float(np.bincount(codes).max() / len(codes))
             axes.axhline(100 * share, color="#99a", linewidth=1, label="majority")
         values = [scale * m[key] for m in result.iterations]

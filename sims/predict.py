@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parties.data.encode import encode_label, encode_scored, encode_targets
 from parties.data.problems import Numbering
-from parties.data.schema import Schema
+from parties.data.schema import Classes, Label, Schema, Targets
+from parties.data.shard import encode_outcome, encode_scored
 from parties.data.table import Table, read_table
 from protocols.documents import shown
 from protocols.errors import ParameterError, SchemaError
-from protocols.models.model import Model
-from protocols.models.registry import classifier_named, model_named
+from protocols.models.model import Classifier, Model
+from protocols.models.registry import model_named, model_of
 from sims.documents import CLASS_KIND, LABEL_KIND, TARGET_KIND, coefficients
 from sims.result import (
     Array,
@@ -152,7 +152,7 @@ class ReleasedModel:
         if self.fitted.numeric:
             values = targets_of(self.schema.label).to_data_units(decoded)
             return pd.DataFrame(values, columns=self.schema.label.names, index=index)
-        prediction = np.array(self.classes)[classifier_named(self.model).called(scores)]
+        prediction = np.array(self.classes)[model_of(Classifier, self.model).called(scores)]
         found = {"probability": decoded}
         if self.fitted.several:
             found = {
@@ -193,11 +193,12 @@ class ReleasedModel:
                     f"column {shown(name)} to predict is missing: give a table with the outcomes, "
                     "or call predict"
                 )
+        label: Label | Classes | Targets
         if self.fitted.numeric:
-            y, _ = encode_targets(table, targets_of(self.schema.label))
+            label = targets_of(self.schema.label)
         else:
             label = classes_of(self.schema) if self.fitted.several else label_of(self.schema)
-            y = encode_label(table[label.name], label)
+        y = encode_outcome(table, label)
         x, offset = encode_scored(table, self.schema)
         x = x if rows is None else rows
         return scored(self.fitted, self.weights, x, y, self.schema, offset)

@@ -1,41 +1,40 @@
-"""Data for a simulation: read, split, encode; every complaint about data comes from here."""
+"""Data for a simulation: read, hold out, split among parties, encode.
+
+In a deployment every party brings its own table; nothing here runs there. Rows are not private
+within a simulation, but messages still name columns and counts only.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
-from parties.data.encode import encode_shard, expand_columns
+from parties.data.cells import numeric_cells, text_cells
 from parties.data.infer import REGRESSION_SCALING, infer_schema
-from parties.data.look import cohort_warnings
+from parties.data.look import bounds_notes, clamped_targets, cohort_warnings
 from parties.data.problems import Problems
 from parties.data.schema import Schema
-from parties.data.shard import Shard
+from parties.data.shard import Shard, encode_columns, encode_shard
 from parties.data.table import read_table
 from protocols.documents import shown, suggest
-from protocols.errors import DataError, SchemaError
+from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
 from sims.config import SimulationConfig
-from sims.datasets import (
-    builtin_dataset,
-    holdout,
-    require_classes,
-    require_spread,
-    split_rows,
-)
 from sims.figures import check_kind
 
+RowNumbers = NDArray[np.intp]
+BUILTIN = ("breast_cancer", "diabetes", "iris")
+SPLIT_FORMS = "even, by:COLUMN or dirichlet:ALPHA (such as dirichlet:0.5)"
+ALPHA_RANGE = (1e-3, 1e6)
 PLACE = "\0place"
 """Column with the position of a row in its table."""
-MANY_CLIPPED = 0.1
-"""Share of the rows that a reader is told of."""
-LITTLE_USED = 0.25
-"""Mean weight over its bound, below which a reader is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +79,7 @@ def raw_rows(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:
 
     Returns: float64 array, shape (rows, num_features). Unknown categories are all zeros.
     """
-    features, _ = expand_columns(frame, schema.columns)
-    return np.column_stack([features, np.ones(len(frame))])
+    return np.column_stack([encode_columns(frame, schema.columns), np.ones(len(frame))])
 
 
 def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
@@ -158,47 +156,6 @@ def with_outcome(config: SimulationConfig, schema: Schema) -> SimulationConfig:
     return replace(config, label=schema.label.name)
 
 
-def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:
-    """Notes where the schema's bounds change many rows, or leave weights little room."""
-    parts = list(shards)
-    rows = sum(shard.rows for shard in parts)
-    clipped = sum(shard.counts.norm_clipped for shard in parts) / rows
-    used = sum(float(shard.weight.sum()) for shard in parts) / rows
-    notes = []
-    unknown = sorted({name for shard in parts for name in shard.counts.unknown})
-    if unknown:
-        cells = sum(sum(shard.counts.unknown.values()) for shard in parts)
-        notes.append(
-            f"{cells} cells of no declared category in {', '.join(map(shown, unknown))}: such rows "
-            "count as of none; correct them, widen the schema, or refuse them by strict"
-        )
-    if clipped > MANY_CLIPPED:
-        notes.append(
-            f"{clipped:.0%} of the training rows are longer than row_norm={schema.row_norm:g} of "
-            "the schema and are shortened to it: at a small epsilon a thousand rows lose nothing "
-            "by it, for noise is as large as the longest row; without privacy take a larger "
-            "row_norm, or null"
-        )
-    if used < LITTLE_USED:
-        notes.append(
-            f"weights use {used:.0%} of their bound on average: steps are as short, and privacy "
-            "noise is as much larger; cap large weights, and lower the bound in the schema"
-        )
-    return notes
-
-
-def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
-    """A note where test targets lie outside their public range."""
-    outside = tested.counts.outside
-    moved = {name: outside[name] for name in schema.label.names if name in outside}
-    if not moved:
-        return []
-    return [
-        f"{sum(moved.values())} test values of {', '.join(moved)} lie outside the public range and "
-        "count as its ends"
-    ]
-
-
 def _table(config: SimulationConfig, problems: Problems) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The table, and what is predicted of it; problems of single lines go to `problems`."""
     if config.data is None:
@@ -243,19 +200,13 @@ def _schema(
     excluded = list(config.exclude)
     if split_column is not None and split_column in train.columns:
         excluded.append(split_column)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        if config.is_regression:
-            schema = infer_schema(train, predicted, exclude=excluded, **REGRESSION_SCALING)
-        else:
-            schema = infer_schema(
-                train,
-                predicted[0],
-                config.positive,
-                exclude=excluded,
-                several=_several(config),
-            )
-    notes += [str(w.message) for w in caught]
+    if config.is_regression:
+        schema = inferred(train, predicted, notes, exclude=excluded)
+    else:
+        several = _several(config)
+        schema = inferred(
+            train, predicted[0], notes, positive=config.positive, exclude=excluded, several=several
+        )
     if config.data is not None:
         notes.append(
             "the column schema was inferred from the private data, which leaks about them; a "
@@ -264,8 +215,277 @@ def _schema(
     return schema
 
 
+def inferred(
+    table: pd.DataFrame, label: str | Sequence[str], notes: list[str], **options: Any
+) -> Schema:
+    """`infer_schema`; label: or a list of targets; what would be warnings is added to the notes."""
+    scaling: dict[str, Any] = {} if isinstance(label, str) else REGRESSION_SCALING
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        schema = infer_schema(table, label, **scaling, **options)
+    notes += [str(warning.message) for warning in caught]
+    return schema
+
+
 def _encode(frame: pd.DataFrame, schema: Schema, strict: bool, whose: str) -> Shard:
     try:
         return encode_shard(frame, schema, strict)
     except DataError as error:
         raise DataError(f"{whose}: {error}") from None
+
+
+def builtin_dataset(name: str = "breast_cancer") -> tuple[pd.DataFrame, str]:
+    """Return a table that scikit-learn ships, and the name of its label.
+
+    "breast_cancer": Wisconsin diagnostic data, 569 rows, 30 numeric columns, label "target" with
+    1 for benign. "diabetes": 442 rows, 10 numeric columns, target "progression" after one year.
+    "iris": 150 rows, 4 numeric columns, label "species" of three classes.
+
+    Raises:
+        ParameterError: an unknown name.
+    """
+    if name not in BUILTIN:
+        raise ParameterError(
+            f"data set {shown(name)} is not built in: choose {' or '.join(BUILTIN)}, or give a file"
+        )
+    frame: pd.DataFrame
+    if name == "diabetes":
+        frame = load_diabetes(as_frame=True, scaled=False).frame
+        return frame.rename(columns={"target": "progression"}), "progression"
+    if name == "iris":
+        found = load_iris(as_frame=True)
+        species = found.target_names[found.target.to_numpy()]
+        return found.data.assign(species=species), "species"
+    frame = load_breast_cancer(as_frame=True).frame
+    return frame.copy(), "target"
+
+
+# -- parts of a table ------------------------------------------------------------------------------
+
+
+def split_rows(
+    frame: pd.DataFrame,
+    parties: int | None,
+    how: str,
+    label: str,
+    rng: np.random.Generator,
+) -> tuple[list[pd.DataFrame], list[str]]:
+    """Share the rows of a table out to parties; every row goes to exactly one.
+
+    parties: number of parties, at least 1; None for "by:COLUMN" takes one per value.
+    how: "even" (sizes differ by at most one row), "by:COLUMN" (one party per value; the column is
+        dropped) or "dirichlet:ALPHA" (each label value is shared out by proportions drawn from a
+        symmetric Dirichlet distribution: the smaller alpha, the more skewed; no party is empty).
+    label: name of the label column.
+    rng: source of the shuffle; rows come in random order within each party.
+
+    Returns: one frame per party with a fresh index, and the parties' names: "party-1".. or the
+    values of the column.
+
+    Raises:
+        ParameterError: ``how`` has another form, alpha is outside [1e-3, 1e6], or ``parties`` does
+            not fit the rows or the values.
+        SchemaError: a column is not in the table.
+        DataError: no rows; missing cells in the column to split by, or in the label.
+    """
+    kind, _, argument = how.partition(":")
+    alpha = _alpha(argument) if kind == "dirichlet" else 0.0
+    valid = {"even": how == "even", "by": bool(argument), "dirichlet": alpha > 0}
+    if not valid.get(kind, False):
+        raise ParameterError(f"split {shown(how)} is not of a known form: use {SPLIT_FORMS}")
+    _check_column(frame, label)
+    if kind == "by":
+        return _split_by(frame, parties, argument, label, rng)
+    count = _check_parties(parties, how, len(frame))
+    if kind == "even":
+        groups = np.array_split(rng.permutation(len(frame)), count)
+    else:
+        groups = _dirichlet_groups(_values(frame, label)[0], count, alpha, rng)
+    return [_take(frame, rows) for rows in groups], [f"party-{k + 1}" for k in range(count)]
+
+
+def _alpha(text: str) -> float:
+    """Return alpha, or 0.0 if the text is no number."""
+    try:
+        alpha = float(text)
+    except ValueError:
+        return 0.0
+    low, high = ALPHA_RANGE
+    if not low <= alpha <= high:
+        raise ParameterError(
+            f"alpha={shown(text)} of the split is not within [{low:g}, {high:g}]: "
+            "0.1 is very skewed, 100 nearly even"
+        )
+    return alpha
+
+
+def _check_parties(parties: int | None, how: str, rows: int) -> int:
+    if parties is None:
+        raise ParameterError(f"split {shown(how)} needs a number of parties: give it")
+    if not 1 <= parties <= rows:
+        raise ParameterError(
+            f"parties={parties} is not within [1, {rows}], the number of rows: "
+            "every party needs at least 1 row"
+        )
+    return parties
+
+
+def _check_column(frame: pd.DataFrame, name: str) -> None:
+    if name not in frame.columns:
+        raise SchemaError(
+            f"column {shown(name)} is not in the table"
+            f"{suggest(name, map(str, frame.columns))}: check the name"
+        )
+    if len(frame) == 0:
+        raise DataError("the table has 0 rows: at least 1 is needed")
+
+
+def _values(frame: pd.DataFrame, name: str) -> tuple[RowNumbers, list[str]]:
+    """Return a code per row and the texts that the codes index, sorted and distinct."""
+    try:
+        codes, texts = text_cells(frame[name])
+    except TypeError:
+        raise DataError(f"column {shown(name)} holds objects, not texts or numbers") from None
+    missing = int((codes < 0).sum())
+    if missing:
+        raise DataError(
+            f"column {shown(name)} is missing in {missing} of {len(frame)} rows: drop these rows"
+        )
+    values = sorted(set(texts))
+    position = {text: k for k, text in enumerate(values)}
+    return np.array([position[text] for text in texts], dtype=np.intp)[codes], values
+
+
+def _take(frame: pd.DataFrame, rows: RowNumbers) -> pd.DataFrame:
+    return frame.iloc[rows].reset_index(drop=True)
+
+
+def _split_by(
+    frame: pd.DataFrame, parties: int | None, column: str, label: str, rng: np.random.Generator
+) -> tuple[list[pd.DataFrame], list[str]]:
+    _check_column(frame, column)
+    if column == label:
+        raise ParameterError(
+            f"split 'by:{column}' names the label, so every party would have one class only: "
+            "choose another column"
+        )
+    codes, values = _values(frame, column)
+    if parties is not None and parties != len(values):
+        raise ParameterError(
+            f"parties={parties} does not equal the {len(values)} different values of column "
+            f"{shown(column)}: leave the number out, or choose another column"
+        )
+    order = rng.permutation(len(frame))
+    groups = [order[codes[order] == k] for k in range(len(values))]
+    frame = frame.drop(columns=column)
+    return [_take(frame, rows) for rows in groups], values
+
+
+def _dirichlet_groups(
+    codes: RowNumbers, parties: int, alpha: float, rng: np.random.Generator
+) -> list[RowNumbers]:
+    """Return the row numbers of each party, none empty."""
+    pieces: list[list[RowNumbers]] = [[] for _ in range(parties)]
+    for value in range(int(codes.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(codes == value))
+        shares = rng.dirichlet(np.full(parties, alpha))
+        ends = np.floor(np.cumsum(shares)[:-1] * rows.size + 0.5).astype(np.intp)
+        for piece, part in zip(pieces, np.split(rows, ends), strict=True):
+            piece.append(part)
+    groups = [rng.permutation(np.concatenate(piece)) for piece in pieces]
+    for k in range(parties):
+        if groups[k].size == 0:  # an empty party takes one row of the largest
+            largest = max(range(parties), key=lambda j: groups[j].size)
+            groups[k], groups[largest] = groups[largest][:1], groups[largest][1:]
+    return groups
+
+
+def holdout(
+    frame: pd.DataFrame,
+    fraction: float,
+    rng: np.random.Generator,
+    label: str | None,
+    several: bool = False,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Split a table into a training and a test part; label: with the same share of each class.
+
+    fraction: share of the test part, in (0, 1). label: None: whatever its rows hold. several: of
+    three classes or more.
+
+    Returns: (training, test), with a row of each class at least, in random order, fresh index.
+
+    Raises:
+        ParameterError: ``fraction`` is not in (0, 1).
+        SchemaError: the label is not in the table.
+        DataError: too few rows, a missing label, another number of classes, or one class with a
+            single row.
+    """
+    if not 0 < fraction < 1:
+        raise ParameterError(
+            f"test_share={fraction} is not within (0, 1): give a share such as 0.2"
+        )
+    if label is None:
+        groups: list[RowNumbers] = [np.arange(len(frame))]
+        what = f"the table has {len(frame)} rows"
+    else:
+        require_classes(frame, label, "the table", several)
+        codes, values = _values(frame, label)
+        groups = [np.flatnonzero(codes == value) for value in range(len(values))]
+        what = f"one class of label {shown(label)} has a single row"
+    train, test = [], []
+    for rows in groups:
+        if rows.size < 2:
+            raise DataError(
+                f"{what}: training and test part need one each, so add rows or give a test file"
+            )
+        order = rng.permutation(rows)
+        held = min(max(round(fraction * rows.size), 1), rows.size - 1)
+        test.append(order[:held])
+        train.append(order[held:])
+    if label is None:
+        return _take(frame, train[0]), _take(frame, test[0])
+    training, testing = (_take(frame, rng.permutation(np.concatenate(p))) for p in (train, test))
+    return training, testing
+
+
+def require_spread(frame: pd.DataFrame, targets: Sequence[str], part: str) -> None:
+    """Check that every numeric target has at least two different values.
+
+    part: what the message calls the table.
+
+    Raises:
+        DataError: a target is constant.
+    """
+    for name in targets:
+        _check_column(frame, name)
+        values = numeric_cells(frame[name])[0]
+        if len(np.unique(values[np.isfinite(values)])) == 1:
+            raise DataError(
+                f"target {shown(name)} has the same value in all of {part}: there is nothing to "
+                "predict, so leave it out"
+            )
+
+
+def require_classes(
+    frame: pd.DataFrame, label: str, part: str = "the training part", several: bool = False
+) -> None:
+    """Check that the label has exactly two different values, none missing.
+
+    part: what the message calls the table. several: that it has three or more.
+
+    Raises:
+        SchemaError: the label is not in the table.
+        DataError: no rows, a missing label, or another number of classes.
+    """
+    _check_column(frame, label)
+    count = len(_values(frame, label)[1])
+    if several and count < 3:
+        raise DataError(
+            f"label {shown(label)} has {count} different value{'s' if count != 1 else ''} in "
+            f"{part} where 3 or more are needed: of two values is model logistic"
+        )
+    if not several and count != 2:
+        raise DataError(
+            f"label {shown(label)} has {count} different value{'s' if count != 1 else ''} in "
+            f"{part} where 2 are needed: add rows of both classes, or choose another label"
+        )

@@ -16,10 +16,10 @@ from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_ROWS
 from protocols.words import count
 from sims import owners as shards
-from sims.datasets import require_spread
 from sims.documents import coefficients
 from sims.estimator import Array, FederatedEstimator
 from sims.owners import Columns, Rows
+from sims.prepare import inferred, require_spread
 from sims.result import RunResult, targets_of
 
 
@@ -120,7 +120,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
 
         Raises:
             NotFittedError: `fit` comes first.
-            SchemaError, DataError: see `parties.data.encode.encode_features`.
+            SchemaError, DataError: see `parties.data.shard.encode_scored`.
         """
         scores = self._scores(X, offset)
         scaled = model_named(self._model).decode(scores)
@@ -158,7 +158,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
             for name, owner in owners.items()
         }
         pooled = pd.concat(tables.values(), ignore_index=True)
-        schema = given or shards.infer(pooled, list(names), None, notes, self._beside)
+        schema = given or inferred(pooled, list(names), notes, **self._beside)
         if schema.label.names != names:
             raise SchemaError(f"the schema's targets are not {', '.join(names)}")
         require_spread(pooled, names, f"the {count(len(pooled), 'sample')}")

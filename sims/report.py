@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from protocols.models.registry import classifier_named
+from protocols.models.model import Classifier
+from protocols.models.registry import model_of
 from protocols.plan import PrivacyPlan
 from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.words import Fact, count, duration, number, size
@@ -125,7 +126,7 @@ def score_table(result: RunResult) -> tuple[list[Noted], list[list[Noted]]]:
 
 def confusion(result: RunResult) -> NDArray[np.int64]:
     """Test rows by true and by predicted class, in the order of the label's values."""
-    model = classifier_named(result.plan.model)
+    model = model_of(Classifier, result.plan.model)
     found: NDArray[np.int64] = confusion_matrix(
         model.code_of(result.test_y),
         model.called(result.test_scores(result.weights)),

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from coordinator.costs import Costs
 from parties.data.look import filled_words
-from parties.data.outcome import Classes, Label, Targets
-from parties.data.schema import Schema
+from parties.data.schema import Classes, Label, Schema, Targets
 from protocols.errors import SchemaError
 from protocols.evaluation.figures import LEAST
 from protocols.models.model import Model

@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.outcome import Weight
-from parties.data.schema import Schema
+from parties.data.schema import Schema, Weight
 from protocols.documents import shown
 from protocols.errors import DataError, ParameterError, SchemaError
 from sims.owners import Rows, free_name, naming

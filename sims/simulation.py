@@ -6,17 +6,19 @@ import secrets
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator.coordinator import Observer
+from coordinator.coordinator import Coordinator, Observer
 from coordinator.costs import Costs
 from coordinator.dask_workers import workers_of
 from coordinator.replay import evidence as read_evidence
@@ -29,27 +31,30 @@ from protocols.evaluation.figures import LEAST
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.model import Model
 from protocols.models.registry import model_named
-from protocols.privacy.calibrate.calibration import Calibration
+from protocols.plan import Member, RunPlan
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.randomness import SeededRandomness
 from protocols.private_files import FOLDER_MODE
 from protocols.published import published
+from protocols.transcript import Transcript
 from protocols.workers import KINDS
-from sims.afterwards import check_evaluation, follow, for_training
+from sims.afterwards import check_evaluation, follow
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
-from sims.figures import calibrated, figures_of, settled
+from sims.figures import check_kind, figures_of, new_draw, settled
 from sims.held_out import HeldBack, used
 from sims.inference_cost import doubts
 from sims.inference_rows import with_shards
 from sims.ledgers import dataset_of, open_ledger
-from sims.party_process import PartySpec
+from sims.party_process import PartySpec, Ran, run_parties
+from sims.predicted import predicted_run
 from sims.prepare import PreparedData, prepare
 from sims.result import Array, Figures, RunResult, scored
 from sims.run_folder import MESSAGES, SECOND_MOMENT, TRANSCRIPT, RunFolder
-from sims.session import Ran, session_of
 from sims.slot_report import unproven_warnings
 from sims.twin import OPTIMA, fit_unclipped
 from sims.twins import twin_of
+from sims.within import choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
+MakePlan = Callable[[str, tuple[Member, ...]], RunPlan]
 
 
 def simulate(config: SimulationConfig, on_event: OnEvent | None = None) -> RunResult:
@@ -100,11 +106,15 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     # Every refusal that depends on public figures only comes before the first key.
     rows = [shard.rows for shard in data.shards.values()]
     notify(Event("phase", "choose"))
-    found = calibrated(for_training(config), data.schema, rows)
+    check_kind(data.schema, config.model)
+    trained, figures = config.for_training(), figures_of(data.schema, rows, new_draw(config))
+    if trained.within is None:
+        found = calibrate(figures, trained.wanted())
+    else:
+        found = choose(trained, figures, predicted_run).calibration
     held_out = found.template.held_out
     check_evaluation(config, data.schema, rows, held_out)
-    beside = doubts(config, figures_of(data.schema, rows, held_out))
-    found = replace(found, notes=(*found.notes, *beside))
+    found = replace(found, notes=(*found.notes, *doubts(config, figures)))
     notify(Event("plan", "data", found=found))
     if config.workers and found.template.kind not in KINDS:
         raise ParameterError(
@@ -126,35 +136,38 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             notify(event)
             record(event)
 
-        session = partial(session_of, signing_key=signing_key, processes=config.processes)
+        def coordinator(make_plan: MakePlan, transcript: Path | None, **more: Any) -> Coordinator:
+            session = uuid.uuid4().hex
+            return Coordinator(
+                session=session,
+                signing_key=signing_key,
+                party_keys={name: spec.verify_key for name, spec in specs.items()},
+                make_plan=partial(make_plan, session),
+                transcript=Transcript(transcript),
+                **more,
+            )
+
         costs, evidence = Costs(), None
         # What is settled afterwards names no run before it; inference pays for both.
         before = found.first
         if before is not None:
             both(Event("phase", "moment"))
             with _moment_folder(folder) as kept:
-                first = session(
-                    specs=specs,
-                    observer=Observer(),
-                    make_plan=found.first_plan,
-                    transcript=kept / TRANSCRIPT,
-                    messages=kept / MESSAGES,
-                )
-                costs, evidence = first.costs, read_evidence(kept)
+                first = coordinator(found.first_plan, kept / TRANSCRIPT)
+                costs = run_parties(first, specs, config.processes, kept / MESSAGES).costs
+                evidence = read_evidence(kept)
             after = settled(data.schema, rows, found.wanted, evidence)
             found = replace(after, notes=found.notes)
-        ran = session(
-            specs=specs,
-            observer=Observer(
-                on_phase=lambda phase: both(Event("phase", phase)),
-                on_progress=lambda phase, done, total: both(Event("progress", phase, done, total)),
-            ),
-            make_plan=found.plan,
-            transcript=folder.transcript_path if folder else None,
-            messages=folder.messages_path if folder and config.keep_messages else None,
-            evidence=evidence,
-            engine=engine,
+        observer = Observer(
+            on_phase=lambda phase: both(Event("phase", phase)),
+            on_progress=lambda phase, done, total: both(Event("progress", phase, done, total)),
         )
+        transcript = folder.transcript_path if folder else None
+        messages = folder.messages_path if folder and config.keep_messages else None
+        training = coordinator(
+            found.plan, transcript, observer=observer, evidence=evidence, engine=engine
+        )
+        ran = run_parties(training, specs, config.processes, messages)
         both(Event("phase", "twin"))
         result = compare(
             data,

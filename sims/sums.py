@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import math
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
-from coordinator.coordinator import Observer
+from coordinator.coordinator import Coordinator
 from coordinator.costs import Costs
 from parties.data.schema import Schema
 from protocols.gradients import GradientPlan
 from protocols.held_out import HeldOut
-from protocols.messages import new_signing_key, public_bytes
+from protocols.messages import new_signing_key
 from protocols.names import SECURE_AGGREGATION
 from protocols.objectives import Objective
 from protocols.one_sum import OneSum
-from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.mechanism import Mechanism
 from protocols.private_files import FOLDER_MODE
+from protocols.transcript import Transcript
 from sims.figures import figures_of
-from sims.party_process import PartySpec
+from sims.party_process import PartySpec, run_parties
 from sims.result import Array
 from sims.run_folder import TRANSCRIPT
-from sims.session import session_of
 
 LARGEST_CURE = 16.0
 """Grids of noise are too coarse for an epsilon much above."""
@@ -172,21 +172,17 @@ class Sums(SumSeries):
 
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """In this process, or one for each party."""
-
-        def make_plan(session: str, members: tuple[Member, ...]) -> RunPlan:
-            return template.among(session, members)
-
-        signing_key = new_signing_key()
-        key = public_bytes(signing_key)
-        ran = session_of(
-            specs={name: replace(s, coordinator_key=key) for name, s in self.specs.items()},
-            signing_key=signing_key,
-            make_plan=make_plan,
-            transcript=self._transcript(template.task),
-            messages=None,
-            observer=Observer(),
-            processes=self.processes,
+        session = uuid.uuid4().hex
+        coordinator = Coordinator(
+            session=session,
+            signing_key=new_signing_key(),
+            party_keys={name: spec.verify_key for name, spec in self.specs.items()},
+            make_plan=partial(template.among, session),
+            transcript=Transcript(self._transcript(template.task)),
         )
+        key = coordinator.verify_key
+        specs = {name: replace(s, coordinator_key=key) for name, s in self.specs.items()}
+        ran = run_parties(coordinator, specs, self.processes)
         self.costs.append(ran.costs)
         plan = ran.outcome.plan
         if not isinstance(plan, GradientPlan):

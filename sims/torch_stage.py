@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -13,7 +14,7 @@ from coordinator.costs import Costs
 from parties.party import Party
 from parties.torch_step import TorchModel
 from protocols.gradients import GradientPlan, Vector
-from protocols.messages import new_signing_key, public_bytes
+from protocols.messages import new_signing_key
 from protocols.plan import Member
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness
@@ -67,19 +68,20 @@ def run_encrypted(
     Raises:
         ProtocolError: a party failed or refused; `culprit` names it.
     """
-    session, signing_key = uuid.uuid4().hex, new_signing_key()
+    session = uuid.uuid4().hex
     coordinator = Coordinator(
         session=session,
-        signing_key=signing_key,
+        signing_key=new_signing_key(),
         party_keys={name: spec.verify_key for name, spec in specs.items()},
-        make_plan=lambda members: make_plan(session, members),
+        make_plan=partial(make_plan, session),
         transcript=Transcript(),
         observer=Observer(on_weights=on_weights),
         start=start,
     )
-    key = public_bytes(signing_key)
+    key = coordinator.verify_key
     ready = {name: replace(spec, coordinator_key=key) for name, spec in specs.items()}
-    return run_parties(session, ready, coordinator.run, processes)[0], coordinator.costs
+    ran = run_parties(coordinator, ready, processes)
+    return ran.outcome, ran.costs
 
 
 def run_plain(make_plan: MakePlan, specs: Specs, start: Vector) -> Vector:

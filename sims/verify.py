@@ -19,7 +19,7 @@ from protocols import second_moment
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
-from protocols.registry import protocol_of
+from protocols.protocol import protocol_of
 from sims import verify_figures as figures
 from sims import verify_messages as messages
 from sims.places import STATUS, is_alive, read_status

@@ -10,8 +10,7 @@ from typing import Any
 from protocols.errors import ProtocolError
 from protocols.messages import COORDINATOR
 from protocols.plan import RunPlan
-from protocols.protocol import PHASES
-from protocols.registry import phase_of, protocol_of, sequence
+from protocols.protocol import PHASES, phase_of, protocol_of, sequence
 from protocols.transcript import LOST, verify
 
 Line = Mapping[str, Any]

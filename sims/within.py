@@ -14,7 +14,7 @@ from protocols.errors import CohortError, ParameterError, PrivacyError
 from protocols.names import UNDER_CKKS
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
-from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.words import duration, size
 from sims.config import SimulationConfig, alternatives
 from sims.expected import expected_loss
@@ -169,7 +169,7 @@ def _climb(
     for rounds in rungs:
         asked_for = replace(config, rounds=rounds)
         try:
-            found = calibrate(figures, Wanted.of(asked_for))
+            found = calibrate(figures, asked_for.wanted())
         except (PrivacyError, ParameterError) as error:
             refused.append(error)
             continue

@@ -26,14 +26,7 @@ from sims.studies.noise.exact import (
     rms,
 )
 
-__all__ = [
-    "automorphism",
-    "centred",
-    "coefficients",
-    "evaluations",
-    "least_root",
-    "rms",
-]
+__all__ = ["automorphism", "centred", "coefficients", "evaluations", "least_root", "rms"]
 # Standard deviation of OpenFHE's errors; variance of a uniform ternary coefficient.
 SIGMA, TERNARY = 3.19, 2 / 3
 
@@ -71,15 +64,6 @@ def decrypted(context: CkksContext, ct: Any, key: Integers) -> Integers:
     prime = context.primes[0]
     c0, c1 = (part[0].astype(object) for part in context.polynomials_of(ct))
     return coefficients((c0 + c1 * evaluations(key, prime)) % prime, prime)
-
-
-def negacyclic(left: Any, right: Any) -> Integers:
-    """Product of two short integer polynomials modulo X^n + 1 (float64 FFT: exact below 2^50)."""
-    n = len(left)
-    twist = np.exp(1j * np.pi * np.arange(n) / n)
-    spectra = [np.fft.fft(np.asarray(part, float) * twist) for part in (left, right)]
-    found = np.rint((np.fft.ifft(spectra[0] * spectra[1]) / twist).real)
-    return np.asarray(found.astype(object))
 
 
 def encoded(slots: NDArray[np.float64], ring_dim: int, scale: float) -> Integers:

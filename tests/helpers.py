@@ -1,6 +1,6 @@
-"""Builders for tests: whole sessions on toy rings, and joint keys that many cases share.
+"""Builders for tests: whole sessions on toy rings.
 
-INSECURE throughout: rings far below 128 bits, seeded noise, key shares answering labels again.
+INSECURE throughout: rings far below 128 bits, seeded noise.
 """
 
 from __future__ import annotations
@@ -9,54 +9,37 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import count
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome
-from parties.data.columns import NumericColumn
-from parties.data.encode import expand_columns
-from parties.data.outcome import Label
-from parties.data.schema import Schema
-from parties.data.shard import ClampCounts, Shard
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard, encode_columns
 from parties.data.table import read_table
-from parties.key_share import KeyShare
 from parties.party import Party
 from parties.policy import Policy
-from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
-from protocols.ckks import residues as rns
-from protocols.ckks.context import CONJUGATION, CkksContext
-from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters, choose_parameters
-from protocols.commitments import Opening, Terms
 from protocols.messages import (
     _DOMAIN,
     MAGIC,
     Body,
     Exchange,
-    Fold,
     new_signing_key,
     public_bytes,
-    to_everyone,
 )
 from protocols.plan import Member, PrivacyPlan
 from protocols.privacy.randomness import SeededRandomness
 from protocols.rows import RowsPlan
-from protocols.samples import SampleLedger
-from protocols.train import PlainGradient, RowsCircuit, train_encrypted, train_plain
+from protocols.train import PlainGradient, train_plain
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
-from protocols.updates.catalogue import rule_from_dict
 from protocols.updates.momentum import GradientDescent, Nesterov
+from protocols.updates.registry import rule_from_dict
 from protocols.updates.update import Update
-from tests.exact import product, secret_rows
 
 Floats = NDArray[np.float64]
 RADIUS = 8.0
@@ -72,7 +55,7 @@ NOISE = PrivacyPlan(
 
 def raw_features(frame: Any, schema: Schema) -> NDArray[np.float64]:
     """What `Schema.model_in_data_units` is applied to: columns expanded, unscaled, unclamped."""
-    return expand_columns(read_table(frame, label=schema.label.name), schema.columns)[0]
+    return encode_columns(read_table(frame, label=schema.label.name), schema.columns)
 
 
 def party_names(count: int) -> list[str]:
@@ -363,7 +346,7 @@ def make_session(
     return open_session(plan_for, shards, rng_seed=rng_seed, secure=bool(security), party=party)
 
 
-# -- steps without transport, over joint keys that cases share -----------------------------------
+# -- steps without transport -----------------------------------------------------------------------
 
 # Answers of one party to one step.
 Answer = Callable[[str, str, Body], Body]
@@ -380,139 +363,6 @@ def drive(exchange: Exchange[T], answer: Answer) -> T:
             replies = {n: fold(n, answer(n, ask.step, body)) for n, body in ask.bodies.items()}
     except StopIteration as stop:
         return stop.value
-
-
-@dataclass(frozen=True)
-class JointKeys:
-    """Key shares of P parties and what their ceremony made, for every layout of one ring.
-
-    secrets: residues of each s_p, shape (towers, n), which nobody else can get at.
-    """
-
-    context: CkksContext
-    shares: dict[str, KeyShare]
-    seed: bytes
-    public_b: NDArray[np.uint64]
-    public_key: Any
-    secrets: dict[str, NDArray[np.uint64]]
-
-    def forget(self) -> None:
-        """INSECURE, for tests alone: answer the labels of an earlier case again."""
-        for share in self.shares.values():
-            share._ledger = SampleLedger()
-
-
-@cache
-def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
-    """One ceremony with the automorphism keys of every layout: 2^k left, spreads, conjugation."""
-    tag, slots = f"joint-{parties}-{depth}-{ring_dim}", ring_dim // 2
-    context = CkksContext(CkksParameters(ring_dim=ring_dim, depth=depth, security_bits=0), tag)
-    seed = tag.encode().ljust(32, b".")
-    powers = [1 << k for k in range(slots.bit_length() - 1)]
-    rotations = sorted({CONJUGATION, *powers, *(slots + 1 - 2 * power for power in powers)})
-    return run_ceremony(context, seed, parties, tuple(rotations))
-
-
-def run_ceremony(
-    context: CkksContext, seed: bytes, parties: int, rotations: tuple[int, ...]
-) -> JointKeys:
-    """Key shares of so many parties, and their joint keys."""
-    shares = {name: KeyShare(context, seed, parties) for name in party_names(parties)}
-    roster = {name: public_bytes(identity(name)) for name in shares}
-    plan: Any = SimpleNamespace(
-        names=tuple(shares), roster=roster, rotation_chunks=[rotations], member_chunks=[]
-    )
-    terms = Terms.of(plan, commitments.KEYS, seed)
-    openings = {name: Opening(terms, name, identity(name)) for name in shares}
-
-    def answer(name: str, step: str, body: Body) -> Body:
-        if step == commitments.KEYS.commit:
-            return openings[name].commit(keygen.answer_keys(context, shares[name]))
-        if step == commitments.KEYS.open:
-            return openings[name].open(body)
-        if step == keygen.RELINEARISE:
-            return keygen.answer_relinearise(context, shares[name], body)
-        return keygen.answer_rotations(context, shares[name], body.meta["indices"])
-
-    public_b = drive(keygen.ceremony(context, plan, seed, {}), answer).public_b
-    public_key = keygen.public_key(context, seed, public_b)
-    secrets = {name: secret_rows(share) for name, share in shares.items()}
-    return JointKeys(context, shares, seed, public_b, public_key, secrets)
-
-
-def uncommitted(names: Sequence[str]) -> contribute.Opened:
-    """Contributions that nobody commits to, for `collect`."""
-
-    def opened(fold: Fold) -> Exchange[None]:
-        replies = yield to_everyone("contribute", tuple(names), Body())
-        for name, reply in replies.items():
-            fold(name, reply)
-
-    return opened
-
-
-def refreshing(evaluator: Evaluator, plan: Any, keys: JointKeys) -> refresh.Refresh:
-    """Refreshes of a training, one step after the other."""
-    steps = count()
-
-    def fresh(vectors: Any) -> Exchange[Any]:
-        step, key = next(steps), keys.public_key
-        return refresh.refresh(evaluator, plan, keys.seed, step, key, vectors)
-
-    return fresh
-
-
-@dataclass(frozen=True)
-class Released:
-    """Decrypted weights as a run releases them, and by decryption shares without noise."""
-
-    weights: Floats
-    exact: Floats
-    # Message polynomial of the exact decryption: residues at the decryption's towers.
-    message: NDArray[np.uint64]
-
-
-def encrypted_weights(
-    plan: RowsPlan, shards: Sequence[tuple[Floats, Floats]], noises: Sequence[Floats]
-) -> Released:
-    """Contribute, train, refresh and decrypt over shared joint keys; noises: one per party."""
-    keys = joint_keys(len(plan.members), plan.ckks.depth, plan.ckks.ring_dim)
-    keys.forget()
-    context, evaluator = keys.context, Evaluator(keys.context, plan.layout)
-
-    def answer(name: str, step: str, body: Body) -> Body:
-        kind, _, index = step.partition("/")
-        if kind == "refresh":
-            maps = plan.column_maps(int(index))
-            return refresh.answer_refresh(context, keys.shares[name], maps, int(index), body)
-        if kind == "decrypt":
-            return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
-        k = plan.party_index(name)
-        packed = RowsCircuit(plan).pack(name, *shards[k], noises[k])
-        return contribute.contribution(context, keys.shares[name], keys.public_key, packed)
-
-    rows, side = drive(contribute.collect(evaluator, plan, uncommitted(plan.names)), answer)
-    fresh = refreshing(evaluator, plan, keys)
-    encrypted = drive(train_encrypted(evaluator, plan, rows, side, fresh), answer)
-    weights = drive(decrypt.release(evaluator, plan, encrypted), answer)
-
-    low = context.primes[: decrypt.DECRYPTION_TOWERS]
-    fused: list[NDArray[np.uint64]] = []
-
-    def answer_exactly(name: str, step: str, body: Body) -> Body:
-        c1 = rns.unpack(body.blobs[0], low, plan.ckks.ring_dim)
-        share = product(c1, keys.secrets[name][: len(low)], low)
-        return Body(blobs=(rns.pack(share, low),))
-
-    fuse = decrypt.fuse
-
-    def noting(context: CkksContext, message: NDArray[np.uint64]) -> Any:
-        fused.append(message)
-        return fuse(context, message)
-
-    with patch.object(decrypt, "fuse", noting):
-        exact = drive(decrypt.release(evaluator, plan, encrypted), answer_exactly)
-    return Released(weights, exact, fused[0])
 
 
 def log2_error(values: Any, expected: Any) -> float:

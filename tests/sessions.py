@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from coordinator.log import FOLDER, TRANSCRIPT, file_name, recorded
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Targets
+from parties.data.schema import NumericColumn, Targets
 from protocols.aggregate.parameters import choose
 from protocols.ckks.parameters import CkksParameters
 from protocols.curvature import Curvature, largest_row_sum
@@ -317,7 +316,7 @@ def record(
 ) -> Session:
     """Run and keep every message; deviate: wraps the coordinator's exchange."""
     folder.mkdir(exist_ok=True)
-    session.transcript = session.coordinator._transcript = Transcript(folder / TRANSCRIPT)
+    session.transcript = session.coordinator.transcript = Transcript(folder / TRANSCRIPT)
     if deviate:
         honest = session.coordinator.protocol
         session.coordinator.protocol = lambda: deviate(honest())  # type: ignore[method-assign]

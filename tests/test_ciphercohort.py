@@ -17,10 +17,9 @@ import pytest
 
 import ciphercohort
 from protocols.errors import CohortError, ParameterError
-from sims.api import DEPLOY, PLAN, SIMULATE, configured
 from sims.cli import app
-from sims.config import FORMER, kinds, option_name
-from sims.options import DeployOptions, PlanOptions, SimulateOptions
+from sims.config import DEPLOY, FORMER, PLAN, SIMULATE, configured, kinds
+from sims.options import DeployOptions, PlanOptions, SimulateOptions, option_name
 from sims.result import RunResult
 from sims.studies.noise.grid import Cell, Grid
 from tests.scripts import ROOT
@@ -120,24 +119,6 @@ def test_predictions_are_those_of_cohort_predict(run: tuple[Path, RunResult]) ->
     assert model.intercept == document["intercept"] and model.schema == result.schema
 
 
-def test_a_regression_predicts_its_targets(tmp_path: Path) -> None:
-    made = ciphercohort.simulate(
-        data=table(90, seed=1),
-        model="linear",
-        target=["cost"],
-        exclude=["y"],
-        iterations=2,
-        out=tmp_path / "run",
-        no_privacy=True,
-        profile="fast-insecure",
-    )
-    model = ciphercohort.load_model(tmp_path / "run" / "model.json")
-    fields = json.loads((tmp_path / "run" / "model.json").read_text())
-    assert model.coefficients["cost"].to_list() == fields["coef"][0]
-    assert model.intercept.to_list() == fields["intercept"]
-    assert list(model.predict(table(5, seed=2))) == ["cost"] and made.plan.model == "linear"
-
-
 def test_the_plan_is_that_of_cohort_plan() -> None:
     words = "plan --rows 1000 --features 9 --parties 10 --colluders 3 --no-timing --json"
     found = ciphercohort.plan(rows=1000, features=9, parties=10, colluders=3, timing=False)
@@ -171,8 +152,7 @@ def test_every_option_of_a_command_is_one_of_its_function(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "fields"),
-    [(DeployOptions, DEPLOY), (PlanOptions, PLAN), (SimulateOptions, SIMULATE)],
+    ("typed", "fields"), [(DeployOptions, DEPLOY), (PlanOptions, PLAN), (SimulateOptions, SIMULATE)]
 )
 def test_every_option_has_the_type_of_its_field(typed: Any, fields: Any) -> None:
     """Also PLAN is made from these names: a misspelt one would be no option of the command."""
@@ -189,19 +169,11 @@ def test_every_option_has_the_type_of_its_field(typed: Any, fields: Any) -> None
 @pytest.mark.parametrize(
     ("function", "options", "words"),
     [
-        (
-            "simulate",
-            {"iteration": 3},
-            "iteration is no option of .* mean 'iterations'",
-        ),
+        ("simulate", {"iteration": 3}, "iteration is no option of .* mean 'iterations'"),
         ("plan", {"ledger": "kept"}, "ledger is no option of plan"),
-        ("simulate", {"label": "y"}, "label='y' is given without data"),
         ("simulate", {"no_privacy": True, "epsilon": 1.0}, "no-privacy is given together with"),
         ("simulate", {"test": "a.csv", "holdout": 0.1}, "test and test_share are both given"),
-        ("simulate", {"parties": 1}, "parties=1 is below 2"),
         ("plan", {}, "the shape of the data is missing"),
-        ("plan", {"rows": 9, "data": __file__, "label": "y"}, "rows and data are both given"),
-        ("plan", {"rows": 9, "features": 2, "split": "by:ward"}, "needs data"),
     ],
 )
 def test_refusals_are_those_of_the_commands(

@@ -10,7 +10,7 @@ import pytest
 from coordinator.replay import replay
 from protocols.ckks.parameters import MAX_LOG_QP_128
 from protocols.model_plan import ModelPlan
-from protocols.registry import protocol_of
+from protocols.protocol import protocol_of
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
 from sims.run_folder import SECOND_MOMENT
@@ -24,8 +24,7 @@ ROWS = (1000, 250, 3)
 
 @pytest.mark.secure
 @pytest.mark.parametrize(
-    ("make", "update", "degree"),
-    [(RowsPlan, "barrier-1", 7), (ModelPlan, "nag", 7)],
+    ("make", "update", "degree"), [(RowsPlan, "barrier-1", 7), (ModelPlan, "nag", 7)]
 )
 def test_three_parties_at_128_bits(make: type[RowsPlan], update: str, degree: int) -> None:
     """1253 x 10 rows, T = 2: the twin's weights to 2^-13.3 (1e-4)."""

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from parties import key_share
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import Label, Schema
 from parties.key_share import KeyShare
 from protocols import decrypt
 from protocols.approximation import sigmoid_approximation
@@ -29,7 +28,8 @@ from protocols.privacy.search import find_setting
 from protocols.privacy.sensitivity import Sensitivity
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from tests import exact
-from tests.helpers import half_of, joint_keys, unit_columns
+from tests.helpers import half_of, unit_columns
+from tests.joint import joint_keys
 from tests.protocols.privacy.checks import std_accepted
 from tests.sessions import FIRST, N, asked, reply_of, small
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from functools import partial
 
 import numpy as np
 import pytest
@@ -62,42 +61,6 @@ def test_a_line_carries_its_rate_for_everybody() -> None:
     assert due == pytest.approx([5.11, 5.21, 5.31])
     assert line.due(100_000, 9.0) == pytest.approx(9.11)
     assert network.Line(rate=math.inf, delay=0.5).due(1 << 30, 2.0) == 2.5
-
-
-def test_both_connections_share_the_line() -> None:
-    """Two at once take as long as both after each other."""
-    data, rate = bytes(200_000), 8e6
-
-    async def run() -> float:
-        server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        target = server.sockets[0].getsockname()[1]
-        seen: list[float] = []
-
-        class Seen(network.Line):  # type: ignore[misc, name-defined]
-            def due(self, size: int, now: float) -> float:
-                seen.append(super().due(size, now) - now)
-                return now
-
-        lines = Seen(rate, 0.0), Seen(rate, 0.0)
-        line = await asyncio.start_server(
-            partial(network._connected, f"127.0.0.1:{target}", lines), "127.0.0.1", 0
-        )
-        port = line.sockets[0].getsockname()[1]
-
-        async def one() -> bytes:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(data)
-            writer.write_eof()
-            found = await reader.read(-1)
-            writer.close()
-            return found
-
-        assert await asyncio.gather(one(), one()) == [data, data]
-        line.close()
-        server.close()
-        return max(seen)
-
-    assert asyncio.run(run()) > 0.3  # of 0.4 s that both take, none of them alone 0.2
 
 
 def test_hosts_have_addresses_of_their_own() -> None:

@@ -4,7 +4,7 @@
     from ciphercohort.flower import secure_sum_mod        from ciphercohort.flower import SecureSum
     app = ClientApp(mods=[secure_sum_mod])                strategy = SecureSum(FedAvg())
 
-Nothing here needs OpenFHE, so it runs wherever Flower does. See docs/flower.md.
+Nothing here imports OpenFHE; the package that it ships in needs it. See docs/flower.md.
 """
 
 from ciphercohort.flower.mod import SecureSumMod, secure_sum_mod

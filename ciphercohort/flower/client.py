@@ -16,7 +16,8 @@ Promises, each held by this file whatever the server asks
   only if this client and enough others are in it.
 - Session, roster, round, those asked, plan, the message's group and all its content, in its order,
   are hashed into what masks and seals; the run's configuration into what seals.
-- A round asks half of the roster at least; a roster has half of those known here at least.
+- A roster, and those whom a round asks, are half of those known or pinned here at least.
+- At one model one set of contributors is summed; what is cut off is as in the run's first plan.
 - Once a run has had noise, or its owner has a budget, no sum leaves without noise.
 - Errors name bounds and never values, and no number causes one; errors of the app's own function
   stay here, in the log.
@@ -27,6 +28,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
@@ -35,10 +37,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
+from ciphercohort.flower.contributions import COUNTS, Cut
 from ciphercohort.flower.members import Entry, Roster, check_known, pair_keys, trusted
 from ciphercohort.flower.memory import RECORD, Memory, Owner, alone
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.records import (
+    LARGEST_METRIC,
     Bases,
     Layout,
     Reply,
@@ -54,6 +58,8 @@ from protocols.privacy.randomness import ExpandedRandomness, RandomSource
 
 AppFunction = Callable[[Message, Context], Message]
 log = logging.getLogger("flwr.secure-sum")
+# The session that was last logged here: a simulation has many clients in one process.
+_TOLD: list[str] = []
 
 
 class Client:
@@ -112,7 +118,10 @@ class Client:
         if roster.session != memory.session or roster.epoch <= memory.epoch:
             raise PolicyError("the roster is of another session, or older than the one held")
         if len(roster.entries) < max(MIN_CLIENTS, self._owner.min_clients):
-            raise PolicyError(f"{len(roster.entries)} members are too few")
+            raise PolicyError(
+                f"{len(roster.entries)} members are too few: this client's owner wants "
+                f"secure-sum-min-clients={max(MIN_CLIENTS, self._owner.min_clients)}"
+            )
         expected = max(len(memory.known), len(self._owner.pins or ()))
         if len(roster.entries) < LEAST_SHARE * expected:
             raise PolicyError(
@@ -127,8 +136,15 @@ class Client:
         for entry in roster.entries:
             entry.check(roster.session)
         known = check_known(roster, memory.known, self._owner.pins, self._owner.admit)
-        why = trusted(roster, memory.known, self._owner.pins is not None)
-        log.info("client %s: %s", self._owner.name, why)
+        if self._owner.pins is not None or self._owner.home is not None:
+            why = trusted(roster, memory.known, self._owner.pins is not None)
+            log.info("client %s: %s", self._owner.name, why)
+        elif roster.session not in _TOLD:
+            _TOLD[:] = [roster.session]
+            log.info(
+                "keys of %d clients, trusted without home folder or pins (normal in a simulation)",
+                len(roster.entries),
+            )
         memory.known, memory.own, memory.pairs = known, own, pairs
         memory.members = [entry.identity for entry in roster.entries]
         memory.epoch, memory.roster, memory.waiting = roster.epoch, roster.digest(), ""
@@ -143,6 +159,7 @@ class Client:
         place, asked, plan, model = self._place(request)
         self._require(plan)
         self._check_noise(plan)
+        self._check_cut(plan)
         number = request.whole("round")
         if number <= memory.last:
             raise PolicyError(
@@ -150,22 +167,18 @@ class Client:
                 "encrypted once"
             )
         bases = Bases(content)
-        who = hashlib.sha256("".join(memory.members[k] for k in asked).encode()).hexdigest()[:32]
-        if memory.sums.get(model, who) != who:
-            raise PolicyError(
-                "other clients are asked than in an earlier round with this very model: the "
-                "difference of both sums would be that of few clients"
-            )
         memory.last = number
         memory.noise = "with" if plan.privacy else "without"
         memory.waiting = ""
         if place.quorum.lost:
-            memory.waiting = json.dumps([number, asked, place.context.hex(), plan.lost, model, who])
+            memory.waiting = json.dumps([number, asked, place.context.hex(), plan.lost, model])
         else:
             # It may open without another word of this client.
-            memory.sums[model] = who
+            self._bind(model, asked)
         reply = self._own_reply(bases, plan)
-        words = self._words(plan, place, reply, bases, f"{memory.session}/{number}")
+        # An app may have had NumPy raise.
+        with np.errstate(all="ignore"):
+            words = self._words(plan, place, reply, bases, f"{memory.session}/{number}")
         words, sealed = one_time.contribute(place, words, self._randomness)
         data = words.astype("<u4", copy=False).tobytes()
         answer = _reply({"layout": self._layout(plan, reply), "shares": list(sealed)})
@@ -189,16 +202,19 @@ class Client:
         members = len(memory.pairs) // one_time.KEY_BYTES
         if asked != sorted({k for k in asked if 0 <= k < members}) or memory.own not in asked:
             raise PolicyError("those asked are no rising list of members with this client in it")
-        if len(asked) < LEAST_SHARE * members:
+        # Not of the roster alone: it may be half of those known, and half of it a quarter.
+        known = max(members, len(memory.known), len(self._owner.pins or ()))
+        if len(asked) < LEAST_SHARE * known:
             raise PolicyError(
-                f"{len(asked)} of {members} clients are asked: at least half must be, so that the "
+                f"{len(asked)} of {known} clients are asked: at least half must be, so that the "
                 "server cannot choose a few beside its own"
             )
         needed = Quorum.of(len(asked), plan.lost).needed
         if needed < self._owner.min_clients:
             raise PolicyError(
-                f"a sum of {needed} of {len(asked)} clients could open; this one wants at least "
-                f"{self._owner.min_clients}: sample more, or give SecureSum a smaller lost"
+                f"a sum of {needed} of {len(asked)} clients could open, and this one's owner wants "
+                f"secure-sum-min-clients={self._owner.min_clients}: sample more, or give SecureSum "
+                "a smaller lost"
             )
         fields = {
             "session": memory.session,
@@ -211,7 +227,8 @@ class Client:
         content, arrays = digests(self._message.content, RECORD)
         kind = metadata.message_type
         context = round_context(memory.roster, fields, kind, metadata.group_id, content)
-        model = hashlib.sha256(kind.encode() + b"\0" + arrays).hexdigest()[:32]
+        # Flower hands both "train" and "train.default" to one function.
+        model = _digest(kind.removesuffix(".default").encode() + b"\0" + arrays)
         return self._round(asked, plan.lost, context), asked, plan, model
 
     def _check_noise(self, plan: SumPlan) -> None:
@@ -226,6 +243,33 @@ class Client:
             raise PolicyError(
                 f"the run's earlier sums were {self._memory.noise} noise and this one is {noise}: "
                 "no epsilon would hold for both"
+            )
+
+    def _check_cut(self, plan: SumPlan) -> None:
+        """Sums that cut values off at chosen bounds would show single values.
+
+        The weights' scale follows the mean weight by powers of 2: see `SumPlan.weighed_like`.
+        """
+        if plan.privacy:
+            return
+        first, scale = self._memory.cut = self._memory.cut or [plan.range, plan.weight_scale]
+        if plan.range != first:
+            raise PolicyError(f"range={plan.range:g} is not {first:g}, that of the run's first sum")
+        # Numbers with one mantissa differ by a power of 2.
+        if math.frexp(plan.weight_scale)[0] not in (0.5, math.frexp(scale)[0]):
+            raise PolicyError(
+                f"weight_scale={plan.weight_scale:g} is no power of 2, nor {scale:g}, that of the "
+                "run's first sum, times one"
+            )
+
+    def _bind(self, model: str, contributors: list[int]) -> None:
+        """One set of contributors at one model, in the whole run."""
+        memory = self._memory
+        who = _digest("".join(memory.members[k] for k in contributors).encode())
+        if memory.sums.setdefault(model, who) != who:
+            raise PolicyError(
+                "other clients contribute than in an earlier sum with this very model: the "
+                "difference of both sums would be that of few clients"
             )
 
     def _round(self, asked: list[int], lost: float, context: bytes) -> one_time.Round:
@@ -272,27 +316,31 @@ class Client:
             self._save()
             found = noisy_words(plan.privacy, place.quorum, reply, bases, self._randomness)
             return found.view(np.uint32)
-        length, beyond = reply.layout.length, reply.beyond
-        weighed = [value * reply.weight for value in reply.metrics]
-        words = np.empty(length + limbs.LIMBS * (len(weighed) + 2), np.uint32)
+        length, cut = reply.layout.length, Cut(weights=not reply.weight_fits)
+        words = np.empty(length + limbs.LIMBS * (len(reply.metrics) + COUNTS), np.uint32)
         factor = reply.weight / plan.weight_scale * plan.units(clients)
         most = one_time.largest_units(clients)
         # Beyond float32's exponents no product with a factor is right.
         least = np.float32 if factor < 2.0**64 else np.float64
-        for start, block in differences(reply, bases, least):
-            block *= factor
-            np.rint(block, out=block)
-            # NaN fails the comparison too. A refusal would tell the server of this client alone.
-            if not (-most <= block.min(initial=0) and block.max(initial=0) <= most):
-                beyond += int((~(np.abs(block) <= most)).sum())
-                block = np.clip(np.nan_to_num(block, posinf=most, neginf=-most), -most, most)
-            words[start : start + len(block)].view(np.int32)[:] = block
-        # As for arrays: cut off, and counted.
-        largest = limbs.LARGEST - 1
-        beyond += sum(not abs(value) <= largest for value in weighed)
-        cut = np.clip(np.nan_to_num(weighed, posinf=largest, neginf=-largest), -largest, largest)
-        told = [min(reply.weight, largest), min(float(beyond), largest), *cut.tolist()]
-        words[length:] = limbs.encode(told, clients)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start, block in differences(reply, bases, least):
+                block *= factor
+                np.rint(block, out=block)
+                # NaN fails the comparison too.
+                if not (-most <= block.min(initial=0) and block.max(initial=0) <= most):
+                    odd = ~np.isfinite(block)
+                    block[odd] = 0
+                    cut.odd += int(odd.sum())
+                    cut.values += int((np.abs(block) > most).sum())
+                    np.clip(block, -most, most, out=block)
+                words[start : start + len(block)].view(np.int32)[:] = block
+        weighed = []
+        for value in reply.metrics:
+            cut.odd_metrics += not math.isfinite(value)
+            cut.metrics += LARGEST_METRIC < abs(value) < math.inf
+            bounded = min(max(value, -LARGEST_METRIC), LARGEST_METRIC)
+            weighed.append(bounded * reply.weight if math.isfinite(value) else math.nan)
+        words[length:] = limbs.encode([reply.weight, *cut.numbers(), *weighed], clients)
         return words
 
     def _open(self, request: Request) -> RecordDict:
@@ -301,19 +349,22 @@ class Client:
             raise PolicyError("the set is of another session or roster than this client's")
         if not memory.waiting:
             raise PolicyError("this client waits for no set: one set is answered for in a round")
-        number, asked, context, lost, model, who = json.loads(memory.waiting)
+        number, asked, context, lost, model = json.loads(memory.waiting)
         if request.whole("round") != number:
             raise PolicyError(f"this client waits for the set of round {number}")
         chosen = request.numbers("set")
         if not set(chosen) <= set(asked):
             raise PolicyError("a contributor was not asked")
         if len(chosen) < self._owner.min_clients:
-            raise PolicyError(f"{len(chosen)} contributors are too few for this client")
+            raise PolicyError(
+                f"{len(chosen)} clients contributed, and this one's owner wants "
+                f"secure-sum-min-clients={self._owner.min_clients}"
+            )
         place = self._round(asked, lost, bytes.fromhex(context))
         members = [asked.index(k) for k in chosen]
         answer = one_time.answer(place, members, request.blobs("shares"), self._randomness)
+        self._bind(model, chosen)
         memory.waiting = ""
-        memory.sums[model] = who
         return _reply({"answer": answer})
 
 
@@ -348,6 +399,10 @@ class Request:
     def blobs(self, name: str) -> list[bytes]:
         """A list of byte strings."""
         return list(self._get(name, list, bytes))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def _reply(fields: dict[str, Any]) -> RecordDict:

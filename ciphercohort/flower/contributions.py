@@ -1,16 +1,23 @@
-"""What clients contribute to a sum: checked, and added as it arrives."""
+"""What clients contribute to a sum: checked, and added as it arrives; what they cut off."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 from flwr.app import Message
 
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
-from ciphercohort.flower.records import Bases, Layout, digests
+from ciphercohort.flower.records import (
+    LARGEST_METRIC,
+    LARGEST_WEIGHT,
+    Bases,
+    Layout,
+    digests,
+)
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.session import field
 from protocols.aggregate import limbs
@@ -19,6 +26,53 @@ from protocols.aggregate.words import Words
 from protocols.errors import MessageError, ParameterError, ProtocolError
 
 log = logging.getLogger("flwr.secure-sum")
+
+
+@dataclass(slots=True)
+class Cut:
+    """How many numbers of a client were out of range; of all clients, once they are summed.
+
+    No number is refused: a refusal would tell the server of one client alone. values: of arrays,
+    beyond the plan's range; odd: of arrays, NaN or infinite; odd_metrics: such metrics; metrics:
+    beyond LARGEST_METRIC; weights: that are no number from 0 to LARGEST_WEIGHT.
+    """
+
+    values: float = 0.0
+    odd: float = 0.0
+    odd_metrics: float = 0.0
+    metrics: float = 0.0
+    weights: float = 0.0
+
+    def numbers(self) -> list[float]:
+        """In the order of the fields."""
+        return list(astuple(self))
+
+    def warnings(self, plan: SumPlan, mean_weight: float) -> Iterator[str]:
+        """What was done to them, and what helps; mean_weight: of the clients."""
+        if self.values:
+            scale = plan.weight_scale
+            yield (
+                f"{self.values:.0f} values moved by more than "
+                f"{plan.range * scale / mean_weight:.3g} and were cut off. That is the bound for a "
+                f"client with the mean number of examples: range={plan.range:g} times "
+                f"{scale:g} / {mean_weight:.6g}. Give SecureSum a larger range"
+                + (f", or examples={mean_weight:.0f}" if mean_weight > 2 * scale else "")
+            )
+        if self.odd:
+            yield f"{self.odd:.0f} values were NaN or infinite: each counts as no change"
+        if self.odd_metrics:
+            yield f"{self.odd_metrics:.0f} metrics were NaN or infinite: their means are NaN"
+        if self.metrics:
+            yield f"{self.metrics:.0f} metrics were beyond {LARGEST_METRIC:.2g} and were cut off"
+        if self.weights:
+            yield (
+                f"{self.weights:.0f} weights ({plan.weighted_by}) were no number from 0 to "
+                f"{LARGEST_WEIGHT:.2g}: each counts as 0"
+            )
+
+
+# Numbers that are summed exactly beside the metrics: the weight, and what was cut off.
+COUNTS = 1 + len(fields(Cut))
 
 
 def same_model(requests: list[Message]) -> bytes:
@@ -37,11 +91,12 @@ def same_model(requests: list[Message]) -> bytes:
 
 @dataclass(slots=True)
 class Sum:
-    """Contributions of one layout: their sum, and by client what opens it (`one_time`)."""
+    """Contributions of one layout: their sum, and by client what opens it (`one_time`); nodes."""
 
     layout: Layout
     words: Words
     shares: dict[int, list[bytes]]
+    nodes: list[int]
 
 
 class Total:
@@ -60,9 +115,15 @@ class Total:
         """
         if not self._sums:
             raise ProtocolError(f"no client contributed. {reasons}")
-        if len(self._sums) > 1:
-            log.warning("clients disagree on names or shapes: the sum is of those most have")
-        return max(self._sums.values(), key=lambda each: len(each.shares))
+        most = max(self._sums.values(), key=lambda each: len(each.shares))
+        for other in self._sums.values():
+            if other is not most:
+                log.warning(
+                    "nodes %s are left out: %s, as most clients have it",
+                    other.nodes,
+                    other.layout.beside(most.layout),
+                )
+        return most
 
     def add(self, number: int, reply: Message) -> None:
         """Take a client's contribution.
@@ -79,14 +140,15 @@ class Total:
         if len(array.data) % 4:
             raise MessageError("a reply whose words are not of four bytes each")
         words = np.frombuffer(array.data, "<u4")
-        exact = 0 if self._plan.privacy else sum(p.size for p in layout.metrics) + 2
+        exact = 0 if self._plan.privacy else sum(p.size for p in layout.metrics) + COUNTS
         if not self._bases.fit(layout) or len(words) != layout.length + limbs.LIMBS * exact:
             raise MessageError("a reply whose words do not fit its layout")
         if len(shares) != self._shares or not all(isinstance(s, bytes) for s in shares):
             raise MessageError("a reply without a share for each client")
         known = self._sums.get(layout)
         if known is None:
-            known = self._sums[layout] = Sum(layout, words.astype(np.uint32), {})
+            known = self._sums[layout] = Sum(layout, words.astype(np.uint32), {}, [])
         else:
             known.words += words
         known.shares[number] = shares
+        known.nodes.append(reply.metadata.src_node_id)

@@ -27,6 +27,7 @@ from protocols.errors import ParameterError
 from protocols.private_files import erase, private_folder, private_opener, write_private
 
 RECORD = "secure-sum"
+_SETTINGS = ("home", "name", "pins", "admit", "min-clients", "epsilon", "delta")
 _IDENTITY, _KNOWN, LEDGER = "identity.key", "known.json", "ledger.jsonl"
 
 
@@ -50,8 +51,12 @@ class Owner:
 
     @classmethod
     def of(cls, context: Context) -> Owner:
-        """Raises ParameterError: a setting is malformed, or a file is not there."""
+        """Raises ParameterError: a setting is unknown or malformed, or a file is not there."""
         config = context.node_config
+        for key in config:
+            if key.startswith("secure-sum-") and key.removeprefix("secure-sum-") not in _SETTINGS:
+                known = ", ".join(f"secure-sum-{name}" for name in _SETTINGS)
+                raise ParameterError(f"{key} in the node's configuration is none of {known}")
 
         def setting(name: str, kind: Any) -> Any:
             value = config.get(f"secure-sum-{name}")
@@ -101,9 +106,9 @@ class Memory:
     session, epoch: of the roster; private: X25519; identity: Ed25519, where there is no home;
     roster: digest; own: number in it; pairs: common keys, one after the other; last: round that was
     answered; waiting: the round whose set is not named yet; known: identities by name; members:
-    identities in the roster; noise: "with" or "without", as the run's first plan said; sums: of
-    each model and kind that a sum was opened at, whom it asked (digests); spent: see
-    `private.Account`.
+    identities in the roster; noise: "with" or "without", as the run's first plan said; cut: range
+    and scale of weights of its first plan without noise; sums: of each model and kind that a sum
+    was opened at, its contributors (digests); spent: see `private.Account`.
     """
 
     session: str = ""
@@ -118,6 +123,7 @@ class Memory:
     known: dict[str, str] = field(default_factory=dict)
     members: list[str] = field(default_factory=list)
     noise: str = ""
+    cut: list[float] = field(default_factory=list)
     sums: dict[str, str] = field(default_factory=dict)
     spent: dict[str, Any] = field(default_factory=dict)
 
@@ -161,7 +167,7 @@ class Memory:
 
 _BYTES = ("private", "identity", "roster", "pairs")
 # What no month takes away: none of it is a key.
-_LASTING = ("noise", "sums", "spent")
+_LASTING = ("noise", "cut", "sums", "spent")
 _KEPT_SECONDS = 30 * 86_400
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from flwr.app import Context, Message
 
 from ciphercohort.flower.client import AppFunction, Client
-from ciphercohort.flower.plan import SumPlan
-from protocols.errors import PolicyError
+from ciphercohort.flower.plan import SumPlan, check_number
+from protocols.errors import ParameterError, PolicyError
 
 _SUMMED = ("train", "evaluate")
 _PLAIN = ("query", "get_properties", "reconnect")
@@ -20,6 +20,9 @@ class SecureSumMod:
     weighted_by: the metric that weighs a reply: a plan that names another one is refused.
 
     Put it first in `mods`: other mods then work on the plain message and reply, inside.
+
+    Raises:
+        ParameterError: a field is out of range.
     """
 
     def __init__(
@@ -31,6 +34,14 @@ class SecureSumMod:
         max_lost: float = 1 / 3,
         weighted_by: str = "num-examples",
     ) -> None:
+        if type(privacy) is not bool:
+            raise ParameterError(f"privacy={privacy!r} is neither True nor False")
+        if max_epsilon is not None:
+            check_number("max_epsilon", max_epsilon, above=0)
+        check_number("max_delta", max_delta, above=0, below=1)
+        check_number("max_lost", max_lost, least=0, below=0.5)
+        if not isinstance(weighted_by, str):
+            raise ParameterError(f"weighted_by={weighted_by!r} is no name of a metric")
         self._privacy, self._max_epsilon = privacy or max_epsilon is not None, max_epsilon
         self._max_delta, self._max_lost = max_delta, max_lost
         self._weighted_by = weighted_by
@@ -60,11 +71,12 @@ class SecureSumMod:
             raise PolicyError("the plan has no noise, and this client wants privacy")
         if self._max_epsilon is not None and plan.privacy.epsilon > self._max_epsilon:
             raise PolicyError(
-                f"epsilon={plan.privacy.epsilon:g} of the plan exceeds {self._max_epsilon:g}"
+                f"epsilon={plan.privacy.epsilon:g} of the plan exceeds "
+                f"max_epsilon={self._max_epsilon:g}"
             )
         if plan.privacy.delta > self._max_delta:
             raise PolicyError(
-                f"delta={plan.privacy.delta:g} of the plan exceeds {self._max_delta:g}"
+                f"delta={plan.privacy.delta:g} of the plan exceeds max_delta={self._max_delta:g}"
             )
 
 

@@ -20,6 +20,28 @@ LARGEST_DELTA = 0.01
 _TYPES: dict[str, tuple[type, ...]] = {"rounds": (int,), "weighted_by": (str,)}
 
 
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+) -> None:
+    """Refuse what is no finite number, or out of range.
+
+    Raises:
+        ParameterError: names field, value and bound.
+    """
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and above < value < below and least <= value <= most):
+        low = f"above {above:g}" if above > -math.inf else f"from {least:g}"
+        high = f" and below {below:g}" if below < math.inf else ""
+        high = f" to {most:g}" if most < math.inf else high
+        raise ParameterError(f"{name}={value!r} must be a finite number {low}{high}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Privacy:
     """Certified noise on every sum of updates; `for_rounds` chooses it.
@@ -46,24 +68,30 @@ class Privacy:
     sampling: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("clip", "noise_multiplier"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ParameterError(f"{name}={getattr(self, name)} must be finite and above 0")
-        if not (0 < self.epsilon < math.inf and 0 < self.delta < LARGEST_DELTA):
-            raise ParameterError(
-                f"epsilon={self.epsilon}, delta={self.delta}: need a finite epsilon > 0 and delta "
-                f"in (0, {LARGEST_DELTA:g})"
-            )
+        for name in ("clip", "noise_multiplier", "epsilon"):
+            check_number(name, getattr(self, name), above=0)
+        check_number("delta", self.delta, above=0, below=LARGEST_DELTA)
         if type(self.rounds) is not int or self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} is no whole number from 1 on")
-        if not 0 < self.sampling <= 1:
-            raise ParameterError(f"sampling={self.sampling} is outside (0, 1]")
+            raise ParameterError(f"rounds={self.rounds!r} is no whole number from 1 on")
+        check_number("sampling", self.sampling, above=0, most=1)
 
     @classmethod
     def for_rounds(
         cls, *, epsilon: float, delta: float, rounds: int, clip: float, sampling: float = 1.0
     ) -> Privacy:
-        """The least noise for these figures."""
+        """The least noise for these figures.
+
+        Raises:
+            ParameterError: a field is out of range.
+        """
+        cls(  # Checks them.
+            clip=clip,
+            noise_multiplier=1.0,
+            rounds=rounds,
+            epsilon=epsilon,
+            delta=delta,
+            sampling=sampling,
+        )
         # Loads accountants, which a client without privacy never needs.
         from protocols.privacy.gdp import mu_for_epsilon
         from protocols.privacy.poisson import poisson_noise_multiplier
@@ -124,25 +152,26 @@ class SumPlan:
     privacy: Privacy | None = None
 
     def __post_init__(self) -> None:
-        for name in ("range", "weight_scale"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ParameterError(f"{name}={getattr(self, name)} must be finite and above 0")
-        if not 0 <= self.lost < 0.5:
-            raise ParameterError(f"lost={self.lost} is outside [0, 0.5)")
+        check_number("range", self.range, above=0)
+        check_number("examples", self.weight_scale, above=0)
+        check_number("lost", self.lost, least=0, below=0.5)
+        if not isinstance(self.privacy, Privacy | None):
+            raise ParameterError(
+                f"privacy={self.privacy!r} is no Privacy: give it Privacy.for_rounds(epsilon=4.0, "
+                "delta=1e-5, rounds=50, clip=1.0)"
+            )
 
     def units(self, clients: int) -> float:
         """Units in 1 of a weighted difference, without privacy."""
         return largest_units(clients) / self.range
 
     def weighed_like(self, mean_weight: float) -> SumPlan:
-        """With a weight scale nearer to a mean that was opened, a power of 2.
+        """With the power of 2 next to a mean that was opened as weight scale.
 
-        By a factor of 2 at most: one client that lies can put any mean there.
+        One client that lies can put any mean there. The next round is then coarse, or cut off, and
+        opens the true one; the model of its own round such a client spoils anyway.
         """
-        near = 2.0 ** round(math.log2(mean_weight))
-        return replace(
-            self, weight_scale=min(max(near, self.weight_scale / 2), 2 * self.weight_scale)
-        )
+        return replace(self, weight_scale=2.0 ** round(math.log2(mean_weight)))
 
     def error(self, clients: int, mean_weight: float) -> float:
         """Std of the error of a mean over so many clients, per value, without privacy.

@@ -12,19 +12,21 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from protocols.aggregate import limbs
 from protocols.errors import DataError, MessageError
 
 Values = NDArray[np.float64]
 # Values handled at once: they stay in cache.
 BLOCK = 1 << 17
+# Bounds on one client's metric and weight: their product is below `limbs.LARGEST`.
+LARGEST_METRIC = 2.0**40
+LARGEST_WEIGHT = 2.0**32
 _NPY: Any = np.lib.format
 
 # Of legacy replies (`flwr.client.NumPyClient`), after translation by Flower.
@@ -38,9 +40,9 @@ _LEGACY = {
 class Place:
     """Where numbers stand in a reply.
 
-    record, key; kind: "array", "metric" or "config" (legacy metrics); type: of an array, or "int"
-    or "float"; shape: of an array, [k] for a list of k metrics, [] for one; relative: to the
-    request's array.
+    record, key; kind: "array", "count" (an array of one integer, summed exactly, as metrics are),
+    "metric" or "config" (legacy metrics); type: of an array, or "float"; shape: of an array, [k]
+    for a list of k metrics, [] for one; relative: to the request's array.
     """
 
     record: str
@@ -58,7 +60,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything that a reply sums: arrays, then metrics; weight: its record and key."""
+    """Everything that a reply sums: arrays, then what is exact; weight: its record and key."""
 
     arrays: tuple[Place, ...]
     metrics: tuple[Place, ...]
@@ -79,6 +81,17 @@ class Layout:
         """All."""
         return self.arrays + self.metrics
 
+    def beside(self, other: Layout) -> str:
+        """The first thing in which it differs from another one."""
+        own = {(p.record, p.key): p for p in self.places}
+        wanted = {(p.record, p.key): p for p in other.places}
+        for name in sorted({*own, *wanted}):
+            found, expected = own.get(name), wanted.get(name)
+            if found != expected:
+                words = [f"{p.type}{list(p.shape)}" if p else "nothing" for p in (found, expected)]
+                return f"{name[1]!r} in {name[0]!r} is {words[0]}, not {words[1]}"
+        return "its arrays are in another order, or weighed by another metric"
+
     @classmethod
     def of_json(cls, text: str) -> Layout:
         """Inverse of `to_json`. Raises MessageError: it is no layout."""
@@ -91,7 +104,8 @@ class Layout:
             if any(type(size) is not int or size < 0 for p in places for size in p.shape):
                 raise ValueError("a size that is no whole number from 0 on")
             arrays = tuple(p for p in places if p.kind == "array")
-            if any(np.dtype(place.type).kind not in "fiu" for place in arrays):
+            typed = (p for p in places if p.kind in ("array", "count"))
+            if any(np.dtype(place.type).kind not in "fiu" for place in typed):
                 raise ValueError("arrays of no numbers")
             return cls(arrays, tuple(p for p in places if p.kind != "array"), (record, key))
         except (ValueError, TypeError) as error:
@@ -116,6 +130,19 @@ class Bases:
     def has(self, key: str, shape: tuple[int, ...]) -> bool:
         """Whether a reply's array is a change of one of these."""
         return key in self._arrays and tuple(self._arrays[key].shape) == shape
+
+    def place(self, record: str, key: str, value: NDArray[Any], *, exact: bool) -> Place:
+        """Of a reply's array: of this one's type if it is a change of it."""
+        relative = self.has(key, value.shape)
+        kind = np.dtype(self._arrays[key].dtype) if relative else value.dtype
+        if exact and value.size == 1 and value.dtype.kind in "iu":
+            return Place(record, key, "count", value.dtype.str, value.shape)
+        return Place(record, key, "array", kind.str, value.shape, relative)
+
+    def in_order(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """By key: as here, then the others as they are."""
+        known = {key: named[key] for key in self._arrays if key in named}
+        return {**known, **named}
 
     def fit(self, layout: Layout) -> bool:
         """Whether a layout takes differences where these arrays allow it, and only there."""
@@ -168,48 +195,55 @@ def digests(request: RecordDict, without: str) -> tuple[bytes, bytes]:
 class Reply:
     """What a client's function returned, as numbers.
 
-    weight: 0 where the reply's own is out of range, and then `beyond` is 1.
+    Arrays are in the request's order and metrics by name, so that replies that differ in nothing
+    else can be added. metrics: and other exact numbers; weight: 0 where the reply's own is no
+    number from 0 to LARGEST_WEIGHT.
     """
 
     layout: Layout
     arrays: tuple[NDArray[Any], ...]
     metrics: tuple[float, ...]
     weight: float = 1.0
-    beyond: int = 0
+    weight_fits: bool = True
 
     @classmethod
     def of(
         cls, content: RecordDict, bases: Bases, weighted_by: str, *, weigh: bool = True
     ) -> Reply:
-        """Sort a reply's content; weigh: or leave the weight at 1, whatever it says.
+        """Sort a reply's content; weigh: or leave the weight at 1 and count nothing exactly.
 
         Raises:
             DataError: it has no weight, or nothing that can be summed. Never for a value: the
                 server would learn of this client alone.
         """
-        arrays, values, metrics, numbers = [], [], [], []
+        arrays, values, metrics = [], [], []
         for legacy in _LEGACY:
             status = content.config_records.get(f"{legacy}.status")
             if status is not None and status["code"] != 0:
                 raise DataError("the client reports that its own function failed")
         for name, record in content.array_records.items():
-            for key, array in record.items():
+            for key, array in bases.in_order(record).items():
                 value = numbers_of(array)
                 if value.dtype.kind not in "fiu":
                     raise DataError(f"array {key!r} is of type {value.dtype}: not numbers")
-                relative = bases.has(key, value.shape)
-                place = Place(name, key, "array", value.dtype.str, value.shape, relative)
-                arrays.append(place)
-                values.append(value.ravel())
+                place = bases.place(name, key, value, exact=weigh)
+                if place.kind == "count":
+                    metrics.append((place, [float(value.item())]))
+                else:
+                    arrays.append(place)
+                    values.append(value.ravel())
         weight_at = _weight_place(content, weighted_by)
-        for place, number in _metrics(content):
-            if (place.record, place.key) != weight_at:
-                metrics.append(place)
-                numbers.extend(number)
+        metrics += [m for m in _metrics(content) if (m[0].record, m[0].key) != weight_at]
+        metrics.sort(key=lambda metric: (metric[0].record, metric[0].key))
         weight = _weight(content, weight_at) if weigh else 1.0
-        layout = Layout(tuple(arrays), tuple(metrics), weight_at)
-        found = cls(layout, tuple(values), tuple(numbers), weight)
-        return found if 0 <= weight < limbs.LARGEST else replace(found, weight=0.0, beyond=1)
+        fits = 0 <= weight <= LARGEST_WEIGHT
+        return cls(
+            Layout(tuple(arrays), tuple(place for place, _ in metrics), weight_at),
+            tuple(values),
+            tuple(number for _, numbers in metrics for number in numbers),
+            weight if fits else 0.0,
+            fits,
+        )
 
 
 def differences(
@@ -274,8 +308,7 @@ def _metrics(content: RecordDict) -> Iterator[tuple[Place, list[float]]]:
             numbers = value if isinstance(value, list) else [value]
             if numbers and all(isinstance(v, (int, float)) for v in numbers):
                 shape = (len(numbers),) if isinstance(value, list) else ()
-                type_ = "int" if all(isinstance(v, int) for v in numbers) else "float"
-                yield Place(name, key, kind, type_, shape), [_number(v) for v in numbers]
+                yield Place(name, key, kind, "float", shape), [_number(v) for v in numbers]
 
 
 # -- server ---------------------------------------------------------------------------------------
@@ -291,8 +324,8 @@ def build(
 ) -> RecordDict:
     """The reply of one client that has the mean of everything, and all weight.
 
-    sums: of differences, shape (length,); unit: what 1 in them is of a mean; metrics: means;
-    weight: the sum.
+    sums: of differences, shape (length,); unit: what 1 in them is of a mean; metrics: means of what
+    is exact; weight: the sum.
     """
     content = RecordDict()
     start = 0
@@ -309,14 +342,18 @@ def build(
             flat[block] = mean if base is None else mean + base[block]
         start += place.size
         records.setdefault(place.record, {})[place.key] = Array(typed)
-    for name, arrays in records.items():
-        content[name] = ArrayRecord(arrays)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     rest = iter(metrics)
     for place in layout.metrics:
         numbers = [next(rest) for _ in range(place.size)]
+        if place.kind == "count":
+            exact = Array(np.array(numbers, np.float64).reshape(place.shape))
+            records.setdefault(place.record, {})[place.key] = exact
+            continue
         own = found.setdefault((place.record, place.kind), {})
         own[place.key] = numbers if place.shape else numbers[0]
+    for name, arrays in records.items():
+        content[name] = ArrayRecord(bases.in_order(arrays))
     record, key = layout.weight
     whole = round(weight)
     found.setdefault((record, "metric"), {})[key] = whole if whole == weight else weight

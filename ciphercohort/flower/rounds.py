@@ -9,7 +9,7 @@ from typing import Any
 
 from ciphercohort.flower.members import Roster
 
-# Of a roster, that each round asks at least; of those known, that each roster has at least.
+# Of those known, that each roster has at least, and that each round asks.
 LEAST_SHARE = 0.5
 KEYS, ROSTER, SUM, OPEN = "keys", "roster", "sum", "open"
 # Name of the record that holds a contribution.

@@ -10,44 +10,41 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from ciphercohort.flower.contributions import Sum, Total, same_model
+from ciphercohort.flower.contributions import COUNTS, Cut, Sum, Total, same_model
+from ciphercohort.flower.exchange import Exchange, sentences
 from ciphercohort.flower.grids import WrappedGrid
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import Privacy, SumPlan
-from ciphercohort.flower.records import Bases, Layout, build
+from ciphercohort.flower.records import LARGEST_WEIGHT, Bases, Layout, build
 from ciphercohort.flower.rounds import LEAST_SHARE, OPEN, SUM, round_context
 from ciphercohort.flower.session import Session, field, step_record
-from ciphercohort.flower.strategies import check_sums_only
+from ciphercohort.flower.strategies import check_rounds, check_strategy
 from protocols.aggregate import limbs, one_time
 from protocols.aggregate.quorum import MAX_CLIENTS, MIN_CLIENTS, Quorum
-from protocols.errors import CohortError, MessageError, ParameterError, ProtocolError
+from protocols.errors import MessageError, ParameterError, ProtocolError
 
 log = logging.getLogger("flwr.secure-sum")
 
 _KINDS = (MessageType.TRAIN, MessageType.EVALUATE)
 SETTLE_SECONDS = 1.0
 TELL_SECONDS = 5.0
-_FIRST_POLL, _SLOWEST_POLL = 0.005, 0.1
-# Of the time waited so far: by so little polling makes a round longer.
-_POLL_SHARE = 0.02
 
 
 class SecureSum:
     """A strategy whose server gets means in place of updates.
 
     strategy: of `flwr.serverapp.strategy`, one that is a function of the mean. range: bound on how
-    far a value may move in a round, see `SumPlan`; examples: a client's usual number, which counts
-    in the first round only (later ones take the mean of the one before); lost: share of the sampled
+    far a value may move in a round, see `SumPlan`; examples: a client's usual number, for the first
+    round (later ones take the mean of the one before); lost: share of the sampled
     clients that may vanish; with 0 none may, and a round is one message in place of two; privacy:
     certified noise (evaluation metrics are then not asked for: they carry none).
 
@@ -64,7 +61,7 @@ class SecureSum:
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
     ) -> None:
-        check_sums_only(strategy)
+        check_strategy(strategy, privacy)
         self.strategy = strategy
         weighted_by = getattr(strategy, "weighted_by_key", "num-examples")
         self._plan = SumPlan(
@@ -76,11 +73,33 @@ class SecureSum:
         )
 
     def start(
-        self, grid: Grid, initial_arrays: ArrayRecord, *arguments: Any, **named: Any
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        *arguments: Any,
+        **named: Any,
     ) -> Result:
-        """As the strategy's own `start`."""
+        """As the strategy's own `start`.
+
+        Raises:
+            ParameterError: the plan's privacy is spent before the last round.
+        """
+        check_rounds(self.strategy, self._plan.privacy, num_rounds)
         secure = SecureGrid(grid, self._plan)
-        return self.strategy.start(secure, initial_arrays, *arguments, **named)
+        return self.strategy.start(secure, initial_arrays, num_rounds, *arguments, **named)
+
+
+class Mean(NamedTuple):
+    """What a round opened.
+
+    message: the reply that the strategy gets; narrow: values were cut off because clients have more
+    examples than the plan says; who: epoch of the roster, and contributors.
+    """
+
+    message: Message
+    narrow: bool
+    who: tuple[int, list[int]]
 
 
 class SecureGrid(WrappedGrid):
@@ -92,9 +111,11 @@ class SecureGrid(WrappedGrid):
     def __init__(self, grid: Grid, plan: SumPlan | None = None) -> None:
         super().__init__(grid)
         self._plan = plan or SumPlan()
-        self._session = Session(self._ask)
+        # By kind of message: those who evaluate have other numbers of examples.
+        self._plans: dict[str, SumPlan] = {}
+        self._exchange = Exchange(grid)
+        self._session = Session(self._exchange)
         self._round = self._opened = 0
-        self._deadline = 0.0
         self._settled = bool(getattr(grid, "is_complete", False))
 
     def get_node_ids(self) -> Iterable[int]:
@@ -149,39 +170,56 @@ class SecureGrid(WrappedGrid):
             return []
         if self._plan.privacy and not self._round:
             warn_of_noise(self._plan.privacy, requests, self._plan.lost)
-        self._deadline = time.monotonic() + (3600.0 if timeout is None else timeout)
+        seconds, first = 3600.0 if timeout is None else timeout, kind not in self._plans
         try:
-            mean = self._sum(requests, kind)
+            mean = self._sum(requests, kind, seconds)
         except (ProtocolError, MessageError) as error:
             if not self._opened:
                 raise
             log.warning("no sum in this round: %s", error)
             return []
         self._opened += 1
-        return [mean]
+        if first and mean.narrow:
+            log.info("this first round is asked again, with the bound of the clients' mean number")
+            try:
+                mean = self._sum(requests, kind, seconds, mean.who)
+            except (ProtocolError, MessageError) as error:
+                log.warning("its first sum is taken: %s", error)
+        return [mean.message]
 
-    def _sum(self, requests: list[Message], kind: str) -> Message:
+    def _sum(
+        self,
+        requests: list[Message],
+        kind: str,
+        seconds: float,
+        who: tuple[int, list[int]] | None = None,
+    ) -> Mean:
+        """who: contributors of an earlier sum at this model; another sum is not opened."""
+        self._exchange.deadline = time.monotonic() + seconds
+        plan = self._plans.get(kind, self._plan)
         nodes = [request.metadata.dst_node_id for request in requests]
         numbers = self._session.prepare(nodes, self._grid.get_node_ids(), kind)
         members_asked = [r for r in requests if r.metadata.dst_node_id in numbers]
-        if len(members_asked) < MIN_CLIENTS <= len(requests):
+        least = MIN_CLIENTS if plan.lost else len(requests)
+        if len(members_asked) < least:
             raise ProtocolError(
-                f"{len(members_asked)} of the sampled clients have keys: is "
-                "secure_sum_mod in their ClientApp(mods=[…])? The log has their own words"
+                f"{len(members_asked)} of {len(requests)} sampled clients have keys, and "
+                f"{'with lost=0 all' if least > MIN_CLIENTS else least} are needed. "
+                + sentences(self._session.absent)
             )
         asked = sorted(numbers[request.metadata.dst_node_id] for request in members_asked)
         members_all = len(self._session.roster.entries)
         if len(asked) < LEAST_SHARE * members_all:
             raise ProtocolError(
                 f"{len(asked)} of {members_all} clients are sampled, and each of them refuses less "
-                "than half: raise the strategy's fraction"
+                "than half: raise the strategy's fraction (Flower rounds the number down)"
             )
-        quorum = Quorum.of(len(asked), self._plan.lost)
+        quorum = Quorum.of(len(asked), plan.lost)
         model = same_model(members_asked)
         self._round += 1
         bases = Bases(members_asked[0].content)
-        arrived = Total(self._plan, quorum, bases)
-        fields = self._fields(asked)
+        arrived = Total(plan, quorum, bases)
+        fields = self._fields(asked, plan)
         contents = {
             request.metadata.dst_node_id: RecordDict(
                 {**request.content, RECORD: step_record(SUM, fields)}
@@ -197,14 +235,18 @@ class SecureGrid(WrappedGrid):
                 raise MessageError("its keys are gone; it is asked for new ones")
             arrived.add(numbers[node], reply)
 
-        self._ask(kind, contents, group, add)
-        total = arrived.largest(self._reasons())
+        self._exchange.ask(kind, contents, group, add)
+        reasons = sentences(self._exchange.errors)
+        total = arrived.largest(reasons)
         members = sorted(total.shares)
         if len(members) < quorum.needed:
             raise ProtocolError(
                 f"{len(members)} of {quorum.clients} clients contributed; needed are "
-                f"{quorum.needed}. {self._reasons()}"
+                f"{quorum.needed}. {reasons}"
             )
+        here = self._session.roster.epoch, members
+        if who not in (None, here):
+            raise ProtocolError("other clients contributed to the second one")
         answers = {m: shares[0] for m, shares in total.shares.items()}
         if quorum.lost:
             answers = self._open(asked, members, total, numbers, kind, group)
@@ -217,16 +259,16 @@ class SecureGrid(WrappedGrid):
             {places[m]: answer for m, answer in answers.items()},
             total.words,
         )
-        found = self._mean(total.layout, words, len(members), bases, quorum)
+        found, narrow = self._mean(plan, kind, total.layout, words, len(members), bases, quorum)
         first = next(r for r in members_asked if numbers[r.metadata.dst_node_id] == members[0])
-        return Message(found, reply_to=first)
+        return Mean(Message(found, reply_to=first), narrow, here)
 
-    def _fields(self, asked: list[int]) -> dict[str, Any]:
+    def _fields(self, asked: list[int], plan: SumPlan) -> dict[str, Any]:
         return {
             **self._session.fields(),
             "round": self._round,
             "asked": asked,
-            "plan": self._plan.to_json(),
+            "plan": plan.to_json(),
         }
 
     def _open(
@@ -250,7 +292,7 @@ class SecureGrid(WrappedGrid):
                     "shares": [total.shares[m][place] for m in members],
                 }
                 contents[node] = RecordDict({RECORD: step_record(OPEN, fields)})
-        replies = self._ask(kind, contents, group)
+        replies = self._exchange.ask(kind, contents, group)
         answers = {}
         for node, reply in replies.items():
             try:
@@ -261,13 +303,14 @@ class SecureGrid(WrappedGrid):
 
     def _mean(
         self,
+        plan: SumPlan,
+        kind: str,
         layout: Layout,
         words: Any,
         contributors: int,
         bases: Bases,
         quorum: Quorum,
-    ) -> RecordDict:
-        plan = self._plan
+    ) -> tuple[RecordDict, bool]:
         summed = words[: layout.length]
         if plan.privacy is not None:
             unit = 1 / (plan.privacy.units(quorum) * plan.privacy.sampling * contributors)
@@ -282,22 +325,19 @@ class SecureGrid(WrappedGrid):
                 unit * float(np.linalg.norm(summed)),
                 plan.privacy.clip,
             )
-            return build(layout, bases, summed, unit, [], contributors)
+            return build(layout, bases, summed, unit, [], contributors), False
         exact = words[layout.length :].view(np.uint32)
-        weight, beyond, *metrics = limbs.decode(exact, quorum.clients, contributors)
-        if beyond:
-            log.warning(
-                "%d values moved beyond range=%g, or were weights or metrics beyond %g, and were "
-                "cut off: give SecureSum a larger range",
-                round(beyond),
-                plan.range,
-                limbs.LARGEST,
-            )
-        if not 0 < weight <= limbs.LARGEST * contributors:
+        numbers = limbs.decode(exact, quorum.clients, contributors)
+        (weight, *counts), metrics = numbers[:COUNTS], numbers[COUNTS:]
+        cut = Cut(*counts)
+        if not 0 < weight <= LARGEST_WEIGHT * contributors:
             raise ProtocolError(
-                "the weights of all clients are 0, or their sum is one that only a client which "
-                "deviates from the protocol can cause"
+                f"the weights ({plan.weighted_by}) of all clients are 0 ({cut.weights:.0f} of them "
+                f"were no number from 0 to {LARGEST_WEIGHT:.2g}), or their sum is one that only a "
+                "client which deviates from the protocol can cause"
             )
+        for text in cut.warnings(plan, weight / contributors):
+            log.warning(text)
         unit = plan.weight_scale / (plan.units(quorum.clients) * weight)
         log.info(
             "mean of %d clients; std of its error: %.2g",
@@ -305,58 +345,9 @@ class SecureGrid(WrappedGrid):
             plan.error(quorum.clients, weight / contributors),
         )
         found = build(layout, bases, summed, unit, [m / weight for m in metrics], weight)
-        self._plan = plan.weighed_like(weight / contributors)
-        return found
-
-    # -- messages ---------------------------------------------------------------------------------
-
-    def _ask(
-        self,
-        kind: str,
-        contents: Mapping[int, RecordDict],
-        group: str,
-        on_reply: Callable[[int, Message], None] | None = None,
-    ) -> dict[int, Message]:
-        """Send, and take replies as they arrive until the deadline; those without error, by node.
-
-        on_reply: takes each reply, which is then not kept; may raise.
-        """
-        messages = [
-            Message(content, node, kind, group_id=group) for node, content in contents.items()
-        ]
-        waiting = dict(zip(self._grid.push_messages(messages), contents, strict=True))
-        del messages
-        found: dict[int, Message] = {}
-        began = time.monotonic()
-        self._errors: dict[int, str] = {}
-        while waiting:
-            for reply in self._grid.pull_messages(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is None:
-                    continue
-                try:
-                    if reply.has_error():
-                        raise MessageError(readable(reply.error.reason or "no reason"))
-                    if on_reply is None:
-                        found[node] = reply
-                    else:
-                        on_reply(node, reply)
-                except Exception as error:
-                    # Whatever a node sends spoils its own part only.
-                    known = isinstance(error, CohortError)
-                    self._errors[node] = str(error) if known else f"a malformed reply: {error!r}"
-                    log.warning("node %d: %s", node, self._errors[node])
-            if not waiting or time.monotonic() > self._deadline:
-                break
-            waited = time.monotonic() - began
-            time.sleep(min(max(_FIRST_POLL, _POLL_SHARE * waited), _SLOWEST_POLL))
-        for node in waiting.values():
-            self._errors[node] = "no reply in time"
-        return found
-
-    def _reasons(self) -> str:
-        """What those who did not contribute said."""
-        return "; ".join(f"node {node}: {text}" for node, text in list(self._errors.items())[:3])
+        self._plans[kind] = plan.weighed_like(weight / contributors)
+        narrow = cut.values > 0 and self._plans[kind].weight_scale >= 2 * plan.weight_scale
+        return found, narrow
 
 
 def warn_of_noise(privacy: Privacy, requests: list[Message], lost: float) -> None:
@@ -382,12 +373,3 @@ def warn_of_noise(privacy: Privacy, requests: list[Message], lost: float) -> Non
         privacy.clip,
         f"take {enough} clients, or" if enough else f"{MAX_CLIENTS} clients are too few, so take",
     )
-
-
-def readable(reason: str) -> str:
-    """A client's own sentence, without the class names and traces that Flower and Ray put round it.
-
-    They read "<class '…'>:<'sentence'>", and lines of a trace may stand before the sentence.
-    """
-    last = reason.strip().removesuffix("'>").splitlines()[-1:] or [""]
-    return re.sub(r"^.*(?:Exception: |:<')", "", last[0])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from ciphercohort.flower.exchange import LATE, Exchange, sentences
 from ciphercohort.flower.members import Entry, Roster
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.rounds import KEYS, ROSTER
@@ -26,18 +27,16 @@ from protocols.errors import CohortError, MessageError, ProtocolError
 log = logging.getLogger("flwr.secure-sum")
 _LONGEST_FIELD = 256
 
-# Sends one request to each node; what each answered, without those that failed.
-Ask = Callable[[str, Mapping[int, RecordDict], str], dict[int, Message]]
-
 
 class Session:
-    """Keys of one run: `roster`, and which node each member is."""
+    """Keys of one run: `roster`, which node each member is, and why others are `absent`."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
         self._name = secrets.token_hex(16)
         self._entries: dict[int, Entry] = {}
         self._refused: set[int] = set()
+        self.absent: dict[int, str] = {}
         self.roster = Roster(self._name, 0, ())
 
     def prepare(self, nodes: Iterable[int], everybody: Iterable[int], kind: str) -> dict[int, int]:
@@ -70,15 +69,29 @@ class Session:
     def _keys(self, nodes: set[int], kind: str) -> dict[int, Entry]:
         request = RecordDict({RECORD: step_record(KEYS, {"session": self._name})})
         found: dict[int, Entry] = {}
-        for node, reply in self._ask(kind, dict.fromkeys(sorted(nodes), request), KEYS).items():
+        replies = self._exchange.ask(kind, dict.fromkeys(sorted(nodes), request), KEYS)
+        left: dict[int, str] = {}
+        for node, text in self._exchange.errors.items():
+            # The mod itself refuses this step for its owner's settings only.
+            foreign = text != LATE and "secure-sum" not in text
+            hint = ": is secure_sum_mod in its ClientApp(mods=[…])?" if foreign else ""
+            left[node] = f"no key: {text}{hint}"
+        for node, reply in replies.items():
             try:
                 entry = Entry(*json.loads(field(reply, "entry", str)))
                 self._check(entry, found.values())
             except (CohortError, ValueError, TypeError) as error:
-                log.warning("node %d sent no key: %s", node, error)
+                left[node] = f"no key: {error}"
             else:
                 found[node] = entry
+                self.absent.pop(node, None)
+        self._leave(left)
         return found
+
+    def _leave(self, why: dict[int, str]) -> None:
+        self.absent.update(why)
+        if why:
+            log.warning("%d nodes stay out of the secure sums: %s", len(why), sentences(why))
 
     def _check(self, entry: Entry, new: Iterable[Entry]) -> None:
         """Refuse what would spoil the roster for all: no member of it may be like another."""
@@ -97,16 +110,17 @@ class Session:
         """Tell everybody the roster, until all who stay have taken the same one."""
         old = set(self._entries)
         self._entries.update(new)
-        while self._entries:
+        sent = len(self._entries)
+        while True:
             if len(self._entries) < MIN_CLIENTS:
                 raise ProtocolError(
-                    f"{len(self._entries)} clients have keys; a secure sum needs {MIN_CLIENTS}: "
-                    "see the log for what the others answered"
+                    f"{len(self._entries)} of {sent} clients with keys take part, and a secure sum "
+                    f"needs {MIN_CLIENTS}. {sentences(self.absent)}"
                 )
             roster = Roster.of(self._name, self.roster.epoch + 1, tuple(self._entries.values()))
             self.roster = roster
             request = RecordDict({RECORD: step_record(ROSTER, {"roster": roster.to_json()})})
-            replies = self._ask(kind, dict.fromkeys(self._entries, request), ROSTER)
+            replies = self._exchange.ask(kind, dict.fromkeys(self._entries, request), ROSTER)
             taken = {n for n, r in replies.items() if _agreed(r, roster)}
             failed = set(self._entries) - taken
             if not failed:
@@ -115,7 +129,10 @@ class Session:
             # An old member that fails beside newcomers may well refuse them: they go first.
             leaving = newcomers if old and failed & old and newcomers else failed
             self._refused |= leaving & newcomers if old else set()
-            log.warning("nodes %s stay out of the secure sums", sorted(leaving))
+            why = dict.fromkeys(sorted(leaving), "others refuse newcomers")
+            for node in leaving & failed:
+                why[node] = self._exchange.errors.get(node, "it has another list of members")
+            self._leave(why)
             for node in leaving:
                 del self._entries[node]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
+from ciphercohort.flower.plan import Privacy
+from ciphercohort.flower.rounds import LEAST_SHARE
+from protocols.aggregate.quorum import MIN_CLIENTS
 from protocols.errors import ParameterError
 
 # By class name, as Flower spells it in both of its interfaces.
@@ -53,3 +57,56 @@ def check_sums_only(strategy: Any) -> None:
         f"strategy={type(strategy).__name__} is none of Flower's: extend one of "
         f"{', '.join(sorted(SUMS))}"
     )
+
+
+def check_strategy(strategy: Any, privacy: Privacy | None) -> None:
+    """Of the message interface, and sampling enough: what is known before a run.
+
+    Raises:
+        ParameterError: names field, value, bound and cure.
+    """
+    if isinstance(strategy, type):
+        raise ParameterError(f"strategy={strategy.__name__} is a class: {strategy.__name__}(…)")
+    if any(kind.__module__.startswith("flwr.server.strategy") for kind in type(strategy).__mro__):
+        raise ParameterError(
+            f"strategy={type(strategy).__name__} is of the legacy flwr.server.strategy: replace "
+            "DefaultWorkflow() by SecureSumWorkflow(), or take it from flwr.serverapp.strategy"
+        )
+    check_sums_only(strategy)
+    check_fractions(strategy, privacy, {"train": "nodes", "evaluate": "nodes"})
+
+
+def check_fractions(strategy: Any, privacy: Privacy | None, kinds: dict[str, str]) -> None:
+    """That it samples half of all clients, as each of them wants.
+
+    kinds: "train" or "fit", and "evaluate", with what their least number counts. With privacy
+    nobody evaluates.
+
+    Raises:
+        ParameterError: it never does.
+    """
+    for kind, counted in kinds.items():
+        name = f"fraction_{kind}"
+        fraction = getattr(strategy, name, 1.0)
+        least = getattr(strategy, f"min_{kind}_{counted}", 0)
+        asked = not (privacy and kind == "evaluate")
+        if asked and 0 < fraction < LEAST_SHARE and least < MIN_CLIENTS:
+            raise ParameterError(
+                f"{name}={fraction:g} samples less than {LEAST_SHARE:g} of all clients, and each "
+                f"of them refuses that: set it to {LEAST_SHARE:g} or more, or to 0"
+            )
+
+
+def check_rounds(strategy: Any, privacy: Privacy | None, num_rounds: int) -> None:
+    """That privacy lasts for a run in which each client is sampled as often as expected.
+
+    Raises:
+        ParameterError: it does not.
+    """
+    fraction = getattr(strategy, "fraction_train", getattr(strategy, "fraction_fit", 1.0))
+    if privacy and num_rounds * fraction > privacy.rounds:
+        raise ParameterError(
+            f"num_rounds={num_rounds} with {fraction:g} of all clients exceeds the rounds="
+            f"{privacy.rounds} of privacy: every client would refuse the rounds after these. Give "
+            f"Privacy.for_rounds rounds={ceil(num_rounds * fraction)}"
+        )

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 
 from ciphercohort.flower.plan import Privacy, SumPlan
 from ciphercohort.flower.server import SecureGrid
-from ciphercohort.flower.strategies import check_sums_only
+from ciphercohort.flower.strategies import check_fractions, check_rounds, check_sums_only
 
 
 class SecureSumWorkflow:
@@ -36,10 +36,14 @@ class SecureSumWorkflow:
         """Run all rounds.
 
         Raises:
-            ParameterError: the context's strategy cannot take sums.
+            ParameterError: the context's strategy cannot take sums, or not for so many rounds.
         """
         from flwr.server.workflow import DefaultWorkflow
 
         legacy: Any = context
         check_sums_only(legacy.strategy)
+        check_fractions(
+            legacy.strategy, self._plan.privacy, {"fit": "clients", "evaluate": "clients"}
+        )
+        check_rounds(legacy.strategy, self._plan.privacy, legacy.config.num_rounds)
         DefaultWorkflow()(SecureGrid(grid, self._plan), context)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parties.recompute import recompute
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
-from protocols.registry import protocol_of
+from protocols.protocol import protocol_of
 
 
 def describe_plan(plan: RunPlan, name: str, norm_bound: float) -> str:

@@ -1,9 +1,9 @@
 """A party's folder, party.toml in it, the peers that it lists, and the agent that they make.
 
 identity.sealed: the Ed25519 identity, sealed with the passphrase. node.key, node.pub: Flower's, of
-the relay. card.json: what the coordinator's administrator gets. state/: see `store`. ledger.jsonl:
-privacy spent on each data set. held-out.sealed: coins by which rows were held back; without them
-models are no longer judged on these rows.
+the relay. card.json: what the coordinator's administrator gets. state/, state.last: see `store`.
+ledger.jsonl: privacy spent on each data set. held-out.sealed: coins by which rows were held back;
+without them models are no longer judged on these rows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from parties.agent.coin_box import CoinBox
 from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
-from parties.data.encode import encode_shard
 from parties.data.query import Query
 from parties.data.schema import Schema
+from parties.data.shard import encode_shard
 from parties.data.table import Table
 from parties.data.views import Views
 from parties.party import Party

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from parties.agent import settings as files
 from parties.agent.frames import check_path, owner_path
 from parties.agent.vault import Vault
-from parties.data.encode import encode_shard
 from parties.data.query import Query
 from parties.data.schema import Schema
+from parties.data.shard import encode_shard
 from protocols.cards import Card, Invitation
 from protocols.documents import read, to_toml
 from protocols.errors import ParameterError

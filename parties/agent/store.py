@@ -9,8 +9,9 @@ blobs), then the blobs. A large blob that is the same as at the step before, suc
 key, is written once beside it, <SHA-256>.blob, sealed too.
 
 Security: the state is on disk before a reply leaves, so that a restarted party never makes a second
-share for a step it answered. Whoever restores an old copy of the file by hand breaks this promise.
-The key share in it is sealed once more, under a label of its own.
+share for a step it answered. Whoever restores an old copy of the folder by hand would break this
+promise: <folder>.last, beside it, says how many steps of which session were answered, and a state
+of fewer is refused. The key share in it is sealed once more, under a label of its own.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class SessionStore:
     def __init__(self, folder: Path, vault: Vault | None) -> None:
         sweep(private_folder(folder))
         self._folder, self._vault = folder, vault
+        self._last = folder.with_name(f"{folder.name}.last")
         path = folder / SESSIONS
         found = parse_json(path.read_bytes(), str(path)) if path.exists() else {}
         self._records: dict[str, Record] = read(found, dict[str, Record], str(path))
@@ -166,6 +168,9 @@ class SessionStore:
             self._erase_state()
         else:
             write_private(self._folder / STATE, sealed)
+            if party.answered > self._answered():
+                said = json.dumps([self.open_session(), party.answered])
+                write_private(self._last, said.encode())
             self._erase_blobs(large)
             self._large = large
 
@@ -173,14 +178,26 @@ class SessionStore:
         """The party of the open session, or None where its state was not kept.
 
         Raises:
-            PolicyError: the state does not open.
+            PolicyError: the state does not open, or is older than the last one.
         """
         path = self._folder / STATE
         if self._vault is None or not path.exists():
             return None
         party = make()
         restore(party, path.read_bytes(), self._vault, self._blob)
+        # 0: closed.
+        if 0 < party.answered < self._answered():
+            raise PolicyError(
+                f"the session state is of {party.answered} answered steps, and {self._answered()} "
+                "were answered: it was set back, and the next answers could show rows"
+            )
         return party
+
+    def _answered(self) -> int:
+        """Steps of the open session, as noted beside the folder."""
+        held = parse_json(self._last.read_bytes(), str(self._last)) if self._last.exists() else []
+        session, answered = held or ("", 0)
+        return int(answered) if session == self.open_session() else 0
 
     # -- blobs that stay the same -----------------------------------------------------------------
 

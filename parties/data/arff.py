@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from parties.data.delimited import check_distinct
-from parties.data.problems import Problems
-from parties.data.records import records_of, walk
-from parties.data.text import TextFile, checked
-from parties.data.values import MISSING, Dialect, values_of
+from parties.data.delimited import Lines, Text, text_of
+from parties.data.problems import MISSING, Problems, check_distinct
 from protocols.errors import DataError
 
 _ATTRIBUTE = re.compile(
@@ -27,23 +24,23 @@ def read_arff(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.D
     Raises:
         DataError: as `read_delimited`.
     """
-    text = checked(path, problems)
-    names, above = _names(text)
+    lines = text_of(path, problems)
+    names, above = _names(lines)
     check_distinct(names)
     quote = '"'
-    for line in _data(text, above):
+    for line in _data(lines, above):
         if line.lstrip().startswith("{"):
             raise DataError("has sparse rows ({…}): save it with all values written out")
         quote = "'" if "'" in line else quote
-    dialect = Dialect(quote=quote, missing=(*MISSING, "?"))
-    walked = walk(records_of(_data(text, above), quote, ",", problems), names, problems)
-    yield from values_of(lambda: _data(text, above), walked, names, dialect, rows)
+    text = Text(lambda: _data(lines, above), quote=quote, missing=(*MISSING, "?"))
+    text.look(text.records(problems), names, problems)
+    yield from text.batches(names, rows)
 
 
-def _names(text: TextFile) -> tuple[list[str], int]:
+def _names(lines: Lines) -> tuple[list[str], int]:
     """Of the attributes, and the number of the line @data."""
     names: list[str] = []
-    for number, line in enumerate(text.lines(), start=1):
+    for number, line in enumerate(lines(), start=1):
         words = line.strip()
         if words.casefold().startswith("@data"):
             if not names:
@@ -63,7 +60,7 @@ def _names(text: TextFile) -> tuple[list[str], int]:
     raise DataError("has no line @data: export the table again")
 
 
-def _data(text: TextFile, above: int) -> Iterator[str]:
+def _data(lines: Lines, above: int) -> Iterator[str]:
     """As many lines as in the file, so that they count alike; blank: what holds no record."""
-    for number, line in enumerate(text.lines(), start=1):
+    for number, line in enumerate(lines(), start=1):
         yield "\n" if number <= above or line.lstrip().startswith("%") else line

@@ -17,22 +17,28 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from parties.data.columns import (
+from parties.data.cells import cell_text, numeric_cells, text_cells
+from parties.data.problems import Places
+from parties.data.schema import (
     CLAMP_SPREADS,
     MAX_MAGNITUDE,
     MIN_WIDTH,
+    MOST_CLASSES,
     CategoricalColumn,
+    Classes,
     Column,
     FloatArray,
+    Label,
     Missing,
     NumericColumn,
+    Offset,
     Scaling,
+    Schema,
+    Targets,
+    Weight,
 )
-from parties.data.encode import check_columns, scale_columns
-from parties.data.outcome import MOST_CLASSES, Classes, Label, Offset, Targets, Weight
-from parties.data.problems import where
-from parties.data.schema import Schema
-from parties.data.table import Table, cell_text, numeric_cells, read_table, text_cells
+from parties.data.shard import check_columns, encode_columns
+from parties.data.table import Table, read_table
 from protocols.documents import looks_numeric, shown, suggest
 from protocols.errors import DataError, SchemaError
 
@@ -103,7 +109,7 @@ def infer_schema(
         )
     except DataError as problem:
         try:
-            scale_columns(table, columns, scaling)
+            encode_columns(table, columns, scaling)
         except DataError as others:
             raise DataError(f"{others}; {problem}") from None
         raise
@@ -121,10 +127,7 @@ def _beside(
     for kind, name in (("weight", weight), ("offset", offset)):
         if name is None:
             continue
-        check_columns(table, (name,))
-        column = infer_column(table[name], deliberate=True)
-        if not isinstance(column, NumericColumn):
-            raise SchemaError(f"{kind} {shown(name)} holds texts, not numbers: correct its cells")
+        column = _numeric(table, kind, name)
         values = numeric_cells(table[name])[0]
         if kind == "weight":
             high = float(np.nanmax(values))
@@ -165,17 +168,19 @@ def infer_targets(frame: pd.DataFrame, names: Sequence[str]) -> Targets:
     Raises:
         SchemaError: an unknown column, or one that is not numeric.
     """
-    check_columns(frame, names)
-    columns = []
-    for name in names:
-        column = infer_column(frame[name], deliberate=True)
-        if not isinstance(column, NumericColumn):
-            raise SchemaError(
-                f"target {shown(name)} holds texts, not numbers: choose another column, "
-                "or correct its cells"
-            )
-        columns.append(column)
-    return Targets(columns=tuple(columns))
+    return Targets(columns=tuple(_numeric(frame, "target", name) for name in names))
+
+
+def _numeric(table: pd.DataFrame, kind: str, name: str) -> NumericColumn:
+    """Of a weight, an offset or a target."""
+    check_columns(table, (name,))
+    column = infer_column(table[name], deliberate=True)
+    if not isinstance(column, NumericColumn):
+        raise SchemaError(
+            f"{kind} {shown(name)} holds texts, not numbers: choose another column, or correct its "
+            "cells"
+        )
+    return column
 
 
 def leading_place(value: float) -> int:
@@ -317,11 +322,9 @@ def infer_label(
         codes, texts = text_cells(cells)
     except TypeError:
         raise SchemaError(f"label {shown(name)} holds objects: choose another column") from None
-    missing = codes < 0
-    if missing.any():
-        raise DataError(
-            f"label {shown(name)} is missing in {where(cells.index, missing)}: drop these rows"
-        )
+    missing = Places()
+    if missing.take(cells.index, codes < 0):
+        raise DataError(f"label {shown(name)} is missing in {missing}: drop these rows")
     values = sorted(set(texts))
     numeric = all(map(looks_numeric, values))
     if several and 2 < len(values) <= MOST_CLASSES and positive is None:
@@ -354,6 +357,6 @@ def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Sc
             complete &= cells.notna().to_numpy(dtype=bool)
     norm = float(np.sqrt(1 + len(columns)))
     if complete.any():
-        x, _ = scale_columns(frame[complete], columns, scaling)
+        x = encode_columns(frame[complete], columns, scaling)
         norm = float(np.sqrt(1 + np.median(np.einsum("ij,ij->i", x, x))))
     return round_at(norm, leading_place(norm))

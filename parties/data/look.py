@@ -7,22 +7,23 @@ machine; comparisons between parties are for simulations, where one process has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.data.columns import FloatArray
-from parties.data.encode import check_columns
-from parties.data.outcome import Targets
-from parties.data.schema import Schema
-from parties.data.shard import Shard
+from parties.data.schema import FloatArray, Schema, Targets
+from parties.data.shard import Shard, check_columns
 from protocols.documents import shown
 
 RARE = 5
 """A feature of zeros and ones with fewer rows than this on one side says next to nothing."""
 MANY_PARTIES = 20
+MANY_CLIPPED = 0.1
+"""Share of the rows that a reader is told of."""
+LITTLE_USED = 0.25
+"""Mean weight over its bound, below which a reader is told."""
 SHIFT, SURE = 1.0, 5.0
 """A party's mean is off by so many standard deviations, and by so many standard errors."""
 
@@ -154,4 +155,45 @@ def _shifts(shards: Mapping[str, Shard]) -> list[str]:
     return [
         f"means differ by more than a standard deviation from those of the other parties at "
         f"{'; '.join(found[:5])}{more}: look for another unit or another coding"
+    ]
+
+
+def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:
+    """Notes where the schema's bounds change many rows, or leave weights little room."""
+    parts = list(shards)
+    rows = sum(shard.rows for shard in parts)
+    clipped = sum(shard.counts.norm_clipped for shard in parts) / rows
+    used = sum(float(shard.weight.sum()) for shard in parts) / rows
+    notes = []
+    unknown = sorted({name for shard in parts for name in shard.counts.unknown})
+    if unknown:
+        cells = sum(sum(shard.counts.unknown.values()) for shard in parts)
+        notes.append(
+            f"{cells} cells of no declared category in {', '.join(map(shown, unknown))}: such rows "
+            "count as of none; correct them, widen the schema, or refuse them by strict"
+        )
+    if clipped > MANY_CLIPPED:
+        notes.append(
+            f"{clipped:.0%} of the training rows are longer than row_norm={schema.row_norm:g} of "
+            "the schema and are shortened to it: at a small epsilon a thousand rows lose nothing "
+            "by it, for noise is as large as the longest row; without privacy take a larger "
+            "row_norm, or null"
+        )
+    if used < LITTLE_USED:
+        notes.append(
+            f"weights use {used:.0%} of their bound on average: steps are as short, and privacy "
+            "noise is as much larger; cap large weights, and lower the bound in the schema"
+        )
+    return notes
+
+
+def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
+    """A note where test targets lie outside their public range."""
+    outside = tested.counts.outside
+    moved = {name: outside[name] for name in schema.label.names if name in outside}
+    if not moved:
+        return []
+    return [
+        f"{sum(moved.values())} test values of {', '.join(moved)} lie outside the public range and "
+        "count as its ends"
     ]

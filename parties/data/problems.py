@@ -5,7 +5,9 @@ Security: a message has names of columns, numbers of rows and counts; never a ce
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,9 @@ from numpy.typing import NDArray
 
 from protocols.errors import DataError, SchemaError
 
+# "None" and "?" stay texts: they are categories in real tables.
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null")
+"""Texts of empty cells."""
 SHOWN_PLACES = 5
 """Row numbers that one problem lists."""
 SHOWN_PROBLEMS = 10
@@ -128,8 +133,56 @@ def listed(word: str, numbers: Sequence[int], count: int | None = None) -> str:
     return f"{word}{'s' if count > 1 else ''} {first}{more}"
 
 
-def where(index: pd.Index[Any], bad: NDArray[np.bool_]) -> str:
-    """`Places` of a whole table."""
-    found = Places()
-    found.take(index, bad)
-    return str(found)
+def check_distinct(names: Sequence[str], owner: str = "") -> None:
+    """Refuse a repeated name; owner: begins the words, such as "the table ". Raises DataError."""
+    # By position, not by name: in a file without a header the "name" is a cell.
+    for name, count in Counter(names).items():
+        if count > 1:
+            places = [str(k + 1) for k, other in enumerate(names) if other == name][:5]
+            raise DataError(
+                f"{owner}has one name for columns {', '.join(places)}: give each its own"
+            )
+
+
+# -- texts where numbers are due -------------------------------------------------------------------
+
+_HINTS = {
+    r"[+-]?(\d+|\d{1,3}([. ’']\d{3})+),\d+": "numbers with a decimal comma: write decimal points",
+    r"[+-]?\d+(\.\d*)?[eE]\+?\d{3,}|[+-]?\d{309,}": "numbers too large for 64-bit floats: correct "
+    "or rescale them",
+    r"[+-]?\d{1,3}([,’'  ]\d{3})+(\.\d+)?": "numbers with separators of thousands: take them out",
+    r"[+-]?\d+([.,]\d+)? ?%": "percentages: take the sign % out",
+    r"[<>≤≥~] ?[+-]?\d+([.,]\d+)?": "numbers with a sign such as < before them: decide on a number",
+    r"[+-]?\d+([.,]\d+)? ?[^\W\d]+(/[^\W\d]+)?": "numbers with a unit: take the unit out",
+    r"[£$€] ?[+-]?[\d.,]+|[\d.,]+ ?[£$€]": "amounts with a currency sign: take it out",
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?": "dates: convert them to numbers, such as an age",
+    r"\d{1,2}:\d{2}(:\d{2})?": "times: convert them to numbers",
+    r"#(REF|DIV/0|VALUE|NAME|NUM|NULL)[!?]?": "errors of a spreadsheet: correct its formulas",
+    r"(?i)[.?*–-]+|none|missing|unknown|unk|nil|n\.a\.": "words for a missing value: "
+    "leave the cell empty",
+}  # fmt: skip
+
+
+class Hint:
+    """What all texts so far are, if they are of one kind.
+
+    >>> hint = Hint()
+    >>> hint.take(["12,5", "3,0"])
+    >>> str(hint)
+    'numbers with a decimal comma: write decimal points'
+    """
+
+    def __init__(self) -> None:
+        self._kinds = dict(_HINTS)
+
+    def take(self, texts: Iterable[object]) -> None:
+        """Some more."""
+        for text in texts:
+            if not self._kinds:
+                return
+            stripped = text.strip() if isinstance(text, str) else "\0"
+            self._kinds = {k: w for k, w in self._kinds.items() if re.fullmatch(k, stripped)}
+
+    def __str__(self) -> str:
+        """Cause and cure, else the general cure; of texts at all."""
+        return next(iter(self._kinds.values()), "correct or drop these rows")

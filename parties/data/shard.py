@@ -1,23 +1,42 @@
-"""One party's encoded rows, checked once more before anything is packed and encrypted.
+"""One party's rows: encoded by the public schema, checked, ready to be packed and encrypted.
 
-Security: no message quotes a cell of the table, and the representation of a shard shows sizes
-only, so that neither a log nor a traceback carries data.
+A table is read in batches, each encoded at once (`cells`), scaled, clamped and norm-clipped: beside
+the rows there is one batch in memory. What is wrong is said of the whole table, in one message.
+
+Security: cells are private. Every message names columns, row numbers and counts only, and the
+representation of a shard shows sizes only, so that neither a log nor a traceback carries data.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from parties.data.columns import FloatArray
-from parties.data.outcome import Classes, Label
-from parties.data.schema import Schema
-from protocols.errors import DataError
+from parties.data.cells import Features, Labels, Scale, outcome_of
+from parties.data.problems import Problems
+from parties.data.schema import (
+    Classes,
+    Column,
+    FloatArray,
+    Label,
+    Offset,
+    Schema,
+    Targets,
+    Weight,
+)
+from parties.data.table import Table, batches
+from protocols.clipping import clip_rows
+from protocols.documents import shown, suggest
+from protocols.errors import DataError, SchemaError
+
+BATCH_ROWS = 1 << 15
+"""Of a table, in memory at a time."""
 
 _USUAL: Any = None  # which becomes an array at birth
 
@@ -48,26 +67,18 @@ class ClampCounts:
 
     def summary(self) -> list[str]:
         """Return one line per kind of change, none for a table that fits its schema."""
+        placed = {f"{n} ({self.places[n]})" if n in self.places else n: c
+                  for n, c in self.unknown.items()}  # fmt: skip
         kinds = {
             "values clamped": self.clamped,
             "values outside the declared range": self.outside,
-            "cells of no declared category": self.unknown,
+            "cells of no declared category": placed,
             "missing cells filled in": self.filled,
         }
-        lines = [
-            f"{what}: {sum(c.values())} in {', '.join(map(self._placed(c), c))}"
-            for what, c in kinds.items()
-            if c
-        ]
+        lines = [f"{what}: {sum(c.values())} in {', '.join(c)}" for what, c in kinds.items() if c]
         if self.norm_clipped:
             lines.append(f"rows clipped to the row norm: {self.norm_clipped} of {self.rows}")
         return lines
-
-    def _placed(self, counts: Mapping[str, int]) -> Callable[[str], str]:
-        """Names of columns, those of unknown categories with the places."""
-        if counts is not self.unknown:
-            return str
-        return lambda name: f"{name} ({self.places[name]})" if name in self.places else name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -183,3 +194,174 @@ def _private(given: FloatArray) -> FloatArray:
     if is_ours and given.flags.c_contiguous and not given.flags.writeable:
         return given
     return np.array(given, dtype=np.float64, order="C")
+
+
+# -- from a table ---------------------------------------------------------------------------------
+
+
+def encode_shard(
+    frame: Table,
+    schema: Schema,
+    strict: bool = False,
+    problems: Problems | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Shard:
+    """Validate, fill in, scale, clamp and clip a private table.
+
+    frame: anything that ``read_table`` takes. Columns that the schema does not name are ignored.
+    strict: refuse values outside the schema (outside [low, high], or of no declared category)
+        instead of clamping and counting them. Clamping at two spreads ("standard" scaling) and
+        clipping to the row norm are no errors, and are only ever counted.
+    problems: what is known to be wrong with the table already; refused with the rest.
+    batch_rows: read at a time; the rows are the same whatever it is.
+
+    Raises: everything that is wrong, in one message.
+        SchemaError: a column is missing; the message names it and the closest names.
+        DataError: no rows; missing cells where the column refuses them, infinite values, or text in
+            a numeric column; a label that is missing or none of the declared values; a weight below
+            0; what ``strict`` refuses. Targets outside their range are clamped and counted like
+            features.
+    """
+    readers = {"y": outcome_of(schema.label), **_beside(schema)}
+    problems = Problems() if problems is None else problems
+    arrays, counts = _encoded(frame, schema, readers, problems, strict, batch_rows)
+    return Shard(counts=counts, schema=schema, **arrays)
+
+
+def encode_scored(frame: Table, schema: Schema) -> tuple[FloatArray, FloatArray]:
+    """Rows for prediction, as of ``encode_shard``, and what the offset adds to their scores.
+
+    Returns: shapes (rows, num_features) and (rows,). The table needs neither label nor weights.
+    """
+    readers = _beside(replace(schema, weight=None))
+    arrays, _ = _encoded(frame, schema, readers, Problems())
+    return arrays["x"], arrays.get("offset", np.zeros(len(arrays["x"])))
+
+
+def _beside(schema: Schema) -> dict[str, Features]:
+    """Readers of weights over their bound, and of offsets, as far as the schema has them."""
+    kinds: tuple[tuple[str, Weight | Offset | None, Scale], ...] = (
+        ("weight", schema.weight, "weight"),
+        ("offset", schema.offset, "clamp"),
+    )
+    cure = "correct or drop these rows"
+    return {name: Features((of.column,), scale, cure) for name, of, scale in kinds if of}
+
+
+def _encoded(
+    source: Table,
+    schema: Schema,
+    readers: Mapping[str, Features | Labels],
+    problems: Problems,
+    strict: bool = False,
+    batch_rows: int = BATCH_ROWS,
+) -> tuple[dict[str, FloatArray], ClampCounts]:
+    """Fields of a `Shard`: x, and what the readers make of the table; its counts."""
+    features = Features(schema.columns, schema.scaling)
+    every = {"x": features, **readers}
+    parts: dict[str, list[FloatArray]] = {name: [] for name in every}
+    rows = clipped = 0
+    for batch in batches(source, label=schema.label.name, problems=problems, rows=batch_rows):
+        if not rows:
+            check_columns(batch, [name for r in every.values() for name in r.names], problems)
+        encoded, moved = add_bias_and_clip(features.take(batch), schema.row_norm)
+        rows, clipped = rows + len(batch), clipped + moved
+        parts["x"].append(encoded)
+        for name, reader in readers.items():
+            parts[name].append(reader.take(batch))
+    counts = ClampCounts(rows=rows, norm_clipped=clipped)
+    for reader in every.values():
+        reader.refuse(problems, strict)
+        own = reader.counts().items()
+        more: dict[str, Any] = {kind: {**getattr(counts, kind), **by} for kind, by in own}
+        counts = replace(counts, **more)
+    problems.refuse()
+    whole = {name: _joined(arrays) for name, arrays in parts.items()}
+    if "weight" in whole:
+        whole["weight"] = whole["weight"][:, 0]
+    if "offset" in whole and schema.offset:  # in the same units as scores
+        whole["offset"] = schema.offset.scores(whole["offset"][:, 0]) - schema.offset.centre
+    return whole, counts
+
+
+def add_bias_and_clip(x: FloatArray, row_norm: float | None) -> tuple[FloatArray, int]:
+    """Append the bias column; with ``row_norm`` c, divide rows by c and clip them to norm 1.
+
+    Returns: float64 array, shape (rows, features + 1); and how many rows were clipped.
+    """
+    rows = np.ones((x.shape[0], x.shape[1] + 1))
+    rows[:, :-1] = x
+    if row_norm is None:
+        return rows, 0
+    # Clip before dividing: the norm of rows / row_norm may underflow, that of rows is at least 1.
+    return clip_rows(rows, row_norm)
+
+
+def _joined(arrays: list[FloatArray]) -> FloatArray:
+    """All rows in one array that is nobody else's, read-only; the list is emptied on the way.
+
+    Its pages come into memory as the batches go.
+    """
+    found = np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]))
+    arrays.reverse()
+    start = 0
+    while arrays:
+        part = arrays.pop()
+        found[start : start + len(part)] = part
+        start += len(part)
+    found.setflags(write=False)
+    return found
+
+
+def check_columns(
+    frame: pd.DataFrame, names: Iterable[str], problems: Problems | None = None
+) -> None:
+    """Refuse a table without rows (DataError) or without one of these columns (SchemaError).
+
+    problems: columns that are missing go there; None: they are refused.
+    """
+    found = Problems() if problems is None else problems
+    for name in names:
+        if name not in frame.columns:
+            found.add(
+                f"column {shown(name)} of the schema is not in the table"
+                f"{suggest(name, frame.columns)}: rename or add it",
+                SchemaError,
+            )
+    if len(frame) == 0:
+        found.add("the table has 0 rows: at least 1 is needed")
+        found.refuse()
+    if problems is None:
+        found.refuse()
+
+
+# -- of a whole table in memory -------------------------------------------------------------------
+
+
+def encode_columns(
+    frame: pd.DataFrame, columns: Sequence[Column], scale: Scale | None = None
+) -> FloatArray:
+    """Features, shape (rows, features), in the data's own units or scaled and clamped.
+
+    Raises:
+        SchemaError, DataError: see `encode_shard`.
+    """
+    return _whole(frame, Features(columns, scale))
+
+
+def encode_outcome(frame: pd.DataFrame, label: Label | Classes | Targets) -> FloatArray:
+    """What is predicted, see `Shard.y`.
+
+    Raises:
+        SchemaError, DataError: see `encode_shard`.
+    """
+    return _whole(frame, outcome_of(label))
+
+
+def _whole(frame: pd.DataFrame, reader: Features | Labels) -> FloatArray:
+    problems = Problems()
+    check_columns(frame, reader.names, problems)
+    found = reader.take(frame)
+    reader.refuse(problems)
+    problems.refuse()
+    return found

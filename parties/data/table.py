@@ -1,4 +1,4 @@
-"""Tables from files, frames and arrays, and their cells as numbers or texts.
+"""Tables from files, frames and arrays, in batches: which reader is for which; Parquet, workbooks.
 
 Security: a cell is private. No message here quotes one; row numbers and counts are fine. An
 exception of a library, whose text might quote a cell, is never chained.
@@ -6,42 +6,53 @@ exception of a library, whose text might quote a cell, is never chained.
 
 from __future__ import annotations
 
-import numbers
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.parquet
 from numpy.typing import NDArray
 
-from parties.data.columns import FloatArray
-from parties.data.delimited import check_distinct
-from parties.data.files import read_file, slices
-from parties.data.problems import Problems
+from parties.data.arff import read_arff
+from parties.data.delimited import read_delimited
+from parties.data.problems import MISSING, SHEET_ROWS, Problems, check_distinct
+from parties.data.query import Query
 from protocols.documents import shown
-from protocols.errors import DataError, SchemaError
+from protocols.errors import DataError, ParameterError
 
 Reader: TypeAlias = Callable[[int | None], Iterator[pd.DataFrame]]
 """Batches of so many rows at most, the first with all columns if there are no rows; None: all."""
+FileReader: TypeAlias = Callable[[Path, Problems, "int | None"], Iterator[pd.DataFrame]]
+"""Batches of a file; problems of single lines are added, and regular rows returned."""
 Table: TypeAlias = str | os.PathLike[str] | pd.DataFrame | NDArray[Any] | tuple[Any, Any] | Reader
+
+# What pandas raises on damaged Parquet metadata.
+_BAD_METADATA = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+_WORKBOOK_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    SyntaxError,  # of XML
+    *_BAD_METADATA,
+    OSError,
+)
 
 
 def read_table(
-    source: Table,
-    *,
-    names: Sequence[str] | None = None,
-    label: str = "y",
-    problems: Problems | None = None,
+    source: Table, *, label: str = "y", problems: Problems | None = None
 ) -> pd.DataFrame:
     """Read a table; the source is never changed.
 
-    source: path of a file of one of the endings `files.READERS`; a DataFrame, which is copied; an
-        array of shape (rows, d); a pair (X, y) of arrays of shapes (rows, d) and (rows,); or a
-        `Reader`.
-    names: d column names for arrays [default x1..xd].
+    source: path of a file of one of the endings `READERS`; a DataFrame, which is copied; an array
+        of shape (rows, d), whose columns are called x1..xd; a pair (X, y) of shapes (rows, d) and
+        (rows,); or a `Reader`.
     label: name of the column that y becomes.
     problems: those of single lines of a file go there, and regular rows are returned; None: any
         refuses the file.
@@ -52,14 +63,13 @@ def read_table(
     Raises:
         DataError: a missing, unreadable or empty file, no or repeated column names, wrong shapes.
     """
-    (found,) = batches(source, names=names, label=label, problems=problems)
+    (found,) = batches(source, label=label, problems=problems)
     return found.copy(deep=True) if isinstance(source, pd.DataFrame) else found
 
 
 def batches(
     source: Table,
     *,
-    names: Sequence[str] | None = None,
     label: str = "y",
     problems: Problems | None = None,
     rows: int | None = None,
@@ -69,28 +79,38 @@ def batches(
     rows: of a batch, at most; None: all. A file or a database is read as the batches are asked for.
     """
     if isinstance(source, (str, os.PathLike)):
-        found = read_file(Path(source), problems, rows)
+        found = _read_file(Path(source), problems, rows)
     elif callable(source):
         found = source(rows)
     else:
-        found = slices(_in_memory(source, names, label), rows)
+        found = _slices(_in_memory(source, label), rows)
     for frame in found:
         named = frame.copy(deep=False)
         if named.columns.nlevels > 1:
             raise DataError("the column names have several levels: flatten them to one")
         named.columns = pd.Index([str(name) for name in named.columns], dtype=object)
-        _check_distinct(list(named.columns))
+        check_distinct(list(named.columns), "the table ")
         yield named
 
 
-def _in_memory(source: Any, names: Sequence[str] | None, label: str) -> pd.DataFrame:
+def _slices(frame: pd.DataFrame, rows: int | None) -> Iterator[pd.DataFrame]:
+    step = rows or max(1, len(frame))
+    for start in range(0, max(1, len(frame)), step):
+        yield frame.iloc[start : start + step]
+
+
+def _in_memory(source: Any, label: str) -> pd.DataFrame:
     if isinstance(source, pd.DataFrame):
         return source
     if isinstance(source, np.ndarray):
-        return _from_array(source, names)
+        if source.ndim != 2:
+            raise DataError(
+                f"an array of shape {source.shape} is not a table: reshape it to (rows, columns)"
+            )
+        return pd.DataFrame(source.copy(), columns=[f"x{k + 1}" for k in range(source.shape[1])])
     if isinstance(source, tuple) and len(source) == 2:
         features, target = source
-        frame = read_table(features, names=names, label=label)
+        frame = read_table(features, label=label)
         y = np.asarray(target)
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if y.shape != (len(frame),):
@@ -106,103 +126,138 @@ def _in_memory(source: Any, names: Sequence[str] | None, label: str) -> pd.DataF
     )
 
 
-def _from_array(array: NDArray[Any], names: Sequence[str] | None) -> pd.DataFrame:
-    if array.ndim != 2:
-        raise DataError(
-            f"an array of shape {array.shape} is not a table: reshape it to (rows, columns)"
-        )
-    given = [f"x{k + 1}" for k in range(array.shape[1])] if names is None else list(names)
-    if len(given) != array.shape[1]:
-        raise DataError(f"{len(given)} names for {array.shape[1]} columns: give one name each")
-    return pd.DataFrame(array.copy(), columns=given)
+# -- files ----------------------------------------------------------------------------------------
 
 
-def _check_distinct(names: list[str]) -> None:
+def _read_file(path: Path, problems: Problems | None, rows: int | None) -> Iterator[pd.DataFrame]:
+    """See `batches`; a table without rows is one batch."""
+    owner = f"file {str(path)!r}"
+    name = path.name.lower()
+    read = next((read for ending, read in READERS.items() if name.endswith(ending)), None)
+    if read is None:
+        raise DataError(f"{owner} is none of {', '.join(READERS)}: save the table as one of them")
+    gathered, are_first = Problems(owner), True
+    for frame in _told(owner, gathered, read, path, rows):
+        # Readers look at all lines before they give the first rows.
+        if are_first:
+            gathered.refuse() if problems is None else problems.extend(gathered)
+        are_first = False
+        yield from _slices(frame, rows)
+
+
+def _told(
+    owner: str, gathered: Problems, read: FileReader, path: Path, rows: int | None
+) -> Iterator[pd.DataFrame]:
+    """What a reader gives; what it cannot read is refused with the problems before it."""
     try:
-        check_distinct(names)
+        if not path.exists():
+            raise DataError("does not exist: check the path")
+        if path.is_file() and path.stat().st_size == 0:
+            raise DataError("is empty: export the table again")
+        yield from read(path, gathered, rows)
     except DataError as error:
-        raise DataError(f"the table {error}") from None
+        if not len(gathered):
+            raise DataError(f"{owner} {error}") from None
+        gathered.add(str(error))
+        gathered.refuse()
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{owner} cannot be read ({type(error).__name__}): check that it is a file, and its "
+            "permissions"
+        ) from None
 
 
-def numeric_cells(cells: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.bool_], str]:
-    """Read the cells of a numeric column, each result of shape (rows,).
-
-    Returns: float64, NaN where a cell is no number; true where a cell is there but is no number (a
-    text); and "" or what the whole column holds instead of numbers ("dates").
-    """
-    nothing = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
-    kind = pd.api.types.infer_dtype(cells, skipna=True)
-    if kind.startswith(("datetime", "date", "timedelta", "time", "period", "interval")):
-        return *nothing, "dates"
-    if kind == "complex":
-        return *nothing, "complex numbers"
-    if pd.api.types.is_numeric_dtype(cells) and not isinstance(cells.dtype, pd.CategoricalDtype):
-        return cells.to_numpy(dtype=np.float64, na_value=np.nan), nothing[1], ""
-    missing = cells.isna().to_numpy(dtype=bool)
-    try:
-        parsed = pd.to_numeric(cells.astype(object), errors="coerce")
-        values = parsed.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError, OverflowError):  # objects, or integers beyond float64
-        values = nothing[0]
-    return values, np.isnan(values) & ~missing, ""
-
-
-# What pandas takes for numbers and truth values in a column that has nothing else.
-_NUMBER = re.compile(
-    r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\s*|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE
-)
-_TRUTH = {text: word for word in ("True", "False") for text in (word, word.upper(), word.lower())}
-
-
-def cell_text(value: object) -> str:
-    """Return the text of one cell: "True" for True and TRUE, "1" for 1, 1.0 and "1.0".
-
-    Privacy: it follows from this cell alone. A reader makes numbers of a column that has nothing
-    else, so that one cell decides how all others are read; their texts may not depend on that.
-    """
-    if isinstance(value, (bool, np.bool_)):
-        return str(value)
-    if isinstance(value, str):
-        if not _NUMBER.fullmatch(value):
-            return _TRUTH.get(value, str(value))
-        value = float(value)
-    if isinstance(value, numbers.Real):
+def _parquet(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    with path.open("rb") as file:
         try:
-            number = float(value)
-        except OverflowError:
-            return str(value)
-        return str(int(number)) if number.is_integer() else repr(number)
-    return str(value)
+            source = pyarrow.parquet.ParquetFile(file)
+            check_distinct(list(source.schema_arrow.names))
+            if rows is None or source.metadata.num_rows <= rows:
+                yield pd.read_parquet(file)
+                return
+            for batch in source.iter_batches(rows):
+                yield pyarrow.Table.from_batches([batch]).to_pandas()
+        except (pyarrow.ArrowException, OSError, *_BAD_METADATA) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError("is not a readable Parquet table: export it again") from None
 
 
-def text_cells(cells: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
-    """Read the cells of a categorical column.
+def _workbook(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    """The only sheet that is not empty; index: its rows (`SHEET_ROWS`)."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise DataError(
+            "needs the extra excel (pip install 'ciphercohort[excel]'), or save it as .csv"
+        ) from None
+    with path.open("rb") as file:
+        if file.read(4) == b"\xd0\xcf\x11\xe0":
+            raise DataError("is an old or password-protected workbook: save it as .xlsx without "
+                            "a password")  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of extensions that openpyxl leaves out
+        try:
+            book = openpyxl.load_workbook(path, data_only=True)
+        except PermissionError:
+            raise
+        except _WORKBOOK_ERRORS:
+            raise DataError("is not a readable workbook: save it as .xlsx again") from None
+    sheets = {
+        name: filled
+        for name, sheet in zip(book.sheetnames, book.worksheets, strict=False)
+        if (filled := _filled(sheet))
+    }
+    if len(sheets) != 1:
+        raise DataError(
+            f"has {len(sheets)} sheets with cells where 1 is needed: save the table's sheet alone"
+        )
+    sheet = next(iter(sheets.values()))
+    header = sheet.pop(next(iter(sheet)))
+    width = max(k + 1 for k, cell in enumerate(header) if cell is not None)
+    names = ["" if cell is None else str(cell).strip() for cell in header[:width]]
+    wide = [row for row, cells in sheet.items() if any(cell is not None for cell in cells[width:])]
+    if wide:
+        problems.add_places("row", wide, "cells beyond the last column name: give it a name, or "
+                            "clear them")  # fmt: skip
+    if not any(isinstance(cell, str) for cell in header):
+        raise DataError("has no column names: its first row holds no text; add a row of names")
+    names = [name or f"Unnamed: {k}" for k, name in enumerate(names)]
+    check_distinct(names)
+    cut = [cells[:width] for cells in sheet.values()]
+    frame = pd.DataFrame(cut, columns=names, dtype=object)
+    frame.index = pd.Index(list(sheet), dtype="int64", name=SHEET_ROWS)
+    yield frame.infer_objects()
 
-    Returns: codes, int array, shape (rows,), -1 where a cell is missing; and the texts that the
-    codes index, in order of appearance, not necessarily distinct (1 and "1" are both "1").
 
-    Raises:
-        TypeError: a cell holds a list or another unhashable object.
-    """
-    codes, values = pd.factorize(cells)
-    if cells.dtype == object and pd.api.types.infer_dtype(cells, skipna=True).startswith("mixed"):
-        # True equals 1: whichever came first would stand for both.
-        codes, values = pd.factorize(cells.map(cell_text, na_action="ignore"))
-    return codes, [cell_text(value) for value in values]
-
-
-def codes_of(texts: Sequence[str], owner: str) -> dict[str, int]:
-    """Places of texts by what `cell_text` makes of them.
-
-    Raises:
-        SchemaError: of two of them the same.
-    """
-    found: dict[str, int] = {}
-    for place, text in enumerate(texts):
-        first = found.setdefault(cell_text(text), place)
-        if first != place:
-            raise SchemaError(
-                f"{owner} has {shown(texts[first])} and {shown(text)}, which are the same number "
-                "or truth value: name one of them otherwise, in the table too"
-            )
+def _filled(sheet: Any) -> dict[int, list[Any]]:
+    """Cells of the rows that are not empty, by row number; words for missing become None."""
+    found = {}
+    for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+        stripped = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
+        row = [None if isinstance(cell, str) and cell in MISSING else cell for cell in stripped]
+        if any(cell is not None for cell in row):
+            found[number] = row
     return found
+
+
+def _query(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    try:
+        found = Query.load(path)
+    except ParameterError as error:
+        raise DataError(f"is no query: {error}") from None
+    yield from found.batches(path.parent, rows)
+
+
+READERS: dict[str, FileReader] = {
+    ".csv": partial(read_delimited, separator=","),
+    ".csv.gz": partial(read_delimited, separator=","),
+    ".tsv": partial(read_delimited, separator="\t"),
+    ".tsv.gz": partial(read_delimited, separator="\t"),
+    ".parquet": _parquet,
+    ".xlsx": _workbook,
+    ".arff": read_arff,
+    ".toml": _query,
+}
+"""By the ending of a file's name, in any case; a .toml file holds a `Query`."""

@@ -17,10 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from parties.data.columns import CategoricalColumn, Column, Missing, NumericColumn
-from parties.data.encode import BATCH_ROWS, encode_shard
-from parties.data.schema import Schema
-from parties.data.shard import Shard
+from parties.data.schema import CategoricalColumn, Column, Missing, NumericColumn, Schema
+from parties.data.shard import BATCH_ROWS, Shard, encode_shard
 from parties.data.table import Table, batches
 from protocols.errors import DataError, SchemaError
 from protocols.one_sum import MISSING, RANGES

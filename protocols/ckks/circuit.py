@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from protocols.approximation import Polynomial, is_symmetric
-from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
@@ -146,6 +146,46 @@ class RowTerms:
         pair = (z * z, weighted * z) if self._in_squares else (z, weighted)
         left, right = self._factors.last_operands(*pair)
         return left, right
+
+
+class ColumnSum:
+    """factor * (sum over the columns of `terms`) + rest, not summed: the next refresh does that.
+
+    terms: any values in the columns, a vector or (`side_by_side`) residues; factor: public; rest:
+    replicated, None for zero. Adds to replicated vectors, as any vector does; nothing else is
+    possible before the refresh.
+    """
+
+    __slots__ = ("factor", "rest", "terms")
+
+    def __init__(self, terms: Any, factor: float, rest: EncryptedVector | None = None) -> None:
+        self.terms, self.factor, self.rest = terms, factor, rest
+
+    def __add__(self, other: EncryptedVector) -> ColumnSum:
+        if isinstance(other, ColumnSum):
+            return NotImplemented
+        return ColumnSum(self.terms, self.factor, other if self.rest is None else self.rest + other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: EncryptedVector) -> ColumnSum:
+        if isinstance(other, ColumnSum):
+            return NotImplemented
+        rest = other * -1.0 if self.rest is None else self.rest - other
+        return ColumnSum(self.terms, self.factor, rest)
+
+    def __rsub__(self, other: EncryptedVector) -> ColumnSum:
+        rest = other if self.rest is None else other - self.rest
+        return ColumnSum(self.terms, -self.factor, rest)
+
+    def spread(self) -> EncryptedVector:
+        """Values whose columns sum up to this over `factor`; one level above rest."""
+        terms: EncryptedVector = self.terms
+        if self.rest is None:
+            return terms
+        evaluator = terms.evaluator
+        share = 1 / (self.factor * evaluator.layout.block_size)
+        return terms + evaluator.times(self.rest, share)
 
 
 @dataclass(frozen=True, slots=True)

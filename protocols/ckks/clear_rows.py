@@ -8,11 +8,12 @@ w' = w / R, R the radius of the link's interval, q = p - p(0) and A its leading 
 stands for c times a row, c as in `circuit`, which brings the noise of replies below a rounding's; u
 for its weight on [0, 1], o' for c / R times its offset; packing: `periodic`. Sums over columns are
 left to the next refresh (`trace_map`). No step needs a key switch but the factors' products, the
-conjugation and the rotations: a group of rows costs d / 2 plaintext products, twice. Of a link of
-degree 1, q(z') / A is z' itself.
+conjugation and the rotations. A group of rows costs k plaintext products of each part for z', one
+where products are turned, and r for the gradient (`periodic`). Of a link of degree 1, q(z') / A is
+z' itself.
 
 Noise. Every key switch comes before a rescaling, which divides its noise by a prime, but for the
-rotations of w'. A rescaling's rounding follows from its operand: it would be the same in all groups
+turns of w'. A rescaling's rounding follows from its operand: it would be the same in all groups
 of rows that are alike, in every party, and add up. So the sum z' of a group g has an encryption of
 zero added before it is rescaled, Z + g Z', of error far below the prime. Modulo a prime these are
 pairwise independent and uniform, hence roundings of two groups are uncorrelated, whatever the rows.
@@ -28,6 +29,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 from weakref import WeakSet
 
@@ -201,22 +203,33 @@ class ClearRows:
         """sum over groups of x_f q(z') / A: (c0, c1) of each part, at REFRESH_TOWERS towers."""
         evaluator, layout = Evaluator(self._context, self._layout), self._layout
         cc = evaluator.cc
-        sums: list[Any] = [None] * layout.num_parts
+        shifts = range(layout.rows_of_column)
+        sums: list[list[Any]] = [[None for _ in shifts] for _ in range(layout.num_parts)]
         for group in range(layout.groups_of(len(self._rows))):
             scores = self._scores(evaluator, group, rotated)
             found = self._slopes(group, [_Gained(z) for z in scores])
             lowered = [evaluator.drop_to(q.vector, self._last_level) for q in found]
-            for part in range(layout.output_parts):
+            for part, shift in product(range(layout.output_parts), shifts):
                 # All outputs take the same products, hence have the same gain.
-                slots = partial(self._conjugated, group, part, found[0].gain)
-                rows = self._plaintext((group, part, 0, 1), self._last_level, slots)
+                slots = partial(self._conjugated, group, part, shift, found[0].gain)
+                rows = self._plaintext((group, part, shift, 1), self._last_level, slots)
                 for output, q in enumerate(lowered):
-                    place = output * layout.output_parts + part
-                    product = cc.EvalMultNoRelin(q.ct, rows)
-                    sums[place] = _added(cc, sums[place], product)
-        for total in sums:
-            cc.RescaleInPlace(total)
-        return [self._context.polynomials_of(total) for total in sums]
+                    own = sums[output * layout.output_parts + part]
+                    own[shift] = _added(cc, own[shift], cc.EvalMultNoRelin(q.ct, rows))
+        totals = []
+        while sums:
+            totals.append(self._turned_back(sums.pop(0)))
+            cc.RescaleInPlace(totals[-1])
+        return [self._context.polynomials_of(total) for total in totals]
+
+    def _turned_back(self, shifted: Sequence[Any]) -> Any:
+        """sum_s rot_s of the s-th, in two steps, whose keys are those of `_scores`."""
+        gathered, size = self._context.gathered, self._layout.turns
+        found = []
+        for k in range(0, len(shifted), size):
+            first, *others = shifted[k : k + size]
+            found.append((k, gathered(first, list(enumerate(others, 1)))))
+        return gathered(found[0][1], found[1:])
 
     def only(self, rows: NDArray[np.intp], weight: Array) -> ClearRows:
         """The same circuit on some of the rows, of these weights beside their own; keeps nothing.
@@ -253,15 +266,15 @@ class ClearRows:
     ) -> list[EncryptedVector]:
         """z' of one group of rows, at level 1, of each output; outputs share a zero."""
         layout, cc = self._layout, evaluator.cc
-        products: list[Any] = [None] * layout.num_outputs
-        for part in range(layout.output_parts):
-            for turn in range(layout.turns):
-                slots = partial(self._halved, group, part, turn)
-                rows = self._plaintext((group, part, turn, 0), 0, slots)
-                for output, found in enumerate(products):
-                    weights = rotated[turn][output * layout.output_parts + part]
-                    product = cc.EvalMultNoRelin(weights, rows)
-                    products[output] = _added(cc, found, product)
+        steps = (0, *layout.steps)
+        products: list[list[Any]] = [[None] * len(steps) for _ in range(layout.num_outputs)]
+        parts, turns = range(layout.output_parts), range(layout.turns)
+        for (place, step), part, turn in product(enumerate(steps), parts, turns):
+            slots = partial(self._halved, group, part, turn, step)
+            rows = self._plaintext((group, part, step + turn, 0), 0, slots)
+            for output, found in enumerate(products):
+                weights = rotated[turn][output * layout.output_parts + part]
+                found[place] = _added(cc, found[place], cc.EvalMultNoRelin(weights, rows))
         cc.EvalAddInPlace(self._zero, self._next_zero)
         scores = [self._joined(evaluator, found) for found in products]
         if self._offset is not None:
@@ -271,28 +284,30 @@ class ClearRows:
                 cc.EvalAddInPlace(score.ct, offset)
         return scores
 
-    def _joined(self, evaluator: Evaluator, total: Any) -> EncryptedVector:
-        """Sums over features, where weights are not turned; their real part."""
-        cc = evaluator.cc
-        for steps in self._layout.sums if self._layout.turns == 1 else ():
+    def _joined(self, evaluator: Evaluator, totals: Sequence[Any]) -> EncryptedVector:
+        """Sums over features, from those of each step of products; their real part."""
+        cc, (first, *others) = evaluator.cc, totals
+        turned = list(zip(self._layout.steps, others, strict=True))
+        total = self._context.gathered(first, turned)
+        for steps in self._layout.sums:
             total = self._context.summed(total, steps)
         cc.EvalAddInPlace(total, self._zero)
         cc.EvalAddInPlace(total, self._context.rotated(total, CONJUGATION))
         cc.RescaleInPlace(total)
         return evaluator.wrap(total)
 
-    def _halved(self, group: int, part: int, turn: int) -> Complexes:
+    def _halved(self, group: int, part: int, turn: int, step: int) -> Complexes:
         """Half the rows: a number and its conjugate are twice the real part."""
         half = self._scale / (2 * self._context.rescaling_gain(0))
-        return half * self._layout.slots_to_sum(self._group(self._rows, group), part, turn)
+        return half * self._layout.slots_to_sum(self._group(self._rows, group), part, turn, step)
 
-    def _conjugated(self, group: int, part: int, gain: float) -> Complexes:
+    def _conjugated(self, group: int, part: int, shift: int, gain: float) -> Complexes:
         """Weighted rows, by what takes away the gain of q, and that of their own product."""
         factor: Any = self._scale / (gain * self._context.rescaling_gain(self._last_level))
         if self._weight is not None:
             factor = factor * self._group(self._weight, group)[:, None]
         rows = factor * self._group(self._rows, group)
-        return self._layout.slots_of(rows, part).conj()
+        return self._layout.slots_of(rows, part, shift).conj()
 
     def _offsets(self, group: int) -> Complexes:
         """o' of a group."""
@@ -300,7 +315,7 @@ class ClearRows:
         return self._repeated(self._offset, group)
 
     def _repeated(self, values: Array, group: int) -> Complexes:
-        """One number of each row, in the slots of its first column."""
+        """One number of each row."""
         return self._layout.in_columns(self._group(values, group).astype(np.complex128))
 
     def _group(self, values: Array, group: int) -> Array:

@@ -33,6 +33,8 @@ CONJUGATION = 0
 """Stands for complex conjugation where rotations are listed: no key turns slots by nothing."""
 _OWNER = {"pid": os.getpid(), "forked": False}
 os.register_at_fork(after_in_child=lambda: _OWNER.update(forked=True))
+# Objects are read into contexts that were made here, which have their tables: 16 ms an object.
+openfhe.DisablePrecomputeCRTTablesAfterDeserializaton()
 
 
 def refuse_forked_child() -> None:
@@ -161,6 +163,25 @@ class CkksContext:
         cc.EvalAddInPlace(total, ciphertext)
         return total
 
+    def gathered(self, first: Any, turned: Sequence[tuple[int, Any]]) -> Any:
+        """The first ciphertext, and left rotations of others, added up: they share one division.
+
+        turned: (index, ciphertext); none: the first one itself.
+        """
+        wide: Any = None
+        for index, ciphertext in turned:
+            digits = self.cc.EvalFastRotationPrecompute(ciphertext)
+            found = self._turned(ciphertext, index, digits)
+            if wide is None:
+                wide = found
+            else:
+                self.cc.EvalAddInPlace(wide, found)
+        if wide is None:
+            return first
+        total = self._lowered(first, wide)
+        self.cc.EvalAddInPlace(total, first)
+        return total
+
     def _turned(self, ciphertext: Any, index: int, digits: Any) -> Any:
         """P times a rotation, modulo P Q."""
         automorphism = self.automorphism(index) if index == CONJUGATION else index
@@ -170,6 +191,8 @@ class CkksContext:
         """What is P times too large, divided by it; ciphertext: of its level."""
         centre = self._centre(self.params.num_towers - ciphertext.GetLevel())
         centre.SetKeyTag(wide.GetKeyTag())
+        # Of one scale with it, or OpenFHE copies and multiplies it first.
+        centre.SetNoiseScaleDeg(wide.GetNoiseScaleDeg())
         self.cc.EvalAddInPlace(wide, centre)
         return self.cc.KeySwitchDown(wide)
 

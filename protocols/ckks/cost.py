@@ -68,7 +68,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
     polynomials by P: (D + 2)(l + k) transforms (Han and Ki, CT-RSA 2020).
     """
     towers, special = params.num_towers - level, params.num_special_towers
-    if operation in ("rotate", "relinearise", "raise", "hoisted", "turned"):
+    if operation in ("rotate", "relinearise", "raise", "hoisted", "turned", "gathered"):
         size = math.ceil(params.num_towers / params.num_digits)
         digits, wide = math.ceil(towers / size), towers + special
         raising = towers * (wide - min(size, towers))
@@ -77,6 +77,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
             "raise": Work(digits * wide, raising),
             "hoisted": Work(2 * wide, switching),
             "turned": Work(0, 2 * digits * wide),
+            "gathered": Work(digits * wide, raising + 2 * digits * wide),
         }.get(operation, Work((digits + 2) * wide, raising + switching))
     if operation == "rescale":
         return Work(_IN_PLACE * 2 * towers, 2 * towers)
@@ -88,7 +89,7 @@ def work(operation: str, params: CkksParameters, level: int) -> Work:
 
 # -- seconds --------------------------------------------------------------------------------------
 
-VERSION = 12
+VERSION = 13
 # Load average per processor beyond which a measurement is not kept.
 BUSY_LOAD = 1.5
 # What grows with the residues of a polynomial in Q, of a key, of one row.
@@ -331,6 +332,12 @@ def _operations(context: CkksContext, fresh: Sequence[Any], level: int) -> dict[
         "turned": (
             lambda ct, raised: cc.EvalFastRotationExt(ct, next(index), raised, True),
             lambda: (first := next(ring), cc.EvalFastRotationPrecompute(first)),
+        ),
+        "gathered": (
+            lambda ct: cc.EvalFastRotationExt(
+                ct, next(index), cc.EvalFastRotationPrecompute(ct), True
+            ),
+            some(1),
         ),
         "relinearise": (cc.Relinearize, lambda: (cc.EvalMultNoRelin(*islice(ring, 2)),)),
         "tensor": (cc.EvalMultNoRelin, some(2)),

@@ -70,52 +70,12 @@ class EncryptedVector:
     def _combined(
         self, operation: Callable[[Any, Any], Any], other: EncryptedVector | float
     ) -> EncryptedVector:
-        if isinstance(other, ColumnSum):
-            return NotImplemented
         if isinstance(other, EncryptedVector):
             pairs = self.evaluator.align(self, other)
             return EncryptedVector(self.evaluator, *starmap(operation, pairs))
+        if not isinstance(other, (int, float, np.number)):
+            return NotImplemented
         return self.evaluator.each(lambda ct: operation(ct, float(other)), self)
-
-
-class ColumnSum:
-    """factor * (sum over the columns of `terms`) + rest, not summed: the next refresh does that.
-
-    terms: any values in the columns, a vector or (`side_by_side`) residues; factor: public; rest:
-    replicated, None for zero. Adds to replicated vectors, as any vector does; nothing else is
-    possible before the refresh.
-    """
-
-    __slots__ = ("factor", "rest", "terms")
-
-    def __init__(self, terms: Any, factor: float, rest: EncryptedVector | None = None) -> None:
-        self.terms, self.factor, self.rest = terms, factor, rest
-
-    def __add__(self, other: EncryptedVector) -> ColumnSum:
-        if isinstance(other, ColumnSum):
-            return NotImplemented
-        return ColumnSum(self.terms, self.factor, other if self.rest is None else self.rest + other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: EncryptedVector) -> ColumnSum:
-        if isinstance(other, ColumnSum):
-            return NotImplemented
-        rest = other * -1.0 if self.rest is None else self.rest - other
-        return ColumnSum(self.terms, self.factor, rest)
-
-    def __rsub__(self, other: EncryptedVector) -> ColumnSum:
-        rest = other if self.rest is None else other - self.rest
-        return ColumnSum(self.terms, -self.factor, rest)
-
-    def spread(self) -> EncryptedVector:
-        """Values whose columns sum up to this over `factor`; one level above rest."""
-        terms: EncryptedVector = self.terms
-        if self.rest is None:
-            return terms
-        evaluator = terms.evaluator
-        share = 1 / (self.factor * evaluator.layout.block_size)
-        return terms + evaluator.times(self.rest, share)
 
 
 class Evaluator:

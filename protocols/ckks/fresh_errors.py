@@ -12,7 +12,7 @@ from protocols.ckks.residues import Residues
 
 
 def fresh_errors(context: CkksContext, count: int) -> list[Residues]:
-    """Independent errors, each of shape (towers, n).
+    """Independent errors, so many or one more, each of shape (towers, n).
 
     Coefficients are i.i.d. discrete Gaussians of std `flooding.FRESH_ERROR_STD`, OpenFHE's of keys
     and encryptions, from OpenFHE's generator.
@@ -22,4 +22,4 @@ def fresh_errors(context: CkksContext, count: int) -> list[Residues]:
     found: list[Residues] = []
     while len(found) < count:
         found += context.polynomials_of(context.cc.Encrypt(key, context.zero))
-    return found[:count]
+    return found

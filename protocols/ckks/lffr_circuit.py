@@ -39,11 +39,12 @@ from protocols.approximation import Polynomial, is_symmetric
 from protocols.ckks.circuit import (
     MASK_VALUE,
     REFRESH_LEVEL,
+    ColumnSum,
     Preconditioner,
     RowUnits,
     link_factors,
 )
-from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.curvature import LIFT
 from protocols.errors import ParameterError

@@ -3,29 +3,42 @@
 A ciphertext of S complex slots holds B = S / k columns of k slots, and a slot two features:
 w_f - i w_g for weights. Pair j of column c stands in slot c k + j; d features fill m ciphertexts,
 the parts of an output. Weights repeat every k slots, so that they are elements of the subring
-(`subring`), and a column belongs to a row. Every party packs its own rows, B to a group. Outputs
-stand in parts of their own, one after the other, and share the rows.
+(`subring`). Every party packs its own rows. Outputs stand in parts of their own, one after the
+other, and share the rows.
 
 Inner products. x_f w_f + x_g w_g is the real part of (x_f + i x_g)(w_f - i w_g): one conjugation
-for a group of rows. Slot c k + j is to hold the sum over all pairs of column c. Either
+for a group of rows. A slot of a row is to hold the sum over all pairs, hence z of the row. Either
 
-- weights are turned: sum_s x^(s) rot_s(w), x^(s) the rows turned by s places within their column.
-  k - 1 rotations of each part of w a round, none of rows, and k plaintexts of each part;
-- or products: sum_s rot_s(x w), where column c + 1 holds the row once more, so that the k slots
-  that begin at c k + j are all pairs of the row, whatever j is. A plaintext of each part, and
-  log4 k sums of rotations of a group, but only B / 2 rows to a group. What comes out in column
-  c + 1 belongs to no row, and is multiplied by zero.
+- every slot of every column belongs to one row. Slot j of a column sees pair j + s of the weights
+  in rot_s(w), so that with x^(s) its row's pair j + s
+
+      z = sum_s x^(s) rot_s(w) = sum_a rot_ab(sum_(t < b) rot_-ab(x^(ab + t)) rot_t(w)),
+
+  s = ab + t, 0 <= t < b: b - 1 baby steps (`turns`) on each part of w, once a round, k / b - 1
+  giant steps (`steps`) on each group, that share one division, k plaintexts of each part;
+- or products are turned: sum_s rot_s(x w), where column c + 1 holds the row of column c once more,
+  so that the k slots that begin at c k + j are all pairs of the row, whatever j is. A plaintext of
+  each part, and log4 k sums of rotations of a group, but only B / 2 rows to a group. What comes out
+  in column c + 1 belongs to no row, and is multiplied by zero.
 
 The second is for few rows. At k = 1 there is nothing to turn.
 
-Gradients. (x_f - i x_g) q(z) sums up to g_f - i g_g, as weights are packed.
+Gradients. (x_f - i x_g) q(z) sums up to g_f - i g_g, as weights are packed. Of r rows in a column,
+r a power of two, row i has the slots j = i mod r. It meets all its pairs in r products, s < r, with
+pair j - s in slot j. Of each of them the sum over columns is the gradient turned by s places:
+
+    g = sum_s rot_s(sum over groups of conj(x)^(-s) q(z)),
+
+r - 1 rotations of each part where primes are few, whatever the rows, in two steps again, whose keys
+are the same. So r B rows are one group, for whose z all that costs most is done once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,46 +138,48 @@ class PeriodicLayout:
 
     @property
     def rows_per_group(self) -> int:
-        """B, or half of it."""
-        return self.block_size // self.columns_of_row
+        """r B, or half of B."""
+        return self.block_size * self.rows_of_column // self.columns_of_row
 
     @property
     def columns_of_row(self) -> int:
-        """2 where products are turned, 1 where weights are: what the party with most rows does."""
-        rows, size, k = max(self.rows_by_party), self.block_size, self.period
-        if k == 1 or size == 1:
-            return 1
-        # In rotations. Those of a part share their digits, and those of a sum their division as
-        # well: `cost.work`, "raise", "hoisted" and "turned".
-        weights = self.output_parts * (0.4 + 0.6 * (k - 1)) + -(-rows // size)
-        sums = sum(1 + 0.15 * (len(steps) - 1) for steps in self.sums)
-        return 2 if -(-2 * rows // size) * (1 + sums) < weights else 1
+        """2 where products are turned."""
+        return self._way.columns
+
+    @property
+    def rows_of_column(self) -> int:
+        """r."""
+        return self._way.rows
 
     @property
     def turns(self) -> int:
-        """Rotations of a part of the weights that are multiplied with rows: 1 or k."""
-        return self.period if self.columns_of_row == 1 else 1
+        """b: rotations of a part of the weights that are multiplied with rows."""
+        return self._way.turns
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Left rotations b, 2b, ... of sums of a group's products."""
+        return () if self.columns_of_row == 2 else tuple(range(self.turns, self.period, self.turns))
 
     @property
     def sums(self) -> tuple[tuple[int, ...], ...]:
-        """Left rotations that sum k slots: v + sum_s rot_s(v), one tuple after the other."""
-        found, step = [], 1
-        while step < self.period:
-            radix = min(4, self.period // step)
-            found.append(tuple(step * i for i in range(1, radix)))
-            step *= radix
-        return tuple(found)
+        """Left rotations that sum k slots of turned products, see `_sums`."""
+        return _sums(self.period) if self.columns_of_row == 2 else ()
+
+    @property
+    def _way(self) -> Way:
+        """What costs the party with most rows least."""
+        return _cheapest(self.block_size, self.period, self.output_parts, max(self.rows_by_party))
 
     @property
     def rotations(self) -> tuple[int, ...]:
-        """Every key of an automorphism that a run needs; powers of two below k are among them."""
-        turned = range(1, self.turns) if self.turns > 1 else chain.from_iterable(self.sums)
-        return (CONJUGATION, *turned)
+        """Every key of an automorphism that a run needs."""
+        return (CONJUGATION, *range(1, self.turns), *self.steps, *chain.from_iterable(self.sums))
 
     @property
-    def feature_rotations(self) -> tuple[int, ...]:
-        """Left rotations that sum what repeats every k slots over its features."""
-        return tuple(1 << i for i in range(self.period.bit_length() - 1))
+    def feature_sums(self) -> tuple[tuple[int, ...], ...]:
+        """`sums`, of any vector that repeats every k slots: by the keys that are here."""
+        return self.sums or tuple(filter(None, (tuple(range(1, self.turns)), self.steps)))
 
     # -- slots ------------------------------------------------------------------------------------
 
@@ -185,23 +200,87 @@ class PeriodicLayout:
         padded[:, : self.num_features] = rows
         return padded.view(np.complex128).reshape(len(rows), m, k)
 
-    def slots_of(self, rows: Array, part: int) -> Complexes:
-        """Slots of one part of a group of rows, shape (rows, d): each in its first column."""
-        return self.in_columns(self._paired(rows)[:, part])
+    def slots_of(self, rows: Array, part: int, shift: int) -> Complexes:
+        """Slots of one part of a group of rows, shape (rows, d), for gradients: pair j - shift."""
+        return self._gathered(self._paired(rows)[:, part], -shift)
 
-    def slots_to_sum(self, rows: Array, part: int, turn: int) -> Complexes:
-        """The same for inner products: in all columns of a row, turned by so many places."""
-        slots: Complexes = self.slots_of(rows, part).reshape(-1, self.period)
-        for _ in range(1, self.columns_of_row):
-            slots = slots + np.roll(slots, 1, axis=0)
-        return np.roll(slots, -turn, axis=1).ravel()
+    def slots_to_sum(self, rows: Array, part: int, turn: int, step: int) -> Complexes:
+        """The same for inner products: pair j + step + turn, or in all columns of a row.
+
+        turn: of the weights; step: of the product, which is turned by so many places.
+        """
+        slots = self._gathered(self._paired(rows)[:, part], turn + step)
+        for column in range(1, self.columns_of_row):
+            slots = slots + np.roll(slots, column * self.period)
+        return np.roll(slots, step)
 
     def in_columns(self, values: Complexes) -> Complexes:
-        """Slots of k values of each row, or of one that all of them are, in its first column."""
+        """Slots of one number of each row: all of the row's, or those of its first column."""
+        return self._gathered(np.repeat(values.reshape(-1, 1), self.period, axis=1), 0)
+
+    def _gathered(self, values: Complexes, turn: int) -> Complexes:
+        """Pair j + turn of k of each row, in its slots j; shape (rows, k) to (S,)."""
+        found = np.zeros((self.rows_per_group, self.period), np.complex128)
+        found[: len(values)] = values
+        place = np.arange(self.period)
+        # Row i of r of a column has the slots j = i mod r.
+        own = found.reshape(-1, self.rows_of_column, self.period)
         columns = np.zeros((self.block_size, self.period), np.complex128)
-        step = self.columns_of_row
-        columns[: step * len(values) : step] = values.reshape(len(values), -1)
+        columns[:: self.columns_of_row] = own[:, place % own.shape[1], (place + turn) % len(place)]
         return columns.ravel()
+
+
+class Way(NamedTuple):
+    """How rows and weights meet.
+
+    columns: of a row, 2 where products are turned; rows: of a column; turns: of the weights.
+    """
+
+    columns: int
+    rows: int
+    turns: int
+
+
+@lru_cache(maxsize=1024)
+def _cheapest(size: int, period: int, parts: int, rows: int) -> Way:
+    """What costs least for so many rows of a party; size: B; parts: of an output."""
+    powers = [1 << i for i in range(period.bit_length())]
+    ways = [Way(1, r, b) for r in powers for b in powers]
+    if period > 1 and size > 1:
+        ways.append(Way(2, 1, 1))
+
+    def cost(way: Way) -> float:
+        # In rotations at level 0: digits are .4 of one, a key .2, and so is .4 the division by P.
+        columns, dense, turns = way
+        groups = -(-rows * columns // (size * dense))
+        more = period // turns - 1
+        if columns == 2:
+            more, turned = 0, sum(1 + 0.2 * (len(steps) - 1) for steps in _sums(period))
+        else:
+            turned = 0.6 * more + 0.4 * (more > 0)
+        weights = parts * (0.6 * (turns - 1) + 0.4 * (turns > 1))
+        # Where primes are few, all of it is a third, but for the transforms of one prime.
+        divided = 0 if dense == 1 else 1 if turns == 1 else dense / turns + (dense > turns)
+        back = parts * (0.2 * (dense - 1) + 0.15 * divided)
+        # Keys are made once, and kept.
+        keys = 0.1 * (turns + period // turns)
+        return weights + groups * (_GROUP + turned) + back + keys
+
+    return min(ways, key=cost)
+
+
+_GROUP = 6
+"""Of a group of rows whatever is turned: a conjugation, a link's products [rotations]."""
+
+
+def _sums(period: int) -> tuple[tuple[int, ...], ...]:
+    """Left rotations that sum k slots: v + sum_s rot_s(v), one tuple after the other."""
+    found, step = [], 1
+    while step < period:
+        radix = min(4, period // step)
+        found.append(tuple(step * i for i in range(1, radix)))
+        step *= radix
+    return tuple(found)
 
 
 def widest(features: int) -> int:

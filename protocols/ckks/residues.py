@@ -215,6 +215,14 @@ def unpack(data: bytes, primes: Sequence[int], ring_dim: int) -> Residues:
     return residues
 
 
+@lru_cache(maxsize=8)
+def zeros(towers: int, ring_dim: int) -> Residues:
+    """The polynomial 0, shape (towers, ring_dim); read-only."""
+    found: Residues = np.zeros((towers, ring_dim), np.uint64)
+    found.setflags(write=False)
+    return found
+
+
 def packed_size(primes: Sequence[int], ring_dim: int) -> int:
     """Bytes that `pack` makes."""
     return _WORD * len(primes) * ring_dim

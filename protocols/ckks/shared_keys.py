@@ -1,8 +1,9 @@
-"""What every party of a run is handed alike, once in a process: contexts, joint keys, points.
+"""What every party of a run is handed alike, once in a process: requests, joint keys, points.
 
 A simulation of 200 hospitals would hold the keys 200 times. Whoever is in the same session gets the
-same public context, whoever is handed the same halves of keys the same arrays, whoever has the same
-keys the same loaded context, and whoever multiplies the same point the same rotations of it.
+same public context, whoever is sent the same bytes the same arrays, whoever has the same keys the
+same loaded context, and whoever multiplies the same point the same rotations of it. What a party
+checks, it checks itself: signatures and hashes of what it was sent, others' commitments.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ class Chunk:
     def holds(self, halves: Sequence[Residues]) -> bool:
         """Whether they are these."""
         alike = len(halves) == len(self.halves)
-        return alike and all(map(np.array_equal, self.halves, halves))
+        return alike and all(map(_equal, self.halves, halves))
+
+
+def _equal(left: Residues, right: Residues) -> bool:
+    """Other keys differ in their first row."""
+    return left is right or (np.array_equal(left[0], right[0]) and np.array_equal(left, right))
 
 
 _CHUNKS: weakref.WeakSet[Chunk] = weakref.WeakSet()

@@ -20,8 +20,9 @@ import numpy as np
 
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
+from protocols.ckks.circuit import ColumnSum
 from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import ColumnSum, EncryptedVector, Evaluator
+from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.periodic import PeriodicLayout
@@ -72,25 +73,36 @@ class SideBySide(Evaluator):
                 return super().inner(own, own)
         raise AssertionError("an inner product is of a vector of the state with itself")
 
-    def spread(self, total: ColumnSum) -> list[Pair]:
-        """`ColumnSum.spread`, part by part: what a refresh takes, at REFRESH_TOWERS towers.
+    def sum_features(self, vector: EncryptedVector) -> EncryptedVector:
+        """Sum over features, in every slot."""
+        for steps in self.layout.feature_sums:
+            vector = self.wrap(self.context.summed(vector.ct, steps))
+        return vector
 
-        total: its terms are residues, a pair for each part.
+    def own_share(self, total: ColumnSum) -> list[Pair] | None:
+        """Of `ColumnSum.spread`, what needs no terms, part by part, at REFRESH_TOWERS towers.
+
+        None: all of it is terms.
         """
-        terms: list[Pair] = total.terms
         if total.rest is None:
-            return terms
+            return None
         share = 1 / (total.factor * self.layout.block_size)
-        return self._added(terms, self.times(total.rest, share).ct)
+        return self._parted(self.times(total.rest, share).ct)
 
-    def _added(self, terms: Sequence[Pair], rest: Any) -> list[Pair]:
-        """Terms and the parts of what stands side by side."""
+    def spread(self, terms: Sequence[Pair], own: Sequence[Pair] | None) -> list[Pair]:
+        """Terms, a pair for each part, and such a share: what a refresh takes."""
         low = self.context.primes[:REFRESH_TOWERS]
-        own = self._split([each[: len(low)] for each in self.context.polynomials_of(rest)])
+        if own is None:
+            return list(terms)
         return [
             [rns.add(term, more, low) for term, more in zip(*both, strict=True)]
             for both in zip(terms, own, strict=True)
         ]
+
+    def _parted(self, rest: Any) -> list[Pair] | None:
+        """The parts of what stands side by side."""
+        polynomials = self.context.polynomials_of(rest)
+        return self._split([each[:REFRESH_TOWERS] for each in polynomials])
 
     def _joined(self, pairs: Sequence[Pair]) -> Pair:
         """w, by Horner's rule in V."""

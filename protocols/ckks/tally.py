@@ -33,6 +33,7 @@ OPERATIONS = (
     "raise",  # the digits of a ciphertext that is rotated several times
     "hoisted",  # one of these rotations
     "turned",  # one more of rotations that are added up: it shares all but its key
+    "gathered",  # one more of rotations of others that are added up: it shares the division
     "relinearise",
     "tensor",  # ciphertext times ciphertext, not relinearised
     "encode",  # a plaintext, counted at its level
@@ -97,6 +98,12 @@ class CountingContext:
         for _ in indices[1:]:
             self._count("turned", ct)
         return self.rotated(ct, indices[0])
+
+    def gathered(self, first: Shadow, turned: Sequence[tuple[int, Shadow]]) -> Shadow:
+        """Rotations of others that are added up."""
+        for _, ct in turned[1:]:
+            self._count("gathered", ct)
+        return self._count("rotate", turned[0][1]) if turned else first
 
     def ciphertext(self, polynomials: Any) -> Shadow:
         """Of these residues; made once, where nothing is counted."""

@@ -28,7 +28,8 @@ from scipy.special import entr, expit
 
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.evaluation.tables import DECILES, tallied
-from protocols.models.registry import target_model
+from protocols.models.model import TargetModel
+from protocols.models.registry import model_of
 
 Array = NDArray[np.float64]
 LEAST = 10
@@ -253,5 +254,5 @@ def target_figures(
         "r2": r2.tolist(),
         "calibration_slope": slope.tolist(),
         "calibration_intercept": constant.tolist(),
-        **target_model(model).of_tallies(mean, width),
+        **model_of(TargetModel, model).of_tallies(mean, width),
     }

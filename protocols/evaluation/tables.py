@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from protocols.errors import ParameterError
-from protocols.models.registry import model_named, target_model
+from protocols.models.model import TargetModel
+from protocols.models.registry import model_named, model_of
 
 if TYPE_CHECKING:
     from protocols.models.classes import ClassModel
@@ -31,7 +32,7 @@ OF_TARGET = ("y", "yy", "p", "pp", "yp", "absolute")
 
 def tallied(name: str) -> tuple[str, ...]:
     """What is summed of each target of a model."""
-    return (*OF_TARGET, *target_model(name).tallied)
+    return (*OF_TARGET, *model_of(TargetModel, name).tallied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,5 +220,5 @@ class TargetTable(Table):
         if not self.exact:
             p = np.clip(p, 0.0, 1.0)
         products = np.stack([y, y * y, p, p * p, y * p, np.abs(y - p)])
-        own = target_model(self.model).tallies(y, p)
+        own = model_of(TargetModel, self.model).tallies(y, p)
         return np.asarray(np.concatenate([products, own]).sum(axis=1).T.ravel())

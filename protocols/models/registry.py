@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from protocols.errors import ParameterError
 
 if TYPE_CHECKING:
-    from protocols.models.model import Classifier, Model, TargetModel
+    from protocols.models.model import Model
 
+Kind = TypeVar("Kind", bound="Model")
 MODELS = {
     "logistic": "logistic.Logistic",
     "linear": "linear.Linear",
@@ -21,7 +22,9 @@ MODELS = {
     "one-vs-rest": "one_vs_rest.OneVsRest",
 }
 CLASSIFIERS = ("logistic", "softmax", "one-vs-rest")
-"""Those of labels, the others are of numeric targets."""
+"""Of labels."""
+REGRESSIONS = tuple(name for name in MODELS if name not in CLASSIFIERS)
+"""Of numeric targets, several at once."""
 
 
 @cache
@@ -38,29 +41,15 @@ def model_named(name: str) -> Model:
     return found
 
 
-def classifier_named(name: str) -> Classifier:
-    """The model of a label that has this name.
+def model_of(kind: type[Kind], name: str) -> Kind:
+    """The model of this name, which is of this kind: a `Classifier`, or a `TargetModel`.
 
     Raises:
-        ParameterError: there is none.
+        ParameterError: there is none, or it predicts something else.
     """
-    from protocols.models.model import Classifier
-
     model = model_named(name)
-    if not isinstance(model, Classifier):
-        raise ParameterError(f"model={name!r} predicts no label")
-    return model
-
-
-def target_model(name: str) -> TargetModel:
-    """The model of numeric targets that has this name.
-
-    Raises:
-        ParameterError: there is none.
-    """
-    from protocols.models.model import TargetModel
-
-    model = model_named(name)
-    if not isinstance(model, TargetModel):
-        raise ParameterError(f"model={name!r} predicts no targets")
+    if not isinstance(model, kind):
+        raise ParameterError(
+            f"model={name!r} predicts no {'label' if model.numeric else 'targets'}"
+        )
     return model

@@ -15,20 +15,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.data.columns import NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import Label, NumericColumn, Schema
+from parties.data.shard import encode_shard
 from protocols.approximation import Polynomial
 from protocols.errors import DataError
 from protocols.models.registry import model_named
 from sims.config import SimulationConfig
-from sims.datasets import split_rows
 from sims.owners import encode
 from sims.papers.curves import unit_rows
 from sims.papers.data import fold_numbers
 from sims.papers.rules import enhanced
-from sims.prepare import PreparedData, raw_rows
+from sims.prepare import PreparedData, raw_rows, split_rows
 from sims.result import RunResult
 from sims.simulation import run
 

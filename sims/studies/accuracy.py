@@ -23,7 +23,7 @@ import numpy as np
 import typer
 
 from protocols.errors import PrivacyError
-from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.privacy.calibrate.rows import choose_rows
 from sims import cli_options as options
 from sims.config import DEFAULT_DELTA, DEFAULT_EPSILON
@@ -79,7 +79,7 @@ def _setting(cell: Cell, source: Source) -> dict[str, Any]:
         parties=cell.parties,
         norm_bound=pool.schema.norm_bound,
     )
-    certificate = choose_rows(figures, Wanted.of(source.config(cell))).certificate
+    certificate = choose_rows(figures, source.config(cell).wanted()).certificate
     if certificate is None:  # nag and runs without noise never come here with epsilon
         raise AssertionError("a private setting came without a certificate")
     s, stated = certificate.setting, certificate.figures

@@ -38,9 +38,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.coordinator import AskParties, Coordinator, Observer
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.party import Party
 from parties.policy import Policy

@@ -31,7 +31,7 @@ from protocols.errors import PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
-from protocols.models.registry import model_named
+from protocols.models.registry import REGRESSIONS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import Member
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
@@ -46,7 +46,7 @@ from protocols.updates.registry import UPDATES
 from sims import audit_regression, audit_sums
 from sims.audit_privacy import audit_privacy
 from sims.audit_whitened import both_runs
-from sims.config import REGRESSIONS, SimulationConfig
+from sims.config import SimulationConfig
 from sims.console import FAILED, refusals, stdout
 from sims.second_accountant import (
     TOLERANCE,
@@ -129,7 +129,7 @@ def calibrated(**options: Any) -> Calibration:
     config = SimulationConfig(
         parties=len(ROWS), colluders=COLLUDERS, **{"epsilon": EPSILON, "delta": DELTA, **options}
     )
-    return calibrate(FIGURES, Wanted.of(config))
+    return calibrate(FIGURES, config.wanted())
 
 
 def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> GradientPlan:
@@ -252,16 +252,15 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
 
 def wanted_rows(case: Case, **options: Any) -> Wanted:
     """Of encrypted rows."""
-    return Wanted.of(
-        SimulationConfig(
-            update=case.update,
-            parties=len(ROWS),
-            colluders=COLLUDERS,
-            epsilon=EPSILON,
-            delta=DELTA,
-            **options,
-        )
+    config = SimulationConfig(
+        update=case.update,
+        parties=len(ROWS),
+        colluders=COLLUDERS,
+        epsilon=EPSILON,
+        delta=DELTA,
+        **options,
     )
+    return config.wanted()
 
 
 def examine_whitened(case: Case, *, runs: int, rng: np.random.Generator) -> Found:

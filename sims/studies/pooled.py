@@ -33,9 +33,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from parties.data.columns import CategoricalColumn, Column, Missing, NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Column, Missing, NumericColumn, Schema
+from parties.data.shard import encode_shard
 from protocols.errors import DataError, ParameterError
 from sims import cli_options as options
 from sims.api import simulate

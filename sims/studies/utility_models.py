@@ -23,7 +23,6 @@ from protocols.messages import new_signing_key, public_bytes
 from protocols.models.registry import model_named
 from protocols.plan import Member
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
-from protocols.privacy.calibrate.figures import Wanted
 from protocols.published import published
 from sims.baselines import Array, DpSgd, dp_sgd
 from sims.config import SimulationConfig
@@ -164,7 +163,7 @@ class PrivateRule:
         """
         data, config = split.data, replace(self._config, seed=split.seed)
         figures = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
-        wanted = Wanted.of(config)
+        wanted = config.wanted()
         if figures.rows_by_party not in self._found:
             self._found[figures.rows_by_party] = calibrate(figures, wanted)
         found = self._found[figures.rows_by_party]

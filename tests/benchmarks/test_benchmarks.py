@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,22 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import (
-    baselines,
-    cases,
-    cell,
-    ceremony,
-    compare,
-    fixed,
-    scaling,
-    session,
-    table,
-    trust,
-)
+from benchmarks import baselines, cases, cell, ceremony, compare, fixed, session, table, trust
 from benchmarks.__main__ import app
 from protocols import traffic
-from protocols.ckks.cost import UnitTimes
-from protocols.ckks.tally import OPERATIONS
 from protocols.errors import ParameterError
 from protocols.names import UNDER_CKKS
 
@@ -82,19 +68,6 @@ def test_the_other_layouts_compute_the_same_gradient(layout: object) -> None:
     assert found.iteration > found.unit * (found.ciphertexts - 1)
 
 
-def test_a_row_major_ciphertext_holds_as_many_rows_as_a_block_has_slots() -> None:
-    plan = session.plan_of(TOY)
-    found = baselines.row_major(plan, TOY.data()[0])
-    assert found.ciphertexts == math.ceil(TOY.rows / (plan.ckks.num_slots // 8))
-
-
-def test_synthetic_rows_are_within_the_norm_bound() -> None:
-    x, y = cases.synthetic(500, 7)
-    assert x.shape == (500, 8)
-    assert np.linalg.norm(x, axis=1).max() <= 1 + 1e-12
-    assert set(y) == {0.0, 1.0}
-
-
 def test_files_are_not_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cases, "DATA_FOLDER", tmp_path)
     x, _ = cases.FULL[0].data()
@@ -127,15 +100,6 @@ def test_the_interval_of_a_ratio() -> None:
         compare.ratio([1.0], [1.0])
 
 
-def test_the_lesser_of_two_measurements() -> None:
-    names = [f for f in UnitTimes.__dataclass_fields__ if f != "operations"]
-    laps = dict.fromkeys(OPERATIONS, (1.0,))
-    fast = UnitTimes(operations=laps, **dict.fromkeys(names, 0.0))
-    slow = replace(fast, sign=2.0, operations={**laps, "plain": (0.5,)})
-    both = cell.lesser(fast, slow)
-    assert (both.sign, both.of("plain", 0), both.of("rotate", 0)) == (0.0, 0.5, 1.0)
-
-
 def test_this_tree_is_compared_with_itself() -> None:
     with compare.tree(compare.HERE) as folder:
         assert (folder / "benchmarks" / "fixed.py").exists()
@@ -152,24 +116,11 @@ def test_the_ceremony_is_as_large_as_predicted() -> None:
     assert 0 < found["party_seconds"] < 60
 
 
-def test_scaling_plots(result: dict[str, object], tmp_path: Path) -> None:
-    found = {"machine": {}, "axes": dict.fromkeys(scaling.AXES, result["rows"])}
-    scaling.save(found, tmp_path)
-    assert len(list(tmp_path.glob("scaling-*.svg"))) == len(list(tmp_path.glob("*.png"))) == 3
-    case = TOY.to_dict()
-    assert [scaling.value(axis, case) for axis in scaling.AXES] == [100, 6, 2]
-
-
 def test_the_command_line_prints_one_cell() -> None:
     done = CliRunner().invoke(app, ["cell", json.dumps(TOY.to_dict())])
     assert done.exit_code == 0, done.output
     found = cell.from_dict(json.loads(done.output.splitlines()[-1]))
     assert found.to_dict()["case"] == TOY.to_dict()
-
-
-def test_an_unknown_data_set_is_named() -> None:
-    done = CliRunner().invoke(app, ["--only", "iris"])
-    assert done.exit_code == 2
 
 
 # -- by trust -------------------------------------------------------------------------------------
@@ -205,10 +156,3 @@ def test_every_trust_has_its_lines(by_trust: dict[str, object], tmp_path: Path) 
     assert len(body["published"]) == 4
     for words in body["published"]:
         assert words in cited
-
-
-def test_the_cases_of_rows_that_stay_home() -> None:
-    shapes = {c.name: (c.rows, c.features, c.parties) for c in trust.CASES}
-    assert shapes["million"] == (1_000_000, 20, 10)
-    assert shapes["parties-200"] == (20_000, 20, 200)
-    assert shapes["synthetic-20"] == (100_000, 20, 3)

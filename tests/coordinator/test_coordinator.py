@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from coordinator.coordinator import Observer, Outcome
+from coordinator import coordinator
+from coordinator.coordinator import Coordinator, Observer, Outcome
+from coordinator.costs import Costs
 from coordinator.replay import replay
+from protocols import encrypted_model
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import Body, digest, public_bytes
 from protocols.protocol import PHASES
 from protocols.transcript import verify
 from tests.helpers import Session, header_of, log2_error, seal
-from tests.sessions import VICTIM, asked, record, small
+from tests.sessions import VICTIM, asked, model_session, record, small
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +35,7 @@ def finished() -> tuple[Session, Outcome]:
     return session, session.run()
 
 
-def test_every_party_learns_the_model_and_the_transcript(
-    finished: tuple[Session, Outcome],
-) -> None:
+def test_every_party_learns_the_model_and_the_transcript(finished: tuple[Session, Outcome]) -> None:
     """`finish` carries the released weights and the chain's head before it."""
     session, outcome = finished
     before = [line for line in session.transcript.lines if line["step"] != "finish"]
@@ -55,6 +59,43 @@ def test_the_transcript_has_every_message(finished: tuple[Session, Outcome]) -> 
     fields = ("step", "sender", "recipient", "bytes", "message")
     assert {tuple(line[f] for f in fields) for line in lines} == wanted
     assert len(lines) == len(wanted)
+
+
+@pytest.mark.parametrize(("own", "slowest"), [(0.0, 5.0), (2.0, 3.0), (7.0, 0.0)])
+def test_work_beside_the_parties_hides_behind_the_slowest(own: float, slowest: float) -> None:
+    """Or the slowest behind it."""
+    clock, costs = [0.0], Costs()
+
+    def work(seconds: float) -> None:
+        clock[0] += seconds
+
+    def ask() -> Iterator[tuple[str, bytes]]:
+        for name, seconds in {"a": 3.0, "b": 5.0}.items():
+            work(seconds)
+            yield name, b""
+
+    centre = Coordinator.__new__(Coordinator)
+    centre.costs, centre._apart = costs, False
+    with patch.object(coordinator, "time", SimpleNamespace(perf_counter=lambda: clock[0])):
+        assert len(list(centre._waited(ask, lambda: work(own)))) == 2
+    assert (costs.waiting_seconds, costs.slowest_seconds) == (8.0, slowest)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_rules_own_path_is_computed_beside_the_parties(apart: bool) -> None:
+    """Once a round, before anything is added to it; elsewhere they are at work at the same time."""
+    own, threads = encrypted_model._own_path, list[bool]()
+
+    def seen(*args: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return own(*args)
+
+    session = model_session(update="barrier", rounds=3)
+    session.coordinator._apart = apart
+    with patch.object(encrypted_model, "_own_path", seen):
+        weights = session.run().weights
+    assert threads == [not apart] * 3
+    assert np.abs(weights - session.twin()).max() < 1e-4
 
 
 def test_costs_are_counted(finished: tuple[Session, Outcome]) -> None:
@@ -161,15 +202,22 @@ def test_an_impossible_plan_is_refused_before_any_key() -> None:
 
 FREED = """
 import openfhe
-from tests.helpers import make_session
+from protocols.ckks import context
+from tests.sessions import small
 
-session = make_session(2, 20, 3, 1, 3, "gd", ring_dim=1024)  # INSECURE toy ring
-session.run()
-context = openfhe.GetAllContexts()[0]
-try:
-    context.GetEvalMultKeyVector(session.plan.session)
-except RuntimeError:
-    print("freed")
+session, tags = small(rounds=2), set()
+
+def ask(step, outgoing):
+    tags.update(context._LOADED)
+    return session.ask(step, outgoing)
+
+session.run(ask)
+for tag in tags:
+    try:
+        openfhe.GetAllContexts()[0].GetEvalMultKeyVector(tag)
+        print("held")
+    except RuntimeError:
+        print("freed")
 """
 
 
@@ -177,7 +225,7 @@ def test_evaluation_keys_are_freed() -> None:
     """OpenFHE's static maps hold nothing of a session that is over (a process of its own)."""
     command = [sys.executable, "-c", FREED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.split() == ["freed"], done.stderr
+    assert set(done.stdout.split()) == {"freed"}, done.stderr
 
 
 # -- replies as they arrive ------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from coordinator.deployment import create_session
 from coordinator.replay import replay
 from coordinator.settings import CARDS
 from parties.agent.vault import Vault
-from parties.data.outcome import Classes
-from parties.data.schema import Schema
+from parties.data.schema import Classes, Schema
 from protocols.errors import ParameterError, ProtocolError
 from protocols.held_out import HeldOut
 from protocols.plans import plan_from_dict
@@ -108,7 +107,8 @@ def held(centre: Centre) -> np.ndarray:
     found = []
     for name, party in centre.agents.session.parties.items():
         own: Any = centre.agents.coins(name)
-        shard = own.part(replace(plan.held_out, judged=True), party._shard)
+        back = replace(plan.held_out, judged=True)
+        shard = party._shard.only(own.chosen(back, party._shard))
         found.append(np.column_stack([shard.x, shard.y]))
     return np.concatenate(found)
 
@@ -152,7 +152,8 @@ def test_a_training_uses_the_other_rows_after_a_kill_too(study: Any) -> None:
     plan = plan_of(study.settings.session_folder(study.trained))
     assert [m.rows for m in plan.members] == [2, 2] and plan.held_out.draw == "d1"
     session, own = study.agents.session, study.agents.coins
-    shards = [own(n).part(plan.held_out, p._shard) for n, p in session.parties.items()]
+    tables = {name: party._shard for name, party in session.parties.items()}
+    shards = [t.only(own(name).chosen(plan.held_out, t)) for name, t in tables.items()]
     session.plan, session.shards = plan, [(shard.x, shard.y) for shard in shards]
     assert log2_error(study.weights(study.trained), session.twin()) < -17
     assert replay(study.settings.session_folder(study.trained)).passed

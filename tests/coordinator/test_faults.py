@@ -97,21 +97,16 @@ class Handler:
 
 
 EVERY = (
-    *((small, fault, "") for fault in HARMLESS),
-    *((small, fault, step) for fault in FATAL for step in ONCE),
-    *((model_session, fault, "") for fault in HARMLESS),
-    *((model_session, fault, "gradient/1") for fault in FATAL),
+    *((small, fault, "", VICTIM) for fault in HARMLESS),
+    *((small, fault, step, FIRST) for fault in FATAL for step in ONCE),
+    *((model_session, fault, "", FIRST) for fault in HARMLESS),
+    *((model_session, fault, "gradient/1", VICTIM) for fault in FATAL),
 )
 
 
-@pytest.mark.parametrize("name", [FIRST, VICTIM])
-@pytest.mark.parametrize(("make", "fault", "step"), EVERY)
+@pytest.mark.parametrize(("make", "fault", "step", "name"), EVERY)
 def test_every_step(
-    make: Callable[..., Session],
-    fault: str,
-    step: str,
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[..., Session], fault: str, step: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first step has nothing before it that could be stale."""
     monkeypatch.setattr(coordinator_app, "pause", lambda *_: 0.001)
@@ -132,8 +127,7 @@ def test_every_step(
     assert grid.happened == steps - ({ENROL} if fault == "stale" else set()) and len(steps) >= 9
 
 
-@pytest.mark.parametrize("fault", FATAL)
-@pytest.mark.parametrize("step", ["refresh/1", "decrypt"])
+@pytest.mark.parametrize(("fault", "step"), [("kill", "refresh/1"), ("vanish", "decrypt")])
 def test_where_there_is_cover_the_others_go_on(
     fault: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,11 +16,9 @@ from coordinator.deployment import OUTCOME, SESSION
 from coordinator.status import read_status
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
 from parties.data.look import filled_words, told
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import encode_shard
 from parties.data.views import Views, by_range, missing_schema
 from parties.party import Party
 from parties.policy import Policy

@@ -130,7 +130,7 @@ def test_an_honest_loss_passes_with_the_owners_word(tmp_path: Path, arrives: boo
 # -- left out --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["agree", "contribute", "refresh/1", "finish"])
+@pytest.mark.parametrize("step", ["agree", "finish"])
 def test_a_refused_request_that_is_left_out_is_found(tmp_path: Path, step: str) -> None:
     """Where the next reply of its party stands."""
     session = small(**NAG)

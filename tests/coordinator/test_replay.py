@@ -72,11 +72,7 @@ def failure(folder: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("make", "update"),
-    [
-        *((small, "barrier-2"), (small, "ridge"), (small, "nag")),
-        *((model_session, "barrier-2"), (model_session, "nag")),
-    ],
+    ("make", "update"), [*((small, "barrier-2"), (small, "nag"), (model_session, "nag"))]
 )
 def test_an_honest_run_passes(tmp_path: Path, make: Callable[..., Session], update: str) -> None:
     """With privacy noise and uneven shards: the twin's model; every step is announced once."""
@@ -129,33 +125,22 @@ OF_ROWS: list[tuple[Any, ...]] = [
     ("enrol", meta(hello=1), "field 'hello'"),
     ("agree", lambda b: meta(plan={**b.meta["plan"], "profile": "x"})(b), "field 'plan'"),
     ("commit-keys", meta(seeds={}), "field 'seeds'"),
-    ("keys", meta(signed={}), "field 'signed'"),
     ("rotations/0", meta(indices=[1]), "field 'indices'"),
     ("relinearise", zeros, "blob 0"),
     ("public-shares/0", one_bit, "blob 1"),
-    ("public-shares/0", meta(others={}), "field 'others'"),
-    ("commit-rows", meta(signed={}), "field 'signed'"),
-    ("contribute", meta(signed={}), "field 'signed'"),
     ("confirm", meta(signed={}), "field 'signed'"),
-    ("refresh/0", zeros, "blob 0"),
     ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
     ("refresh/1", lambda body: Body(blobs=body.blobs[:1]), "the number of blobs, 1 for 2"),
-    ("refresh/1", one_bit, "blob 1"),
     ("refresh/2", one_bit, "blob 0"),
-    ("decrypt", zeros, "blob 0"),
     ("decrypt", one_bit, "blob 0"),
     ("finish", meta(transcript="00" * 32), "field 'transcript'"),
     ("finish", lambda body: Body({"transcript": body.meta["transcript"]}), "field 'weights'"),
 ]
 OF_A_MODEL: list[tuple[Any, ...]] = [
     ("pad-keys", meta(signed={}), "field 'signed'"),
-    ("agree-pads", meta(hello=1), "field 'hello'"),
-    ("evaluation-keys/0", one_bit, "blob 1"),
     ("evaluation-keys/1", one_bit, "blob 0"),
     ("gradient/0", meta(hello=1), "field 'hello'"),
     ("gradient/1", one_bit, "blob 1"),
-    ("gradient/1", zeros, "blob 0"),
-    ("refresh/0", one_bit, "blob 1"),
     ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
     ("decrypt", zeros, "blob 0"),
 ]
@@ -267,7 +252,6 @@ def nearly(body: Body) -> Body:
     [
         (meta(weights=[0.0, 0.0, 0.0]), NAMES, "differ by"),
         (meta(weights=[1.0]), NAMES, "of shape"),
-        (meta(weights="x"), NAMES, "no numbers"),
         (meta(weights=[[1.0], 2.0]), NAMES, "no numbers"),
         (nearly, [VICTIM], "'hospital-2' were told other weights"),
     ],
@@ -344,12 +328,8 @@ def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Me
     [
         (without("enrol"), "steps", "step 1 is 'agree', the plan has 'enrol'"),
         (without("agree"), "plan", "before a plan was agreed"),
-        (without("reveal"), "steps", "is 'commit-keys', the plan has 'reveal'"),
-        (without("rotations/0"), "steps", "the plan has 'rotations/0'"),
         (without("contribute"), "steps", "the plan has 'contribute'"),
         (without("refresh/1"), "steps", "is 'refresh/2', the plan has 'refresh/1'"),
-        (without("refresh/2"), "steps", "is 'decrypt', the plan has 'refresh/2'"),
-        (without("decrypt"), "steps", "is 'finish', the plan has 'decrypt'"),
         (without("finish"), "re-execution", "ends before step 'finish'; what was asked so far is"),
         (without("decrypt", "finish"), "re-execution", "ends before step 'decrypt'"),
         (
@@ -358,7 +338,6 @@ def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Me
             "nothing was sent to party 'hospital-2'",
         ),
         (without("finish", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
-        (without("keys", sender=VICTIM), "re-execution", "without an answer of 'hospital-2'"),
         (lambda found: found.clear(), "plan", "before a plan was agreed"),
         (lambda found: found.append(found[-1]), "hash chain", "two messages"),
         (lambda found: found.extend(found[:6]), "steps", "'enrol', the plan has 'no more'"),
@@ -433,7 +412,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "run the steps again" in shown.stderr
 
     honest = json.loads((out / "model.json").read_text())
-    for field in ("released", "weights", "coef"):
+    for field in ("released", "coef"):
         values = honest[field]
         (out / "model.json").write_text(
             json.dumps({**honest, field: [values[0] + 1e-9, *values[1:]]})

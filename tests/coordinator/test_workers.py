@@ -112,7 +112,6 @@ CASES: dict[str, Callable[[], Session]] = {
     "lffr": lffr_session,
 }
 FATES: dict[str, Callable[[], Workers]] = {
-    "one": lambda: Workers(1),
     "three": lambda: Workers(3),
     "dies before it has keys": lambda: Workers(2, w0=("begin", 0)),
     "dies while it takes groups": lambda: Workers(2, w0=("take", 0)),
@@ -133,7 +132,7 @@ def test_the_same_bits(finished: Session, fate: str) -> None:
     """Of every request; a group that was with a dead worker is with another one afterwards."""
     engine, layout = FATES[fate](), finished.plan.layout
     again(finished, engine)
-    assert engine.lost == (fate not in ("one", "three"))
+    assert engine.lost == (fate != "three")
     taken = Counter(group for _, method, group in engine.calls if method == "take")
     assert set(taken) == set(range(layout.groups))
     assert (max(taken.values()) > 1) == (engine.lost > 0 and "keys" not in fate)

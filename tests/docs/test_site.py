@@ -9,18 +9,15 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.scripts import ROOT, load
-from tests.sims.browser import Page
 
 pages = load("scripts/site_pages.py")
 HAS_MKDOCS = importlib.util.find_spec("mkdocs") is not None
 built = pytest.mark.skipif(not HAS_MKDOCS, reason="mkdocs is not installed (extra docs)")
 FIRST = {"deployment.html", "epsilon.html", "choosing.html", "threat-model.html", "tutorial.html"}
-WIDE = ["index.html", "threat-model.html", "commands.html", "gallery.html", "notebooks/noise.html"]
 
 
 def build(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -123,32 +120,3 @@ def test_every_command_has_its_section() -> None:
     for name in ("simulate", "plan", "party consent", "study noise", "audit transcript"):
         assert re.search(rf"^#+ `cohort {name}`$", text, re.MULTILINE), name
     assert "`--epsilon`" in text and "\f" not in text
-
-
-# -- in a browser ---------------------------------------------------------------------------------
-
-
-@built
-@pytest.mark.parametrize("name", WIDE)
-@pytest.mark.parametrize("width", [1280, 400])
-def test_a_page_fits_the_window(page: Page, site: Path, name: str, width: int) -> None:
-    page.problems.clear()
-    page.open((site / name).as_uri(), width)
-    assert page.overflow() == 0
-    assert page.cut_off("h1, h2, p, li, table, img, pre") == []
-    assert page.problems == []
-
-
-@built
-def test_search_finds_a_page_from_a_disk(page: Page, site: Path) -> None:
-    page.open((site / "index.html").as_uri(), 1280)
-    page.evaluate("document.querySelector('input.md-search__input').focus()")
-    typed: Any = (
-        "(box => { box.value = 'flooding'; box.dispatchEvent(new Event('input', {bubbles: true}));"
-        "box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})); })"
-        "(document.querySelector('input.md-search__input'))"
-    )
-    page.evaluate(typed)
-    page.wait_for("document.querySelectorAll('.md-search-result__item').length > 0", seconds=20)
-    found = page.evaluate("document.querySelector('.md-search-result__list').innerText")
-    assert "glossary" in found.lower() or "flooding" in found.lower()

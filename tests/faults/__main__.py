@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--csv", type=Path, default=Path("faults.csv"))
     parser.add_argument("--only", default="", help="cases whose words hold this text")
     options = parser.parse_args()
-    from protocols.registry import sequence
+    from protocols.protocol import sequence
     from tests.faults.matrix import all_cases, run_all, write_csv
     from tests.helpers import make_plan
 

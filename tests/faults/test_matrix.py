@@ -1,6 +1,4 @@
-"""One case of each quick fault of the matrix, across processes; all of them:
-`python -m tests.faults`.
-"""
+"""Faults that only processes have, one case each; the whole matrix: `python -m tests.faults`."""
 
 from __future__ import annotations
 
@@ -20,16 +18,11 @@ FIRST, SECOND = NAMES
 STEP_SECONDS = 30.0
 CASES = (
     Case(FIRST, "kill -9 at work", "enrol"),
-    Case(SECOND, "kill -9 before the request", "commit-keys"),
     Case(SECOND, "kill -9, reply lost", "decrypt"),
-    Case(FIRST, "restart", "refresh/0"),
     Case(SECOND, "SIGSTOP, short", "relinearise"),
     Case(FIRST, "duplicate request", "decrypt"),
-    Case(SECOND, "replayed reply", "contribute"),
     Case(FIRST, "corrupted reply", "relinearise"),
-    Case(SECOND, "corrupted request", "agree"),
     Case(FIRST, "truncated request", "contribute"),
-    Case(SECOND, "truncated reply", "finish"),
     Case(COORDINATOR, "kill -9, a reply lost", "decrypt"),
     Case(COORDINATOR, "kill -9, its latest record corrupted", "contribute"),
     Case(COORDINATOR, "started a second time", "keys"),

@@ -28,8 +28,7 @@ from parties.agent.settings import CARD, FILE, STATE
 from parties.agent.settings import Settings as PartySettings
 from parties.agent.setup import init_party
 from parties.agent.store import STATE as SEALED
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import Label, Schema
 from protocols.plan import Member
 from protocols.rows import RowsPlan
 from tests.faults import roles

@@ -27,12 +27,10 @@ from tests.flower.environment import (
 )
 
 SKIPPED = 77
-NODES = "tests/test_three_hospitals.py::"
 TESTS = (
     *("tests/flower", "tests/test_imports.py", "tests/test_bootstrap.py"),
     "tests/sims/test_deployment_commands.py",
-    f"{NODES}test_an_unregistered_node_is_turned_away",
-    f"{NODES}test_a_server_of_another_authority_is_not_trusted",
+    "tests/test_three_hospitals.py::test_strangers_are_turned_away",
 )
 
 

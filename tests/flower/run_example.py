@@ -1,6 +1,7 @@
-"""`python -m tests.flower.run_example FOLDER [OUT]`: a Flower app in one process, without Ray.
+"""`python -m tests.flower.run_example FOLDER OUT …`: Flower apps in one process, without Ray.
 
-What `flwr run FOLDER` does, with ten clients and the options of its pyproject.toml.
+What `flwr run FOLDER` does, with ten clients and the options of its pyproject.toml; apps one after
+the other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ def run(folder: Path, out: str) -> None:
     server(grid, empty)
     received = max(grid.received.values())
     print(f"received {received} bytes of each client")
+    # The next app may have modules of the same names.
+    sys.path.remove(str(folder))
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(f"{folder}/"):
+            del sys.modules[name]
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]).resolve(), sys.argv[2] if len(sys.argv) > 2 else "")
+    for folder, out in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+        run(Path(folder).resolve(), out)

@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from ciphercohort.flower import SecureSumMod
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
+from ciphercohort.flower.records import LARGEST_METRIC
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.server import SecureGrid
 from protocols.aggregate import limbs, one_time
@@ -73,7 +74,7 @@ def test_an_overflow_by_one_client_moves_the_mean_and_shows_nothing() -> None:
 
 def test_weights_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """An absurd weight counts as 0, and is counted: a refusal would tell of one client."""
-    for weight in (-1.0, float("nan"), 2.0**26, 10**400):
+    for weight in (-1.0, float("nan"), 2.0**33, 10**400):
 
         def absurd(message: Message, context: Any, weight: float = weight) -> RecordDict:
             content = train(message, context)
@@ -84,15 +85,15 @@ def test_weights_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
         federation = Federation(4, train=absurd)
         caplog.clear()
         result = one_round(federation)
-        assert federation.errors == [] and "1 values moved beyond" in caplog.text
+        assert federation.errors == [] and "1 weights (num-examples) were no" in caplog.text
         others = [update(k, "vector", START["vector"]) for k in (1, 2, 3)]
         mean = np.average(others, axis=0, weights=[101, 102, 103])
         assert np.abs(result.arrays["vector"].numpy() - mean).max() < 1e-4
 
 
 def test_no_number_of_a_client_causes_a_refusal(caplog: pytest.LogCaptureFixture) -> None:
-    """Losses beyond 2^25, infinite, none at all: a server would count labels by such refusals."""
-    for loss in (2.0**30, float("-inf"), float("nan"), 1e300):
+    """Losses beyond 2^40, infinite, none at all: a server would count labels by such refusals."""
+    for loss in (2.0**45, -1e300, float("-inf"), float("nan")):
 
         def large(message: Message, context: Any, loss: float = loss) -> RecordDict:
             content = train(message, context)
@@ -103,9 +104,9 @@ def test_no_number_of_a_client_causes_a_refusal(caplog: pytest.LogCaptureFixture
         federation = Federation(4, train=large)
         caplog.clear()
         found = one_round(federation).train_metrics_clientapp[1]["loss"]
-        assert federation.errors == [] and "1 values moved beyond" in caplog.text
-        sign = 0 if loss != loss else 1 if loss > 0 else -1
-        assert abs(found - sign * (limbs.LARGEST - 1) / 406) < 1e-3
+        assert federation.errors == [] and "1 metrics were " in caplog.text
+        cut = np.sign(loss) * LARGEST_METRIC * 100 / 406 if np.isfinite(loss) else np.nan
+        assert np.isclose(found, cut, rtol=1e-12, equal_nan=True)
 
 
 def test_a_server_does_not_choose_what_weighs() -> None:
@@ -197,7 +198,7 @@ def test_a_client_cannot_take_a_members_name() -> None:
             assert mean.content["metrics"]["num-examples"] == sum(range(100, 109))
 
 
-@pytest.mark.parametrize("weight", [2.0**29, 2.0**34])
+@pytest.mark.parametrize("weight", [2.0**36, 2.0**41])
 def test_a_sum_of_weights_that_no_honest_clients_have_is_refused(weight: float) -> None:
     """One client adds to its weight's limbs."""
 
@@ -207,7 +208,7 @@ def test_a_sum_of_weights_that_no_honest_clients_have_is_refused(weight: float) 
         for k in range(limbs.LIMBS):
             words[first + k] += np.uint32((rest >> 8 * k & 0xFF) << limbs._gap(10))
 
-    with pytest.raises(ProtocolError, match="the weights of all clients are 0, or their sum"):
+    with pytest.raises(ProtocolError, match="all clients are 0 .*, or their sum"):
         one_round(Deviant(heavier))
 
 

@@ -9,12 +9,7 @@ from flwr.app import Message
 
 from ciphercohort.flower.memory import RECORD
 from protocols.errors import CohortError, PolicyError
-from tests.flower.federation import (
-    MEAN,
-    Federation,
-    one_round,
-    start,
-)
+from tests.flower.federation import MEAN, Federation, one_round, start
 
 
 def test_a_round_is_not_answered_twice(finished: Federation) -> None:
@@ -85,10 +80,7 @@ def test_naming_honest_clients_missing_opens_nothing_more() -> None:
         node = message.metadata.dst_node_id
         if step == "open" and node % 2:
             record = message.content[RECORD]
-            fields = {
-                "set": list(record["set"])[1:],
-                "shares": list(record["shares"])[1:],
-            }
+            fields = {"set": list(record["set"])[1:], "shares": list(record["shares"])[1:]}
             message.content[RECORD] = type(record)({**record, **fields})
 
     federation.tamper = name_missing

@@ -163,8 +163,7 @@ def answer(path: str, client: Any, server: Any, kind: str = "http") -> Any:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/control/start-run", "/v1/runtime/acquire-task", "/docs", "/openapi.json", "/", "",
-        "/v1/fleet", "/V1/fleet/x", "//v1/fleet/x", "/x/v1/fleet/x",
+        "/v1/control/start-run", "/docs", "", "/v1/fleet", "/V1/fleet/x", "//v1/fleet/x",
     ],
 )  # fmt: skip
 def test_other_machines_reach_the_fleet_alone(path: str) -> None:
@@ -199,17 +198,16 @@ def test_the_superlink_serves_behind_the_guard(monkeypatch: pytest.MonkeyPatch) 
     assert [type(served) for served in loaded] == [OwnMachineOnly]
 
 
-@pytest.mark.parametrize("ending", ["raise OSError('handshake')", "return"])
-def test_a_supernode_ends_with_its_main_thread(ending: str) -> None:
+def test_a_supernode_ends_with_its_main_thread() -> None:
     """Although another thread of it would go on."""
-    code = f"""
+    code = """
 import sys, threading, time
 import flwr.supernode.cli.flower_supernode
 from sims.flower_commands import end_with_main_thread
 
 def give_up():
     threading.Thread(target=time.sleep, args=(60,)).start()
-    {ending}
+    raise OSError('handshake')
 
 sys.modules["flwr.supernode.cli.flower_supernode"].flower_supernode = give_up
 end_with_main_thread()
@@ -217,5 +215,5 @@ end_with_main_thread()
     began = time.monotonic()
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(quiet()))
-    assert done.returncode == 1 and ("OSError: handshake" in done.stderr) == ("raise" in ending)
+    assert done.returncode == 1 and "OSError: handshake" in done.stderr
     assert time.monotonic() - began < 40

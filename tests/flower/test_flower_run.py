@@ -7,7 +7,6 @@ so what a client remembers is what Flower keeps for it. The simulation needs Ray
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
@@ -126,28 +125,6 @@ def test_against_a_superlink(superlink: Path, tmp_path: Path) -> None:
     found = np.load(out)["arr_0"]
     assert np.abs(found - reference(CLIENTS, 2)).max() < 1e-4
     assert all((tmp_path / f"home{k}" / "identity.key").exists() for k in range(CLIENTS))
-
-
-@pytest.mark.slow
-@WANTED
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs flwr[simulation]")
-def test_in_simulation(tmp_path: Path) -> None:
-    out, home = tmp_path / "model.npz", tmp_path / "flwr"
-    command = [str(BIN / "flwr"), "run", ".", "--stream"]
-    options = f'num-server-rounds=2 out="{out}"'
-    try:
-        done = subprocess.run(
-            [*command, "--run-config", options],
-            cwd=ROOT,
-            env=environment(home),
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert out.exists(), done.stdout[-3000:] + done.stderr[-3000:]
-        assert np.abs(np.load(out)["arr_0"] - reference(10, 2)).max() < 1e-4
-    finally:
-        end_local_superlink(home)
 
 
 def end_local_superlink(home: Path) -> None:

@@ -72,7 +72,7 @@ def run(workflow: Any, mods: list[Any], strategy: str = "FedAvg", **options: Any
     return models[-1], context.history
 
 
-@pytest.mark.parametrize("strategy", ["FedAvg", "FedAvgM", "FedAdam"])
+@pytest.mark.parametrize("strategy", ["FedAvg", "FedAdam"])
 def test_the_same_model_history_and_metrics(strategy: str) -> None:
     plain, plain_history = run(DefaultWorkflow(), [], strategy)
     secure, history = run(SecureSumWorkflow(), [secure_sum_mod], strategy)

@@ -175,8 +175,7 @@ def test_shares_of_the_tolerated_colluders_are_uniform(secret: tuple[int, int]) 
 
 
 @pytest.mark.parametrize(
-    ("count", "lost", "gone"),
-    [(3, 0, 0), (10, 0, 0), (4, 1, 1), (10, 3, 0), (10, 3, 3), (40, 13, 13)],
+    ("count", "lost", "gone"), [(3, 0, 0), (10, 3, 0), (10, 3, 3), (40, 13, 13)]
 )
 def test_a_sum_opens_within_its_bound(count: int, lost: int, gone: int) -> None:
     """With contributors gone before, and as many answers missing as may be."""
@@ -333,7 +332,7 @@ def test_shares_of_another_round_or_client_are_refused() -> None:
         one_time.answer(other, members, shares, clients.randomness)
 
 
-@pytest.mark.parametrize("size", [0, 2, 3, 4096])
+@pytest.mark.parametrize("size", [0, 3, 4096])
 def test_a_share_of_another_length_names_its_dealer(size: int) -> None:
     """Sealed as it should be. The lengths of all together may well be right."""
     clients = Clients(4, lost=1, length=5)
@@ -380,18 +379,24 @@ def test_a_contribution_alone_is_noise() -> None:
 @pytest.mark.parametrize("clients", [3, 10, 1024])
 def test_limbs_sum_exactly_under_the_noise(clients: int) -> None:
     rng = np.random.default_rng(0)
-    numbers = rng.uniform(-limbs.LARGEST, limbs.LARGEST, (clients, 4))
+    numbers = rng.uniform(-(2.0**32), 2.0**32, (clients, 4))
     numbers[:, 0] = np.round(numbers[:, 0])
+    numbers[:, 1] = np.nextafter(limbs.LARGEST, 0) * np.sign(numbers[:, 1])
     noise = one_time.noise_units(clients)
-    total = sum((limbs.encode(row.tolist(), clients) for row in numbers), np.zeros(28, np.uint32))
-    shaken = total + rng.integers(-noise, noise, 28, endpoint=True).astype(np.uint32)
+    total = sum((limbs.encode(row.tolist(), clients) for row in numbers), np.uint32(0))
+    shaken = total + rng.integers(-noise, noise, total.size, endpoint=True).astype(np.uint32)
     found = limbs.decode(shaken, clients, clients)
-    assert found[0] == numbers[:, 0].sum()
-    assert np.abs(np.array(found) - numbers.sum(axis=0)).max() <= clients * 2.0**-21
+    assert found[:2] == [math.fsum(numbers[:, k]) for k in (0, 1)]
+    assert np.abs(np.array(found) - numbers.sum(axis=0))[2:].max() <= clients * 2.0**-20
+
+
+def test_a_number_that_is_none_makes_its_sum_none() -> None:
+    total = limbs.encode([math.nan, 1.5], 3) + limbs.encode([2.0, 2.5], 3)
+    assert str(limbs.decode(total, 3, 2)) == "[nan, 4.0]"
 
 
 def test_limbs_refuse_what_no_honest_client_sends() -> None:
-    for bad in (math.nan, math.inf, limbs.LARGEST):
+    for bad in (-math.inf, math.inf, limbs.LARGEST):
         with pytest.raises(DataError, match="exceeds"):
             limbs.encode([bad], 10)
     total = 10 * limbs.encode([1.0], 10)

@@ -6,28 +6,15 @@ import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
-from protocols.platform import SUPPORTED
 from tests.flower.__main__ import SKIPPED
-from tests.flower.deployment import _address, listening
-from tests.flower.environment import (
-    PYTHON312,
-    ROOT,
-    SERIES,
-    MissingError,
-    find_interpreter,
-    pins,
-    quiet,
-)
-from tests.flower.standin import build
+from tests.flower.environment import PYTHON312, ROOT, MissingError, find_interpreter, pins
 
 
 @pytest.mark.slow
@@ -71,13 +58,6 @@ def test_the_first_fitting_interpreter_is_taken() -> None:
         find_interpreter(machine("/3.10", "/3.11"))
 
 
-def test_skipped_has_a_code_and_a_sentence() -> None:
-    command = [sys.executable, "-m", "tests.flower", "--python", "/nothing/there"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(quiet()))
-    assert (done.returncode, done.stderr) == (SKIPPED, "")
-    assert done.stdout.startswith("skipped: no CPython 3.12: /nothing/there is none")
-
-
 # -- pins and the stand-in ------------------------------------------------------------------------
 
 
@@ -101,53 +81,3 @@ def test_no_package_has_two_pins_for_one_series(series: str) -> None:
             held[pin.name] += not pin.marker or pin.marker.evaluate({"python_version": series})
     assert held["flwr"] == held["openfhe"] == held["cryptography"] == 1
     assert max(held.values()) == 1
-
-
-def test_the_stand_in_imports_and_raises(tmp_path: Path) -> None:
-    """And answers with the glibc that the series needs."""
-    with zipfile.ZipFile(build(tmp_path, SERIES, "1.2.3")) as wheel:
-        wheel.extractall(tmp_path)
-    line = (tmp_path / "openfhe_standin.pth").read_text()
-    code = f"""{line}
-import os, sys
-sys.path.insert(0, {str(tmp_path)!r})
-import openfhe
-assert openfhe.__file__.startswith({str(tmp_path)!r})
-assert os.confstr("CS_GNU_LIBC_VERSION") == "glibc 2.38" and os.confstr("CS_PATH")
-one = openfhe.CryptoContext.ClearEvalAutomorphismKeys
-try:
-    one()
-except RuntimeError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == (
-        "openfhe.CryptoContext.ClearEvalAutomorphismKeys was called, "
-        "and this openfhe is a stand-in\n"
-    ), done.stderr
-    assert SUPPORTED[SERIES] == (2, 38)
-
-
-def test_listening_sockets_are_seen(tmp_path: Path) -> None:
-    """IPv4, and IPv4 in IPv6 (as gRPC binds), of the processes of one folder alone."""
-    code = """
-import socket, sys
-held = [socket.create_server(
-    (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, dualstack_ipv6=":" in host
-) for host in ("127.0.0.1", "::ffff:127.0.0.1", "127.0.0.3", "::ffff:127.0.0.4")]
-print(flush=True)
-sys.stdin.read()
-"""
-    environment = {**quiet(), "FLWR_HOME": f"{tmp_path}/centre/flwr"}
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline()
-        found = listening(tmp_path)
-        process.communicate()
-    assert sorted(found) == ["127.0.0.1", "127.0.0.1", "127.0.0.3", "127.0.0.4"]
-    assert listening(tmp_path) == []
-    assert _address("00000000000000000000000000000000") == "::"

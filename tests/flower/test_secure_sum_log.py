@@ -13,16 +13,16 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.serverapp.strategy import FedAvg
 
 from ciphercohort.flower import Privacy, SecureSum
-from ciphercohort.flower.records import Bases, Reply, differences, numbers_of
+from ciphercohort.flower.records import Bases, Reply, differences
 from ciphercohort.flower.server import warn_of_noise
 from protocols.aggregate.quorum import Quorum
-from tests.flower.federation import FIRST_NODE, Federation, start
+from tests.flower.federation import Federation, start
 from tests.flower.test_secure_sum_privacy import DELTA, moved
 from tests.flower.test_secure_sum_privacy import run as private
 from tests.flower.test_secure_sums import run
 
 
-@pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", "<i8", "|u1"])
+@pytest.mark.parametrize("kind", ["<f2", "<f8", "|u1"])
 def test_changes_are_as_exact_as_their_own_type(kind: str) -> None:
     """Whole numbers of units in, and out again; float32 rounds to 24 bits of the change itself."""
     before, after = np.array([1, 2, 0, 7], kind), np.array([3, 1, 0.25, 7], kind)
@@ -53,22 +53,6 @@ def test_a_range_beyond_float32_is_scaled_in_float64() -> None:
     assert np.abs(found.arrays["x"].numpy() / tiny - 1).max() < 1e-5
 
 
-def test_arrays_are_read_where_they_lie() -> None:
-    """As Flower reads them, in every format that it writes."""
-    arrays = [
-        np.arange(6.0).reshape(2, 3),
-        np.asfortranarray(np.eye(3)[:2]),
-        np.array(2),
-        np.zeros(0),
-    ]
-    for value in arrays:
-        array = Array(value)
-        found = numbers_of(array)
-        assert (found == array.numpy()).all() and found.shape == value.shape
-        assert found.dtype == value.dtype
-    assert not numbers_of(Array(arrays[0])).flags.owndata
-
-
 def test_the_log_says_whose_identities_were_taken_on_trust(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -90,29 +74,11 @@ def test_the_log_says_whose_identities_were_taken_on_trust(
         assert caplog.text.count("all identities are pinned") == 4
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "<class 'flwr.clientapp.client_app.ClientAppException'>:<'too few'>",
-        "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::run()\x1b[39m\n"
-        '  File "x.py", line 1\nflwr.clientapp.client_app.ClientAppException: too few\'>',
-        "too few",
-    ],
-)
-def test_the_log_has_a_clients_sentence_and_no_class_names(
-    reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    federation = Federation(4)
-    federation.tamper = lambda step, message: None
-
-    def wrapped(request: Message) -> Message:
-        if request.metadata.dst_node_id == FIRST_NODE:
-            raise RuntimeError(reason)
-        return Federation.deliver(federation, request)
-
-    federation.deliver = wrapped  # type: ignore[method-assign]
-    run(federation, SecureSum(FedAvg(fraction_evaluate=0.0)))
-    assert f"node {FIRST_NODE}: too few\n" in caplog.text
+def test_a_simulation_logs_its_keys_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """All clients of a process together; without a home folder no identity lasts."""
+    with caplog.at_level("INFO", logger="flwr"):
+        run(Federation(10), SecureSum(FedAvg(fraction_evaluate=0.0)))
+    assert caplog.text.count("keys of 10 clients, ") == caplog.text.count("normal in a sim") == 1
 
 
 @pytest.mark.parametrize(("clients", "warned"), [(10, True), (40, False)])

@@ -30,7 +30,7 @@ from protocols.aggregate.quorum import Quorum
 from protocols.errors import MessageError, ParameterError, PrivacyError, ProtocolError
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import ExpandedRandomness, SeededRandomness
-from tests.flower.federation import FIRST_NODE, Federation
+from tests.flower.federation import FIRST_NODE, Federation, start
 
 DELTA = 1e-5
 ROUNDS = 50
@@ -114,7 +114,7 @@ def test_a_share_has_its_variance(factor: float) -> None:
     assert privacy.share_units(quorum) > 1 << 20
 
 
-@pytest.mark.parametrize("norm", [0.0, 1e-3, 1.0, 1 + 1e-12, 7.0])
+@pytest.mark.parametrize("norm", [0.0, 1 + 1e-12, 7.0])
 def test_no_update_is_longer_than_the_clip(norm: float) -> None:
     """In units, as integers; rounding does not help either."""
     privacy = Privacy(clip=1.0, noise_multiplier=1e-9, rounds=1, epsilon=1.0, delta=DELTA)
@@ -208,7 +208,9 @@ def test_coins_are_fair() -> None:
 def test_a_client_refuses_the_round_that_would_be_too_many() -> None:
     privacy = Privacy.for_rounds(epsilon=1.0, delta=DELTA, rounds=3, clip=1.0)
     federation = Federation(4, train=moved(lambda k: [1.0, 0, 0, 0]))
-    result = run(federation, privacy, 4, fraction_evaluate=0.0)
+    # A server that does not look at the plan itself, as `SecureSum` does.
+    grid, arrays = SecureGrid(federation, SumPlan(privacy=privacy)), start(ZERO)
+    result = FedAvg(fraction_evaluate=0.0).start(grid, arrays, num_rounds=4)
     assert set(result.train_metrics_clientapp) == {1, 2, 3}
     assert account_of(federation, 0).rounds == 3
     assert account_of(federation, 0).epsilon == pytest.approx(1.0, rel=1e-3)

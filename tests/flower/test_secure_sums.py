@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import flwr.serverapp.strategy as strategies
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian, Strategy
 
-from ciphercohort.flower import SecureSum, SecureSumMod, server
+from ciphercohort.flower import SecureSum, server
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.strategies import check_sums_only
-from protocols.errors import MessageError, ParameterError, ProtocolError
+from protocols.errors import ParameterError, ProtocolError
 from tests.flower.federation import FIRST_NODE, START, Federation, start, train, update
 
 TAIL = 12
@@ -68,7 +70,7 @@ def test_a_mean_of_any_arrays_and_metrics_is_that_in_the_clear(
     assert 0.1 < error.std() / SumPlan().error(10, 104.5) < 3
 
 
-@pytest.mark.parametrize("name", ["FedProx", "FedAdam", "FedAdagrad", "FedYogi", "FedAvgM"])
+@pytest.mark.parametrize("name", ["FedProx", "FedAdam"])
 def test_other_strategies_of_the_mean_agree(name: str) -> None:
     """Three rounds; FedAdam divides by root mean squares, which widens small errors."""
     options = {"proximal_mu": 0.1} if name == "FedProx" else {}
@@ -81,14 +83,14 @@ def test_other_strategies_of_the_mean_agree(name: str) -> None:
 
 
 def test_later_rounds_are_as_fine_as_the_weights_allow() -> None:
-    """Each comes nearer to the mean weight of the one before, by a factor of 2 at most."""
+    """The first takes `examples`, the others the mean weight of the one before."""
     federation = Federation()
     run(federation, SecureSum(FedAvg(fraction_evaluate=0.0)), rounds=5)
     scales = [
         SumPlan.of_json(str(request.content[RECORD]["plan"])).weight_scale
         for request, _ in federation.of_step("sum")
     ]
-    assert scales[::10] == [1024.0, 512.0, 256.0, 128.0, 128.0] and len(set(scales)) == 4
+    assert scales[::10] == [1024.0, 128.0, 128.0, 128.0, 128.0] and len(set(scales)) == 2
 
 
 STRATEGIES = [
@@ -189,7 +191,7 @@ def test_two_clients_are_too_few() -> None:
         run(Federation(2), SecureSum(FedAvg()))
     federation = Federation(3)
     federation.failing = {(0, "keys")}
-    with pytest.raises(ProtocolError, match="2 clients have keys; a secure sum needs 3"):
+    with pytest.raises(ProtocolError, match="2 of 2 clients with keys take part"):
         run(federation, SecureSum(FedAvg(min_train_nodes=3)))
 
 
@@ -305,17 +307,111 @@ def test_values_beyond_the_range_are_cut_off_and_counted_in_the_sum(
     strategy = SecureSum(FedAvg(fraction_evaluate=0.0), examples=102)
     cut = run(federation, strategy).arrays["vector"].numpy()
     others = sum((100 + k) * update(k, "vector", START["vector"]) for k in (0, 2, 3))
-    own = START["vector"] * 101 + 16 * 102 * np.array([1, -1, 0, 1, 0])
+    own = START["vector"] * 101 + 16 * 102 * np.array([1, -1, 0, 0, 0])
     own[4] = 101
     assert np.abs(cut - (others + own) / 406).max() < 1e-4
-    assert federation.errors == [] and "4 values moved beyond range=16" in caplog.text
+    assert federation.errors == [] and "2 values moved by more than 16.1" in caplog.text
+    assert "2 values were NaN or infinite" in caplog.text
     # As it says: a larger range takes what is finite.
     caplog.clear()
     run(Federation(4, train=odd), SecureSum(FedAvg(fraction_evaluate=0.0), range=1e4))
-    assert "2 values moved beyond" in caplog.text
+    assert "moved by" not in caplog.text and "2 values were NaN or infinite" in caplog.text
 
 
-def test_clients_of_another_layout_are_left_out() -> None:
+@pytest.mark.parametrize("cut", [True, False])
+def test_clients_with_many_rows_lose_nothing_in_the_first_round(
+    cut: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked again where their number was not told and a value was cut off."""
+
+    def many(message: Message, context: Context) -> RecordDict:
+        arrays = {
+            name: Array(np.asarray(array.numpy() + np.asarray(cut + 0.1, array.dtype)))
+            for name, array in message.content["arrays"].items()
+        }
+        metrics = MetricRecord({"num-examples": 100_000})
+        return RecordDict({"arrays": ArrayRecord(arrays), "metrics": metrics})
+
+    federation = Federation(5, train=many)
+    with caplog.at_level("INFO", logger="flwr"):
+        found = run(federation, SecureSum(FedAvg()), rounds=2).arrays
+    assert len(federation.of_step("sum")) == 5 * (2 + 2 + cut)
+    # Those who evaluate have ten examples, which is no matter of theirs.
+    plain = run(Federation(5, train=many, mods=[]), FedAvg(), rounds=2).arrays
+    same(found, plain, 1e-5)
+    told = "moved by more than 0.164", "range=16 times 1024 / 100000", "or examples=100000"
+    assert all((text in caplog.text) == cut for text in told)
+
+
+def many_rows(message: Message, context: Context) -> RecordDict:
+    content = train(message, context)
+    content["metrics"] = MetricRecord({"num-examples": 10**6})
+    return content
+
+
+def test_a_round_that_is_asked_again_opens_for_the_same_clients_only() -> None:
+    """Else the difference of both sums would be the update of the client that is gone."""
+    federation = Federation(5, train=many_rows)
+    sums: list[int] = []
+
+    def lose_in_the_second(step: str, message: Message) -> None:
+        if step == "sum":
+            sums.append(int(message.content[RECORD]["round"]))
+            federation.failing = {(4, "sum")} if sums[-1] == 2 else set()
+
+    federation.tamper = lose_in_the_second
+    result = run(federation, SecureSum(FedAvg(fraction_evaluate=0.0)))
+    assert set(sums) == {1, 2} and len(federation.of_step("open")) == 5
+    assert result.arrays is not None
+
+
+def test_metrics_of_any_size_are_exact() -> None:
+    def dear(message: Message, context: Context) -> RecordDict:
+        content = train(message, context)
+        own = int(context.node_config["partition-id"])
+        loss = float("nan") if own == 1 else 0.0
+        metrics = {"num-examples": 2000, "cost": 20000.0 + own, "all": 1e12, "loss": loss}
+        content["metrics"] = MetricRecord(metrics)
+        return content
+
+    found = run(Federation(5, train=dear), SecureSum(FedAvg(fraction_evaluate=0.0)))
+    metrics = found.train_metrics_clientapp[1]
+    assert (metrics["cost"], metrics["all"]) == (20002.0, 1e12) and np.isnan(metrics["loss"])
+
+
+def test_a_counter_is_exact_however_far_it_moves() -> None:
+    """As BatchNorm's `num_batches_tracked`; the order of keys is the request's."""
+    begun = {"before": np.zeros(2), "batches": np.array(0), "after": np.zeros(2, np.float32)}
+
+    def counting(message: Message, context: Context) -> RecordDict:
+        arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        arrays["batches"] = np.array(int(arrays["batches"]) + 40)
+        own = ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
+        return RecordDict({"arrays": own, "metrics": MetricRecord({"num-examples": 7})})
+
+    strategy = SecureSum(FedAvg(fraction_evaluate=0.0))
+    result = strategy.start(Federation(3, train=counting), start(begun), num_rounds=2)
+    assert list(result.arrays) == list(begun)
+    assert result.arrays["batches"].numpy() == np.array(80.0)
+
+
+def test_harmless_differences_of_a_client_do_not_leave_it_out() -> None:
+    def odd(message: Message, context: Context) -> RecordDict:
+        content = train(message, context)
+        if context.node_config["partition-id"] == 1:
+            arrays = {k: Array(a.numpy().astype(float)) for k, a in content["arrays"].items()}
+            content["arrays"] = ArrayRecord(dict(reversed(arrays.items())))
+            metrics = {**content["metrics"], "loss": 1}
+            content["metrics"] = MetricRecord(dict(reversed(metrics.items())))
+        return content
+
+    found = run(Federation(4, train=odd), SecureSum(FedAvg(fraction_evaluate=0.0)))
+    loss = np.average([0, 1, 0.5, 0.75], weights=range(100, 104))
+    assert abs(found.train_metrics_clientapp[1]["loss"] - loss) < 1e-6
+    assert list(found.arrays) == list(START) and found.arrays["matrix"].dtype == "float32"
+
+
+def test_clients_of_another_layout_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     def odd(message: Message, context: Context) -> RecordDict:
         content = train(message, context)
         if context.node_config["partition-id"] == 1:
@@ -326,37 +422,19 @@ def test_clients_of_another_layout_are_left_out() -> None:
     federation.failing = {(0, "evaluate")}
     result = run(federation, SecureSum(FedAvg(fraction_evaluate=0.0)))
     assert result.arrays is not None
+    left = f"nodes [{FIRST_NODE + 1}] are left out: 'loss' in 'metrics' is nothing, not float[]"
+    assert left in caplog.text
 
 
-def test_a_reply_without_a_weight_is_refused() -> None:
-    def bare(message: Message, context: Context) -> RecordDict:
-        return RecordDict({"arrays": train(message, context)["arrays"]})
-
-    with pytest.raises(ProtocolError, match="no metric 'num-examples'"):
-        run(Federation(3, train=bare), SecureSum(FedAvg()))
-
-
-def test_a_mod_may_want_more_than_the_usual() -> None:
-    with pytest.raises(ProtocolError, match="this client wants privacy"):
-        run(Federation(3, mods=[SecureSumMod(privacy=True)]), SecureSum(FedAvg()))
-    with pytest.raises(ProtocolError, match=r"lost=0.4 exceeds max_lost=0.333"):
-        run(Federation(10), SecureSum(FedAvg(), lost=0.4))
-    config = {"secure-sum-min-clients": 5}
-    with pytest.raises(ProtocolError, match="keys"):
-        run(Federation(4, config=config), SecureSum(FedAvg()))
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [({"range": 0}, "range=0"), ({"lost": 0.5}, "lost=0.5"), ({"examples": -1}, "weight_scale")],
-)
-def test_options_are_checked(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ParameterError, match=reason):
-        SecureSum(FedAvg(), **options)
-    with pytest.raises(MessageError, match="no plan"):
-        SumPlan.of_json("{}")
-
-
-def test_clients_in_the_clear_are_named() -> None:
-    with pytest.raises(ProtocolError, match="keys"):
-        run(Federation(3, mods=[]), SecureSum(FedAvg()))
+def test_a_run_leaves_no_cycle_around_the_grid() -> None:
+    """Its connection would be closed by the last collection, when the interpreter is ending."""
+    federation = Federation(4)
+    gc.collect()
+    gc.disable()
+    try:
+        run(federation, SecureSum(FedAvg(fraction_evaluate=0.0)))
+        held = weakref.ref(federation)
+        del federation
+        assert held() is None
+    finally:
+        gc.enable()

@@ -62,9 +62,3 @@ def test_an_identity_is_printed_and_stays(
     assert printed[0] == printed[1] and len(bytes.fromhex(printed[0].out.strip())) == 32
     assert (tmp_path / "home" / "identity.key").stat().st_mode & 0o777 == 0o600
     assert "usage" in printed[2].err
-
-
-def test_a_report_is_written(tmp_path: Path) -> None:
-    flower.main(out=tmp_path, values=50, clients=3, rounds=1, secagg=False)
-    report = json.loads((tmp_path / "flower.json").read_text())
-    assert [arm["arm"] for arm in report["arms"]] == [arms.PLAIN, arms.SECURE, arms.ALL_STAY]

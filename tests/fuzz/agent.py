@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from coordinator.coordinator import Coordinator
-from parties import frames
-from protocols.registry import sequence
+from parties.agent import frames
+from protocols.protocol import sequence
 from protocols.transcript import Transcript
 from tests.faults.relay import frame
 from tests.faults.world import NAMES, World

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree, rmtree
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,7 +117,10 @@ def test_an_encrypted_model_goes_on_in_other_processes(tmp_path: Path, vault: Va
 
     def of_rows_left() -> Any:
         coins: Any = {name: agents.coins(name) for name in session.parties}
-        rows = [coins[n].part(session.plan.held_out, p._shard) for n, p in session.parties.items()]
+        held_out = session.plan.held_out
+        rows = [
+            p._shard.only(coins[n].chosen(held_out, p._shard)) for n, p in session.parties.items()
+        ]
         assert {shard.rows for shard in rows} == {3}
         session.shards = [(shard.x, shard.y) for shard in rows]
         return twin()
@@ -283,6 +287,30 @@ def test_a_refused_request_outlives_a_restart(agents: Agents) -> None:
     told = decode(agents.restart(NAME).statement(), key)
     assert told.seen == head
     assert told.session == agents.session.coordinator.session
+
+
+def test_a_state_that_is_set_back_is_refused(tmp_path: Path, vault: Vault) -> None:
+    """An encrypted model's owner would answer a round at two points, with the same noise."""
+    agents = Agents(tmp_path, vault, session=model_session())
+    state, old = tmp_path / NAME, tmp_path / "old"
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = agents.ask(step, outgoing)
+        if step == "gradient/0":
+            copytree(state, old)
+        if step == "gradient/1":
+            raise KeyboardInterrupt
+        return replies
+
+    with pytest.raises(KeyboardInterrupt):
+        agents.session.run(ask)
+    asked, answered = agents.sent("gradient/1", NAME)
+    assert agents.restart(NAME).handle(asked) == answered
+    rmtree(state)
+    copytree(old, state)
+    agents.restart(NAME)
+    assert "answered: it was set back" in refusal(agents, asked)
+    assert not (state / STATE).exists()
 
 
 def test_a_plan_that_the_owner_refuses_leaves_a_trace(tmp_path: Path, vault: Vault) -> None:

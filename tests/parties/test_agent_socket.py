@@ -136,7 +136,7 @@ def test_the_owner_gives_a_session_up(running: Running) -> None:
         running.agents.session.run(ask)
     assert client.control(frames.GIVE_UP, {})["ended"] is None
     told = bytes.fromhex(client.control(frames.STATEMENT, {"session": session})["statement"])
-    keys = running.agents.session.coordinator._party_keys
+    keys = running.agents.session.coordinator.party_keys
     assert read_statement(told, session, keys)[0] == NAME
     with pytest.raises(MessageError, match="'another' is unknown here"):
         client.control(frames.STATEMENT, {"session": "another"})

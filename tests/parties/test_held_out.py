@@ -15,7 +15,7 @@ from parties.agent.coin_box import CoinBox
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.coins import Coins
-from parties.data.encode import encode_shard
+from parties.data.shard import encode_shard
 from parties.policy import Policy
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.evaluation.objective import EvaluationObjective
@@ -93,7 +93,7 @@ def test_the_same_rows_from_disk_and_no_word_of_them_in_it(tmp_path: Path) -> No
     first = own.chosen(BACK, SHARD)
     again = CoinBox(path, vault, SystemRandomness())
     assert again.chosen(BACK, SHARD).tolist() == first.tolist()
-    held = again.part(JUDGED, SHARD)
+    held = SHARD.only(again.chosen(JUDGED, SHARD))
     assert held.rows == 40 and not set(again.chosen(JUDGED, SHARD)) & set(first)
     np.testing.assert_array_equal(held.x, SHARD.x[again.chosen(JUDGED, SHARD)])
     np.testing.assert_array_equal(held.y, SHARD.y[again.chosen(JUDGED, SHARD)])

@@ -14,9 +14,7 @@ import pytest
 from parties.agent.agent import Agent
 from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from parties.party import REFUSED, Party
@@ -36,6 +34,7 @@ from protocols.plan import Member, PrivacyPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SeededRandomness
+from protocols.secure_aggregation import PROTOCOL
 from protocols.serialise import to_plain
 from protocols.updates.dual_ascent import DualAscent
 from tests.helpers import Floats, Session, make_plan, make_session
@@ -293,9 +292,9 @@ def test_noise_is_drawn_once_a_round() -> None:
     twin = SeededRandomness(1)
     request = Body(blobs=(np.zeros(plan.length).tobytes(),))
     with pytest.raises(PolicyError, match="not now"):
-        half.answer("round/0", request)
+        PROTOCOL.answer(half, "round/0", request)
     for t in (0, 1):
-        half.answer(f"round/{t}", request)
+        PROTOCOL.answer(half, f"round/{t}", request)
         seen = half.secret.seen  # type: ignore[union-attr]
         np.testing.assert_allclose(seen, plan.draw_noise(t, twin), atol=2.0**-20)
 

@@ -21,15 +21,8 @@ from protocols.gram_training import gram_evaluator, model_error_std, refresh_sch
 from protocols.messages import Body, Exchange
 from sims.regression_twin import run_gram_twin
 from tests.exact import product
-from tests.helpers import (
-    Floats,
-    JointKeys,
-    drive,
-    party_names,
-    refreshing,
-    run_ceremony,
-    uncommitted,
-)
+from tests.helpers import Floats, drive, party_names
+from tests.joint import JointKeys, refreshing, run_ceremony, uncommitted
 
 LEVELS = 4
 

@@ -1,29 +1,21 @@
-"""An LFFR run without transport on an INSECURE toy ring: joint keys, contribute, train, decrypt."""
+"""LFFR on encrypted rows without transport, INSECURE toy ring: plan, rows, and what a run gives."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from protocols import decrypt, refresh
-from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
-from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.lffr_circuit import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
-from protocols.contribute import collect, contribution
 from protocols.curvature import largest_row_sum
 from protocols.lffr import LffrPlan, fixed_hessian_of
-from protocols.lffr_training import LffrCircuit, train_lffr
-from protocols.messages import Body, Exchange
 from protocols.models.lffr import PAPER_LINK
 from protocols.plan import Member
 from tests import exact
-from tests.helpers import Floats, drive, party_names, refreshing, uncommitted
-from tests.protocols.gram_session import gram_keys
+from tests.helpers import Floats, party_names
+from tests.joint import Released, encrypted_weights, joint_keys
 
 
 def make_plan(
@@ -71,65 +63,18 @@ def shards(plan: LffrPlan, *arrays: Floats) -> list[tuple[Floats, ...]]:
     return list(zip(*(np.split(array, cuts) for array in arrays), strict=True))
 
 
-@dataclass(frozen=True)
-class LffrRun:
-    """weights: as `release` gives them, but without flooding, shape (d, c); slots: all of them;
-    message: the polynomial's residues modulo the first prime; refreshed: ciphertexts by step."""
-
-    plan: LffrPlan
-    weights: Floats
-    slots: Floats
-    message: Any
-    context: CkksContext
-    refreshed: tuple[int, ...]
-
-    def noise_std(self, twin: Floats) -> float:
-        """Of the message polynomial beside the twin's weights, per coefficient."""
-        ckks, prime = self.plan.ckks, self.context.primes[0]
-        slots = self.plan.layout.heads(twin / self.plan.unit)
-        wanted = exact.encoded(slots, ckks.ring_dim, 2.0**ckks.scale_bits)
-        return exact.rms(exact.centred(exact.coefficients(self.message, prime) - wanted, prime))
-
-
 def run_encrypted(
     plan: LffrPlan, x: Floats, y: Floats, noises: Sequence[Floats] | None = None
-) -> LffrRun:
-    """Contribute, train, refresh, decrypt exactly; noises: one per party, zeros by default."""
-    keys = gram_keys(len(plan.names), plan.ckks, plan.rotations)
-    keys.forget()
-    context, evaluator = keys.context, Evaluator(keys.context, plan.layout)
+) -> Released:
+    """noises: one per party, zeros by default."""
     zeros = np.zeros((plan.rounds, plan.num_features, plan.outputs))
-    parts = dict(zip(plan.names, shards(plan, x, y), strict=True))
-    noise = dict(zip(plan.names, noises or [zeros] * len(plan.names), strict=True))
-    refreshed: list[int] = []
+    return encrypted_weights(plan, shards(plan, x, y), noises or [zeros] * len(plan.names))
 
-    def answer(name: str, step: str, body: Body) -> Body:
-        if step == "contribute":
-            packed = LffrCircuit(plan).pack(name, *parts[name], noise[name])
-            return contribution(context, keys.shares[name], keys.public_key, packed)
-        index = int(step.partition("/")[2])
-        return refresh.answer_refresh(
-            context, keys.shares[name], plan.column_maps(index), index, body
-        )
 
-    again = refreshing(evaluator, plan, keys)
-
-    def fresh(vectors: Any) -> Exchange[Any]:
-        refreshed.append(len(vectors))
-        return again(vectors)
-
-    def share(name: str, step: str, body: Body) -> Body:
-        c1 = rns.unpack(body.blobs[0], low, plan.ckks.ring_dim)
-        return Body(blobs=(rns.pack(exact.product(c1, keys.secrets[name][: len(low)], low), low),))
-
-    data, side = drive(collect(evaluator, plan, uncommitted(plan.names)), answer)
-    encrypted = drive(train_lffr(evaluator, plan, data, side, fresh), answer)
-    low = context.primes[: decrypt.DECRYPTION_TOWERS]
-    level = plan.ckks.num_towers - len(low)
-    heads = evaluator.drop_to(encrypted, level)
-    slots = drive(decrypt.decrypt(context, plan, heads), share)
-    message, c1 = context.polynomials_of(heads.ct)
-    for secret in keys.secrets.values():
-        message = rns.add(message, exact.product(c1, secret[: len(low)], low), low)
-    weights = plan.layout.read_heads(slots)
-    return LffrRun(plan, weights, slots, message[0], context, tuple(refreshed))
+def noise_std(plan: LffrPlan, run: Released, twin: Floats) -> float:
+    """Of the message polynomial beside the twin's weights, per coefficient."""
+    ckks = plan.ckks
+    prime = joint_keys(len(plan.names), ckks.depth, ckks.ring_dim).context.primes[0]
+    slots = plan.layout.heads(twin / plan.unit)
+    wanted = exact.encoded(slots, ckks.ring_dim, 2.0**ckks.scale_bits)
+    return exact.rms(exact.centred(exact.coefficients(run.message[0], prime) - wanted, prime))

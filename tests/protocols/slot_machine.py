@@ -17,13 +17,8 @@ from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
-from protocols.gram import pack
+from protocols.encrypted_rows import circuit_of
 from protocols.gram_plan import GramPlan
-from protocols.gram_training import gram_evaluator, train_gram
-from protocols.lffr import LffrPlan
-from protocols.lffr_training import LffrCircuit, train_lffr
-from protocols.rows import RowsPlan
-from protocols.train import RowsCircuit, train_encrypted
 from tests.helpers import Floats
 
 Shards = Sequence[tuple[Floats, Floats]]
@@ -101,20 +96,22 @@ def seen_slots(plan: Any, shards: Shards, noises: Sequence[Floats]) -> Seen:
 
     shards: rows, and labels or targets, of every party; noises: as its `draw_noise` would give.
     """
-    if isinstance(plan, GramPlan):
-        return _gram(plan, shards, noises)
-    return (
-        _lffr(plan, shards, noises) if isinstance(plan, LffrPlan) else _rows(plan, shards, noises)
-    )
+    evaluator, encrypted = packed(plan, shards, noises)
+    seen = Seen()
+    fresh = _fresh(evaluator, plan, seen)
+    slots = _finish(circuit_of(plan).train(evaluator, encrypted, fresh, lambda t: None))
+    seen.release = float(np.abs(slots).max())
+    seen.weights = evaluator.layout.read_heads(slots) * plan.unit
+    return seen
 
 
-def _fresh(evaluator: Evaluator, layout: Any, plan: Any, seen: Seen) -> Any:
+def _fresh(evaluator: Evaluator, plan: Any, seen: Seen) -> Any:
     """Refreshes by the plan's maps, one step after the other."""
     steps = steps_of()
 
     def fresh(vectors: Any) -> Generator[Any, Any, Any]:
         maps = plan.column_maps(next(steps))
-        return _refreshed(evaluator, layout, maps, vectors, seen)
+        return _refreshed(evaluator, maps, vectors, seen)
         yield
 
     return fresh
@@ -128,84 +125,44 @@ def _finish(training: Generator[Any, Any, EncryptedVector]) -> Floats:
     raise AssertionError("the slot machine asks nobody")
 
 
-def packed_rows(
-    plan: RowsPlan, shards: Shards, noises: Sequence[Floats]
-) -> tuple[Evaluator, list[EncryptedVector], list[EncryptedVector]]:
-    """What `contribute.collect` would give, and whom to evaluate it with."""
-    layout = plan.layout
-    evaluator = Evaluator(SlotContext(plan.ckks), layout)  # type: ignore[arg-type]
-    data = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_data_ciphertexts)]
-    side = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_side_ciphertexts)]
-    for name, (x, y), noise in zip(plan.names, shards, noises, strict=True):
-        meta, vectors = RowsCircuit(plan).pack(name, x, y, noise)
-        count = len(meta["ciphertexts"])
-        for index, slots in zip(meta["ciphertexts"], vectors, strict=False):
-            data[index] = data[index] + slots
-        side = [old + new for old, new in zip(side, vectors[count:], strict=True)]
-    rows = evaluator.grouped([evaluator.wrap(Slots(part)) for part in data])
-    return evaluator, rows, [evaluator.wrap(Slots(part)) for part in side]
-
-
-def _rows(plan: RowsPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
-    layout, seen = plan.layout, Seen()
-    evaluator, rows, side = packed_rows(plan, shards, noises)
-
-    fresh = _fresh(evaluator, layout, plan, seen)
-    released = _finish(train_encrypted(evaluator, plan, rows, side, fresh))
-    return _released(seen, released, layout.read_heads(released) * plan.unit)
-
-
-def _lffr(plan: LffrPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
-    layout, seen = plan.layout, Seen()
-    evaluator = Evaluator(SlotContext(plan.ckks), layout)  # type: ignore[arg-type]
-    data = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_data_ciphertexts)]
-    side = [np.zeros(plan.ckks.num_slots) for _ in range(layout.num_side_ciphertexts)]
-    for name, (x, y), noise in zip(plan.names, shards, noises, strict=True):
-        meta, vectors = LffrCircuit(plan).pack(name, x, y, noise)
-        count = len(meta["ciphertexts"])
-        for index, slots in zip(meta["ciphertexts"], vectors, strict=False):
-            data[index] = data[index] + slots
-        side = [old + new for old, new in zip(side, vectors[count:], strict=True)]
-
-    wrapped = [[evaluator.wrap(Slots(part)) for part in parts] for parts in (data, side)]
-    released = _finish(train_lffr(evaluator, plan, *wrapped, _fresh(evaluator, layout, plan, seen)))
-    return _released(seen, released, layout.read_heads(released) * plan.unit)
-
-
-def _gram(plan: GramPlan, shards: Shards, noises: Sequence[Floats]) -> Seen:
-    task, seen = plan.task, Seen()
-    evaluator = gram_evaluator(SlotContext(plan.ckks), task)  # type: ignore[arg-type]
+def packed(plan: Any, shards: Shards, noises: Sequence[Floats]) -> tuple[Evaluator, Any]:
+    """Whom to evaluate it with, and what `Circuit.collect` would give."""
+    circuit, layout = circuit_of(plan), None if isinstance(plan, GramPlan) else plan.layout
+    evaluator = circuit.evaluator(SlotContext(plan.ckks))  # type: ignore[arg-type]
     parts = [
-        pack(task, plan.contribution(x, y, noise))
-        for (x, y), noise in zip(shards, noises, strict=True)
+        plan.pack(name, *shard, noise)
+        for name, shard, noise in zip(plan.names, shards, noises, strict=True)
     ]
-    sums = [evaluator.wrap(Slots(np.sum(each, axis=0))) for each in zip(*parts, strict=True)]
 
-    released = _finish(train_gram(evaluator, task, sums, _fresh(evaluator, None, plan, seen)))
-    return _released(seen, released, task.layout.read_heads(released) * plan.unit)
+    def summed(vectors: Any) -> list[EncryptedVector]:
+        columns = zip(*vectors, strict=True)
+        return [evaluator.wrap(Slots(np.sum(each, axis=0))) for each in columns]
 
-
-def _released(seen: Seen, slots: Floats, weights: Floats) -> Seen:
-    seen.release, seen.weights = float(np.abs(slots).max()), weights
-    return seen
+    if layout is None:
+        return evaluator, summed(vectors for _, vectors in parts)
+    data = np.zeros((len(parts), layout.num_data_ciphertexts, plan.ckks.num_slots))
+    for k, (meta, vectors) in enumerate(parts):
+        for index, slots in zip(meta["ciphertexts"], vectors, strict=False):
+            data[k, index] = slots
+    side = summed(vectors[len(meta["ciphertexts"]) :] for meta, vectors in parts)
+    return evaluator, (evaluator.grouped(summed(data)), side)
 
 
 def _refreshed(
     evaluator: Evaluator,
-    layout: Layout | None,
     maps: Sequence[ColumnMap | None],
     vectors: Sequence[EncryptedVector],
     seen: Seen,
 ) -> tuple[EncryptedVector, ...]:
     seen.refreshes.append(max(float(np.abs(ct.values).max()) for v in vectors for ct in v.cts))
-    each = iter(maps)
+    each, layout = iter(maps), evaluator.layout
     return tuple(
         evaluator.wrap(*(_mapped(ct, layout, next(each)) for ct in v.cts)) for v in vectors
     )
 
 
-def _mapped(ct: Slots, layout: Layout | None, column_map: ColumnMap | None) -> Slots:
-    if column_map is None or layout is None:
+def _mapped(ct: Slots, layout: Layout, column_map: ColumnMap | None) -> Slots:
+    if column_map is None:
         return Slots(ct.values, 0)
     grid = np.roll(ct.values, -layout.offset).reshape(layout.num_blocks, layout.block_size)
     column = column_map.column

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
 
 from protocols import approximation as ap
 from protocols.approximation import Polynomial, error_bound, is_decreasing, range_bound
 from protocols.errors import ParameterError
 from protocols.models.lffr import PAPER_LINK
-from protocols.remez import _EXPANSIONS, FloatArray, dyadic_rule, odd_part
+from protocols.remez import FloatArray, dyadic_rule, odd_part
 from protocols.serialise import from_plain, to_plain
 
 METHODS: tuple[ap.Method, ...] = ("minimax", "least-squares", "least-push")
@@ -47,11 +46,6 @@ def rms_error(p: Polynomial) -> float:
     """Of a stand-in for the sigmoid, x uniform on its interval."""
     nodes, weights = dyadic_rule(0.0, 4.0, p.radius)
     return math.sqrt(np.average(residual(p, nodes) ** 2, weights=weights))
-
-
-def rounded(polynomial: Polynomial, decimals: int) -> Polynomial:
-    """Powers of x at fixed decimals, as papers print and ship them."""
-    return in_x(*(round(c, decimals) for c in powers_of(polynomial)))
 
 
 def line(low: float, high: float, points: int = 20_001) -> FloatArray:
@@ -120,18 +114,6 @@ def test_least_errors_of_degree_7(radius: int) -> None:
     assert sigmoid(7, radius).max_error == pytest.approx(MINIMAX[radius], abs=6e-6)
 
 
-def test_rounded_coefficients_are_caught() -> None:
-    """8 decimals of x^7 on a wide interval: an error of 4.46 where 0.109 was meant."""
-    fit = sigmoid(7, 20.3)
-    assert fit.max_error == pytest.approx(0.1088, abs=1e-3)
-    shipped = error_bound(rounded(fit.polynomial, 8), "sigmoid", -20.3, 20.3)
-    assert shipped == pytest.approx(4.46, abs=0.02)
-    # the same 8 decimals in t are harmless: four rounding errors of 5e-9
-    scaled = tuple(round(c, 8) for c in fit.polynomial.coefficients)
-    safe = Polynomial(coefficients=scaled, center=0.0, radius=20.3)
-    assert error_bound(safe, "sigmoid", -20.3, 20.3) <= fit.max_error * (1 + 1e-6) + 2e-8
-
-
 BARRIER = [  # low, high, R; P's coefficients; e_B; m_P, M_P
     (0.014, 14.0, 4.23055, [38.00877, -5.102041], 33.49123, [37.93734, 57.89445]),
     (0.432, 24.0, 5.22046, [1.488806, -0.096451], 0.86768, [1.44714, 1.80258]),
@@ -152,7 +134,7 @@ def test_barrier_table(
 
 
 @pytest.mark.parametrize("degree", ap.SIGMOID_DEGREES)
-@pytest.mark.parametrize("radius", [4.0, 8.0, 8.568127214899482, 30.0, 64.0, 1000.0])
+@pytest.mark.parametrize("radius", [4.0, 8.568127214899482, 64.0, 1000.0])
 def test_sigmoid_minimax_equioscillates(degree: int, radius: float) -> None:
     fit = sigmoid(degree, radius)
     # resolve both the bend near 0 and the oscillations near the end
@@ -176,22 +158,6 @@ def test_exponential_minimax_equioscillates(degree: int, radius: float) -> None:
         np.testing.assert_allclose(peaks(error), fit.max_error, rtol=3e-6, atol=2e-13)
 
 
-@pytest.mark.parametrize(
-    ("function", "own"),
-    [("exponential", np.exp), ("sigmoid", expit), ("reciprocal", lambda x: 1 / x)],
-)
-def test_expansions_are_off_by_their_remainder_at_most(function: str, own: Any) -> None:
-    """On cells narrow and wide, and by a good part of it somewhere."""
-    mid = np.geomspace(0.3, 40, 60)
-    for part in (0.03, 0.3):
-        terms, tail = _EXPANSIONS[function](mid, part * mid)
-        s = np.linspace(-1, 1, 101)[:, None]
-        exact = own(mid + part * mid * s)
-        away = np.abs(exact - sum(term * s**j for j, term in enumerate(terms)))
-        assert (away <= tail + 1e-14 * exact).all()
-    assert (away.max(axis=0) > tail / 20).any()
-
-
 @pytest.mark.parametrize("degree", ap.RECIPROCAL_DEGREES)
 @pytest.mark.parametrize("ratio", [1.5, 55.6, 1e3, 1e5])
 def test_reciprocal_minimax_equioscillates(degree: int, ratio: float) -> None:
@@ -204,17 +170,6 @@ def test_reciprocal_minimax_equioscillates(degree: int, ratio: float) -> None:
     # Chebyshev: E = a^n (high - low) / (2 low high); linear: (sqrt high - sqrt low)^2 / (2 …)
     a = (math.sqrt(high) - math.sqrt(low)) / (math.sqrt(high) + math.sqrt(low))
     assert fit.max_error == pytest.approx(a**degree * (high - low) / (2 * low * high), rel=2e-6)
-
-
-@given(st.floats(2, 200), DEGREES, st.lists(st.floats(-1, 1), min_size=8, max_size=8))
-@examples
-def test_no_odd_neighbour_is_better(radius: float, degree: int, nudges: list[float]) -> None:
-    fit = sigmoid(degree, radius)
-    for size in (1e-5, 1e-2):
-        changed = np.array(fit.polynomial.coefficients)
-        changed[1::2] += size * fit.max_error * np.array(nudges[: (degree + 1) // 2])
-        other = Polynomial(coefficients=tuple(changed), center=0.0, radius=radius)
-        assert error_bound(other, "sigmoid", -radius, radius) >= fit.max_error * (1 - 3e-6) - 1e-11
 
 
 @given(st.floats(0.01, 1000), DEGREES)
@@ -333,8 +288,3 @@ def test_overflow_gives_infinity_never_a_small_bound() -> None:
     huge = in_x(0.0, 0.0, 1e300)
     assert error_bound(huge, "sigmoid", -1e10, 1e10) == math.inf
     assert range_bound(huge, -1e10, 1e10) == (-math.inf, math.inf)
-
-
-def test_results_are_cached_and_new_ones_quick() -> None:
-    assert sigmoid(7, 8) is sigmoid(7, 8.0, "minimax")
-    assert reciprocal(1, 1, 2) is reciprocal(1, 1.0, 2.0)

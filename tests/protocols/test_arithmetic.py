@@ -21,7 +21,8 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.search import find_setting
 from sims.studies import epsilon as study
 from sims.studies.epsilon import FEATURES
-from tests.helpers import encrypted_weights, log2_error, make_data, make_plan, plain_weights
+from tests.helpers import log2_error, make_data, make_plan, plain_weights
+from tests.joint import encrypted_weights
 
 
 def test_flooding_is_a_gaussian_release() -> None:

@@ -75,17 +75,6 @@ def test_the_plans_own_is_found(found: list[search.Candidate]) -> None:
     assert own[0].num_bytes == sum(traffic.bytes_per_party(cheapest_layout(plan_of())).values())
 
 
-def test_one_special_prime_less_is_cheaper(found: list[search.Candidate]) -> None:
-    """Scale 58 lets four special primes cover a digit where 59 needs five."""
-    at = {(c.ring_dim, c.num_digits, c.scale_bits): c for c in found if not c.why_out}
-    less, more = at[32768, 2, 58], at[32768, 2, 59]
-    assert less.params and more.params
-    assert (less.params.num_special_towers, more.params.num_special_towers) == (4, 5)
-    assert less.seconds < more.seconds
-    assert less.num_bytes < more.num_bytes
-    assert less.precision_bits == pytest.approx(more.precision_bits - 1, abs=0.1)
-
-
 @pytest.mark.parametrize(
     ("ring", "digits", "scale", "word"),
     [

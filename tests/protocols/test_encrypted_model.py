@@ -1,6 +1,6 @@
 """The encrypted model equals its plaintext twin, and its noise is what the plan says.
 
-Whole runs on toy rings (INSECURE): every degree x number of features, with rule, parties, layout,
+Whole runs on toy rings (INSECURE): degrees x numbers of features, with rule, parties, layout,
 rows and noise assigned so that each level occurs. Of each run: what is released, against the twin;
 what is decrypted exactly, whose noise flooding must hide, against `model_error_std`; and what the
 decryption adds, against `release_error_std`.
@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Targets
+from parties.data.schema import NumericColumn, Targets
 from protocols.approximation import exponential_approximation
 from protocols.ckks import subring
-from protocols.ckks.flooding import fresh_std, scatter
+from protocols.ckks.flooding import fresh_std
 from protocols.ckks.periodic import PeriodicLayout, widest
-from protocols.decrypt import flooding_of
 from protocols.model_plan import OWN_PATH, ModelPlan
 from tests import exact, helpers
 from tests.alike import alike, opened, spread
@@ -104,8 +102,8 @@ def matrix() -> list[Case]:
 
     A schema has a column beside the bias: there are two features at least.
     """
-    rng = np.random.default_rng(20261122)
-    full = list(product((3, 5, 7, 9, 15), (2, 3, 9, 31, 64)))
+    rng = np.random.default_rng(20261371)
+    full = list(product((3, 7, 15), (2, 3, 9, 31, 64)))
     others = list(product(UPDATES, (2, 3, 5), SIZES, (1, 2, 3, 4, 6), (False, True), (512, 1024)))
     picks = rng.permutation(len(others))[: len(full)]
     return [Case(*case, *others[pick]) for case, pick in zip(full, picks, strict=True)]
@@ -155,23 +153,27 @@ def test_encrypted_equals_plain(case: Case) -> None:
 
 
 def test_the_matrix_has_every_level() -> None:
-    """And layouts of one part and of several, where weights, products and nothing are turned."""
+    """And layouts where weights, products, sums of them and nothing are turned."""
     for field in fields(Case):
         assert len({getattr(case, field.name) for case in CASES}) >= 2
     assert {case.update for case in CASES} == set(UPDATES)
     assert {case.sizes for case in CASES} == set(SIZES)
     assert {case.held for case in CASES} >= {2, 4, 8, 16, 64}
     layouts = [case.layout for case in CASES]
-    assert {(each.period > 1, each.turns > 1) for each in layouts} == {
+    assert {(each.period > 1, bool(each.steps)) for each in layouts} >= {
         (False, False),
-        (True, False),
         (True, True),
     }
+    assert {each.columns_of_row for each in layouts} == {1, 2}
+    assert {each.turns > 1 for each in layouts} == {False, True}
+    # Of rows side by side in a column, some turned back in one step, some in two.
+    dense = {each.rows_of_column > each.turns > 1 for each in layouts if each.rows_of_column > 1}
+    assert dense == {False, True}
 
 
 @pytest.mark.parametrize(
     ("degree", "ring", "update"),
-    [(3, 3, "gd"), (4, 5, "nag"), (7, 7, "barrier-1"), (8, 9, "gd"), (8, 9, "barrier-1")],
+    [(4, 5, "nag"), (7, 7, "gd"), (8, 9, "barrier-1")],
 )
 def test_any_polynomial_link(degree: int, ring: int, update: str) -> None:
     """No symmetry: factors in z itself, on the levels of a sigmoid's degree."""
@@ -242,19 +244,6 @@ def one_round() -> tuple[float, ModelPlan]:
     """Noise of a first round, where no rows are met: of replies' errors alone."""
     case = Case(3, 64, "gd", 4, "one", 3, False, 512)
     return spread(lambda: case.session(rounds=1), runs=3)
-
-
-def test_few_coefficients_have_a_larger_bound() -> None:
-    """Of two, chi^2 is exponential: above 40 log 4 once in 2^40."""
-    assert scatter(2) == pytest.approx(np.sqrt(40 * np.log(2)))
-    for d in (2, 64):
-        session = Case(3, d, "gd", 3, "one", 6, False, 512).session(rounds=1)
-        session.run()
-        plan: Any = session.plan
-        assert plan.model_error_std() == pytest.approx(
-            max(OWN_PATH, scatter(d)) * np.hypot(*plan._errors)
-        )
-        assert flooding_of(plan) == pytest.approx(np.sqrt(12) * 2**20 * plan.model_error_std())
 
 
 def test_the_release_error_is_as_predicted() -> None:

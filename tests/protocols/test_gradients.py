@@ -26,7 +26,6 @@ from protocols.privacy.catalogue import NOISES, noise_of
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting, check
-from protocols.registry import sequence
 from protocols.train import PlainGradient, train_plain
 from protocols.updates.momentum import GradientDescent, Nesterov
 from sims.studies import epsilon as study
@@ -63,12 +62,6 @@ def test_a_plan_survives_the_wire() -> None:
     plan = make_plan(privacy=PRIVACY, noise_scales=(0.5, 0.4), weights=(0.2, 0.3, 0.5))
     back = plan_from_dict(json.loads(json.dumps(plan.to_dict())))
     assert back == plan and back.digest() == plan.digest()
-
-
-def test_steps_and_queries() -> None:
-    plan = make_plan()
-    rounds = ("mask-keys", "opening-key", "round/0", "round/1")
-    assert sequence(plan) == ("enrol", "agree", "reveal", *rounds, "finish")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from protocols.gram import GramSums, row_sum_bound
 from protocols.gram_plan import GramPlan
 from protocols.plan import Member
 from protocols.privacy.randomness import SeededRandomness
-from protocols.registry import sequence
+from protocols.protocol import sequence
 from tests.helpers import NOISE, insecure
 
 

@@ -85,24 +85,6 @@ def test_errors_of_every_product_are_covered(seed: int) -> None:
     assert dense(plan).max() + 1e-9 < attained <= plan.relative_error
 
 
-def test_the_last_step_corrects() -> None:
-    """An error of y before it leaves with its square: 2^-14 becomes less than 2^-26."""
-    plan = plan_inverse(1.0, 250.0, 1e-9)
-    b = np.geomspace(1.0, 250.0, 1001)
-    y, negative = None, b * (-1 / plan.high)
-    for k in range(len(plan.steps) - 1):
-        y, negative = plan.advance(k, y, negative)
-    results = [plan.finish(y * f, -b / plan.high) * plan.factor for f in (1.0, 1 + 2.0**-14)]
-    assert np.abs(results[1] / results[0] - 1).max() < 2.0**-26
-
-
-def test_fewest_steps() -> None:
-    """A quarter of the condition a step, then squaring: 6 steps for 250 at 1e-3, 7 at 1e-6."""
-    counts = [len(plan_inverse(1.0, 250.0, error).steps) for error in (0.1, 1e-3, 1e-6)]
-    assert counts == [5, 6, 7]
-    assert plan_inverse(1.0, 250.0, 1e-3).relative_error > 1e-6
-
-
 @pytest.mark.parametrize("budget", range(4, 12))
 @pytest.mark.parametrize("ratio", RATIOS)
 def test_refreshes_come_when_levels_run_out(budget: int, ratio: float) -> None:

@@ -30,7 +30,8 @@ from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body
 from protocols.samples import SampleLedger
 from tests import exact
-from tests.helpers import half_of, header_of, joint_keys, make_plan
+from tests.helpers import half_of, header_of, make_plan
+from tests.joint import joint_keys
 from tests.sessions import (
     VICTIM,
     N,
@@ -155,24 +156,6 @@ def test_a_deviating_coordinator_reads_a_share_from_a_chosen_ciphertext(share: K
     share._ledger = SampleLedger()
     d = share.decryption_share(constant(large, context.primes[:2]), "decrypt", 2.0**30)
     assert (recovered(d[0], large, prime) == s).all()
-
-
-def test_a_share_of_an_unscaled_ciphertext_is_flooded_as_well(share: KeyShare) -> None:
-    """OpenFHE adds no noise to partial decryptions at noise degree 2; ours has degree 1."""
-    context = share._context
-    fresh = context.encrypt(joint_keys(2, 6, N).public_key, np.full(N // 2, 0.5))
-    product = context.cc.EvalMult(fresh, context.encode(np.full(N // 2, 0.5)))
-    assert product.GetNoiseScaleDeg() == 2
-    prime, s = context.primes[0], exact.secret(share)
-
-    def noise(d: Any, c1: Any) -> float:
-        value = d.astype(object) - c1.astype(object) * exact.evaluations(s, prime)
-        return exact.rms(exact.coefficients(value % prime, prime))
-
-    _, c1 = context.polynomials_of(product)
-    share._ledger = SampleLedger()
-    flooded = share.decryption_share(c1[:2], "decrypt", 2.0**30)
-    assert abs(np.log2(noise(flooded[0], c1[0])) - 30) < 0.2
 
 
 def test_an_unscaled_ciphertext_is_not_decrypted() -> None:

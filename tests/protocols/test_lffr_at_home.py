@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from protocols.ckks.lffr_circuit import cubic
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan
 from protocols.lffr_model_plan import LffrModelPlan
@@ -49,21 +48,6 @@ def test_noise_of_lffr_is_below_its_bound_and_not_far() -> None:
     rule = {"kind": "gd", "rounds": 4, "learning_rate": 0.5}
     std, plan = spread(lambda: session_of([200, 180], 15, 3, rule, 4, "lffr"))
     assert 0.1 < std / plan.model_error_std() < 1
-
-
-def test_noise_of_a_slope_is_that_of_its_roundings() -> None:
-    """Of every product's own, drawn; at the score where they count most."""
-    plan = lffr_plan(LffrModelPlan, [20, 20], LFFR_RULE)
-    (a, root), c = cubic(plan.units.link), plan.units.row_scale
-    rng, z, unit = np.random.default_rng(1), np.linspace(-c, c, 41), 1e-7
-
-    def rounded(value: Floats) -> Floats:
-        return value + unit * rng.standard_normal((4000, 41))
-
-    z = rounded(z)
-    t = rounded(z * (rounded(z * z) - root))
-    slope = rounded((t + 0.5 / a) * (rounded(t * t) - 1 / (2 * a) ** 2))
-    assert slope.std(axis=0).max() / unit == pytest.approx(plan.slope_gain, rel=0.04)
 
 
 def test_the_twin_of_lffr_is_that_of_encrypted_rows() -> None:

@@ -17,11 +17,11 @@ from protocols.ckks.tally import CountingContext, Shadow
 from protocols.contribute import collect, contribution
 from protocols.curvature import LIFT, Curvature
 from protocols.inverse import plan_inverse
-from protocols.lffr_training import LffrCircuit
 from protocols.messages import Body
 from protocols.precondition import LEVELS, precondition, relative_error
 from tests import exact
-from tests.helpers import drive, uncommitted
+from tests.helpers import drive
+from tests.joint import uncommitted
 from tests.protocols.gram_session import gram_keys
 from tests.protocols.lffr_session import make_plan, make_rows, shards
 
@@ -58,7 +58,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
         if step == "contribute":
             noise = np.zeros((1, 5, 2))
             share, key = keys.shares[name], keys.public_key
-            packed = LffrCircuit(plan).pack(name, *parts[name], noise)
+            packed = plan.pack(name, *parts[name], noise)
             return contribution(keys.context, share, key, packed)
         index = int(step.partition("/")[2])
         return refresh.answer_refresh(

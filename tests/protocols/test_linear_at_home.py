@@ -14,8 +14,7 @@ import pytest
 from scipy.special import logit
 from sklearn.linear_model import LinearRegression, Ridge
 
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Targets
+from parties.data.schema import NumericColumn, Targets
 from protocols.ckks import shared_keys
 from protocols.ckks.periodic import PeriodicLayout
 from protocols.errors import ParameterError, PrivacyError
@@ -195,15 +194,6 @@ def drafted(
     plan = calibrate(figures, wanted).template
     assert isinstance(plan, ModelPlan)
     return plan
-
-
-def test_a_gradient_of_degree_one_takes_two_levels() -> None:
-    plan = drafted()
-    assert (plan.link.degree, plan.rule.kind) == (1, "nag")
-    assert ModelPlan.levels_of(LINK, GradientDescent(rounds=2, learning_rate=1.0)) == 2
-    assert plan.ckks.depth == ModelPlan.levels_of(LINK, plan.rule) + 2 == 5
-    assert plan.update["learning_rate"] == pytest.approx(1 / 21)
-    assert drafted(replace(FIGURES, outputs=2)).layout.num_parts == 2 * plan.layout.num_parts
 
 
 @pytest.mark.parametrize(

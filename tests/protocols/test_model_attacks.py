@@ -29,7 +29,8 @@ from protocols.ckks.trace_map import TraceMap
 from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body
 from tests import exact
-from tests.helpers import Floats, Session, half_of, joint_keys, party_names
+from tests.helpers import Floats, Session, half_of, party_names
+from tests.joint import joint_keys
 from tests.sessions import (
     FIRST,
     THIRD,
@@ -165,7 +166,8 @@ def sums_are_hidden() -> bool:
 
 def rows_are_not_in_c1() -> bool:
     """The fresh encryption: c1 alone, against what guessed rows would make of the point."""
-    found, low = opened(), opened().primes
+    found = opened()
+    low = found.primes
     for guess in found.guesses.values():
         left = rns.subtract(found.replies[VICTIM][1], guess[: len(low)], low)
         if not is_uniform(exact.whole(left, low), found.modulus):
@@ -222,6 +224,18 @@ def test_pads_cancel_in_the_sum_of_all_alone() -> None:
         assert max(map(abs, inner(found.of(*two)))) > found.modulus >> 8
 
 
+def test_every_label_has_pads_of_its_own_that_cancel() -> None:
+    """Under one pad, the difference of two replies would be that of their sums."""
+    run = model_session()
+    run_until(run, "gradient/0")
+    halves = [half_of(party) for party in run.parties.values()]
+    low = halves[0].context.primes[:REFRESH_TOWERS]
+    labels = [f"gradient/{t}/{part}" for t in range(2) for part in range(2)]
+    drawn = np.array([[half.pads.pad(label, low, 8) for label in labels] for half in halves])
+    assert len(np.unique(drawn)) == drawn.size
+    assert not (drawn.astype(object).sum(axis=0) % np.array(low, object)[:, None]).any()
+
+
 # -- an owner that deviates ------------------------------------------------------------------------
 
 
@@ -240,7 +254,7 @@ def copied(factor: int, of: str) -> Callable[[Session, str, Replies], bytes]:
     return change
 
 
-@pytest.mark.parametrize("factor", [1, -1, 2, 1 << 40, 1 << 90])
+@pytest.mark.parametrize("factor", [1, -1, 1 << 90])
 def test_a_copy_or_a_multiple_of_anothers_reply_opens_nothing(factor: int) -> None:
     """Of FIRST's alone, its pads are in the sum twice: what is decrypted is uniform."""
     run, change = session(), copied(factor, FIRST)

@@ -16,7 +16,7 @@ from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan
-from protocols.inference.objective import GOLDEN, InformationObjective, ProductsObjective
+from protocols.inference.objective import InformationObjective, ProductsObjective
 from protocols.missing_cells import MissingObjective
 from protocols.objectives import MomentObjective, objective_from_dict
 from protocols.one_sum import OneSum
@@ -111,38 +111,6 @@ def test_a_count_attains_the_diameter_beside_its_own_opposite() -> None:
     assert np.linalg.norm(above - below) == pytest.approx(task.diameter(task.kind), rel=1e-6)
     # The mean is capped at the end of the range: a full count leaves no residual.
     assert not task.of_rows(row, np.ones((1, 1)), "a")[:D].any()
-
-
-def test_no_corner_of_a_count_is_further_from_another_than_the_diameter() -> None:
-    """Means, residuals, lengths and angles on a grid; see the proof."""
-    corners = [(0.0, 0.0), (0.0, -1.0), (1.0, 1.0), (1.0, 0.0)]
-    a, b, c = np.meshgrid(
-        np.linspace(0, 1, 41), np.linspace(0, 1, 41), np.linspace(-1, 1, 81), indexing="ij"
-    )
-    largest = max(
-        float(
-            (
-                (a * r) ** 2
-                + (b * s) ** 2
-                - 2 * a * b * r * s * c
-                + m**2 * a**4
-                + n**2 * b**4
-                - 2 * m * n * a**2 * b**2 * c**2
-            ).max()
-        )
-        for m, r in corners
-        for n, s in corners
-    )
-    assert largest == pytest.approx(5.0)
-
-
-@pytest.mark.parametrize(("more", "fits"), [(1.0, True), (1.01, False)])
-def test_the_information_is_free_up_to_the_fifth_power_of_the_golden_ratio(
-    more: float, fits: bool
-) -> None:
-    r = np.linspace(0, 1, 100_001)
-    largest = (r**2 * (1 + more * GOLDEN**5 * (1 - r) ** 2)).max()
-    assert (largest <= 1 + 1e-9) == fits
 
 
 def test_a_row_beyond_the_bound_is_clipped() -> None:

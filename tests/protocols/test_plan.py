@@ -13,7 +13,7 @@ import pytest
 from protocols.approximation import reciprocal_approximation
 from protocols.ckks.parameters import CkksParameters, choose_parameters
 from protocols.errors import CohortError, ParameterError
-from protocols.plan import PLAN_VERSION, Member
+from protocols.plan import PLAN_VERSION
 from protocols.plans import plan_from_dict
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
@@ -54,13 +54,6 @@ def test_the_digest_is_stable() -> None:
         privacy=None,
     )
     assert plan.digest() == "2d8d168d996d7df98bf7acd222e428119904217f5f0b19151521d23331ca13e6"
-
-
-def test_the_digest_ignores_the_order_of_keys() -> None:
-    """Canonical JSON."""
-    fields = wire(PLAN)
-    turned = dict(reversed(fields.items()))
-    assert plan_from_dict(turned).digest() == PLAN.digest()
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -113,12 +106,6 @@ def test_two_parties_of_one_name() -> None:
         replace(PLAN, members=(PLAN.members[0],) * 2)
 
 
-def test_an_unknown_profile() -> None:
-    """secure or fast-insecure."""
-    with pytest.raises(ParameterError, match="profile='fast'"):
-        replace(PLAN, profile="fast")
-
-
 def test_a_toy_ring_is_not_secure() -> None:
     """security_bits = 0 needs the profile that says so."""
     with pytest.raises(ParameterError, match="no 128-bit security"):
@@ -155,6 +142,7 @@ def test_a_deeper_rule_than_gradient() -> None:
     [
         {"version": PLAN_VERSION + 1},
         {"num_features": 0},
+        {"profile": "fast"},
         {"num_features": 4096},
         {"keys_per_message": 0},
         {"keys_per_message": -1},
@@ -205,10 +193,9 @@ JUNK: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("update", ["barrier-1", "gd", "nag"])
-def test_junk_anywhere(update: str) -> None:
+def test_junk_anywhere() -> None:
     """Each field replaced by each piece of junk: a plan with a digest, or a CohortError."""
-    plan = make_plan(update=update, privacy=NOISE)
+    plan = PLAN
     places, refused, escaped = paths(wire(plan)), 0, []
     for path in places:
         for junk in JUNK:
@@ -251,12 +238,6 @@ def test_missing_and_unknown_fields(change: str) -> None:
             del node[path[-1]]
         with pytest.raises(CohortError):
             plan_from_dict(fields)
-
-
-def test_members_are_plain() -> None:
-    """A member has a name, rows, key and commitment."""
-    member = Member(name="a", rows=1, verify_key="00", commitment="11")
-    assert replace(PLAN, members=(PLAN.members[0], member)).names == ("hospital-1", "a")
 
 
 @pytest.mark.parametrize("value", [5e-324, 1e-200, 1e200])

@@ -69,12 +69,6 @@ def test_this_interpreter_fits_and_is_read_right() -> None:
     platform.check_platform()
 
 
-def test_a_library_that_does_not_load_is_explained() -> None:
-    error = platform.import_failure(ImportError("libstdc++.so.6: GLIBCXX_3.4.30 not found"))
-    assert "GLIBCXX_3.4.30 not found" in str(error)
-    assert "LD_LIBRARY_PATH" in str(error) and "libgomp1" in str(error)
-
-
 @pytest.mark.parametrize("argv", [["-m", "simulate"], ["/somewhere/bin/cohort", "plan"]])
 def test_a_command_ends_with_a_sentence(
     argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Label, Offset, Weight
-from parties.data.schema import Schema
+from parties.data.schema import Label, NumericColumn, Offset, Schema, Weight
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
 from protocols.approximation import sigmoid_approximation

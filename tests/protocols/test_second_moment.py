@@ -168,7 +168,6 @@ def test_evidence_that_is_forged_is_refused(case: str) -> None:
 
 
 CHANGED: dict[str, tuple[dict[str, Any], str]] = {
-    "a smaller moment": ({"moment": lambda m: tuple(0.5 * v for v in m)}, "moment of the plan"),
     "one entry, the last digit": (
         {"moment": lambda m: (math.nextafter(m[0], 9.0), *m[1:])},
         "moment of the plan",
@@ -182,13 +181,11 @@ CHANGED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", CHANGED)
 def test_a_plan_about_another_second_moment_is_refused(case: str) -> None:
     fields, words = CHANGED[case]
-    whitening = whitened_session(before()).coordinator._make_plan
     honest = agreed(whitened_session(before()))
     changed = replace(
         honest.whitening,
         **{k: change(getattr(honest.whitening, k)) for k, change in fields.items()},
     )
-    _ = whitening
     with pytest.raises(PolicyError, match=words):
         check(replace(honest, whitening=changed), evidence_of(before()))
 
@@ -266,12 +263,6 @@ def test_slots_believe_no_lambda() -> None:
     blind = row_slots._course(low, 1.0)
     assert blind.spectrum is None and row_slots._course(plan, 1.0).spectrum == pytest.approx(
         min(plan.whitening.spectrum, 1.0)
-    )
-
-
-def test_an_honest_plan_is_not_refused() -> None:
-    assert set(check(agreed(whitened_session(before())), evidence_of(before()))) == set(
-        before().parties
     )
 
 

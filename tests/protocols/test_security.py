@@ -20,7 +20,8 @@ from protocols import agree
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key
-from tests.helpers import NOISE, half_of, header_of, joint_keys, make_plan, seal
+from tests.helpers import NOISE, half_of, header_of, make_plan, seal
+from tests.joint import joint_keys
 from tests.sessions import (
     FIRST,
     VICTIM,

@@ -34,16 +34,10 @@ from protocols.rows import RowsPlan
 from protocols.serialise import to_plain
 from protocols.updates.barrier import Barrier
 from tests import exact
-from tests.helpers import (
-    encrypted_weights,
-    insecure,
-    joint_keys,
-    make_plan,
-    make_rule,
-    make_session,
-)
+from tests.helpers import insecure, make_plan, make_rule, make_session
+from tests.joint import encrypted_weights, joint_keys
 from tests.protocols import lffr_session, test_gram_plan
-from tests.protocols.slot_machine import Seen, Slots, packed_rows, seen_slots
+from tests.protocols.slot_machine import Seen, Slots, packed, seen_slots
 
 C, FEATURES = 1.0, 4
 LOOSEST = 8.0
@@ -239,7 +233,7 @@ def test_a_gradients_slots_at_any_weights(features: int) -> None:
     x, y = np.zeros((rows, features)), np.where(column, 0.0, 1.0)
     x[:, 0] = np.where(column, -C, C)
     shards = [(x[:100], y[:100]), (x[100:], y[100:])]
-    evaluator, data, side = packed_rows(plan, shards, [np.zeros((1, features))] * 2)
+    evaluator, (data, side) = packed(plan, shards, [np.zeros((1, features))] * 2)
     weights = evaluator.wrap(
         Slots(plan.layout.replicated(-length * np.eye(features)[0] / plan.unit), 1)
     )
@@ -359,13 +353,6 @@ def test_without_proof_only_by_consent(name: str) -> None:
         Policy(accept_unbounded=True).check_slots(stated, C)
     assert plan.with_slot_bound(C).slot_bound is None
     assert "NO PROOF" in describe_plan(plan, plan.names[0], C)
-
-
-def test_a_divergent_run_would_show_its_rows() -> None:
-    """What the refusal is about: slots far above any room that masks leave."""
-    plan = rows_plan({**DIVERGENT, "rounds": 3})
-    seen = seen_slots(plan, worst_data(plan)[0], noises(plan, 1))
-    assert not max(seen.refreshes) < slot_bounds.LARGEST_SLOT
 
 
 @pytest.mark.parametrize("name", ["gd", "lffr", "lffr-rate", "linear", "barrier"])

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from protocols.ckks import residues as rns
-from protocols.errors import ProtocolError
+from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import CkksParameters
+from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body
-from protocols.wire import RunningSums
+from protocols.wire import RunningSums, residues_of
 
 PRIMES, N = (97, (1 << 61) - 1), 8
 NAMES = tuple("abcdefghij")
@@ -63,3 +65,23 @@ def test_too_few_or_too_many_blobs_name_the_sender(count: int) -> None:
     with pytest.raises(ProtocolError, match=f"sent {count} blobs, 2 are due") as caught:
         sums().fold("a", Body(blobs=blobs))
     assert caught.value.culprit == "a"
+
+
+def test_parties_of_one_process_read_a_request_once() -> None:
+    """The same bytes are the same arrays; other bytes, and other primes, are read anew."""
+    params = CkksParameters(ring_dim=512, depth=4, security_bits=0)
+    mine, other = CkksContext(params, "mine"), CkksContext(params, "other")
+    low = mine.primes[:2]
+    rows = np.array([[prime - 1] * 512 for prime in low], np.uint64)
+    request = Body(blobs=(rns.pack(rows, low),))
+    copy = Body({"to": "another"}, (bytes(bytearray(request.blobs[0])),))
+    (found,) = residues_of(request, mine, low)
+    assert (found == rows).all()
+    assert residues_of(copy, mine, low)[0] is found
+    assert residues_of(copy, other, low)[0] is not found
+    changed = Body(blobs=(rns.pack(rows - np.uint64(1), low),))
+    assert (residues_of(changed, mine, low)[0] == rows - 1).all()
+    with pytest.raises(MessageError):
+        residues_of(request, mine, mine.primes[:3])
+    with pytest.raises(MessageError, match="not below its prime"):
+        residues_of(request, mine, tuple(sorted(prime - 1 for prime in low)))

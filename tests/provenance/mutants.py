@@ -98,6 +98,12 @@ def rotation_digits_share_an_element(samples: Samples) -> Samples:
     return changed("rotation/64/1", element("rotation/64/0"))(samples)
 
 
+def one_mask_for_two(samples: Samples) -> Samples:
+    """Two ciphertexts under one M, of which T(M) is given once."""
+    kept = tuple(sample for sample in samples if sample.label != "refresh/1/0/h1")
+    return changed("refresh/1/0/h0", pads("M(refresh/0/0)"))(kept)
+
+
 MUTANTS: Mapping[str, Callable[[Samples], Samples]] = {
     "old flow": old_flow,
     "no e2": changed("relinearisation/0/t", lambda s: replace(s, error_std=0.0)),
@@ -105,6 +111,7 @@ MUTANTS: Mapping[str, Callable[[Samples], Samples]] = {
         "relinearisation/", lambda s: replace(s, error="e2") if s.label.endswith("/t") else s
     ),
     "reused M": changed("refresh/1/0", pads("M(refresh/0/0)")),
+    "one M for two ciphertexts": one_mask_for_two,
     "an element 3 a of another": changed("rotation/64/0", element("rotation/128/0", 3)),
     "one a for two digits": digits_share_an_element,
     "one a for two digits of a rotation": rotation_digits_share_an_element,

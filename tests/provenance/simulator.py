@@ -113,9 +113,7 @@ class Simulator:
             member = self._plan.members[self._plan.party_index(name)]
             schema = dict(self._plan.schema)["digest"]
             committed = agree.commitment(self._seeds[name])
-            return agree.answer_enrol(
-                agree.Enrolment(member.rows, self._plan.num_features, schema, committed)
-            )
+            return agree.answer_enrol(member.rows, self._plan.num_features, schema, committed)
         if kind == "agree":
             return Body({"plan": self._now.digest()})
         if kind == "reveal":

@@ -80,10 +80,3 @@ def test_mutants_are_refused_and_found(name: str) -> None:
 
 def test_the_ledger_knows_the_narrowest_error() -> None:
     assert SMALLEST_ERROR_STD == NARROW_ERROR_STD
-
-
-def test_the_ledger_takes_what_is_published() -> None:
-    """The same samples, unchanged."""
-    for ledgers in (rows(), covered()):
-        for samples in ledgers.values():
-            assert SampleLedger(samples).samples == samples

@@ -18,7 +18,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from tests import exact
-from tests.helpers import joint_keys
+from tests.joint import joint_keys
 
 N, PARTIES, SIZE = 512, 3, 59
 CANDIDATES = 20_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocols.samples import LEMMAS
-from tests.provenance.table import BEGIN, END, README, lettered, written
+from tests.provenance.table import BEGIN, END, README, written
 
 
 def test_the_table_is_generated() -> None:
@@ -17,8 +17,3 @@ def test_every_lemma_has_its_sample() -> None:
     section = README.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
     used = {line.split("|")[-2].strip() for line in section.splitlines() if line.startswith("| `")}
     assert used - {""} == set(LEMMAS)
-
-
-def test_labels_lose_their_numbers() -> None:
-    assert lettered("refresh/12/0/h1") == "refresh/k/i/h1"
-    assert lettered("cover-decrypt") == "cover-decrypt"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.outcome import Label, Targets
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema, Targets
 from sims.predict import ReleasedModel
 
 COLUMNS = (

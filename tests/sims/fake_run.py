@@ -14,15 +14,12 @@ import numpy as np
 import pandas as pd
 
 from coordinator.costs import Costs
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import encode_shard
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.ckks.parameters import choose_parameters
 from protocols.plan import Member, PrivacyPlan
-from protocols.protocol import PHASES
-from protocols.registry import phase_of, sequence
+from protocols.protocol import PHASES, phase_of, sequence
 from protocols.rows import RowsPlan
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier

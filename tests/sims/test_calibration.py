@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data.columns import NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label, Targets
-from parties.data.schema import Schema
+from parties.data.schema import Label, NumericColumn, Schema, Targets
+from parties.data.shard import encode_shard
 from parties.recompute import recompute
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
@@ -29,7 +27,7 @@ from protocols.privacy.randomness import SeededRandomness
 from sims.config import SimulationConfig
 from sims.deployed import DeployedModel
 from sims.documents import model_document
-from sims.figures import calibrated, figures_of
+from sims.figures import check_kind, figures_of
 from sims.prepare import PreparedData, prepare
 from tests.sims.model_runs import make_frame
 
@@ -55,7 +53,8 @@ def prepared(**changes: Any) -> tuple[SimulationConfig, PreparedData]:
 
 def calibration(**changes: Any) -> Calibration:
     wanted, data = prepared(**changes)
-    return calibrated(wanted, data.schema, (shard.rows for shard in data.shards.values()))
+    figures = figures_of(data.schema, (shard.rows for shard in data.shards.values()))
+    return calibrate(figures, wanted.wanted())
 
 
 def planned(**changes: Any) -> GramPlan:
@@ -155,16 +154,16 @@ def test_schema_and_model_go_together() -> None:
         scaling="range",
     )
     with pytest.raises(SchemaError, match="a label of two values"):
-        calibrated(wanted, labelled, (80, 80, 80))
-    logistic = SimulationConfig(data=make_frame(), label="ward", profile="fast-insecure")
+        check_kind(labelled, wanted.model)
     with pytest.raises(SchemaError, match="numeric targets"):
-        calibrated(logistic, data.schema, (80, 80, 80))
+        check_kind(data.schema, "logistic")
 
 
 def test_a_deployment_needs_public_figures_only() -> None:
     """Nobody has the data there: a schema and the number of rows decide, and a model is written."""
     schema = prepared()[1].schema
-    found = calibrated(SimulationConfig(model="linear", epsilon=1.0), schema, (400,) * 3)
+    wanted = SimulationConfig(model="linear", epsilon=1.0).wanted()
+    found = calibrate(figures_of(schema, (400,) * 3), wanted)
     members = tuple(replace(member, rows=400) for member in MEMBERS)
     plan = found.plan("session", members)
     weights = np.arange(2.0 * schema.num_features).reshape(-1, 2)
@@ -200,9 +199,7 @@ def test_the_offset_is_the_smallest_that_the_released_error_allows() -> None:
         assert release_error_std(plan) <= RELEASED
         if offsets[-1] > 0.01 / 31:
             half = replace(
-                curvature,
-                offset=curvature.offset / 2,
-                high=curvature.high - curvature.offset / 2,
+                curvature, offset=curvature.offset / 2, high=curvature.high - curvature.offset / 2
             )
             rule = replace(plan.rule, curvature=half)
             assert release_error_std(replace(plan, update=rule.to_dict())) > RELEASED

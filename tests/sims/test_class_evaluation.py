@@ -11,12 +11,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 
-from parties.data.encode import encode_shard
-from parties.data.outcome import Classes
-from parties.data.schema import Schema
+from parties.data.schema import Classes, Schema
+from parties.data.shard import encode_shard
 from protocols.errors import CohortError, ParameterError
 from protocols.evaluation.class_figures import class_figures
-from protocols.evaluation.tables import Bins
 from protocols.objectives import OF_CLASSES
 from sims.evaluation import evaluate
 from sims.evaluation_words import lines
@@ -71,23 +69,6 @@ def test_figures_are_scikit_learns(exact: Evaluation) -> None:
     told = "\n".join(lines(exact))
     assert "high: area under ROC against the rest 0." in told and "rows were called: low" in told
     assert exact.figures.base_rate_log_loss == pytest.approx(np.log(3), abs=1e-3)
-
-
-def _turned(self: Bins, z: Any) -> Any:
-    return self.count - 1 - np.searchsorted(self.edges[1:-1], z)
-
-
-def test_bins_that_are_turned_round_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = fitted("softmax")
-    task, p = objective(model, private=False), model.predict_proba(FRAME)
-
-    def read() -> dict[str, Any]:
-        found = task.of_rows(SHARD.x, SHARD.y, "")
-        return class_figures(task, found, rows=len(CODE), names=NAMES)
-
-    assert agrees(read(), p, CODE)
-    monkeypatch.setattr(Bins, "of", _turned)
-    assert not agrees(read(), p, CODE)
 
 
 @pytest.mark.parametrize("private", [True, False])

@@ -12,10 +12,10 @@ from typer.main import get_command
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.errors import ParameterError
 from protocols.updates.registry import RULES, UNASKED, UPDATES
-from sims.api import configured
 from sims.cli import app
 from sims.cli_options import GROUPS
-from sims.config import DEGREES, SimulationConfig, option_name, options_of
+from sims.config import DEGREES, SimulationConfig, configured
+from sims.options import option_name, options_of
 from tests.sims.model_runs import cohort
 
 DEGREE_WORDS = "degree=4 is not one of 3, 5"

@@ -53,20 +53,10 @@ def dies(patch: pytest.MonkeyPatch, name: str, step: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "step"),
-    [
-        ("logistic", "refresh/1"),
-        ("linear", "decrypt"),
-        ("improved-lffr", "refresh/1"),
-        ("lffr", "decrypt"),
-    ],
+    ("model", "step"), [("logistic", "refresh/1"), ("linear", "decrypt"), ("lffr", "decrypt")]
 )
 def test_every_protocol_goes_on(
-    model: str,
-    step: str,
-    tables: Tables,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    model: str, step: str, tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows, Gram sums and LFFR: the twin's model, a folder that verifies and replays.
 
@@ -171,7 +161,7 @@ def test_a_party_is_told_and_may_fear_more() -> None:
 
 
 def test_a_process_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spawned parties: one is killed before a refresh."""
+    """A spawned party is killed before a refresh."""
     handle, killed = PartyProcess.handle, list[str]()
 
     def killing(self: PartyProcess, data: bytes) -> bytes:
@@ -182,8 +172,12 @@ def test_a_process_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
         return handle(self, data)
 
     monkeypatch.setattr(PartyProcess, "handle", killing)
+    monkeypatch.setattr(
+        PartySpec,
+        "build",
+        lambda spec: PartyProcess(spec) if spec.name == "party-2" else build(spec),
+    )
     fields = TOY | {"parties": 3, "update": "gd"}
-    config = SimulationConfig(**fields, rounds=2, processes=True)
-    result = simulate(config)
+    result = simulate(SimulationConfig(**fields, rounds=2))
     assert killed == ["party-2"] == list(result.missing)
     assert result.max_abs_diff_to_twin < 1e-4

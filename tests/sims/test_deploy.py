@@ -28,7 +28,7 @@ from protocols.errors import AbortedError, CohortError, ParameterError, PolicyEr
 from sims import deploy_coordinator
 from sims.documents import to_json
 from sims.supervise import Background
-from tests.sims.browser import Document
+from tests.sims.document import Document
 
 NAMES = ("north", "south", "west")
 PASSPHRASE = "correct horse battery staple"
@@ -140,15 +140,6 @@ def test_the_model_is_that_of_the_simulation(run: Any, home: Path) -> None:
     assert run.status["state"] == "finished" and (run.folder / "model.json").exists()
 
 
-def test_a_run_shows_itself_as_a_simulation_does(run: Any) -> None:
-    text = run._repr_html_()
-    cells = Document(text).cells
-    assert {"age", "dose", "intercept"} <= set(cells)
-    assert f"{run.model.coefficients['age']:.4g}".replace("-", "−") in cells
-    assert "INSECURE" in text and "No privacy noise" in text
-    assert "3 parties, 90 rows, 2 iterations" in repr(run) and "0x" not in repr(run)
-
-
 def test_an_evaluation_is_that_of_the_simulation(centre: Coordinator, run: Any, home: Path) -> None:
     owner = answering(Party(home / "west"), accept=True)
     found = centre.evaluate(run.model, sites=["north"], tell=lambda words: None)
@@ -176,13 +167,6 @@ def test_an_owner_who_refuses_ends_the_run_with_a_reason(centre: Coordinator, ho
     assert (latest["session"], latest["state"]) == (caught.value.session, "aborted")
     with pytest.raises(AbortedError, match="the owner refuses plan"):
         centre.run(caught.value.session, tell=lambda words: None)
-
-
-def test_a_party_that_did_not_consent_to_its_own_table(centre: Coordinator, run: Any) -> None:
-    """`site_tables` of `Party.init` is what two of three consented to; nobody is asked in vain."""
-    with pytest.raises(AbortedError, match="site_tables = true") as caught:
-        centre.evaluate(run.model, sites=["west"], tell=lambda words: None)
-    assert caught.value.culprit == "west"
 
 
 def test_status_and_statement(centre: Coordinator, run: Any, home: Path, tmp_path: Path) -> None:

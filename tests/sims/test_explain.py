@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from functools import cache
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from protocols.ckks.parameters import CkksParameters, choose_parameters
@@ -54,16 +52,6 @@ def test_a_toy_ring_is_no_candidate() -> None:
     searched = found(toy)
     assert searched.chosen.params == toy
     assert "INSECURE" in searched.reason
-
-
-def test_the_table_marks_the_plans_own() -> None:
-    searched = found()
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(explain.table(searched))
-    text = console.export_text()
-    assert "…" not in text
-    assert "8 + 5" in text
-    assert "below 128 bits" in explain.lines(searched)[-1]
 
 
 def test_json_holds_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

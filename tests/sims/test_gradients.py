@@ -55,7 +55,7 @@ def run(**options: Any) -> RunResult:
     ("update", "epsilon"),
     [
         *((update, 5.0) for update in UPDATES["secure-aggregation"]),
-        *((update, None) for update in ("gd", "quadratic-nag", "adam", "scd")),
+        *((update, None) for update in ("gd", "scd")),
     ],
 )
 def test_every_rule_equals_its_twin(update: str, epsilon: float | None) -> None:
@@ -91,7 +91,6 @@ def test_without_noise_it_reaches_the_optimum() -> None:
         {"update": "scd", "batches": 4, "schedule": "poisson"},
         {"update": "scd", "batches": 4, "loss": "svm"},
         {"update": "nag-opt", "mechanism": "laplace", "rounds": 30},
-        {"update": "masg-opt", "rounds": 30},
         {"parties": 12},
     ],
 )
@@ -147,10 +146,7 @@ def test_an_altered_certificate_fails(
         ),
         ({"update": "clipped-gd"}, "--clip"),
         ({"mechanism": "uniform"}, "mechanism"),
-        ({"ridge": -1.0}, "ridge"),
-        ({"batches": 0}, "batches"),
         ({"clip": 0.0}, "clip"),
-        ({"weights": "some"}, "weights"),
     ],
 )
 def test_refusals(options: dict[str, Any], words: str) -> None:
@@ -159,14 +155,14 @@ def test_refusals(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_party_refuses_too_little_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    calibrated = simulation.calibrated
+    calibrate = simulation.calibrate
 
     def halved(*asked: Any) -> Any:
-        plan: Any = calibrated(*asked).template
+        plan: Any = calibrate(*asked).template
         scales = tuple(scale / 2 for scale in plan.noise_scales)
         return Calibration(template=replace(plan, noise_scales=scales), certificate=None)
 
-    monkeypatch.setattr(simulation, "calibrated", halved)
+    monkeypatch.setattr(simulation, "calibrate", halved)
     with pytest.raises(ProtocolError, match="privacy_noise"):
         run()
 

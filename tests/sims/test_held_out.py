@@ -141,12 +141,12 @@ def test_later_and_with_a_table_of_a_site(run: Run) -> None:
 
 @pytest.mark.parametrize("mutant", ["all rows", "the training's rows"])
 def test_other_rows_are_noticed(mutant: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = Coins.part
+    chosen = Coins.chosen
     if mutant == "all rows":
-        monkeypatch.setattr(Coins, "part", lambda self, held_out, shard, view=None: shard)
+        monkeypatch.setattr(Coins, "chosen", lambda self, h, shard: np.arange(shard.rows))
     else:
         monkeypatch.setattr(
-            Coins, "part", lambda self, h, *shards: part(self, replace(h, judged=False), *shards)
+            Coins, "chosen", lambda self, h, shard: chosen(self, replace(h, judged=False), shard)
         )
     assert not run.agrees(evaluate(run.folder, FRAME, rows="held-out").figures)
 

@@ -15,8 +15,7 @@ import statsmodels.api as sm
 from dp_accounting.pld import pld_privacy_accountant
 from scipy.stats import binom
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, NumericColumn, Schema
 from parties.data.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.inference.budget import left_mu, training_part
@@ -31,13 +30,13 @@ from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
 from sims.config import SimulationConfig
 from sims.console import closing_lines
-from sims.datasets import split_rows
 from sims.evaluation import specs_of
 from sims.inference import Inference, infer
 from sims.inference_cost import inference_line
 from sims.inference_rows import encoded, to_ranges, with_shards
+from sims.prepare import split_rows
 from sims.report import privacy_facts, render_report
-from sims.studies.coverage import GENERATORS, cover, inferred, symmetric_noise
+from sims.studies.coverage import cover, inferred, symmetric_noise
 from sims.sums import sums_wanted
 from sims.verify import verify_run
 from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
@@ -230,13 +229,6 @@ def test_a_private_table_of_filled_cells_is_that_of_the_whole_encoding() -> None
     weights = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     fewer = to_ranges(schema, private.schema, weights, "logistic")
     np.testing.assert_allclose(private.x @ fewer, whole.x @ weights)
-
-
-def test_every_generator_keeps_to_the_ranges() -> None:
-    for make in GENERATORS.values():
-        study = make(np.random.default_rng(0))
-        assert np.abs(study.x).max() <= 1 and (study.x[:, -1] == 1).all()
-        assert study.y.min() >= 0 and study.y.max() <= 1
 
 
 # -- formulas -------------------------------------------------------------------------------------

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
+from flwr.app import RecordDict
 
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
-from protocols.errors import MessageError, ParameterError, ProtocolError
-from protocols.messages import digest
+from protocols.errors import LostError, MessageError, ProtocolError
 from sims.local import LocalGrid, run_session
 from tests.helpers import Session, log2_error, make_session
 
@@ -58,22 +57,40 @@ def test_a_run_through_flower_is_the_twins() -> None:
     assert all(abs(bytes_through[k] - bytes_plain[k]) < 100 for k in bytes_plain)
 
 
-def test_bytes_arrive_as_they_were_sent() -> None:
-    """Flower's records and protobuf change nothing, in either direction."""
-    session = make_session(**SMALL)
-    handlers = {name: Recording(party) for name, party in session.parties.items()}
-    through_flower(session, handlers)
-    sent = {line["message"] for line in session.transcript.lines}
-    seen = [data for h in handlers.values() for pair in h.messages for data in pair]
-    assert {digest(data) for data in seen} == sent
-    assert len(seen) == len(session.transcript.lines)
+def test_one_request_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, push, waiting = make_session(**SMALL), LocalGrid.push_messages, list[int]()
+
+    def counting(grid: LocalGrid, messages: Any) -> Any:
+        pushed = push(grid, messages)
+        waiting.append(len(grid._sent))
+        return pushed
+
+    monkeypatch.setattr(LocalGrid, "push_messages", counting)
+    through_flower(session)
+    assert len(waiting) == len(session.transcript.lines) / 2
+    assert set(waiting) == {1}
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [RuntimeError(SECRET), ValueError(SECRET), MessageError(SECRET), KeyError(SECRET)],
-    ids=lambda error: type(error).__name__,
-)
+def test_the_others_are_asked_where_one_is_lost() -> None:
+    """In a step that survivors may repeat; elsewhere a loss ends the run at once."""
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        (name,) = outgoing
+        if name != "q":
+            raise LostError(f"{name} is gone", (name,))
+        yield name, outgoing[name]
+
+    requests, came = {name: name.encode() for name in "pqr"}, list[tuple[str, bytes]]()
+    asking = coordinator_app.one_by_one(ask)
+    with pytest.raises(LostError, match="p is gone; r is gone") as caught:
+        for reply in asking("refresh/1", requests):
+            came.append(reply)
+    assert caught.value.parties == ("p", "r") and came == [("q", b"q")]
+    with pytest.raises(LostError, match="p is gone$"):
+        list(asking("keys", requests))
+
+
+@pytest.mark.parametrize("failure", [RuntimeError(SECRET), MessageError(SECRET)])
 def test_a_party_that_raises_is_named_without_its_words(failure: Exception) -> None:
     """An exception may carry data: the coordinator learns who and Flower's code."""
     session = make_session(**SMALL)
@@ -146,62 +163,10 @@ def test_two_sessions_in_one_process() -> None:
 # -- the grid and the apps, one by one -------------------------------------------------------------
 
 
-def grid_for(handle: Callable[[bytes], bytes]) -> LocalGrid:
-    class Handler:
-        def handle(self, data: bytes) -> bytes:
-            return handle(data)
-
-    party_app.LOCAL["test"] = Handler()
-    return LocalGrid({7: "local:test", 8: "local:nobody", 9: "tcp:far"})
-
-
 @pytest.fixture(autouse=True)
 def clean() -> Any:
     yield
     party_app.LOCAL.pop("test", None)
-
-
-def query(data: bytes, node: int = 7) -> Message:
-    array = Array(dtype="uint8", shape=(len(data),), stype="raw", data=data)
-    record = RecordDict({party_app.RECORD: ArrayRecord({party_app.PAYLOAD: array})})
-    return Message(record, node, MessageType.QUERY)
-
-
-@pytest.mark.parametrize("data", [b"", b"\0", bytes(range(256)) * 999])
-def test_a_query_is_relayed(data: bytes) -> None:
-    """Any bytes, there and back."""
-    grid = grid_for(lambda received: received[::-1])
-    (reply,) = grid.send_and_receive([query(data)])
-    assert not reply.has_error()
-    assert party_app.from_record(reply.content) == data[::-1]
-    assert list(grid.get_node_ids()) == [7, 8, 9]
-    assert grid.run is None
-
-
-@pytest.mark.parametrize("node", [8, 9])
-def test_an_address_without_a_party(node: int) -> None:
-    """Unknown name or scheme: an error reply."""
-    grid = grid_for(bytes)
-    (reply,) = grid.send_and_receive([query(b"x", node)])
-    assert reply.has_error()
-
-
-def test_connect_names_the_address() -> None:
-    """And the form that it should have."""
-    for address in ("local:nobody", "tcp:far", "", "local"):
-        with pytest.raises(ParameterError, match="is not the address of a running party"):
-            party_app.connect(address)
-
-
-def test_a_foreign_record() -> None:
-    """No record or no array of ours, on either side."""
-    for content in (RecordDict(), RecordDict({party_app.RECORD: ArrayRecord({})})):
-        with pytest.raises(MessageError):
-            party_app.from_record(content)
-        grid = grid_for(bytes)
-        message = Message(content, 7, MessageType.QUERY)
-        (reply,) = grid.send_and_receive([message])
-        assert reply.has_error()
 
 
 def test_a_foreign_reply_is_named() -> None:

@@ -12,7 +12,7 @@ import ciphercohort
 from sims.console import closing_lines
 from sims.inference import Inference
 from sims.result import Figures, RunResult, label_of
-from tests.sims.browser import Document
+from tests.sims.document import Document
 from tests.sims.fake_run import make_result
 
 

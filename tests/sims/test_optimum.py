@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,7 +16,6 @@ from sims.prepare import PreparedData, prepare
 from sims.result import scored
 from sims.simulation import simulate
 from sims.twin import OPTIMA, fit_optimum, fit_unclipped
-from tests.sims.fake_run import make_result
 from tests.sims.model_runs import make_frame
 
 
@@ -50,13 +46,7 @@ def test_of_a_label_it_is_scikit_learns(data: PreparedData) -> None:
     expected = model.predict_proba(data.raw_test[:, :-1])[:, 1]
     found = 1 / (1 + np.exp(-data.raw_test @ weights))
     np.testing.assert_allclose(found, expected, atol=2e-3)
-    scores = scored(
-        model_named("logistic"),
-        weights,
-        data.raw_test,
-        data.test.y,
-        data.schema,
-    )
+    scores = scored(model_named("logistic"), weights, data.raw_test, data.test.y, data.schema)
     assert scores.auc == pytest.approx(roc_auc_score(data.test.y, expected), abs=1e-3)
     assert scores.log_loss == pytest.approx(log_loss(data.test.y, expected), abs=1e-3)
 
@@ -93,19 +83,6 @@ def test_a_constant_column_changes_nothing() -> None:
     y = raw[:, :2] @ [1.0, -2.0] + 3
     weights = fit_unclipped(OPTIMA["linear"], raw, y[:, None])
     np.testing.assert_allclose(raw @ weights, y[:, None], atol=1e-9)
-
-
-def test_both_are_shown_and_stand_in_the_json() -> None:
-    result = make_result()
-    assert [name for name, *_ in result.models][2:] == [
-        "optimum without privacy",
-        "optimum of clipped rows",
-    ]
-    summary = json.loads(json.dumps(result.summary()))
-    assert summary["optimum"] == dict(result.optimum)
-    assert summary["clipped_optimum"] == dict(result.clipped_optimum)
-    other = replace(result, clipped_optimum=result.twin)
-    assert other.summary()["clipped_optimum"] == dict(result.twin) != summary["clipped_optimum"]
 
 
 @pytest.mark.parametrize(

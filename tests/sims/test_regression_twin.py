@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.polynomial import Chebyshev
-from sklearn.datasets import load_diabetes, load_linnerud
+from sklearn.datasets import load_linnerud
 from sklearn.metrics import r2_score
 
 from protocols.gram import INVERSE_ERROR, GramSums
 from protocols.gram_pace import Pace
-from protocols.models.gram_models import GRAM_MODELS, gram_model
+from protocols.models.gram_models import GRAM_MODELS
+from protocols.privacy.calibrate.calibration import calibrate
 from sims.config import SimulationConfig
-from sims.figures import calibrated
+from sims.figures import figures_of
 from sims.prepare import prepare
 from sims.regression_twin import ridge_solution, run_gram_twin, unlearnt
 from tests.protocols.gram_session import make_rows, make_task
@@ -74,8 +75,7 @@ def chebyshev(x: np.ndarray, y: np.ndarray, rounds: int, floor: float, ridge: fl
     return phi @ (2 * x.T @ y / n / root[:, None]) / root[:, None]
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3, 8, 60, 400])
-@pytest.mark.parametrize("ridge", [0.0, 0.1])
+@pytest.mark.parametrize(("rounds", "ridge"), [(1, 0.0), (2, 0.1), (3, 0.0), (400, 0.1)])
 def test_accelerated_steps_are_chebyshevs(rounds: int, ridge: float) -> None:
     task = make_task(features=4, outputs=3, rounds=rounds, rows=20, ridge=ridge)
     x, y = linnerud()
@@ -132,20 +132,13 @@ def test_what_is_unlearnt_is_told() -> None:
         np.testing.assert_allclose(unlearnt(task, sums, w), gap, rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("ridge", [0.01, 0.2])
+@pytest.mark.parametrize("ridge", [0.0, 0.2])
 def test_tends_to_scikit_learns_ridge(ridge: float) -> None:
-    task = make_task(features=4, outputs=3, rounds=1000, rows=20, ridge=ridge)
-    x, y = linnerud()
-    twin = run_gram_twin(task, GramSums.of(x, y))
-    np.testing.assert_allclose(twin, ridge_solution(x, y, ridge), atol=1e-9)
-
-
-def test_tends_to_least_squares() -> None:
-    """Without a ridge, and with the inverse's error: the fixed point is exact."""
-    task = make_task(features=4, outputs=2, rounds=3000, rows=200)
+    """With the inverse's error: the fixed point is exact."""
+    task = make_task(features=4, outputs=2, rounds=3000, rows=200, ridge=ridge)
     x, y = make_rows(task, seed=1)
     twin = run_gram_twin(task, GramSums.of(x, y))
-    np.testing.assert_allclose(twin, ridge_solution(x, y, 0.0), atol=1e-9)
+    np.testing.assert_allclose(twin, ridge_solution(x, y, ridge), atol=1e-9)
 
 
 def test_the_loss_never_rises() -> None:
@@ -163,29 +156,6 @@ def test_the_loss_never_rises() -> None:
         )
         assert len(losses) == 100
         assert max(np.diff(losses)) <= 1e-12
-
-
-@pytest.mark.parametrize("name", GRAM_MODELS)
-def test_models_come_close_to_their_least_squares(name: str) -> None:
-    """MSE per output after 200 iterations, on the scale of [0, 1], diabetes with two targets."""
-    data = load_diabetes()
-    columns = 2 * scaled(data.data) - 1
-    x = np.hstack([np.delete(columns, 2, axis=1), np.ones((len(columns), 1))])
-    y = scaled(np.column_stack([data.target, data.data[:, 2]]))
-    model = gram_model(name)
-    task = make_task(features=10, outputs=2, rounds=200, rows=len(x))
-    errors: list[float] = []
-    weights = run_gram_twin(
-        task,
-        GramSums.of(x, model.encode(y)),
-        lambda t, w: errors.append(model.metrics(w, x, y)["mean_relative_mse"]),
-    )
-    best = ridge_solution(x, model.encode(y), 0.0)
-    limit, reached = (np.array(model.metrics(w, x, y)["relative_mse"]) for w in (best, weights))
-    assert reached.shape == (2,)
-    assert np.all(limit < 0.9 * y.var(axis=0))  # the columns say something
-    assert np.all(reached < 1.05 * limit)
-    assert errors[0] > 1.2 * errors[-1]
 
 
 def correlated(rows: int = 300) -> pd.DataFrame:
@@ -206,7 +176,8 @@ def test_default_settings_converge(model: str) -> None:
     """R^2 within .02 of least squares on test rows; a quarter of the rounds misses it."""
     config = SimulationConfig(data=correlated(), model=model, targets=("copper",), epsilon=None)
     data = prepare(config, np.random.default_rng(1))
-    plan = calibrated(config, data.schema, (s.rows for s in data.shards.values())).template
+    figures = figures_of(data.schema, (s.rows for s in data.shards.values()))
+    plan = calibrate(figures, config.wanted()).template
     sums = GramSums.of(data.rows, plan.fitted.encode(data.labels))
 
     def r2(weights: np.ndarray) -> float:

@@ -21,12 +21,12 @@ from sims.cli_run import show
 from sims.config import SimulationConfig
 from sims.console import closing_lines, stderr
 from sims.documents import coefficients
-from sims.report import clamp_words, confusion, privacy_facts, render_report
+from sims.report import confusion, privacy_facts, render_report
 from sims.report_html import Html, fragment, section, table, tag
 from sims.result import Array, Figures, RunResult
 from sims.twin import score
 from tests.protocols import test_gram_plan
-from tests.sims.browser import Document
+from tests.sims.document import Document
 from tests.sims.fake_run import CERTIFICATE, NASTY, SCHEMA, make_frame, make_result
 
 
@@ -82,9 +82,7 @@ def test_the_figures_that_matter_are_there() -> None:
     assert "hospital-3" in text and "3 in age" in text
 
 
-@pytest.mark.parametrize(
-    ("secure", "noise"), [(True, "none"), (False, "none"), (True, "seeded (NOT PRIVATE)")]
-)
+@pytest.mark.parametrize(("secure", "noise"), [(False, "none"), (True, "seeded (NOT PRIVATE)")])
 def test_banners(secure: bool, noise: str) -> None:
     text = render_report(make_result(secure=secure, noise=noise))
     assert ("INSECURE" in text) != secure
@@ -145,10 +143,9 @@ def judged(weights: Array, **changes: Any) -> RunResult:
     return replace(result, weights=weights, scores=scores)
 
 
-@pytest.mark.parametrize("privacy", [False, True])
-@pytest.mark.parametrize("factor", [0.0, 200.0, -1.0, 1.0])
+@pytest.mark.parametrize(("factor", "privacy"), [(0.0, False), (-1.0, True), (1.0, True)])
 def test_the_first_line_says_when_the_base_rate_is_as_good(factor: float, privacy: bool) -> None:
-    """Weights 0, far too large, reversed, and a good model's."""
+    """Weights 0, reversed, and a good model's."""
     result = judged(factor * make_result().clipped_optimum_weights, privacy=privacy)
     warnings, html = result.summary()["warnings"], render_report(result)
     with redirect_stdout(io.StringIO()) as out:
@@ -177,41 +174,9 @@ def test_a_tie_with_the_base_rate_is_no_better_and_one_class_has_none() -> None:
     assert judged(result.weights, test_y=np.ones_like(result.test_y)).verdict == ""
 
 
-def test_huge_coefficients_have_an_odds_ratio() -> None:
-    result = make_result()
-    assert "1.798e+308" in render_report(
-        replace(result, weights=1e5 * result.clipped_optimum_weights)
-    )
-
-
-def test_only_the_largest_coefficients_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sims.report.MOST_COEFFICIENTS", 2)
-    text = Document(render_report(make_result())).text
-    assert "the 2 with the largest effect of 5" in text and "ward=A" not in text
-
-
 def test_an_effect_is_its_coefficient_times_the_step(html: str) -> None:
     """The step of `age` is its spread; that of a category is having it, whatever the row norm."""
     for feature, step in {"age": 10.0, "ward=A": 1.0, "ward=B": 1.0, "ward=C": 1.0}.items():
         row = html.partition(f"<td>{feature}<")[2].partition("</tr>")[0].replace("−", "-")
         coefficient, _, effect = map(float, re.findall(r"<td>([^<]*)</td>", row))
         assert effect == pytest.approx(coefficient * step, rel=5e-3)
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (words.size(999), "999 bytes"),
-        (words.size(12_345_678), "12.3 MB"),
-        (words.size(5e12), "5e+03 GB"),
-        (words.duration(0.0123), "12 ms"),
-        (words.duration(61.0), "61.0 s"),
-        (words.duration(600), "10.0 min"),
-        (words.number(-0.0001234), "−0.0001234"),
-        (words.count(1, "party"), "1 party"),
-        (words.count(3000, "party"), "3,000 parties"),
-        (clamp_words({"notes": ["a: 1"], "rows": 0, "x": 2}), "a: 1; x: 2"),
-    ],
-)
-def test_words(found: str, expected: str) -> None:
-    assert found == expected

@@ -17,14 +17,12 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils import estimator_checks
 
 from ciphercohort import FederatedLogisticRegression, FederatedRegression
-from parties.data.columns import NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label, Offset, Targets, Weight
-from parties.data.schema import Schema
+from parties.data.look import bounds_notes
+from parties.data.schema import Label, NumericColumn, Offset, Schema, Targets, Weight
+from parties.data.shard import encode_shard
 from protocols.errors import DataError, ParameterError, SchemaError
 from sims.config import SimulationConfig
 from sims.predict import ReleasedModel
-from sims.prepare import bounds_notes
 from sims.regression_twin import run_gram_twin
 from sims.simulation import simulate
 from sims.twin import OPTIMA, fit_unclipped
@@ -263,12 +261,7 @@ def test_the_twin_of_poisson_exposures_reaches_statsmodels() -> None:
     rule = Nesterov(rounds=600, learning_rate=1 / COUNTED.norm_bound**2)
     link = Poisson().approximation(7).polynomial
     gradient = PlainGradient(
-        shard.x,
-        shard.y,
-        np.zeros((600, 3, 1)),
-        link,
-        weight=shard.weight,
-        offset=shard.offset,
+        shard.x, shard.y, np.zeros((600, 3, 1)), link, weight=shard.weight, offset=shard.offset
     )
     reached = train_plain(rule, gradient, (3, 1))
     best = OPTIMA["poisson"](shard.x, shard.y, shard.weight, shard.offset)

@@ -177,12 +177,3 @@ def test_an_aborted_run_is_told_in_one_sentence(tmp_path: Path) -> None:
         "this is the folder of a run that was aborted in phase 'train' after 4 of 9 iterations "
         "(party 'b' left) and left no model, so there is nothing to verify"
     )
-
-
-def test_a_result_is_one_short_line_without_rows(tmp_path: Path) -> None:
-    from tests.sims.fake_run import make_result
-
-    shown = repr(make_result(privacy=True))
-    assert shown.startswith("RunResult(logistic by encrypted-rows, 3 parties, 300 rows, 4 iterat")
-    assert "epsilon 1" in shown and "INSECURE" in shown and "array" not in shown
-    assert len(shown) < 300 and "\n" not in shown

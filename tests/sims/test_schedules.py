@@ -16,7 +16,6 @@ from parties.objectives import open_contributor
 from parties.recompute import recompute
 from protocols.cards import CARD_KIND
 from protocols.gradients import GradientPlan
-from protocols.privacy.catalogue import NOISES
 from protocols.privacy.randomness import SeededRandomness
 from sims.audit_sums import Pair, candidates
 from sims.deployed import plan_template
@@ -89,8 +88,7 @@ def _shard(pair: Pair, plan: GradientPlan) -> Any:
     return Shard(x=x, y=y, counts=ClampCounts(rows=count), schema=unit_schema(plan.length))
 
 
-@pytest.mark.parametrize("mechanism", NOISES)
-@pytest.mark.parametrize("update", ["gd", "scd"])
+@pytest.mark.parametrize(("update", "mechanism"), [("gd", "laplace"), ("scd", "gaussian")])
 def test_an_owner_reads_the_certificates_epsilons(update: str, mechanism: str) -> None:
     """In the words that it consents to, for each number of colluding parties."""
     schedule = "cyclic" if update == "scd" else "all rows"

@@ -12,8 +12,7 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from sims import within
-from sims.api import configured
-from sims.config import SimulationConfig
+from sims.config import SimulationConfig, configured
 from sims.expected import expected_loss
 from sims.limits import Limits, asked
 from sims.within import LADDER, WORTH, choose
@@ -87,7 +86,7 @@ def everything(limits: Limits) -> list[Any]:
     return [p for p in plans if p.cost[0] <= limits.seconds and p.cost[1] <= limits.num_bytes]
 
 
-@pytest.mark.parametrize("budget", ["5s", "10s", "45s", "4m", "10m", "10m,15MB", "300MB", "2h"])
+@pytest.mark.parametrize("budget", ["5s", "45s", "10m,15MB", "300MB", "2h"])
 def test_the_least_loss_that_fits_is_taken(budget: str) -> None:
     found, fitting = chosen(within=budget), everything(Limits.of(budget))
     least = min(plan.loss for plan in fitting)

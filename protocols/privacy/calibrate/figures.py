@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from protocols import arithmetic
@@ -114,11 +114,6 @@ class Wanted:
     profile: str = "secure"
     ring_dim: int | None = None
     bandwidth: float = 1000.0
-
-    @classmethod
-    def of(cls, options: Any) -> Wanted:
-        """From an object that has all fields, beside others."""
-        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
 
     @property
     def secure(self) -> bool:

@@ -27,7 +27,7 @@ from protocols.privacy.calibrate.rows import laid_out
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gram_certificate import GramRelease
 from protocols.privacy.lffr_certificate import LffrSetting, row_bound
-from protocols.updates.catalogue import REGISTRY
+from protocols.updates.registry import rule_named
 
 DEFAULT_ROUNDS = 30
 """Of LFFR; and on Gram sums with much noise, of which more iterations only learn more."""
@@ -199,7 +199,7 @@ def _lffr_at_home(figures: PublicFigures, wanted: Wanted) -> Draft:
         rate, rounds = certificate.setting.eta, certificate.setting.rounds
         privacy, notes = _promised(figures, wanted, certificate)
     more = {"ridge": 2 * ridge} if ridge else {}
-    rule: Any = REGISTRY[update](rounds=rounds, learning_rate=rate, **more)  # type: ignore[call-arg]
+    rule: Any = rule_named(update)(rounds=rounds, learning_rate=rate, **more)  # type: ignore[call-arg]
     levels = LffrModelPlan.levels_of(PAPER_LINK, rule)
     plan = LffrModelPlan(
         **wanted.common(figures, privacy),

@@ -24,9 +24,9 @@ from protocols.privacy.certificate import Certificate
 from protocols.privacy.search import find_setting
 from protocols.rows import RowsPlan
 from protocols.updates.barrier import Barrier
-from protocols.updates.catalogue import REGISTRY
 from protocols.updates.momentum import GradientDescent
 from protocols.updates.quadratic import Quadratic
+from protocols.updates.registry import rule_named
 from protocols.updates.update import Update
 
 DEFAULT_DEGREE = 7
@@ -101,7 +101,7 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
         delta=wanted.delta,
         parties=figures.parties,
         colluders=wanted.colluders,
-        rounds=wanted.rounds or (None if noisy else REGISTRY[update].default_rounds),
+        rounds=wanted.rounds or (None if noisy else rule_named(update).default_rounds),
         degree=wanted.degree or (DEGREE if few else None if noisy else DEFAULT_DEGREE),
         steps=few,
         **counted,
@@ -125,10 +125,9 @@ def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     radius = wanted.radius or DEFAULT_RADIUS + figures.offset_reach
     model = model_named(wanted.model)
     link = model.approximation(wanted.degree or DEFAULT_DEGREE, radius)
-    rate = wanted.learning_rate or 1 / (link.max_slope * figures.norm_bound**2)
-    rounds = wanted.rounds or REGISTRY[wanted.update].default_rounds
-    asked = wanted.learning_rate
-    rule = usual_rule(wanted.update, figures, rounds=rounds, learning_rate=rate, asked=asked)
+    usual = 1 / (link.max_slope * figures.norm_bound**2)
+    rounds = wanted.rounds or rule_named(wanted.update).default_rounds
+    rule = usual_rule(figures, wanted, rounds=rounds, rate=usual)
     note = (
         f"interval [-{radius:g}, {radius:g}] of the {model.stand_in[0]} polynomial is a public "
         "choice, not a bound: see the largest logit"
@@ -137,26 +136,26 @@ def _uncertified(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
 
 
 def usual_rule(
-    kind: str,
     figures: PublicFigures,
+    wanted: Wanted,
     *,
     rounds: int,
-    learning_rate: float,
-    asked: float | None = None,
+    rate: float,
     constant: float = LOGISTIC,
 ) -> Update:
-    """A rule whose fields without default are rounds and, where it has them, the next two.
+    """A rule whose fields without default are rounds and, where it has them, rate and curvature.
 
-    asked: the rate that somebody gave, for rules on the quadratic gradient, whose own is 1 or more.
+    rate: where none is wanted; rules on the quadratic gradient have one of their own, 1 or more.
     constant: bound of the loss's second derivative in a score.
     """
-    rule: Any = REGISTRY[kind]
-    names = {field.name for field in fields(rule)}
-    given: dict[str, Any] = {"learning_rate": learning_rate} if "learning_rate" in names else {}
+    rule: Any = rule_named(wanted.update)
+    names, given = {field.name for field in fields(rule)}, dict[str, Any]()
+    if "learning_rate" in names:
+        given["learning_rate"] = wanted.learning_rate or rate
     if "curvature" in names:
         given["curvature"] = curvature_of(figures, constant=constant)
-    if asked is not None and issubclass(rule, Quadratic):
-        given |= rule.at_rate(asked)
+    if wanted.learning_rate is not None and issubclass(rule, Quadratic):
+        given |= rule.at_rate(wanted.learning_rate)
     made: Update = rule(rounds=rounds, **given)
     return made
 
@@ -241,7 +240,7 @@ def draft_linear(figures: PublicFigures, wanted: Wanted) -> Draft:
     rate = wanted.learning_rate or 1 / (figures.norm_bound**2 + ridge)
     more = {"ridge": ridge} if ridge else {}
     rounds = wanted.rounds or LINEAR_ROUNDS
-    rule: Any = REGISTRY[update](rounds=rounds, learning_rate=rate, **more)  # type: ignore[call-arg]
+    rule: Any = rule_named(update)(rounds=rounds, learning_rate=rate, **more)  # type: ignore[call-arg]
     chosen = RowsChoice(rule=rule, link=model_named(wanted.model).approximation(1, 1.0))
     plan = rows_plan(figures, wanted, chosen, targets=figures.outputs)
     return Draft(plan, None)

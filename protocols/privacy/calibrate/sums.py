@@ -29,9 +29,9 @@ from protocols.privacy.poisson import poisson_noise_multiplier
 from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
 from protocols.updates.adaptive import Adaptive
-from protocols.updates.catalogue import REGISTRY
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
+from protocols.updates.registry import rule_named
 from protocols.updates.strongly_convex import (
     MultiStage,
     StronglyConvexNesterov,
@@ -273,13 +273,10 @@ def _strongly_convex(case: _Case, *, stages: bool = False, divided: bool = False
 
 
 def _registered(case: _Case) -> Update:
-    steps, wanted = _steps(case), case.wanted
-    rule = REGISTRY[wanted.update]
-    if issubclass(rule, Adaptive):
-        steps["learning_rate"] = wanted.learning_rate or rule.paper_rate
+    wanted, rule = case.wanted, rule_named(case.wanted.update)
+    rate = rule.paper_rate if issubclass(rule, Adaptive) else 1 / case.smoothness
     constant = case.model.curvature
-    asked = wanted.learning_rate
-    return usual_rule(wanted.update, case.figures, asked=asked, constant=constant, **steps)
+    return usual_rule(case.figures, wanted, rounds=case.rounds, rate=rate, constant=constant)
 
 
 def _dual_ascent(case: _Case) -> Update:

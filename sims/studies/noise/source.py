@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from parties.data.shard import ClampCounts, Shard
 from sims.config import SimulationConfig
-from sims.datasets import split_rows
-from sims.prepare import PreparedData, prepare
+from sims.prepare import PreparedData, prepare, split_rows
 from sims.studies.noise.grid import Cell
 from sims.twin import fit_optimum, fit_unclipped, score
 

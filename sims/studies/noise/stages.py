@@ -23,7 +23,6 @@ from protocols import gradients, keygen, model_gradient
 from protocols.aggregate import setup
 from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
-from protocols.circuits import circuit_of
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.context import CkksContext
@@ -345,7 +344,7 @@ class RowStages(CircuitStages):
         messages = []
         for name in names:
             shard = self.clients.specs[name].shard
-            _, slots = circuit_of(self._plan).pack(name, shard.x, shard.y, self._noise[name])
+            _, slots = self._plan.pack(name, shard.x, shard.y, self._noise[name])
             if len(slots) != len(replies[name].blobs):
                 raise AssertionError("a client encrypted something that it did not send")
             messages.append(residues_of_slots(context, slots[-1]))

@@ -97,7 +97,7 @@ def open_setting(
     figures = PublicFigures(
         rows_by_party=rows_by_party, num_features=num_features, norm_bound=norm_bound
     )
-    return _choose(figures, Wanted.of(config))
+    return _choose(figures, config.wanted())
 
 
 @lru_cache(maxsize=64)
@@ -152,7 +152,7 @@ def setting_traffic(
         rounds = len(chosen.objective.queries(chosen.rule.rounds))
         return _sums_traffic(chosen.cipher, rounds, num_features, len(sizes))
     figures = PublicFigures(rows_by_party=tuple(sizes), num_features=num_features)
-    return plan_traffic(rows_plan(figures, Wanted.of(config), chosen))
+    return plan_traffic(rows_plan(figures, config.wanted(), chosen))
 
 
 def plan_traffic(plan: RunPlan) -> dict[str, float]:

@@ -1,10 +1,10 @@
 """LOOKS AT SECRETS. One encrypted run of a cell, by the real roles' code, watched from inside.
 
-Coordinator (`protocols.protocol`) and clients (`parties.registry`) run as in a deployment, without
-signatures and transport. What they exchange is looked at with every client's secret at hand; what
-clients encrypt is computed a second time, from their rows and their seeded noise, by the functions
-that they use. Seconds are each role's own work on this machine, bytes are payloads (messages
-without their headers).
+Coordinator (`protocols.protocol`) and clients (`parties.party_protocol`) run as in a deployment,
+without signatures and transport. What they exchange is seen with every client's secret at hand;
+what clients encrypt is computed a second time, from their rows and their seeded noise, by the
+functions that they use. Seconds are each role's own work on this machine, bytes are payloads
+(messages without their headers).
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.data.schema import Schema
-from parties.party_protocol import PartyProtocol
-from parties.registry import half_of
+from parties.party_protocol import PartyProtocol, half_of
 from protocols import agree
 from protocols.errors import ParameterError, PrivacyError
 from protocols.messages import Exchange
 from protocols.plan import Member, RunPlan
-from protocols.protocol import Watch
-from protocols.registry import phase_of, protocol_of
+from protocols.privacy.calibrate.calibration import calibrate
+from protocols.protocol import Watch, phase_of, protocol_of
 from sims.config import SimulationConfig
-from sims.figures import calibrated
+from sims.figures import figures_of
 from sims.party_process import PartySpec
 from sims.simulation import party_specs
 from sims.studies.noise.exact import rms
@@ -61,7 +60,8 @@ class Clients:
             )
             for name, spec in specs.items()
         )
-        found = calibrated(config, schema, (member.rows for member in members))
+        figures = figures_of(schema, (member.rows for member in members))
+        found = calibrate(figures, config.wanted())
         self.plan: RunPlan = found.plan(uuid.uuid4().hex, members)
         self._seeds = {name: seed.hex() for name, seed in seeds.items()}
         self.seed = agree.joint_seed(self.plan, self._seeds)
@@ -77,8 +77,8 @@ class Clients:
     def drive(self, stages: Stages) -> Floats:
         """The whole protocol; the released weights."""
         watch = Watch(on_refresh=stages.on_refresh)
-        coordinate = protocol_of(self.plan).coordinate
-        exchange: Exchange[Floats] = coordinate(self.plan, self.seed, self._seeds, watch)
+        protocol = protocol_of(self.plan)
+        exchange: Exchange[Floats] = protocol.coordinate(self.plan, self.seed, self._seeds, watch)
         replies: Any = None
         phase = "keys"
         while True:
@@ -94,7 +94,7 @@ class Clients:
             phase, replies = phase_of(ask.step), {}
             for name, request in ask.bodies.items():
                 started = time.perf_counter()
-                reply = self.halves[name].answer(ask.step, request)
+                reply = protocol.answer(self.halves[name], ask.step, request)
                 self._seconds[name][phase] += time.perf_counter() - started
                 self._bytes[name] += request.num_bytes + reply.num_bytes
                 replies[name] = reply

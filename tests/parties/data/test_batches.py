@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label, Offset, Weight
-from parties.data.schema import Schema
-from parties.data.table import text_cells
+from parties.data.cells import text_cells
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Offset, Schema, Weight
+from parties.data.shard import encode_shard
 from parties.data.views import Views, by_range, missing_schema
 from protocols.errors import DataError, SchemaError
 from protocols.one_sum import MISSING, RANGES
@@ -186,6 +185,27 @@ def test_a_cell_says_nothing_of_other_rows(
     assert all((x == usual[0]).all() for x in usual)
     assert all((x[:-1] == usual[0][:-1]).all() and not x[-1, :-1].any() for x in others)
     assert usual[0][:, :-1].sum() == len(usual[0])
+
+
+def test_a_cell_says_nothing_of_other_rows_empty_cells(tmp_path: Path) -> None:
+    """A whole number beyond 2^63 makes pandas read a column's empty cells as texts."""
+    column = CategoricalColumn(name="code", categories=("1", "2"), missing="indicator")
+    label = Label(name="died", positive="yes", negative="no")
+    schema = Schema(columns=(column,), label=label, scaling="range")
+    found = []
+    for last in ("1", str(2**63)):
+        path = tmp_path / "table.csv"
+        path.write_text("code,died\n" + ",yes\n1,no\n" * 9 + f"{last},no\n", encoding="utf-8")
+        found += [encode_shard(path, schema, batch_rows=size).x[:-1] for size in SIZES]
+    assert all((x == found[0]).all() for x in found)
+    assert np.unique(found[0], axis=0).shape[0] == 2
+
+
+@pytest.mark.parametrize("first", ["1.0", "1", "1.00"])
+def test_decimals_that_are_equal_are_one_category(first: str) -> None:
+    cells = pd.Series([Decimal(text) for text in (first, "1", "1.0", "2")], dtype=object)
+    codes, texts = text_cells(cells)
+    assert [texts[code] for code in codes] == ["1", "1", "1", "2"]
 
 
 def test_true_and_1_are_two_categories_whichever_comes_first() -> None:

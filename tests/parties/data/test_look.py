@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
 from parties.data.look import cohort_warnings, party_warnings
-from parties.data.outcome import Label
-from parties.data.schema import Schema
-from parties.data.shard import Shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import Shard, encode_shard
 from sims.config import SimulationConfig
 from sims.prepare import prepare
 

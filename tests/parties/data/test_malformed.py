@@ -14,9 +14,7 @@ import pytest
 from scipy.io.arff import loadarff
 from typer.testing import CliRunner
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.data.table import read_table
 from sims.cli import app
 
@@ -123,6 +121,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
                    "lines 5, 6, 7, 8, 9 and 4 more have 1 cell where the header has 4"),
     # -- names
     "no header": ("t.csv", text(*GOOD, head=""), "has no column names: its first line looks like"),
+    "no header above texts": ("t.csv", f"39,{SECRET},13\n50,x,14\n".encode(), "looks like data"),
     "a name twice": ("t.csv", text(*GOOD, head="age,age,ward,died\n"),
                      "has one name for columns 1, 2: give each its own"),
     "a column is not there": ("t.csv", text(*GOOD, head="age,dose,station,died\n"),
@@ -174,6 +173,8 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "dates in a sheet": ("t.xlsx", sheet(NAMES, (pd.Timestamp("2020-01-02"), 1, "A", "no")),
                          "column 'age' holds dates: convert them to numbers or leave it out"),
     "no Parquet": ("t.parquet", SECRET.encode(), "is not a readable Parquet table"),
+    "Parquet, cut": ("t.parquet", f"PAR1{SECRET}PAR1".encode(), "is not a readable Parquet table"),
+    "nothing in Parquet": ("t.parquet", b"", "is empty: export the table again"),
     "lists in Parquet": ("t.parquet", parquet(age=[[1], [2]]), "has text where a number is due"),
     "ARFF without data": ("t.arff", arff(head=""), "has no line @data: export the table again"),
     "ARFF attribute": ("t.arff", b"@attribute age\n" + arff(), "has in line 1 no @attribute with"),

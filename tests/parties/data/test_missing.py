@@ -16,12 +16,10 @@ from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
 from ciphercohort import simulate
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_features, encode_shard
 from parties.data.infer import infer_schema
 from parties.data.look import missing_counts
-from parties.data.outcome import Label, Targets
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema, Targets
+from parties.data.shard import encode_scored, encode_shard
 from protocols.errors import DataError, SchemaError
 from sims.cli import app
 from sims.owners import Columns, Rows
@@ -218,7 +216,7 @@ def test_estimators_take_frames_with_missing_cells() -> None:
 
 def test_predictions_fill_in_too() -> None:
     row = pd.DataFrame({"age": [None], "dose": [1.0], "score": [0.0], "sex": [1]}, dtype=float)
-    encoded = encode_features(row, schema("indicator"))
+    encoded = encode_scored(row, schema("indicator"))[0]
     assert encoded[0, [1, 3, 5]].tolist() == [1.0, 0.0, 0.0]
     assert encoded[0, 0] == TYPICAL["age"] / 200
 

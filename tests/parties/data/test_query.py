@@ -15,11 +15,9 @@ from typer.testing import CliRunner
 
 from parties.agent.settings import Settings
 from parties.agent.setup import _query, init_party
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label
 from parties.data.query import Query
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import encode_shard
 from parties.data.table import read_table
 from protocols.cards import Invitation
 from protocols.errors import CohortError, DataError, ParameterError

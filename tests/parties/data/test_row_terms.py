@@ -12,11 +12,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from parties.data.columns import NumericColumn
-from parties.data.encode import encode_features, encode_scored, encode_shard
 from parties.data.infer import infer_schema
-from parties.data.outcome import Label, Offset, Weight
-from parties.data.schema import Schema
+from parties.data.schema import Label, NumericColumn, Offset, Schema, Weight
+from parties.data.shard import encode_scored, encode_shard
 from protocols.errors import DataError, SchemaError
 from sims.cli import app
 
@@ -95,7 +93,7 @@ def test_weights_are_over_their_bound_and_offsets_around_zero() -> None:
     assert other.fingerprint() != shard.fingerprint()
     # Prediction needs the offset, not the weight.
     features, offset = encode_scored(table().drop(columns="w"), SCHEMA)
-    np.testing.assert_array_equal(features, encode_features(table(), SCHEMA))
+    np.testing.assert_array_equal(features, encode_scored(table(), SCHEMA)[0])
     np.testing.assert_array_equal(offset, shard.offset)
 
 
@@ -104,14 +102,16 @@ def test_values_beyond_the_bounds_are_clamped_and_counted() -> None:
     shard = encode_shard(beyond, SCHEMA)
     assert shard.weight.max() == 1 and np.abs(shard.offset).max() == SCHEMA.row_terms["offset"]
     assert shard.counts.outside == {"w": 1, "years": 2}
-    with pytest.raises(DataError, match=r"weight 'w' is outside \[0, 4\] in 1 of 3 rows \(row 3\)"):
+    with pytest.raises(
+        DataError, match=r"1 of 3 values of column 'w' are outside its range \(row 3\)"
+    ):
         encode_shard(beyond, SCHEMA, strict=True)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"w": [1, -7741, 1]}, r"weight 'w' is negative in 1 of 3 rows \(row 2\)"),
+        ({"w": [1, -7741, 1]}, r"column 'w' is negative in 1 of 3 rows \(row 2\)"),
         ({"w": [1, None, 1]}, r"column 'w' is missing .* \(row 2\): correct or drop"),
         ({"years": [1, "7741,5", 1]}, r"column 'years' has text .* decimal comma"),
         ({"years": [1, np.inf, 1]}, r"column 'years' is infinite"),

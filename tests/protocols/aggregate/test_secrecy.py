@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.aggregate.cipher import public_element
-from protocols.aggregate.fixed_point import decode, encode
 from protocols.aggregate.ntt import ring_of
 from protocols.aggregate.parameters import choose
-from protocols.errors import PolicyError
-from protocols.samples import SampleLedger
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
 
 LENGTH = 2048
@@ -90,36 +86,3 @@ def test_given_the_sum_an_honest_secret_keeps_half_its_variance() -> None:
         first, second = (share._unmasked for share in shares.values())
         halves.append(first - (first + second) / 2)
     assert np.var(halves) == pytest.approx(2 * 3.19**2, rel=0.05)
-
-
-def test_two_uses_of_one_element_would_leak() -> None:
-    """Why rounds must rise: two encryptions under one a_t differ by values and a small error."""
-    share = make_cohort(PARAMS).shares["party-0"]
-    v = np.random.default_rng(0).uniform(-1, 1, LENGTH)
-    first = share.encrypt(0, v)
-    share._last_round = -1
-    with pytest.raises(PolicyError, match="'round/0/0' was already given"):
-        share.encrypt(0, np.zeros(LENGTH))
-    share._last_round, share._ledger = -1, SampleLedger()
-    second = share.encrypt(0, np.zeros(LENGTH))
-    modulus = ring_of(PARAMS).modulus
-    leaked = decode(PARAMS, (first + (modulus - second)) % modulus)
-    assert np.abs(leaked - v).max() <= PARAMS.error_bound
-
-
-def test_the_ciphertext_is_the_formula() -> None:
-    """b = a s + e + m with a small e, by direct convolution of a few coefficients."""
-    share = make_cohort(PARAMS).shares["party-2"]
-    secret = share._unmasked.copy()
-    v = np.random.default_rng(1).uniform(-1, 1, LENGTH)
-    b, m = share.encrypt(6, v), encode(PARAMS, v)
-    ring = ring_of(PARAMS)
-    digest = make_cohort(PARAMS).digest
-    a = ring.inverse(public_element(PARAMS, digest, 6, 0))
-    n, j = PARAMS.ring_dim, np.arange(PARAMS.ring_dim)
-    for k in (0, 5, n - 1):
-        for row, p in enumerate(PARAMS.primes):
-            turned = np.where(j <= k, 1, -1) * secret
-            product = sum(map(int, a[row, (k - j) % n].astype(np.int64) * turned))
-            e = (int(b[row, k]) - int(m[row, k]) - product + p // 2) % p - p // 2
-            assert abs(e) < 12 * 2 * 3.19

@@ -21,15 +21,6 @@ RING, SCALE_BITS = 32, 59
 PRIMES = (1152921504606844417, 576460752303421441, 33553537)
 
 
-def is_prime(number: int) -> bool:
-    return all(pow(base, number - 1, number) == 1 for base in (2, 3, 5, 7, 11, 13))
-
-
-def test_the_primes_are_fit() -> None:
-    for prime in PRIMES:
-        assert is_prime(prime) and prime % (2 * RING) == 1
-
-
 def layout_of(features: int, num_slots: int = RING // 2) -> Layout:
     return Layout(num_slots=num_slots, num_features=features, rows_by_party=(1,), rounds=1)
 

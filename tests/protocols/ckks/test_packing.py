@@ -214,11 +214,3 @@ def test_values_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
         assert with_sums.side_columns == 3 + flag
         with pytest.raises(ParameterError, match="side vectors have shape"):
             with_sums.pack_side(np.zeros((count, 2)))
-
-
-def test_next_power_of_two() -> None:
-    """Smallest power of two at or above n."""
-    for n in range(1, 300):
-        power = next_power_of_two(n)
-        assert power & (power - 1) == 0
-        assert power / 2 < n <= power

@@ -120,30 +120,6 @@ def test_metrics_are_scikit_learns(model: Model) -> None:
         np.testing.assert_allclose(found[key], value, rtol=1e-9)
 
 
-def test_figures_that_do_not_exist_are_dashes(model: Model) -> None:
-    weights, x, y = rows(model)
-    alike = np.zeros_like(y)
-    alike.T[0] = 1.0
-    found = model.metrics(weights, x, alike if model.several else np.ones_like(y))
-    named = {m.key: m for m in model.measures if not m.overall}
-    last = named["auc"] if model.several else list(named.values())[-1]
-    assert last.shown(np.ravel(found[last.key])[0]) == "–"
-    assert last.shown(-0.25).startswith("−0.25")
-
-
-def test_words_name_every_output(model: Model) -> None:
-    weights, x, y = rows(model)
-    found = model.metrics(weights, x, y)
-    words = model.words(found, ("cost", "days"))
-    if model.numeric:
-        assert words.count("root mean squared error") == 2 and "; days: " in words
-        assert f"R² {found['r2'][1]:.4f}" in words
-    else:
-        area = "mean area" if model.several else "area"
-        assert words.startswith(f"accuracy {100 * found['accuracy']:.2f} %, {area} under ROC ")
-        assert words.endswith(f"log loss {found['log_loss']:.4f}")
-
-
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
 def test_the_course_of_a_label_is_the_log_loss(name: str) -> None:
     model = model_named(name)

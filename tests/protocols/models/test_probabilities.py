@@ -23,9 +23,8 @@ def drawn(seed: int, slope: float = 1.0, scale: float = 2.0) -> tuple[Array, NDA
 
 
 @pytest.mark.parametrize("kind", ["plain", "ties", "steep", "tiny", "reversed", "far", "outlier"])
-@pytest.mark.parametrize("seed", range(3))
-def test_figures_are_scikit_learns(kind: str, seed: int) -> None:
-    z, positive = drawn(seed)
+def test_figures_are_scikit_learns(kind: str) -> None:
+    z, positive = drawn(1)
     change = {
         "plain": z,
         "ties": np.round(z),

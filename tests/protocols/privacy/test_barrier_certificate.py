@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -174,31 +173,6 @@ def test_noise_of_all_parties_bounds_the_iterates() -> None:
     assert alone.satisfied
     assert not together.satisfied, "one party's noise would have passed"
     assert together.binding.name == "norm"
-
-
-def test_a_reader_can_recompute_it_from_the_json() -> None:
-    text = json.dumps(check(_setting(**SECOND)).to_dict(), allow_nan=False)
-    data = json.loads(text)
-    s, f = data["setting"], data["figures"]
-    sides = {c["name"]: (c["left"], c["right"]) for c in data["conditions"]}
-    noise = f["sigma_total"]
-    core = math.sqrt((1 - s["kappa"]) * s["theta"])
-    c = math.sqrt(2 * math.log(3 * s["rounds"] / s["budget"]["delta"]))
-    assert f["c_delta"] == pytest.approx(c)
-    push = (1 + f["e_f"]) * s["norm_bound"] + 2 * s["lam"] * f["e_B"] * math.sqrt(s["theta"])
-    bound = core + s["eta"] * (push + (math.sqrt(s["features"]) + c) * noise)
-    assert f["R"] == pytest.approx(bound, rel=1e-9)
-    alpha = 2 * s["eta"] * s["lam"] * f["m_P"]
-    pull = 0.5 * s["norm_bound"] + c * noise
-    b = -2 * s["eta"] * ((1 - alpha) * pull + f["zeta_f"])
-    wide = s["norm_bound"] + (math.sqrt(s["features"]) + c) * noise
-    cc = -(s["eta"] ** 2) * (wide**2 - f["zeta_f"] ** 2)
-    a = 2 * alpha - alpha**2
-    root = (-b + math.sqrt(b * b - 4 * a * cc)) / (2 * a)
-    assert sides["norm"] == pytest.approx((core, root), rel=1e-9)
-    first = s["kappa"] * s["theta"] / s["lam"]
-    second = 1 / (s["lam"] * (f["M_P"] + f["m_P"]) + 0.25 * s["norm_bound"] / core)
-    assert f["eta_max"] == pytest.approx(min(first, second), rel=1e-9)
 
 
 def test_delta_is_spent_once() -> None:

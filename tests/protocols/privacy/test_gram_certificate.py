@@ -48,19 +48,6 @@ def test_sensitivity_pairs(norm: float, target: float) -> None:
     assert np.linalg.norm(worst[0] - worst[1]) == pytest.approx(bound)
 
 
-def test_neighbouring_sums_differ_by_at_most_the_sensitivity() -> None:
-    """As `with_noise` stacks them: the same noise on neighbours leaves D apart, no more."""
-    rng = np.random.default_rng(10)
-    x, y = rng.normal(size=(9, 3)), rng.uniform(0, 1, (9, 2))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    other = GramSums.of(np.vstack([x[:-1], -x[:1]]), np.vstack([y[:-1], 1 - y[:1]]))
-    noise = rng.normal(size=6 + 6)
-    a, b = (with_noise(s, noise, 9) for s in (GramSums.of(x, y), other))
-    apart = np.hypot(np.linalg.norm(a.gram - b.gram), np.linalg.norm(a.cross - b.cross))
-    exact = released(x[-1:], y[-1:]) - released(-x[:1], 1 - y[:1])
-    assert apart == pytest.approx(np.linalg.norm(exact)) and apart <= gram_sensitivity(1.0, 2**0.5)
-
-
 def test_noise_is_symmetric_and_of_the_stated_size() -> None:
     """Diagonal sigma, off it sigma / sqrt(2), cross sums sigma; on the grid before the weights."""
     rng = np.random.default_rng(11)

@@ -180,11 +180,11 @@ def test_longer_rows_are_refused_or_clipped(kind: str) -> None:
 
 
 @every_kind
-@pytest.mark.parametrize("field", ["epsilon", "delta", "sigma", "share_std", "sensitivity"])
-def test_a_figure_that_is_no_number_is_refused(kind: str, field: str) -> None:
+def test_a_figure_that_is_no_number_is_refused(kind: str) -> None:
     plan = chosen(kind)[0]
-    with pytest.raises(ParameterError, match=f"{field}=nan"):
-        promising(plan, **{field: math.nan})
+    for field in ("epsilon", "delta", "sigma", "share_std", "sensitivity"):
+        with pytest.raises(ParameterError, match=f"{field}=nan"):
+            promising(plan, **{field: math.nan})
     with pytest.raises(PolicyError, match="norm_bound=nan"):
         recompute(plan, math.nan)
 
@@ -195,8 +195,8 @@ def test_nothing_is_as_stated_without_numbers(stated: float, own: float) -> None
     assert Stated("epsilon", stated, own, "", exact=False).problem
 
 
-@every_kind
-def test_another_kind_is_refused_by_name(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_kind_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = "rows/gd"
     plan = chosen(kind)[0]
     monkeypatch.setattr(type(plan), "accounted_as", property(lambda _: "elsewhere"))
     with pytest.raises(PolicyError, match="'elsewhere' has no mechanism"):

@@ -15,7 +15,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from numpy.typing import NDArray
 
 from protocols.curvature import Curvature
-from protocols.errors import ParameterError, PrivacyError
+from protocols.errors import ParameterError
 from protocols.privacy.accounting import sigma_for
 from protocols.privacy.budget import Budget
 from protocols.privacy.certificate import Certificate
@@ -23,7 +23,6 @@ from protocols.privacy.momentum_bound import MomentumBound, responses
 from protocols.privacy.momentum_certificate import (
     MomentumSetting,
     check,
-    largest_residual,
 )
 from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit
@@ -95,13 +94,6 @@ def residual_of(setting: MomentumSetting) -> Callable[[float], float]:
     z: Floats = np.linspace(0.0, p.radius, 4001).astype(np.float64)
     values = np.maximum.accumulate(np.maximum(np.abs(p(z)), np.abs(p(-z))))
     return lambda at: float(np.interp(at, z, values))
-
-
-def test_the_largest_residual_is_found() -> None:
-    setting = certificate().setting
-    for z in (0.0, 0.3, 1.0, setting.sigmoid.polynomial.radius):
-        found = largest_residual(setting.sigmoid.polynomial, z)
-        assert found == pytest.approx(residual_of(setting)(z), abs=1e-5)
 
 
 @pytest.mark.parametrize("spectrum", [None, 0.3])
@@ -257,9 +249,3 @@ def test_longer_steps_are_refused_by_name() -> None:
         "momentum_bound",
         "privacy_noise",
     }
-
-
-def test_hopeless_cases_are_refused_with_what_binds() -> None:
-    few = {**QUERY, "rows": 20, "epsilon": 0.01, "rounds": 2}
-    with pytest.raises(PrivacyError, match="setting is certified for rows=20.*privacy_noise"):
-        find_setting(method="nag", **few)

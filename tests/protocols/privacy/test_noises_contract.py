@@ -17,7 +17,7 @@ from protocols.privacy.shares import NoiseSplit
 from protocols.privacy.sum_certificate import SumSetting
 from tests.protocols.privacy.checks import gaussian_accepted, laplace_accepted
 
-SPLIT = NoiseSplit(parties=5, colluders=2)
+SPLIT = NoiseSplit(parties=4, colluders=2)
 SCALE, DELTA = 0.7, 1e-5
 every_noise = pytest.mark.parametrize("name", NOISES)
 

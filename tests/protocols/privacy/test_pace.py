@@ -91,9 +91,8 @@ def test_other_updates_need_the_symmetry(update: str) -> None:
 # -- once a second moment is opened there is a plan ------------------------------------------------
 
 
-@pytest.mark.parametrize("update", ["quadratic-gd", "quadratic-nag"])
+@pytest.mark.parametrize(("update", "rounds"), [("quadratic-gd", 40), ("quadratic-nag", None)])
 @pytest.mark.parametrize("told", ["noise alone", "one axis", "usual"])
-@pytest.mark.parametrize("rounds", [None, 40])
 def test_whatever_was_opened(update: str, told: str, rounds: int | None) -> None:
     """Its part of epsilon is spent: the rest trains a model, and is all that is charged."""
     known, wanted = figures(1.2 * FEW), replace(WANTED, update=update, rounds=rounds)

@@ -85,8 +85,7 @@ def test_a_hidden_state_gains_nothing() -> None:
     assert 0.999 * epsilon <= spent < 1.02 * epsilon  # reached by the constants C and -C
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.25, 0.05])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize(("rate", "epsilon"), [(1.0, 1.0), (0.25, 0.1), (0.25, 3.0), (0.05, 1.0)])
 def test_the_multiplier_keeps_its_promise(rate: float, epsilon: float) -> None:
     rounds, delta = 50, 1e-5
     z = poisson_noise_multiplier(epsilon=epsilon, delta=delta, rate=rate, rounds=rounds)

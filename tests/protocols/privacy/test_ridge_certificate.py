@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from protocols.approximation import Approximation, is_symmetric, sigmoid_approximation
 from protocols.errors import ParameterError
 from protocols.privacy.budget import Budget
-from protocols.privacy.descent_bound import DescentBound, push_bound
+from protocols.privacy.descent_bound import push_bound
 from protocols.privacy.problem import Problem, Steps
 from protocols.privacy.ridge_certificate import RidgeSetting, check
 from protocols.privacy.ridge_search import drafts
@@ -158,18 +158,6 @@ def test_lambda_with_noise_that_can_be_seen_to_fail() -> None:
     assert np.mean(largest > certificate.figures["R"]) <= loud.budget.delta_norm
     half = check(replace(loud, spectrum=0.025)).figures["reached"]
     assert np.mean(largest > half) > loud.budget.delta_norm
-
-
-def test_geometric_sums() -> None:
-    ball = DescentBound(
-        eta=2.0, alpha=0.1, rounds=7, features=3, norm_bound=1.0, noise=0.1, failure=1e-6
-    )
-    assert ball.weight == pytest.approx(sum(0.81**i for i in range(7)))
-    assert ball.weight_squared == pytest.approx(sum(0.81 ** (2 * i) for i in range(7)))
-    still = replace(ball, alpha=0.0)
-    assert still.weight == still.weight_squared == 7
-    assert still.x < ball.x
-    assert replace(ball, alpha=1.0).weight == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("rows", [20_000, 2000])

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm as normal
 
-import protocols.whitening
 from protocols import arithmetic, row_slots
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -21,7 +20,6 @@ from protocols.privacy.certificate import Certificate
 from protocols.privacy.mechanism import Mechanism
 from protocols.privacy.ridge_certificate import check
 from protocols.privacy.search import find_setting
-from protocols.privacy.shares import NoiseSplit
 from protocols.updates.momentum import GradientDescent
 from protocols.whitening import Whitening, moment_sensitivity, whiten
 
@@ -160,42 +158,10 @@ def test_mutant_lambda_halved() -> None:
     refused(planned(found), "condition descent_bound fails")
 
 
-def test_mutant_the_tail_of_the_honest_noise_alone() -> None:
-    """sigma of C is what the honest leave; all parties' noise is in it."""
-    w = whitening()
-    upper = np.zeros((w.features, w.features))
-    upper[np.triu_indices(w.features)] = w.moment
-    moment = upper + np.triu(upper, 1).T
-    with patch.object(protocols.whitening, "STRENGTH", 2.0):
-        low = whiten(
-            moment, sigma=w.sigma, split=NoiseSplit(parties=2, colluders=0), failure=w.failure
-        )
-    refused(planned(gd(), low), "condition whitening fails")
-
-
 def test_another_width_is_refused() -> None:
     small = Whitening(moment=(1.0,), matrix=((1.0,),), spectrum=2.0, sigma=0.1, failure=1e-9)
     with pytest.raises(ParameterError, match="whitening of 1 columns"):
         Mechanism.from_plan(planned(gd(), small), NORM)
-
-
-def test_without_whitening_nothing_changes() -> None:
-    """Lambda = B^2 is what was taken before."""
-    bare = find_setting(
-        rows=ROWS,
-        features=7,
-        norm_bound=NORM,
-        epsilon=2.0,
-        delta=1e-5,
-        parties=3,
-        colluders=1,
-        rounds=25,
-        degree=5,
-        method="ridge",
-    )
-    said = check(replace(bare.setting, spectrum=NORM**2))
-    assert said.conditions == bare.conditions
-    assert said.figures == {k: v for k, v in bare.figures.items() if k != "expected_log_loss"}
 
 
 def test_slots_are_bounded_by_the_same_ball() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.serialise import to_plain
-from protocols.updates.catalogue import REGISTRY, rule_from_dict
+from protocols.updates.registry import rule_from_dict, rule_named
 from protocols.updates.update import Update
 
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ VALUES: dict[str, Any] = {
 
 
 def names_of(kind: str) -> list[str]:
-    return [field.name for field in dataclasses.fields(REGISTRY[kind])]  # type: ignore[arg-type]
+    return [field.name for field in dataclasses.fields(rule_named(kind))]  # type: ignore[arg-type]
 
 
 def fields_of(kind: str, **changes: Any) -> dict[str, Any]:

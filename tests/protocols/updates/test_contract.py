@@ -17,21 +17,14 @@ import pytest
 from protocols.errors import ParameterError
 from protocols.privacy.randomness import SeededRandomness
 from protocols.updates.adaptive import Adaptive
-from protocols.updates.catalogue import KINDS, REGISTRY, rounds_of, rule_from_dict
 from protocols.updates.momentum import GradientDescent, HeavyBall, Momentum, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.quadratic_descent import QuadraticDescent
-from protocols.updates.registry import ANYWHERE
+from protocols.updates.registry import ANYWHERE, RULES, rounds_of, rule_from_dict, rule_named
 from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
 from protocols.updates.update import Update
-from tests.helpers import (
-    NOISE,
-    encrypted_weights,
-    log2_error,
-    make_data,
-    make_plan,
-    plain_weights,
-)
+from tests.helpers import NOISE, log2_error, make_data, make_plan, plain_weights
+from tests.joint import encrypted_weights
 from tests.protocols.updates.cases import (
     CURVATURE,
     FEATURES,
@@ -46,8 +39,8 @@ from tests.protocols.updates.cases import (
 )
 from tests.protocols.updates.textbook import textbook
 
-ENCRYPTED = [kind for kind in KINDS if suits_ciphertexts(kind)]
-LINEAR = [kind for kind in KINDS if issubclass(REGISTRY[kind], Momentum)]
+ENCRYPTED = [kind for kind in RULES if suits_ciphertexts(kind)]
+LINEAR = [kind for kind in RULES if issubclass(rule_named(kind), Momentum)]
 RNG = np.random.default_rng(5)
 START, CENTRE = RNG.standard_normal((2, FEATURES)) / 2
 HESSIAN = np.diag([0.1, 0.3, 0.5, 0.8, 1.0])
@@ -77,7 +70,7 @@ OUTSIDE: dict[str, tuple[Any, ...]] = {
     "beta2": (1.0, -0.1),
 }
 """Of every field: values beyond its bounds."""
-FIELDS = [(kind, name) for kind in KINDS for name in names_of(kind)]
+FIELDS = [(kind, name) for kind in RULES for name in names_of(kind)]
 
 
 def noisy(t: int, w: np.ndarray) -> np.ndarray:
@@ -88,10 +81,10 @@ def noisy(t: int, w: np.ndarray) -> np.ndarray:
 # -- in a plan ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RULES)
 def test_round_trip(kind: str) -> None:
     """Through JSON; the kind, all fields and nothing else; on ciphertexts is what runs there."""
-    assert REGISTRY[kind].kind == kind
+    assert rule_named(kind).kind == kind
     assert kind not in ANYWHERE or kind in ENCRYPTED
     rule = example(kind)
     text = json.dumps(rule.to_dict(), allow_nan=False)
@@ -122,10 +115,11 @@ def test_wrong_fields_are_refused(kind: str, name: str) -> None:
             replace(example(kind), **{name: value})  # type: ignore[type-var]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RULES)
 def test_missing_and_unknown_fields_are_refused(kind: str) -> None:
     whole = fields_of(kind)
-    required = [f.name for f in fields(REGISTRY[kind]) if repr(f.default).endswith("_TYPE object")]  # type: ignore[arg-type]
+    own = fields(rule_named(kind))  # type: ignore[arg-type]
+    required = [f.name for f in own if repr(f.default).endswith("_TYPE object")]
     for name in ("rounds", *required):
         with pytest.raises(ParameterError, match=name):
             rule_from_dict({k: v for k, v in whole.items() if k != name})
@@ -147,7 +141,7 @@ def test_unknown_kinds_are_refused(kind: Any) -> None:
 # -- the pair -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RULES)
 @pytest.mark.parametrize("rounds", [1, 2, 3, 40])
 def test_every_iteration_is_the_textbook_s(kind: str, rounds: int) -> None:
     """With noise, ridge and momentum; schedule "harmonic" and "geometric" where there are two."""
@@ -161,7 +155,7 @@ def test_every_iteration_is_the_textbook_s(kind: str, rounds: int) -> None:
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-11 * max(1.0, scale))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RULES)
 def test_steps_are_pure_and_hold_the_gradient_as_stated(kind: str) -> None:
     """Frozen inputs, equal outputs; `sums(t)` vectors with one gradient, then old ones as such."""
     rule = example(kind, rounds=5)
@@ -200,7 +194,7 @@ def test_levels_are_what_a_step_uses(kind: str) -> None:
             assert rule.levels() == levels_used(rule)
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS) - set(ENCRYPTED)))
+@pytest.mark.parametrize("kind", sorted(set(RULES) - set(ENCRYPTED)))
 def test_the_others_refuse_encrypted_rows_in_words(kind: str) -> None:
     rule = example(kind)
     words = "divide by roots" if isinstance(rule, Adaptive) else "secure-aggregation protocol only"
@@ -215,7 +209,7 @@ def test_the_others_refuse_encrypted_rows_in_words(kind: str) -> None:
 def test_noise_gain_is_the_flat_response(kind: str) -> None:
     """Root of the summed squares, run by run; every rule at its least curvature."""
     for rounds in (1, 2, 9, 30):
-        keeps_ridge = issubclass(REGISTRY[kind], StronglyConvexNesterov)
+        keeps_ridge = issubclass(rule_named(kind), StronglyConvexNesterov)
         change = {"ridge": 0.0} if "ridge" in names_of(kind) and not keeps_ridge else {}
         flat = np.linalg.norm(responses(example(kind, rounds=rounds, **change), 0.0))
         assert math.isclose(example(kind, rounds=rounds).noise_gain(), float(flat), rel_tol=1e-12)

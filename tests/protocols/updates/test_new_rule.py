@@ -11,13 +11,12 @@ from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import choose_rows
-from protocols.updates.catalogue import REGISTRY
-from protocols.updates.registry import UPDATES
+from protocols.updates import momentum
+from protocols.updates.registry import RULES, UPDATES
 from protocols.updates.update import Update, V
 from sims.config import SimulationConfig
 from sims.simulation import simulate
 from sims.studies import epsilon
-from tests.protocols.updates.textbook import textbook
 
 FIGURES = PublicFigures(rows_by_party=(1200, 900), num_features=4)
 
@@ -45,7 +44,8 @@ class Plain(Update):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(REGISTRY, "plain", Plain)
+    monkeypatch.setattr(momentum, "Plain", Plain, raising=False)
+    monkeypatch.setitem(RULES, "plain", "momentum.Plain")
     for protocol, offered in UPDATES.items():
         monkeypatch.setitem(UPDATES, protocol, (*offered, "plain"))
 
@@ -71,8 +71,3 @@ def test_without_a_certificate_it_is_refused_on_encrypted_rows() -> None:
     examined = {(case.protocol, case.update) for case in epsilon.cases()}
     assert (SECURE_AGGREGATION, "plain") in examined
     assert (ENCRYPTED_ROWS, "plain") not in examined and (ENCRYPTED_ROWS, "gd") in examined
-
-
-def test_a_missing_textbook_says_what_to_add() -> None:
-    with pytest.raises(AssertionError, match="'plain' has no textbook: add to TEXTBOOKS"):
-        textbook("plain")

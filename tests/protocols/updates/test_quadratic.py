@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -57,14 +56,6 @@ def test_a_preconditioner_and_privacy_are_no_plan(kind: str) -> None:
 
 
 # -- enhanced Nesterov ---------------------------------------------------------------------------
-
-
-def test_a_zero_column_keeps_its_weight_at_zero() -> None:
-    """Without noise nothing moves it, although its preconditioner is the largest."""
-    x, _, _ = data()
-    weights = train(quadratic(), noise=False, preconditioner=CURVATURE.preconditioner(x))
-    assert weights[2] == 0
-    assert np.abs(weights).min(initial=1, where=np.arange(D) != 2) > 1e-3
 
 
 def test_the_polynomial_inverse_moves_the_model_by_its_error() -> None:
@@ -127,16 +118,6 @@ def test_no_error_is_amplified() -> None:
     assert np.abs(outcome(1, 0)).max() <= 0.02
 
 
-def test_an_error_of_the_bound_moves_the_weights_by_less_than_stated() -> None:
-    """1 / b off by 1e-9 of itself, sign by column."""
-    x, _, _ = data()
-    rule, signs = quadratic(), np.array([1, -1, 1, -1, 1, -1])
-    b = CURVATURE.bound(x)
-    moved = [train(rule, noise=False, preconditioner=(1 + e * signs) / b) for e in (0.0, 1e-9)]
-    largest = np.abs(moved[1] - moved[0]).max()
-    assert 1e-10 < largest <= 1e-9 * rule.inverse_gain
-
-
 @pytest.mark.parametrize("size", [0.3, 1.0, 3.0])
 def test_the_inverse_gain_is_attained(size: float) -> None:
     """A column as small as the bound's worst, and residuals of 1: its weight moves, no further."""
@@ -165,15 +146,6 @@ def test_the_path_bounds_a_constant_error_of_any_curvature() -> None:
             assert sum(rate * abs(r) for rate, r in pairs) <= rule.path * (1 + 1e-12)
 
 
-def test_extreme_rates() -> None:
-    geometric = quadratic()
-    pairs = zip(geometric.rates, geometric.momenta, strict=True)
-    assert geometric.largest_rate == pytest.approx(
-        max(n * (1 + max(0, m)) for n, m in pairs) / 0.01
-    )
-    assert geometric.least_rate == 1 / CURVATURE.high
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -186,29 +158,3 @@ def test_extreme_rates() -> None:
 def test_refusals(change: dict[str, Any], match: str) -> None:
     with pytest.raises(ParameterError, match=match):
         quadratic(**change)
-
-
-def test_the_refused_rate_diverges() -> None:
-    """Equal columns, where B is tight: 1 + 10 / (1 + t) ends above ln 2, others at the optimum.
-
-    The link is the sigmoid itself, so that no interval is left.
-    """
-    x, y = np.ones((50, 4)), (np.arange(50) < 30).astype(float)
-    curvature = Curvature.for_rows(4.0, offset=1e-3)
-
-    def trained(factor: Callable[[int], float], **changes: Any) -> float:
-        gradient = PlainGradient(
-            x, y, np.zeros((8, 4)), lambda z: 1 / (1 + np.exp(-z)), 1 / curvature.bound(x)
-        )
-        rule = quadratic(rounds=8, curvature=curvature, **changes)
-        state = rule.start(np.zeros(4))
-        for t in range(8):
-            move = gradient(rule.point(state), rule.gradient_factor(t) * factor(t))
-            state = rule.step(move, state, t)
-        return loss(x @ rule.weights(state), y)
-
-    base = quadratic(rounds=8)
-    best = loss(np.full(50, math.log(1.5)), y)
-    assert trained(lambda t: (1 + 10 / (1 + t)) / base.rates[t]) > math.log(2)
-    assert trained(lambda t: 1.0) < best + 0.01
-    assert trained(lambda t: 1.0, schedule="harmonic", extra=0.2) < best + 0.01

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from parties.data.encode import encode_shard
+from parties.data.shard import encode_shard
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import DataError, ParameterError
 from protocols.train import PlainGradient, train_plain
@@ -56,11 +56,7 @@ def test_the_papers_rules_are_those_that_run_under_encryption() -> None:
     descent = QuadraticDescent(**fields, rate=1.5)
     pairs = [
         (rules.enhanced(rows, signs, STEPS), QuadraticNesterov(**fields), inverse),
-        (
-            rules.ascent(rows, signs, STEPS, 1.5, bound),
-            descent,
-            inverse,
-        ),
+        (rules.ascent(rows, signs, STEPS, 1.5, bound), descent, inverse),
         (
             rules.nesterov(rows, signs, STEPS, lambda t: 2.0, first=1.0),
             Nesterov(rounds=STEPS, learning_rate=2.0),

@@ -51,10 +51,7 @@ def test_the_first_step_is_down_the_gradient_over_the_bound(data: tuple[Any, Any
     def loss(weights: Any, squash: Any) -> float:
         return float(np.sum((squash(x @ weights.reshape(d, c)) - y) ** 2))
 
-    for rule, squash, constant in (
-        (rules.linear, lambda z: z, 2.0),
-        (rules.lffr, expit, 0.155),
-    ):
+    for rule, squash, constant in ((rules.linear, lambda z: z, 2.0), (rules.lffr, expit, 0.155)):
         slope = approx_fprime(np.zeros(d * c), loss, 1e-7, squash).reshape(d, c)
         (found,) = rule(x, y, 1)
         np.testing.assert_allclose(found, squash(-x @ (slope / (constant * sums))), atol=1e-4)

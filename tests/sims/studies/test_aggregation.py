@@ -14,14 +14,7 @@ from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
 from sims.local import SERVER_NODE
 from sims.studies import aggregation
-from sims.studies.aggregation import (
-    Case,
-    EncryptedArm,
-    Meter,
-    Result,
-    compare,
-    promises_of,
-)
+from sims.studies.aggregation import Case, EncryptedArm, Meter, Result, compare, promises_of
 from sims.studies.flower_secagg import SecAggArm, SecAggSettings
 
 CASE = Case(parties=5, features=20, rounds=3)

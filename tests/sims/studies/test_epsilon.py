@@ -32,12 +32,7 @@ from protocols.whitening import Whitening
 from sims import audit_regression, audit_sums
 from sims.audit_whitened import both_runs
 from sims.documents import to_json
-from sims.second_accountant import (
-    gaussian_epsilon,
-    laplace_epsilon,
-    sums_epsilon,
-    whitened_epsilon,
-)
+from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon, whitened_epsilon
 from sims.studies import epsilon as study
 from sims.studies.epsilon import COLLUDERS, DELTA, EPSILON, Case, Found, certificate_of
 from sims.verify_certificate import certificate_problems
@@ -391,12 +386,7 @@ def test_half_of_the_noise_is_caught() -> None:
     half = replace(plan, noise_scales=tuple(s / 2 for s in plan.noise_scales))
     pair = audit_sums.worst_pair(half)
     attacked = audit_sums.attack(
-        half,
-        pair,
-        runs=RUNS,
-        delta=found.delta,
-        confidence=0.999,
-        rng=np.random.default_rng(3),
+        half, pair, runs=RUNS, delta=found.delta, confidence=0.999, rng=np.random.default_rng(3)
     )
     assert attacked > found.claimed
 

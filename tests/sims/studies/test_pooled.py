@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import encode_shard
 from sims.studies import pooled
 
 HOLED = ("age", "ward")

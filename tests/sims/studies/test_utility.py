@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,12 @@ from scipy.special import entr, expit
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from parties.data.columns import NumericColumn
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import Label, NumericColumn, Schema
 from protocols.privacy.gdp import mu_for_epsilon
 from sims.baselines import DpSgd
-from sims.result import Figures
 from sims.simulation import simulate
 from sims.studies import utility
-from sims.studies.utility import table_lines, utility_figure
+from sims.studies.utility import table_lines
 from sims.studies.utility_models import (
     BASE,
     BASELINES,
@@ -38,7 +35,6 @@ from sims.studies.utility_models import (
     TUNING,
     Bench,
     Candidate,
-    Found,
     PrivateRule,
     Task,
     best_threshold,
@@ -301,43 +297,3 @@ def test_a_missing_schema_is_refused(folder: Path, tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "tiny.json" in result.stderr.replace("\n", "")
-
-
-def some(model: str, loss: float, **fields: Any) -> Found:
-    mean = dict.fromkeys(utility.COLUMNS, 0.5) | {"log_loss": loss}
-    return Found(data="d", rows=9, features=2, seeds=4, model=model, mean=mean, std=mean, **fields)
-
-
-def test_what_is_no_better_than_the_base_rate_says_so() -> None:
-    found = [
-        *(some(OPTIMUM, 0.5), some(BASE, 0.6)),
-        *(some(PRIVATE, loss, epsilon=1.0, iterations=t) for t, loss in ((1, 0.59), (2, 0.6))),
-    ]
-    marked = [line for line in table_lines(found) if line.endswith("no better than the base rate")]
-    assert [line[:30].strip() for line in marked] == ["epsilon 1: private, T = 2"]
-
-
-def test_the_plot_has_lines_for_optimum_majority_and_base_rate() -> None:
-    found = [some(OPTIMUM, 0.4), some(BASE, 0.6)]
-    found += [some(PRIVATE, 1 / e, epsilon=e) for e in (4.0, 2.0)]
-    found += [some(DESCENT, 0.5, epsilon=2.0), some(OBJECTIVE, 0.5, epsilon=1.0, refusal="no")]
-    panels: list[Any] = list(utility_figure(found).axes)
-    loss, accuracy = panels
-    assert [line.get_ydata()[0] for line in loss.lines[:2]] == [0.4, 0.6]
-    words = [text.get_text() for text in loss.get_legend().get_texts()]
-    assert words == [OPTIMUM, BASE, PRIVATE, DESCENT]
-    words = [text.get_text() for text in accuracy.get_legend().get_texts()]
-    assert words == [OPTIMUM, "majority", PRIVATE, DESCENT]
-    private = next(c for c in loss.containers if c.get_label() == PRIVATE)
-    assert list(private.lines[0].get_xdata()) == [2.0, 4.0]
-    bar = private.lines[2][0].get_segments()[0]
-    assert bar[1][1] - bar[0][1] == pytest.approx(2 * 0.5 / 2)  # std / sqrt(seeds), both ways
-
-
-# --- public schemas -----------------------------------------------------------------------------
-
-
-def test_figures_that_are_not_numbers_are_left_out_of_means(bench: Bench) -> None:
-    figures = [Figures(a=1.0, b=float("nan")), Figures(a=float("nan"), b=float("nan"))]
-    found = asdict(bench.found("m", figures))
-    assert found["mean"]["a"] == 1.0 and np.isnan(found["mean"]["b"])

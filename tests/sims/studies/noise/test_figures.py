@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from sims.studies.noise.components import COMPONENTS
-from sims.studies.noise.figures import Line, Plot, axis_label, draw
+from sims.studies.noise.figures import draw
 from sims.studies.noise.gallery import plots_of
 from sims.studies.noise.grid import Grid, cells_of
 from sims.studies.noise.tables import tidy
-from tests.sims.studies.noise.test_report_browser import GRID, made_up
-
-
-def test_scores_are_judged_beside_the_optimum_and_the_base_rate() -> None:
-    """A line each, at its height, named in the legend."""
-    levels = {"optimum without privacy": 86.0, "base rate": 76.2}
-    figure = draw(plot([80.0] * 8, "accuracy", log_y=False, levels=levels))
-    (axes,) = figure.axes
-    flat = [float(y[0]) for line in axes.lines if len(set(y := list(line.get_ydata()))) == 1]
-    assert {86.0, 76.2} <= set(flat)
-    low, high = axes.get_ylim()
-    assert low < 76.2 < 86.0 < high
-    assert {"optimum without privacy", "base rate"} <= {
-        text.get_text() for legend in figure.legends for text in legend.get_texts()
-    }
+from tests.sims.studies.noise.made_up import GRID, made_up
 
 
 @pytest.mark.parametrize("positive", ["0", "1"])
@@ -56,21 +38,6 @@ def test_levels_are_those_of_scikit_learn(positive: str) -> None:
     assert found["log_loss_majority"] == pytest.approx(log_loss(y, prior))
 
 
-X = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0]
-
-
-def plot(values: list[float], component: str = "privacy_noise", **changes: object) -> Plot:
-    line = Line.plain("t = P - 1", X, values)
-    made = Plot(
-        name="p",
-        caption="",
-        x_label="number of clients P",
-        y_label=axis_label(component),
-        lines=[line],
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
-
-
 def clipped(figure: Figure) -> list[str]:
     """Texts that are drawn outside of the figure, after layout [pixels]."""
     FigureCanvasAgg(figure).draw()
@@ -94,18 +61,6 @@ def clipped(figure: Figure) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("component", COMPONENTS)
-def test_no_label_is_clipped(component: str) -> None:
-    """Of whatever may stand beside an axis."""
-    figure = draw(plot([0.1 * x for x in X], component))
-    assert clipped(figure) == []
-    assert "[" in figure.axes[0].get_ylabel(), "no unit"
-
-
-def test_a_clipped_label_is_noticed() -> None:
-    assert clipped(draw(plot(X, y_label="far too long a label " * 4))) != []
-
-
 def test_no_plot_of_a_study_is_clipped_or_crowded() -> None:
     plots = plots_of(tidy(made_up()), [GRID])
     names = {p.name for p in plots}
@@ -113,23 +68,6 @@ def test_no_plot_of_a_study_is_clipped_or_crowded() -> None:
     for each in plots:
         assert clipped(draw(each)) == [], each.name
         assert each.unit and len(each.lines) <= 6, each.name
-
-
-def test_equal_lines_are_apart_and_formulas_show() -> None:
-    twice = plot(X, apart=True)
-    points = twice.lines[0].points.assign(formula=X)
-    line = replace(twice.lines[0], points=points, relation="=")
-    figure = draw(replace(twice, lines=[line, line]))
-    first, dashes, second, _ = figure.axes[0].get_lines()
-    assert all(a < b for a, b in zip(first.get_xdata(), second.get_xdata(), strict=True))
-    assert dashes.get_linestyle() == "--"
-    assert sum(to_rgb(dashes.get_color())) < 0.5 * sum(to_rgb(first.get_color()))
-    assert [t.get_text() for t in figure.legends[0].get_texts()][-1] == "formula"
-
-
-def test_coalitions_keep_their_order() -> None:
-    ratio = next(p for p in plots_of(tidy(made_up()), [GRID]) if p.name == "privacy_ratio_fixed")
-    assert [line.label for line in ratio.lines] == ["t = 0", "t = 1", "t = P / 2", "t = P - 1"]
 
 
 def test_grids_of_one_protocol_are_kept_apart() -> None:

@@ -14,7 +14,7 @@ from sims.studies.noise.report import write_all
 from sims.studies.noise.slopes import fit_slopes
 from sims.studies.noise.store import Measurement
 from sims.studies.noise.tables import tidy
-from tests.sims.studies.noise.test_report_browser import made_up
+from tests.sims.studies.noise.made_up import made_up
 
 DOCS = Path(__file__).parents[4] / "docs"
 LARGEST = 60_000  # bytes of a picture
@@ -108,15 +108,3 @@ def test_nothing_is_lost_where_a_study_is_missing(
         assembler.assemble(page, less)
     assert page.read_text() == PAGE
     assert len(list((page.parent / "gallery").iterdir())) == 1
-
-
-def test_a_miss_is_bold(assembler: Any) -> None:
-    row = {"slope": "0.501", "low": "0.5002", "high": "0.5018", "predicted": "0.5"}
-    row |= {"relation": "=", "agrees": "no", "margin_bits": "0.1"}
-    assert assembler.cell(row) == "**0.5010 ± 0.0008 (0.5000)**"
-    assert assembler.cell({**row, "agrees": "yes"}) == "0.5010 ± 0.0008 (0.5000)"
-    bound = {**row, "relation": "<=", "margin_bits": "-1.5"}
-    assert assembler.cell(bound).endswith("(1.50 bits below the bound)")
-    assert assembler.cell({**bound, "margin_bits": "0.5"}).endswith("(0.50 bits above the bound)")
-    few = {"slope": "0.5", "low": "", "high": "", "predicted": "", "relation": "", "agrees": ""}
-    assert assembler.cell({**few, "margin_bits": ""}) == "0.5000"

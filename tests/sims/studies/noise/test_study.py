@@ -27,7 +27,7 @@ from sims.studies.noise.store import (
     run_study,
     units_of,
 )
-from sims.studies.noise.tables import COLUMNS, tidy
+from sims.studies.noise.tables import COLUMNS
 from sims.studies.noise.twins import measure_twin, open_setting
 
 GRID = Grid(
@@ -230,15 +230,6 @@ def test_a_refusal_of_a_worker_reaches_the_person(tmp_path: Path) -> None:
 
 
 # -- tables ----------------------------------------------------------------------------------------
-
-
-def test_rows_tell_what_was_asked_from_what_was_run() -> None:
-    """T as certified may be the T that another cell asks for."""
-    frame = tidy(
-        Measurement(cell=Cell(rounds=rounds), seed=0, values={"sigma": 1.0}, facts={"T": 100})
-        for rounds in (None, 100)
-    )
-    assert list(frame.rounds) == [100, 100] and list(frame.T_asked) == [None, 100]
 
 
 def test_accuracy_against_epsilon(tmp_path: Path) -> None:

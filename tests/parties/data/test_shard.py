@@ -11,11 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_features, encode_shard
-from parties.data.outcome import Label
-from parties.data.schema import Schema
-from parties.data.shard import ClampCounts, Shard
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import ClampCounts, Shard, encode_scored, encode_shard
 from protocols.errors import DataError
 from tests.helpers import raw_features
 
@@ -96,13 +93,13 @@ def test_no_row_exceeds_the_norm_bound(rows: Any, scaling: Any, row_norm: float 
                (("age", 0, 100), ("b", -1e-3, 1e9))}  # fmt: skip
     assert shard.counts.outside == {name: count for name, count in outside.items() if count}
     assert shard.counts.unknown.get("ward", 0) == (frame["ward"] == "?").sum()
-    np.testing.assert_array_equal(encode_features(frame, schema), shard.x)
+    np.testing.assert_array_equal(encode_scored(frame, schema)[0], shard.x)
 
 
 def test_clipped_rows_stay_below_one_in_any_order_of_summation() -> None:
     x = np.random.default_rng(2).normal(size=(2000, 30))
     columns = tuple(NumericColumn(name=f"x{k + 1}", low=-9, high=9) for k in range(30))
-    rows = encode_features(x, make_schema(columns=columns, scaling="range", row_norm=0.7))
+    rows = encode_scored(x, make_schema(columns=columns, scaling="range", row_norm=0.7))[0]
     for norms in (
         np.linalg.norm(rows, axis=1),
         np.sqrt((rows[:, ::-1] ** 2).cumsum(axis=1)[:, -1]),
@@ -165,7 +162,7 @@ def test_arrays() -> None:
     )
     shard = encode_shard((x, np.array([[1], [0]])), schema)
     np.testing.assert_allclose(shard.x, [[-1.0, 0.0, 1.0], [-0.9, 1.0, 1.0]], atol=1e-15)
-    np.testing.assert_array_equal(encode_features(x, schema), shard.x)
+    np.testing.assert_array_equal(encode_scored(x, schema)[0], shard.x)
     np.testing.assert_array_equal(raw_features(x, schema), x)
 
 

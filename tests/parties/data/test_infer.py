@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
+from parties.data.cells import cell_text
 from parties.data.infer import infer_schema
-from parties.data.table import cell_text
+from parties.data.schema import CategoricalColumn, NumericColumn
+from parties.data.shard import encode_shard
 from protocols.errors import DataError, SchemaError
 
 

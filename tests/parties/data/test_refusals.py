@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_features, encode_shard
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import encode_scored, encode_shard
 from parties.data.table import read_table
 from protocols.errors import CohortError, DataError, SchemaError
+from tests.parties.data import test_malformed
 
 SECRET_TEXT = "Zaphod7741"
 SECRET_NUMBER = 8675309.25
@@ -86,7 +85,7 @@ def test_bad_cells(changes: dict[str, Any], message: str) -> None:
 
 def test_several_bad_columns_are_named_at_once() -> None:
     bad = table(age=[SECRET_TEXT] * 4, ward=[None] * 4)
-    text = refused(DataError, lambda: encode_features(bad, SCHEMA))
+    text = refused(DataError, lambda: encode_scored(bad, SCHEMA)[0])
     assert "'age'" in text and "'ward'" in text
 
 
@@ -99,12 +98,12 @@ def test_missing_columns() -> None:
     assert "'ward'" in text and "'ill'" in text
     text = refused(SchemaError, lambda: encode_shard(table().drop(columns="ill"), SCHEMA))
     assert "'ill'" in text
-    assert encode_features(table().drop(columns="ill"), SCHEMA).shape == (4, 4)
+    assert encode_scored(table().drop(columns="ill"), SCHEMA)[0].shape == (4, 4)
 
 
 def test_empty_shard() -> None:
     assert "0 rows" in refused(DataError, lambda: encode_shard(table().head(0), SCHEMA))
-    assert "0 rows" in refused(DataError, lambda: encode_features(table().head(0), SCHEMA))
+    assert "0 rows" in refused(DataError, lambda: encode_scored(table().head(0), SCHEMA)[0])
 
 
 def test_strict_refuses_what_is_clamped_otherwise() -> None:
@@ -115,50 +114,21 @@ def test_strict_refuses_what_is_clamped_otherwise() -> None:
     assert "1 of 4 values of column 'ward' are of no declared category" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("none.csv", None, "does not exist"),
-        ("none.parquet", None, "does not exist"),
-        ("table.xlsx", b"x", "not a readable workbook"),
-        ("empty.csv", b"", "is empty"),
-        ("empty.parquet", b"", "is empty"),
-        ("table.doc", b"x", "none of .csv, .csv.gz, .tsv"),
-        ("blank.csv", b"\n\n", "neither names nor rows"),
-        ("latin.csv", f"age,{SECRET_TEXT}é\n1,2\n".encode("latin-1"), "not UTF-8"),
-        ("cut.parquet", b"PAR1" + SECRET_TEXT.encode() + b"PAR1", "not a readable Parquet"),
-        ("bad.parquet", f"age {SECRET_TEXT}".encode(), "not a readable Parquet"),
-        (
-            "ragged.csv",
-            f"age,ward\n1,A\n2,B,{SECRET_TEXT}\n".encode(),
-            "line 3 has 3 cells where the header has 2",
-        ),
-        (
-            "wide.csv",
-            f"age,ward\n1,A,{SECRET_TEXT}\n".encode(),
-            "every line has 3 cells where the header has 2",
-        ),
-        ("semicolon.csv", f"age;ward\n1;{SECRET_TEXT}\n".encode(), "not separated by commas"),
-        ("headless.csv", f"39,{SECRET_TEXT},13\n50,x,14\n".encode(), "looks like data"),
-        ("headless2.csv", f"{SECRET_NUMBER},A\n2,B\n".encode(), "looks like data"),
-        (
-            "twice.csv",
-            f"{SECRET_TEXT},b,{SECRET_TEXT}\n1,2,3\n".encode(),
-            "one name for columns 1, 3",
-        ),
-    ],
-)
-def test_bad_files(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    text = refused(DataError, lambda: read_table(tmp_path / name))
-    assert message in text and name in text
+@pytest.mark.parametrize("case", test_malformed.CASES)
+def test_bad_files(tmp_path: Path, case: str) -> None:
+    name, content, message = test_malformed.CASES[case]
+    (tmp_path / name).write_bytes(content)
+    schema = test_malformed.SCHEMA
+    assert message in refused(CohortError, lambda: encode_shard(tmp_path / name, schema))
 
 
-@pytest.mark.parametrize("name", ["folder.csv", "folder.parquet"])
-def test_a_folder_is_no_table(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).mkdir()
-    assert "cannot be read" in refused(DataError, lambda: read_table(tmp_path / name))
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_no_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    text = refused(DataError, lambda: read_table(path))
+    assert "does not exist" in text and name in text
+    path.mkdir()
+    assert "cannot be read" in refused(DataError, lambda: read_table(path))
 
 
 @pytest.mark.parametrize(
@@ -182,11 +152,8 @@ def test_bad_objects(source: Any, message: str) -> None:
 
 def test_names_of_arrays() -> None:
     x = np.zeros((2, 2))
-    assert list(read_table((x, [0, 1]), names=["a", "b"], label="z").columns) == ["a", "b", "z"]
+    assert list(read_table((x, [0, 1]), label="z").columns) == ["x1", "x2", "z"]
     assert list(read_table(x).columns) == ["x1", "x2"]
-    assert "3 names for 2 columns" in refused(
-        DataError, lambda: read_table(x, names=["a", "b", "c"])
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_targets
 from parties.data.infer import infer_targets
-from parties.data.outcome import Targets
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, NumericColumn, Schema, Targets
+from parties.data.shard import encode_outcome, encode_shard
 from protocols.errors import DataError, SchemaError
 
 WARD = CategoricalColumn(name="c", categories=("a",))
@@ -21,6 +19,8 @@ TARGETS = Targets(
     columns=(NumericColumn(name="Y2", low=-10, high=30), NumericColumn(name="Y1", low=0, high=1))
 )
 
+SCHEMA = Schema(columns=(NumericColumn(name="x", low=0, high=9),), label=TARGETS, scaling="range")
+
 
 def frame(**changes: object) -> pd.DataFrame:
     return pd.DataFrame({"Y1": [0.0, 0.5, 1.0], "x": [1, 2, 3], "Y2": [-10, 10, 30]} | changes)
@@ -28,34 +28,35 @@ def frame(**changes: object) -> pd.DataFrame:
 
 def test_encode_and_back() -> None:
     """In the order of the targets, not of the table."""
-    scaled, clamped = encode_targets(frame(), TARGETS)
+    scaled = encode_outcome(frame(), TARGETS)
     np.testing.assert_array_equal(scaled, [[0, 0], [0.5, 0.5], [1, 1]])
     np.testing.assert_array_equal(TARGETS.to_data_units(scaled)[:, 0], [-10, 10, 30])
-    assert clamped == {}
     # Predictions outside the range are mapped back as they are.
     assert TARGETS.to_data_units(np.array([[1.25, -1.0]])).tolist() == [[40.0, -1.0]]
 
 
 def test_values_outside_are_clamped_and_counted_or_refused() -> None:
     table = frame(Y2=[-11, 10, 1e300])
-    scaled, clamped = encode_targets(table, TARGETS)
-    assert scaled[:, 0].tolist() == [0.0, 0.5, 1.0]
-    assert clamped == {"Y2": 2}
-    with pytest.raises(DataError, match="outside their range: 2 in Y2") as caught:
-        encode_targets(table, TARGETS, strict=True)
+    shard = encode_shard(table, SCHEMA)
+    assert shard.y[:, 0].tolist() == [0.0, 0.5, 1.0]
+    assert shard.counts.clamped == shard.counts.outside == {"Y2": 2}
+    assert not encode_shard(frame(), SCHEMA, strict=True).counts.clamped
+    words = r"2 of 3 values of column 'Y2' are outside its range \(rows 1, 3\)"
+    with pytest.raises(DataError, match=words) as caught:
+        encode_shard(table, SCHEMA, strict=True)
     assert "1e" not in str(caught.value)
 
 
 @pytest.mark.parametrize("cell", [None, np.inf, "secret"])
 def test_unusable_cells_are_refused_unquoted(cell: object) -> None:
     with pytest.raises(DataError, match="Y1") as caught:
-        encode_targets(frame(Y1=[0.1, cell, 0.2]), TARGETS)
+        encode_outcome(frame(Y1=[0.1, cell, 0.2]), TARGETS)
     assert "secret" not in str(caught.value)
 
 
 def test_missing_column() -> None:
     with pytest.raises(SchemaError, match="'Y2'"):
-        encode_targets(frame().drop(columns="Y2"), TARGETS)
+        encode_outcome(frame().drop(columns="Y2"), TARGETS)
 
 
 def test_json() -> None:

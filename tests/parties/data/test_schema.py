@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.data.columns import CategoricalColumn, NumericColumn
-from parties.data.encode import encode_shard
-from parties.data.outcome import Label
-from parties.data.schema import Schema
+from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.data.shard import encode_shard
 from protocols.errors import ParameterError, SchemaError
 from tests.helpers import raw_features
 
