@@ -11,7 +11,7 @@ Rule, polynomial, noise and certificate are those of encrypted rows: so is the t
 
 No rule inverts a curvature here. Its row sums are additive: one more reply would bring them. But
 two features share a slot, so that their two factors take a product with the gradient and one with
-its conjugate; rounds would take a level more, 8 to 14 % of their time by `model_cost`; the inverse
+its conjugate; rounds would take a level more; the inverse
 two refreshes of twice the parts. What it buys: the log loss of 20 iterations of nag in 20 (edin),
 14 (lbw), 13 (uis), 12 (pcs, credit), 10 (breast cancer) of quadratic-nag, in the clear, columns on
 [-1, 1], degree 7. That is a third of the time at best, and more of it at worst.

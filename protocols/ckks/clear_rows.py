@@ -73,7 +73,7 @@ class MemoryBudget:
         return self.total // max(1, len(self._parties))
 
 
-ENCODED_ROWS = MemoryBudget(5 << 29)
+ENCODED_ROWS = MemoryBudget(9 << 28)
 """Of this process. Rows that find no room are encoded again in every round."""
 
 
@@ -166,8 +166,8 @@ class ClearRows:
     """A party's rows, encoded, and the gradient that they make of encrypted weights.
 
     context: with the joint evaluation keys; layout: of the plan; link: p; rows: shape (N, d), bias
-    last, never copied; scale: c; zeros: two encryptions of zero, this party's own, at level 0 and
-    at the scale of a product; cache: of encoded rows [bytes], None: this party's share of
+    last, never copied; scale: c; zeros: two encryptions of zero, of this process, at level 0 and at
+    the scale of a product; cache: of encoded rows [bytes], None: this party's share of
     ENCODED_ROWS; weight, offset: u, o', shape (N,), None: ones, zeros; targets: y, for slopes that
     are not linear in it.
     """

@@ -279,9 +279,9 @@ def test_parties_of_a_process_share_its_room() -> None:
 def test_a_million_rows_fit_in_one_process() -> None:
     plan = plan_of(1_000_000, 20, parties=10)
     assert planner.memory_together(plan) < 4e9
-    # Rows alone are 168 MB, encoded 2.4 GB: no round encodes any again.
+    # Rows alone are 168 MB, encoded 2.6 GB: a round encodes few of them again.
     assert planner.memory_together(plan) > 2.6e9
-    assert model_cost.encoded_again(plan, 100_000, model_cost.CACHE // 10) == 0
+    assert 0 < model_cost.encoded_again(plan, 100_000, model_cost.CACHE // 10) < 0.1
     assert planner.memory(plan)["party"] < planner.memory_together(plan)
 
 

@@ -125,7 +125,7 @@ def test_an_owner_limits_the_memory_of_encoded_rows(
     room, settings = MemoryBudget(0), Settings.load(home / "a")
     monkeypatch.setattr("parties.agent.settings.ENCODED_ROWS", room)
     build_agent(settings, (home / "passphrase").read_text().strip())
-    assert room.total == 5 << 29
+    assert room.total == 9 << 28
     little = msgspec.structs.replace(settings, encoded_rows_mb=7)
     build_agent(little, (home / "passphrase").read_text().strip())
     assert room.total == 7 << 20
