@@ -2,7 +2,7 @@
 
     from ciphercohort import load_model, simulate
     result = simulate(data="patients.csv", label="died", epsilon=1.0, out="runs/died")
-    load_model("runs/died/model.json").predict("new.csv")
+    load_model("runs/died").predict("new.csv")
 
 A name is loaded when it is asked for, so that this import stays light; `__init__.pyi` has the
 types.

@@ -201,11 +201,7 @@ def _check_steps(log: MessageLog, plan: RunPlan) -> str:
     """As many refreshes and decryptions as the plan has, every step once and in its order."""
     found = [step.name for step in log.steps]
     short = {step.name for step in log.steps if step.lost}
-    expected = list[str]()
-    protocol = protocol_of(plan)
-    for name in protocol.sequence(plan):
-        again = protocol.repetition(plan, name)
-        expected += [name, again] if again and name in short else [name]
+    expected = protocol_of(plan).sequence(plan, short)
     for number, (name, wanted) in enumerate(zip_longest(found, expected), start=1):
         if name is None:
             break  # An aborted run: the re-execution says so, and who deviated before.

@@ -225,9 +225,9 @@ def simulate(home: Path, label: str, options: argparse.Namespace) -> tuple[dict,
         *("--test", home / "test.csv", "--schema", home / "schema.json"),
         *("--seed", str(SEED), "--out", home / "simulated", *training(options)),
     )
-    lines = (home / "simulated" / "metrics.jsonl").read_text().splitlines()
-    costs = next(line for line in map(json.loads, lines) if line["kind"] == "costs")
-    return json.loads((home / "simulated" / "model.json").read_text()), costs
+    release = home / "simulated" / "release"
+    model, costs = (json.loads((release / name).read_text()) for name in ("model.json", "run.json"))
+    return model, costs
 
 
 def spent(home: Path) -> dict:

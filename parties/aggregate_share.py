@@ -148,10 +148,10 @@ class AggregateShare:
 
     # -- rounds -------------------------------------------------------------------------------
 
-    def encrypt(self, t: int, values: NDArray[np.float64]) -> Residues:
+    def encrypt(self, t: int, values: NDArray[Any]) -> Residues:
         """b_p = a_t s_p + e_p + m_p mod each prime, shape (primes, length); pack with `wire.pack`.
 
-        t: round, above all earlier ones; values: float64 array, shape (length,), |v| <= max_value.
+        t: round, above all earlier ones; values: shape (length,), as in `fixed_point.encode`.
 
         Raises:
             PolicyError: the round is over, or the secret is erased. DataError: see `encode`.

@@ -52,6 +52,11 @@ class Coins:
         """
         held_out.size(shard.rows)
         coin = self.kept.get(held_out.draw)
+        if coin is not None and coin.share != held_out.share:
+            raise PolicyError(
+                f"held_out={held_out.share:g} of the plan is not {coin.share:g}, which draw "
+                f"{held_out.draw[:16]} was tossed for"
+            )
         if coin is None:
             if held_out.judged:
                 raise PolicyError(
@@ -63,11 +68,6 @@ class Coins:
             secret = source.words(COIN_BYTES // 8).astype("<u8").tobytes()
             coin = Coin(share=held_out.share, secret=secret.hex(), rows=shard.fingerprint())
             self._keep(held_out.draw, coin)
-        if coin.share != held_out.share:
-            raise PolicyError(
-                f"held_out={held_out.share:g} of the plan is not {coin.share:g}, which draw "
-                f"{held_out.draw[:16]} was tossed for"
-            )
         if coin.rows != shard.fingerprint():
             raise DataError(
                 f"the rows or their schema have changed since draw {held_out.draw[:16]}: which of "

@@ -14,6 +14,7 @@ from parties.data.shard import Shard
 from parties.encrypted_rows import EncryptedRowsParty
 from parties.pads import Pads
 from parties.party_protocol import Seal
+from parties.private import kept_like, opened
 from protocols import keygen
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
@@ -23,11 +24,13 @@ from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context, once
 from protocols.errors import PolicyError
+from protocols.integer_sums import added
 from protocols.messages import Body
 from protocols.model_plan import ModelPlan
 from protocols.privacy.randomness import ExpandedRandomness, RandomSource
 from protocols.protocol import repeated
 
+ROOM = 16.0
 _KEYS_DUE = "not all evaluation keys are here yet"
 
 
@@ -101,10 +104,11 @@ class EncryptedModelParty(EncryptedRowsParty):
         self._keep_to(label, point)
         plan, context, layout = self.plan, self.context, self.plan.layout
         low, n = context.primes[:REFRESH_TOWERS], plan.ckks.ring_dim
-        nothing: Residues = np.zeros((len(low), n), np.uint64)
-        sums = [[nothing] * 2] * layout.num_parts
         if self._public is None:
             self._share_public_key()
+        opened(self._shard)
+        nothing: Residues = np.zeros((len(low), n), np.uint64)
+        sums = [[nothing] * 2] * layout.num_parts
         counts = plan.weights_in(t, self._shard.rows, self._randomness)
         if point:
             rows = self._rows_in_clear()
@@ -113,9 +117,10 @@ class EncryptedModelParty(EncryptedRowsParty):
             sums = rows.gradient(self._rotated(rows, point))
         parts: list[list[Residues]] = self.secret.encrypt_onto(self._public, sums, label)
         own, period, stream = self.own_terms(t, counts), layout.period, ExpandedRandomness()
-        missing = self.held.missing if self.held else ()
+        # Parties that were not asked the same have pads that do not cancel.
+        common = f"{self.rounds.view.digest}/{label}"
         for part, polynomials in enumerate(parts):
-            pad = self.pads.pad(f"{label}/{part}", low, 2 * period, missing)
+            pad = self.pads.pad(f"{common}/{part}", low, 2 * period, self.missing)
             inner = rns.add(pad, subring.reduced(own[part], low), low)
             hidden = subring.kernel(low, n, period, stream)
             hidden = rns.add(hidden, subring.embedded(inner, low, n), low)
@@ -149,11 +154,26 @@ class EncryptedModelParty(EncryptedRowsParty):
         rows, targets = plan.encode(shard.x, shard.y)
         weight = shard.weight if counts is None else shard.weight * counts
         weight = weight.reshape(-1, *(1,) * (targets.ndim - 1))
-        linear = rows.T @ (weight * plan.known_slopes(t, shard.offset, targets))
-        own = linear + plan.num_rows * self._drawn()[t]
+        slopes = weight * plan.known_slopes(t, shard.offset, targets)
+        own = self._added(rows, slopes) + plan.num_rows * self._drawn()[t]
         scale = 2.0**plan.ckks.scale_bits / (plan.units.side_scale * layout.block_size)
         coefficients = subring.of_slots(layout.in_parts(own).conj() * scale)
         return [[round(c) for c in part] for part in coefficients.tolist()]
+
+    def _added(self, rows: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """sum_i x_i s_i of the label terms, in integers: a row decides how no other one is rounded.
+
+        |x| is at most `bound`, and no slope of a link on its interval leaves [-ROOM, ROOM].
+        """
+        bound = max(1.0, self._shard.schema.norm_bound)
+
+        def parts(some: slice) -> NDArray[np.float64]:
+            factors = slopes[some].reshape(len(slopes[some]), 1, -1)
+            return (rows[some][:, :, None] * factors).reshape(len(factors), -1)
+
+        width = slopes[:1].size * rows.shape[1]
+        total = added(parts, len(rows), width, ROOM * bound).values
+        return total.reshape(rows.shape[1], *slopes.shape[1:])
 
     def _drawn(self) -> NDArray[np.float64]:
         """This party's privacy noise of all rounds."""
@@ -164,12 +184,12 @@ class EncryptedModelParty(EncryptedRowsParty):
     def _rows_in_clear(self) -> ClearRows:
         if self._clear is None:
             plan = self.plan
-            rows, targets = plan.encode(self._shard.x, self._shard.y)
             if self._shared is None:
                 raise PolicyError(_KEYS_DUE)
+            rows, targets = plan.encode(self._shard.x, self._shard.y)
             units, shard, terms = plan.units, self._shard, plan.row_terms
             offset = shard.offset * (units.row_scale / units.weight_unit)
-            self._clear = plan.circuit(
+            clear = plan.circuit(
                 self._shared,
                 plan.layout,
                 units.link,
@@ -180,6 +200,7 @@ class EncryptedModelParty(EncryptedRowsParty):
                 offset=offset if "offset" in terms else None,
                 targets=targets,
             )
+            self._clear = kept_like(shard, clear)
         return self._clear
 
     def _zeros(self) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.cover_share import CoverShare
+from parties.data.schema import Schema, target_shape
 from parties.data.shard import Shard
 from parties.key_share import KeyShare
 from parties.party_protocol import PartyProtocol, Seal
@@ -48,10 +49,10 @@ class EncryptedRowsParty(PartyProtocol):
         randomness: RandomSource,
         signing_key: Ed25519PrivateKey,
     ) -> None:
-        super().__init__(plan, name)
-        if not isinstance(shard, Shard):
+        super().__init__(plan, name, signing_key)
+        if not isinstance(shard.schema, Schema):
             raise PolicyError(f"kind={plan.kind!r} of the plan does not fit this party's rows")
-        check_outputs(plan, shard.y)
+        check_outputs(plan, target_shape(shard.schema.label))
         self._shard, self._randomness, self._signing_key = shard, randomness, signing_key
         self.seed = b""
         self.secret: Any = None
@@ -74,6 +75,7 @@ class EncryptedRowsParty(PartyProtocol):
     def begin(self, seed: bytes) -> None:
         """Make the key share; seed: the joint one."""
         self.seed, self.context = seed, public_context(self.plan.ckks, self.plan.session)
+        self.rounds.begin(seed)
         self._hold(KeyShare(self.context, seed, len(self.plan.members)))
 
     def check_seal(self, plan: str, sealed: str | None) -> None:
@@ -92,6 +94,12 @@ class EncryptedRowsParty(PartyProtocol):
         plan, shard = self.plan, self._shard
         noise = plan.draw_noise(self._randomness)
         return plan.pack(self.name, shard.x, shard.y, noise, shard.weight)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Who is covered for."""
+        found: tuple[str, ...] = self.held.missing if self.held else ()
+        return found
 
     def stand_in(self, request: Body) -> Callable[[], None]:
         """See `protocols.cover`."""
@@ -116,6 +124,7 @@ class EncryptedRowsParty(PartyProtocol):
             "keys": self.keys.state(),
             "public_key": Body(blobs=(self.public_b.tobytes(),)),
             "rows": self.rows.state(),
+            "rounds": self.rounds.state(),
         }
         if self.held:
             parts["cover"] = self.held.state(seal)
@@ -136,6 +145,7 @@ class EncryptedRowsParty(PartyProtocol):
         self._hold(KeyShare.unsealed(self.context, parts["key_share"], unseal))
         self.keys.restore(parts["keys"])
         self.rows.restore(parts["rows"])
+        self.rounds.restore(parts["rounds"], self.seed)
         total = np.frombuffer(parts["public_key"].blobs[0], np.uint64)
         self.public_b = total.reshape(self.public_b.shape)
         if self.held:

@@ -7,15 +7,22 @@ elsewhere: behind an address in the node's configuration (`party`): a party agen
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, Protocol
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from parties.agent.frames import AgentClient
 from protocols.errors import MessageError, ParameterError
 
+log = logging.getLogger(__name__)
+
+# Flower's code for an app that raised; the coordinator counts those.
+RAISED = 2
+FAILED = "this relay has no answer: see its own log"
+"""All that a coordinator hears of an error on the way, of whatever type."""
 # Names of the one record that a message holds, and of what is in it.
 RECORD = "ciphercohort"
 PAYLOAD = "payload"
@@ -82,13 +89,22 @@ def relay(message: Message, address: str) -> Message:
     return Message(to_record(reply), reply_to=message)
 
 
+def answered(message: Message, address: str) -> Message:
+    """The reply of the party at an address, or one and the same error: why is in this log alone."""
+    try:
+        return relay(message, address)
+    except Exception:
+        log.warning("%s failed", message.metadata.group_id, exc_info=True)
+        return Message(Error(RAISED, FAILED), reply_to=message)
+
+
 app = ClientApp()
 
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
     """Relay, where Flower's own SuperNode starts this app."""
-    return relay(message, str(context.node_config["party"]))
+    return answered(message, str(context.node_config["party"]))
 
 
-__all__ = ["LOCAL", "app", "connect", "from_record", "relay", "to_record"]
+__all__ = ["LOCAL", "answered", "app", "connect", "from_record", "relay", "to_record"]

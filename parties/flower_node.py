@@ -7,7 +7,7 @@ Flower is unknown: `python -m parties.flower_node flower-supernode --superlink H
 
 Security: nothing that a coordinator ships is fetched, let alone loaded, so that no code of a run
 can reach this process, another run or an installed module. No port is opened: there is no process
-of its own to serve. Of an error the coordinator learns the kind, not the words.
+of its own to serve. Of an error the coordinator learns that there was one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Error, Message, MessageType
 
-from parties.flower_app import relay
+from parties.flower_app import FAILED, RAISED, answered
 from parties.flower_link import (
     TurnedAwayError,
     UnknownFlowerError,
@@ -36,13 +36,11 @@ from parties.flower_link import (
     connected,
     installed,
 )
-from protocols.errors import MessageError, ParameterError
+from protocols.errors import ParameterError
 from protocols.waits import pause
 
 log = logging.getLogger(__name__)
 
-# Flower's code for an app that raised; the coordinator counts those.
-RAISED = 2
 # What the log says of each request.
 ANSWERED = "%s: answered in %.3f s, sent in %.3f s"
 
@@ -77,14 +75,11 @@ def serve(requests: Requests, address: str, wait: Callable[[float], object] = ti
 
 
 def answer(request: Message, address: str) -> Message:
-    """The party's reply, or the kind of error that there was."""
-    try:
-        if request.metadata.message_type != MessageType.QUERY:
-            raise MessageError("only queries are relayed")
-        return relay(request, address)
-    except Exception as error:
-        log.warning("%s failed", request.metadata.group_id, exc_info=True)
-        return Message(Error(RAISED, type(error).__name__), reply_to=request)
+    """The party's reply, or `flower_app.FAILED`; only queries are relayed."""
+    if request.metadata.message_type != MessageType.QUERY:
+        log.warning("%s is no query", request.metadata.group_id)
+        return Message(Error(RAISED, FAILED), reply_to=request)
+    return answered(request, address)
 
 
 def options(words: Sequence[str]) -> argparse.Namespace:

@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
-import openfhe
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir, subring
 from protocols.ckks.context import CkksContext, refuse_forked_child
-from protocols.ckks.flooding import FRESH_ERROR_STD, gaussian_polynomial
-from protocols.ckks.fresh_errors import fresh_errors
+from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
 from protocols.ckks.lift import lift
 from protocols.ckks.masks import draw_mask, mask_values
 from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks.residues import Residues, add
-from protocols.ckks.shared_keys import forget, once
+from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_pq, ternary
 from protocols.ckks.threads import each
 from protocols.ckks.trace_map import TraceMap
+from protocols.ckks.transform import Integers, turned
 from protocols.errors import PolicyError
 from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.messages import Body
@@ -54,9 +53,7 @@ from protocols.secret_half import Asked, Halves
 from protocols.serialise import from_plain, to_plain
 
 T = TypeVar("T")
-# What OpenFHE's calls take uniform halves from: as many as a message asks for by default.
-_REFERENCE, _REFERENCES = "reference", 4
-# Three errors of OpenFHE's: of s H0, s H1 and u H1.
+# As of three errors: of s H0, s H1 and u H1.
 _ROUND_TWO_STD = FRESH_ERROR_STD * 3**0.5
 
 
@@ -78,22 +75,19 @@ class KeyShare:
         self._seed = joint_seed
         self._parties = parties
         self._ledger = SampleLedger()
-        self._ephemeral: Any = None
+        self._ephemeral: Integers | None = None
         self._standing_in: Residues | None = None
-        self._left: list[Residues] = []
+        self._rows: Residues | None = None
+        self._joint: tuple[Any, Residues, Residues] | None = None
         a = context.uniform_polynomial(joint_seed, PUBLIC_KEY)
-
-        def public() -> Any:
-            return context.public_key(np.zeros_like(a), a)
-
-        reference = once(context, _REFERENCE, (PUBLIC_KEY, joint_seed), public, _REFERENCES)
         # b_p = -a s_p + e_p with the common a.
         self._ledger.note(Sample(PUBLIC_KEY, (_seeded(PUBLIC_KEY, SHARE, -1),), FRESH_ERROR_STD))
-        pair = context.cc.MultipartyKeyGen(reference, False, True)
-        self._secret: Any = pair.secretKey
-        self._rows: Residues | None = None
-        # Not a view: the other half is `a`.
-        self._public_b: Residues | None = context.residues_of(pair.publicKey)[: len(a)].copy()
+        self._secret: Integers | None = ternary(context.params.ring_dim)
+        (error,) = fresh_errors(context, 1)
+        primes = context.primes
+        self._public_b: Residues | None = rns.subtract(
+            error, rns.product(a, self._residues(), primes), primes
+        )
 
     def __repr__(self) -> str:
         return "KeyShare(<secret>)"
@@ -106,8 +100,10 @@ class KeyShare:
         for rows in (self._rows, self._standing_in):
             if rows is not None:
                 rows.fill(0)
+        for integers in (self._secret, self._ephemeral):
+            if integers is not None:
+                integers.fill(0)
         self._secret = self._ephemeral = self._rows = self._standing_in = None
-        self._left = []
 
     @property
     def context(self) -> CkksContext:
@@ -124,8 +120,8 @@ class KeyShare:
         if self._secret is None:
             return Body()
         secrets = [
-            seal(openfhe.Serialize(key, openfhe.BINARY)) if key else b""
-            for key in (self._key, self._ephemeral)
+            b"" if key is None else seal(key.astype(np.int8).tobytes())
+            for key in (self._secret, self._ephemeral)
         ]
         samples = [to_plain(sample) for sample in self.samples]
         return Body({"parties": self._parties, "samples": samples}, (self._seed, *secrets))
@@ -139,11 +135,10 @@ class KeyShare:
         share = cls.__new__(cls)
         share._context, share._parties = context, int(state.meta["parties"])
         share._ledger = SampleLedger(from_plain(Sample, sample) for sample in state.meta["samples"])
-        share._public_b = share._rows = share._standing_in = None
-        share._left = []
+        share._public_b = share._rows = share._standing_in = share._joint = None
         share._seed, *secrets = state.blobs
         share._secret, share._ephemeral = (
-            openfhe.DeserializePrivateKeyString(unseal(sealed), openfhe.BINARY) if sealed else None
+            np.frombuffer(unseal(sealed), np.int8).astype(np.int64) if sealed else None
             for sealed in secrets
         )
         return share
@@ -155,7 +150,7 @@ class KeyShare:
         return make()
 
     @property
-    def _key(self) -> Any:
+    def _key(self) -> Integers:
         if self._secret is None:
             raise PolicyError("this key share was erased at the end of its run")
         refuse_forked_child()
@@ -174,8 +169,6 @@ class KeyShare:
 
         u_p is a fresh ternary secret, kept until the second round.
         """
-        key, cc = self._key, self._context.cc
-        reference = self._reference(RELINEARISATION, self._context.evaluation_key)
         samples = []
         for digit in range(self._context.params.num_digits):
             name = f"{RELINEARISATION}/{digit}"
@@ -187,9 +180,11 @@ class KeyShare:
             ]
 
         def make() -> tuple[Residues, Residues]:
-            self._ephemeral = cc.KeyGen().secretKey
-            h0 = self._halves(cc.MultiKeySwitchGen(key, self._ephemeral, reference))[1]
-            return h0, self._halves(cc.MultiMultEvalKey(key, reference))[0]
+            self._ephemeral = ternary(self._context.params.ring_dim)
+            a, s = self._context.uniform_key_half(self._seed, RELINEARISATION), self._wide()
+            h0 = self._hidden(a, in_pq(self._context, self._ephemeral), NARROW_ERROR_STD, -1)
+            h1 = self._hidden(a, s, FRESH_ERROR_STD)
+            return self._with_gadget(h0), h1
 
         return self._publish(samples, make)
 
@@ -201,7 +196,7 @@ class KeyShare:
         Raises:
             PolicyError: a second request.
         """
-        key, cc, primes = self._key, self._context.cc, self._context.key_primes
+        primes = self._context.key_primes
         samples = []
         for digit in range(self._context.params.num_digits):
             name = f"{RELINEARISATION}/{digit}"
@@ -210,22 +205,19 @@ class KeyShare:
             samples.append(Sample(f"{name}/t", terms, _ROUND_TWO_STD, lemma="relinearisation"))
 
         def make() -> Residues:
-            sums = hashlib.sha256(h0.tobytes())
-            sums.update(h1.tobytes())
-            name = (RELINEARISATION, self._seed, sums.digest())
-            forget(self._context, _REFERENCE)
-            both = once(self._context, "sums", name, lambda: self._context.evaluation_key(h1, h0))
-            of_h1, of_h0 = self._halves(cc.MultiMultEvalKey(key, both))
-            of_u, _ = self._halves(cc.MultiMultEvalKey(self._ephemeral, both))
+            assert self._ephemeral is not None  # noqa: S101 (the first round made it)
+            s, u = self._wide(), in_pq(self._context, self._ephemeral)
+            self._ephemeral.fill(0)
             self._ephemeral = None
-            return add(add(of_h0, of_u, primes), rns.negate(of_h1, primes), primes)
+            difference = rns.subtract(u, s, self._context.extended_primes)
+            of_h1 = self._hidden(h1, difference, _ROUND_TWO_STD)
+            return add(of_h1, rns.product(h0, self._each_digit(s), primes), primes)
 
         return self._publish(samples, make)
 
     def rotation_share(self, index: int) -> Residues:
         """b_p = -a s_p(X^k) + P s_p g + e per digit, for the left rotation by index."""
         context, label = self._context, rotation_label(index)
-        reference = self._reference(label, partial(context.rotation_key_map, index))
         automorphism = context.automorphism(index)
         back = pow(automorphism, -1, 2 * context.params.ring_dim)
         samples = [
@@ -241,8 +233,9 @@ class KeyShare:
         ]
 
         def make() -> Residues:
-            share = context.cc.MultiEvalAutomorphismKeyGen(self._key, reference, [automorphism])
-            return self._halves(share)[1]
+            a = context.uniform_key_half(self._seed, label)
+            image = turned(self._wide(), back)
+            return self._with_gadget(self._hidden(a, image, NARROW_ERROR_STD, -1))
 
         return self._publish(samples, make)
 
@@ -264,9 +257,11 @@ class KeyShare:
             Sample(f"{label}/c1", (_seeded(PUBLIC_KEY, own),), FRESH_ERROR_STD),
         ]
         context = self._context
-        return self._publish(
-            samples, lambda: context.residues_of(context.encrypt(public_key, slots))
-        )
+
+        def make() -> Residues:
+            return np.concatenate(encryption(context, *self._public(public_key), message=slots))
+
+        return self._publish(samples, make)
 
     def encrypt_onto(
         self, public_key: Any, sums: Sequence[Sequence[Residues]], label: str
@@ -290,13 +285,11 @@ class KeyShare:
             )
         ]
         context, low = self._context, self._context.primes[:REFRESH_TOWERS]
-        level = context.params.num_towers - REFRESH_TOWERS
-        zero = once(context, "zero", level, lambda: context.encode(np.zeros(1), level))
 
         def make() -> list[list[Residues]]:
             found = []
             for total in sums:
-                fresh = context.polynomials_of(context.cc.Encrypt(public_key, zero))
+                fresh = encryption(context, *self._public(public_key), len(low))
                 found.append([add(own, new, low) for own, new in zip(total, fresh, strict=True)])
             return found
 
@@ -330,9 +323,14 @@ class KeyShare:
 
     def _residues(self) -> Residues:
         """s_p, shape (towers, n)."""
-        key = self._key
         if self._rows is None:
-            self._rows = self._context.residues_of(key)
+            self._rows = in_pq(self._context, self._key)
+        return self._rows[: self._context.params.num_towers]
+
+    def _wide(self) -> Residues:
+        """s_p modulo the primes of Q and P, shape (extended towers, n)."""
+        self._residues()
+        assert self._rows is not None  # noqa: S101 (just made)
         return self._rows
 
     # -- shares of ciphertexts ----------------------------------------------------------------
@@ -357,7 +355,7 @@ class KeyShare:
                 return self._shown(one[0], name, secret, mask[: len(low)], mapped, error)
 
             masks = each(lambda _: draw_mask(low, self._parties, n, random), asked)
-            errors = self._fresh_errors(len(asked))
+            errors = fresh_errors(context, len(asked))
             return each(share, asked, names, lift(context, masks), errors)
 
         return self._publish(samples, make)
@@ -383,15 +381,9 @@ class KeyShare:
                 mapped = subring.embed(trace_map.apply(inner), primes, n)
                 return self._shown(c1, name, secret, mask, mapped, error)
 
-            return each(share, asked, names, self._fresh_errors(len(asked)))
+            return each(share, asked, names, fresh_errors(context, len(asked)))
 
         return self._publish(samples, make)
-
-    def _fresh_errors(self, count: int) -> list[Residues]:
-        """Each used once. They are made two at a time: one that is left is for the next share."""
-        found = self._left + fresh_errors(self._context, count - len(self._left))
-        self._left = found[count:]
-        return found[:count]
 
     def _shown(
         self,
@@ -432,18 +424,18 @@ class KeyShare:
             ]
         return samples, names
 
-    def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
+    def decryption_share(self, c1: Residues, label: str, flooding: Flooding) -> Residues:
         """d = c1 s_p + e_flood, shape of c1.
 
-        flooding_std: of e_flood per coefficient, see `protocols.ckks.flooding`; drawn from the
-        operating system's generator.
+        flooding: of e_flood, from the operating system's generator.
         """
         context, primes = self._context, self._context.primes[: len(c1)]
         terms = (Term(self._given(c1, label), SHARE),)
-        sample = Sample(label, terms, flooding_std, lemma="flooded decryption")
+        std = flooding.rms(context.params.ring_dim)
+        sample = Sample(label, terms, std, lemma="flooded decryption")
 
         def make() -> Residues:
-            flood = gaussian_polynomial(context, flooding_std, len(c1), SystemRandomness())
+            flood = flooding.draw(context, len(c1), SystemRandomness())
             return add(rns.product(c1, self._present[: len(c1)], primes), flood, primes)
 
         return self._publish([sample], make)
@@ -471,18 +463,38 @@ class KeyShare:
                 )
         return element
 
-    def _reference(self, label: str, key: Callable[[Residues, Residues], Any]) -> Any:
-        """A key of the label's uniform half and zeros; parties of one process share it."""
+    def _each_digit(self, rows: Residues) -> Residues:
+        """The same in all digits of a key."""
+        return np.tile(rows, (self._context.params.num_digits, 1))
 
-        def make() -> Any:
-            a = self._context.uniform_key_half(self._seed, label)
-            return key(a, np.zeros_like(a))
+    def _hidden(self, a: Residues, secret: Residues, std: float, sign: int = 1) -> Residues:
+        """sign a secret + e per digit; a: (digits * ext. towers, n), secret: (ext. towers, n)."""
+        params, primes = self._context.params, self._context.key_primes
+        errors = [
+            in_pq(self._context, gaussian(params.ring_dim, std)) for _ in range(params.num_digits)
+        ]
+        combine = add if sign > 0 else rns.subtract
+        return combine(
+            np.concatenate(errors), rns.product(a, self._each_digit(secret), primes), primes
+        )
 
-        return once(self._context, _REFERENCE, (label, self._seed), make, _REFERENCES)
+    def _with_gadget(self, half: Residues) -> Residues:
+        """P s_p g added: P s_p on each digit's own primes."""
+        context, rows, count = self._context, half.copy(), len(self._context.extended_primes)
+        factors = [[prod(context.special_primes) % prime] for prime in context.primes]
+        wide = np.broadcast_to(np.array(factors, np.uint64), self._residues().shape)
+        scaled = rns.product(self._residues(), wide, context.primes)
+        for k, prime in enumerate(context.primes):
+            row = count * context.digit_of(k) + k
+            rows[row : row + 1] = add(rows[row : row + 1], scaled[k : k + 1], [prime])
+        return rows
 
-    def _halves(self, key: Any) -> tuple[Residues, Residues]:
-        rows = self._context.residues_of(key)
-        return rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    def _public(self, public_key: Any) -> tuple[Residues, Residues]:
+        """b and a of the joint key."""
+        if self._joint is None or self._joint[0] is not public_key:
+            b, a = np.split(self._context.residues_of(public_key), 2)
+            self._joint = public_key, b, a
+        return self._joint[1:]
 
 
 def _seeded(name: str, secret: str, factor: int = 1) -> Term:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit
 
-from parties.data.schema import Classes
+from parties.data.schema import Classes, target_shape
 from parties.data.shard import Shard
 from protocols.curvature import LOGISTIC
 from protocols.errors import PolicyError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan
+from protocols.integer_sums import Exact, Factors, IntegerRows, PartSum, Rows, along
 from protocols.models.dual import targets_of
 from protocols.objectives import CURVATURE, DualObjective, RowObjective
 from protocols.one_sum import OneSum
@@ -22,43 +25,43 @@ from protocols.privacy.randomness import RandomSource
 from protocols.updates.coordinate import DualParty
 
 Array = NDArray[np.float64]
-TINY = 1e-100
 
 
-class Contributor(Protocol):
+class Contributor(ABC):
     """Computes contributions; may keep state of its own between rounds."""
 
+    @abstractmethod
+    def exact(self, query: str, t: int, point: Array) -> Exact:
+        """This party's part of the aggregate, without noise, shape (length,), as integers.
+
+        A sum over rows of what each adds by itself, whatever the order and the others.
+        """
+
     def contribution(self, query: str, t: int, point: Array) -> Array:
-        """This party's part of the aggregate, without noise, shape (length,)."""
-        ...
+        """The same, as float64."""
+        return self.exact(query, t, point).values
 
 
 # (plan, name of the party, its rows, its randomness) -> its contributor
 OpenContributor = Callable[[GradientPlan, str, Shard, RandomSource], Contributor]
 
 
-def clip_rows(rows: Array, bound: float | Array, norm: int) -> Array:
-    """Every row scaled down to norm <= bound, one of all rows or shape (rows, 1); shape kept.
-
-    A row that is not finite, as at a point that overflows, counts as zero: an error would tell of
-    the row.
-    """
-    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-    norms = np.linalg.norm(rows, ord=norm, axis=1)[:, None]
-    clipped: Array = rows * np.minimum(1.0, bound / np.maximum(norms, TINY))
-    return clipped
+def _softmax(z: Array) -> Array:
+    powers = np.exp(z - z.max(axis=1, keepdims=True))
+    means: Array = powers / along(powers.copy())[:, None]
+    return means
 
 
 _MEANS: Mapping[str, Callable[[Array], Array]] = {
     "logistic": expit,
     "squared": lambda z: z,
-    "softmax": lambda z: softmax(z, axis=1),
+    "softmax": _softmax,
     "one-vs-rest": expit,
 }
-"""mu(z) of scores z, shape (rows, K), by the objective's kind."""
+"""mu(z) of scores z, shape (rows, K), by the objective's kind, each row by itself."""
 
 
-class RowContributor:
+class RowContributor(Contributor):
     """A generalised linear model: gradient u clip(x (mu(z) - y)^T) of every row, z = x w + offset.
 
     x: shape (rows, d), y: (rows, K); the entrywise q-norm of x r^T is |x|_q |r|_q, so that a row is
@@ -72,49 +75,55 @@ class RowContributor:
             raise PolicyError(
                 f"objective={plan.objective.get('kind')!r} is not one of this party's"
             )
-        y = shard.y.reshape(shard.rows, -1)
-        if y.shape[1] != task.outputs:
+        outputs = math.prod(target_shape(shard.schema.label))
+        if outputs != task.outputs:
             raise PolicyError(
-                f"outputs={task.outputs} of objective {task.kind} are not this party's {y.shape[1]}"
+                f"outputs={task.outputs} of objective {task.kind} are not this party's {outputs}"
             )
         if plan.length != shard.num_features * task.outputs:
             raise PolicyError(
                 f"length={plan.length} is not the {shard.num_features * task.outputs} features"
             )
+        y = shard.y.reshape(shard.rows, -1)
         self._task, self._rule, self._x, self._y = task, plan.rule, shard.x, y
         self._row_weights, self._offset = shard.weight[:, None], shard.offset[:, None]
         self._norm = plan.noise.norm
-        self._lengths = np.linalg.norm(shard.x, ord=self._norm, axis=1)[:, None]
         self._weight = plan.row_weight(plan.party_index(name))
+        self._rows = IntegerRows(shard.x, shard.schema.norm_bound, self._norm)
+        self._factors = Factors(self._rows, self._bound(task.clip), self._norm, self._weight)
 
-    def contribution(self, query: str, t: int, point: Array) -> Array:
+    def _bound(self, clip: float) -> Fraction:
+        return Fraction(clip * self._weight)  # half of `GradientPlan.sensitivity`, to the bit
+
+    def exact(self, query: str, t: int, point: Array) -> Exact:
         """weight_p / n_p sum_i u_i clip(g_i), shape (d K,)."""
-        total: Array
         if query == CURVATURE:
-            total = self._curvature()
-        else:
-            scores = self._x @ point.reshape(-1, self._task.outputs) + self._offset
-            residuals = _MEANS[self._task.kind](scores) - self._y
-            # |x|_q times a residual of norm C / |x|_q is C.
-            clipped = clip_rows(
-                residuals, self._task.clip / np.maximum(self._lengths, TINY), self._norm
-            )
-            total = self._x.T @ (self._row_weights * clipped)
-        return self._weight * total.ravel()
+            return self._curvature()
+        point, mean = point.reshape(-1, self._task.outputs), _MEANS[self._task.kind]
 
-    def _curvature(self) -> Array:
-        """Of a diagonal bound that all classes share, in the first's column; shape (d, K)."""
+        def residuals(rows: Rows) -> Array:
+            scores = self._rows.scores(point, rows) + self._offset[rows]
+            return mean(scores) - self._y[rows]
+
+        return self._factors.total(residuals, self._row_weights)
+
+    def _curvature(self) -> Exact:
+        """Of a diagonal bound that all classes share, in the first's column; shape (d K,)."""
         curvature = self._rule.curvature
         constant = LOGISTIC if curvature is None else curvature.constant
-        magnitude = np.abs(self._x)
-        rows = constant * magnitude * magnitude.sum(axis=1)[:, None]
-        total = np.zeros((self._x.shape[1], self._task.outputs))
-        clipped = clip_rows(rows, self._task.curvature_clip, self._norm)
-        total[:, 0] = (self._row_weights * clipped).sum(axis=0)
-        return total
+        total = PartSum(
+            self._bound(self._task.curvature_clip), self._norm, self._x.shape[1], len(self._x)
+        )
+        for rows in self._rows.blocks():
+            magnitude = np.abs(self._x[rows])
+            parts = constant * magnitude * along(magnitude.copy())[:, None]
+            total.add(self._weight * parts, self._row_weights[rows])
+        found = np.zeros((self._x.shape[1], self._task.outputs), object)
+        found[:, 0] = total.exact.units
+        return Exact(found.ravel(), total.bits)
 
 
-class DualContributor:
+class DualContributor(Contributor):
     """Dual coordinate descent: moves its own dual variables, answers its step of v."""
 
     def __init__(
@@ -130,22 +139,22 @@ class DualContributor:
             randomness=randomness,
         )
 
-    def contribution(self, query: str, t: int, point: Array) -> Array:
+    def exact(self, query: str, t: int, point: Array) -> Exact:
         """X_B^T zeta, shape (d,)."""
-        return self._party.contribution(t, point)
+        return self._party.exact(t, point)
 
 
-class SumContributor:
+class SumContributor(Contributor):
     """What `OneSum` asks for: one step of rate 1 by a gradient of minus the sum gives the sum."""
 
     def __init__(self, plan: GradientPlan, name: str, shard: Shard, task: OneSum) -> None:
         self._task, self._name, self._shard = task, name, shard
         self._weight = plan.row_weight(plan.party_index(name))
 
-    def contribution(self, query: str, t: int, point: Array) -> Array:
+    def exact(self, query: str, t: int, point: Array) -> Exact:
         """-sum_i v_i / N, whatever the point, which is public; shape (length,)."""
         shard = self._shard
-        return -self._weight * self._task.of_rows(shard.x, shard.y, self._name)
+        return -self._task.exact_sum(shard.x, shard.y, self._name).times(self._weight)
 
 
 def open_contributor(
@@ -153,6 +162,11 @@ def open_contributor(
 ) -> Contributor:
     """What a party contributes, from the plan's objective; randomness: of its secret batches."""
     task = plan.task
+    if not hasattr(shard.schema, "label"):
+        raise PolicyError(
+            f"objective={plan.objective.get('kind')!r} needs rows of a table, and this party has "
+            "tensors"
+        )
     # Of a row objective, whose outputs are compared with the labels.
     several = None if isinstance(task, RowObjective) else getattr(task, "several", False)
     classes = shard.schema.label.outputs if isinstance(shard.schema.label, Classes) else 0

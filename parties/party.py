@@ -15,8 +15,10 @@ from parties.account import Account
 from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.data.views import Views
+from parties.order import order_coins, shuffled
 from parties.party_protocol import PartyProtocol, Seal, half_of
 from parties.policy import Policy
+from parties.private import HiddenError, Private
 from parties.recompute import recompute
 from protocols import agree
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
@@ -37,10 +39,11 @@ from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import RandomSource, SystemRandomness
-from protocols.protocol import BEFORE, COVERED, protocol_of
+from protocols.protocol import BEFORE, protocol_of
 
 if TYPE_CHECKING:
     from parties.objectives import OpenContributor
+    from protocols.privacy.mechanism import Mechanism
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +59,9 @@ class Party:
     head of all requests of the session, refused ones too: no log without one of them fits it. The
     key share is erased at the last step, or by `close`.
 
-    Privacy: a refusal for the sake of rows (DataError) has one text, counts as spent and ends the
-    session, so that a coordinator learns nothing from its words and cannot ask again. All other
-    refusals follow from public figures alone.
+    Privacy: whatever goes wrong once rows are open (`parties.private`), of any type, has one text,
+    counts as spent and ends the session, so that a coordinator learns nothing from words, kind or
+    absence of a reply and cannot ask again. All other refusals follow from public figures alone.
 
     name: as in the plan; shard: encoded private rows; signing_key: this party's
     identity; coordinator_key: the coordinator's verification key (hex);
@@ -67,8 +70,8 @@ class Party:
     back, None: tossed for this run and forgotten; open_contributor: what it contributes to a run of
     the secure-aggregation protocol; views: of the same rows, None: it answers no plan over them.
 
-    Privacy: where the policy or a ledger asks for privacy, the plan's epsilon is recomputed from
-    this party's own norm bound before any key is made (`parties.recompute`).
+    Privacy: whatever epsilon a plan claims is recomputed from this party's own norm bound before
+    any key is made (`parties.recompute`), be there limits and a ledger or not.
     """
 
     def __init__(
@@ -96,8 +99,9 @@ class Party:
         self._size_cap = size_cap
         self._open_contributor = open_contributor
         self._account = Account(ledger, dataset)
+        self._private = Private(self._account)
         self._coins = coins or Coins(SystemRandomness())
-        self._seed = agree.new_seed()
+        self._seed, self._order = agree.new_seed(), order_coins(randomness)
         self._session: str | None = None
         # A plan is agreed in the second of these.
         self._sequence: tuple[str, ...] = BEFORE[:2]
@@ -128,16 +132,21 @@ class Party:
         if self._last and self._last[:2] == (request.step, name):
             return whole(*self._last[2:])
         try:
-            self._check_address(request)
-            self._hear(name)
-            body = self._answer(request)
-        except DataError as error:
-            log.warning("%s refuses %s: %s", self.name, request.step, error)
-            self._account.spend()
+            with self._private:
+                self._check_address(request)
+                self._hear(name)
+                body = self._answer(request)
+        except HiddenError as hidden:
+            _tell_owner(self.name, request.step, hidden.__cause__)
             self.close()
             body = Body({"error": REFUSED})
+        except KeyboardInterrupt:
+            self.close()
+            raise
         except CohortError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
+            if self._plan is None:
+                self._account.abandon()
             body = Body({"error": str(error)})
             return whole(self._head(request, name, body), body)
         self._last = (request.step, name, self._head(request, name, body), body)
@@ -189,23 +198,31 @@ class Party:
             "account": self._account.state(),
             "half": dict(half.meta),
         }
-        return Body(meta, (self._seed, whole(head, body), *half.blobs))
+        return Body(meta, (self._seed, self._order, whole(head, body), *half.blobs))
 
     def restore(self, state: Body, unseal: Seal) -> None:
-        """Give a new party, made from the same files, the state of an old one."""
-        meta, (self._seed, reply, *blobs) = state.meta, state.blobs
+        """Give a new party, made from the same files, the state of an old one.
+
+        Raises:
+            PolicyError: the policy accepts the plan no longer.
+        """
+        meta, (self._seed, self._order, reply, *blobs) = state.meta, state.blobs
         self._session, self._answered = meta["session"], int(meta["answered"])
         step, request = meta["last"]
         self._last = (step, request, reply, Body()) if step else None
         self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
         if meta["plan"]:
             self._plan = plan_from_dict(meta["plan"])
-            self._sequence = protocol_of(self._plan).sequence(self._plan)
-            for again in meta["repeated"]:
-                self._insert(again, self._sequence.index(again.removeprefix(COVERED)) + 1)
-            shard = self._rows_of(self._plan)
-            self._half = self._open_half(self._plan, self._used(self._plan, shard))
-            self._half.restore(Body(meta["half"], tuple(blobs)), unseal)
+            self._policy.check(self._plan)  # the owner may have changed it meanwhile
+            self._repeat(*meta["repeated"])
+            try:
+                with self._private:
+                    shard = self._rows_of(self._plan)
+                    self._half = self._open_half(self._plan, self._used(self._plan, shard))
+                    self._half.restore(Body(meta["half"], tuple(blobs)), unseal)
+            except HiddenError as hidden:
+                _tell_owner(self.name, "restart", hidden.__cause__)
+                raise PolicyError(REFUSED) from None
         self._account.restore(meta["account"])
 
     # -- checks ---------------------------------------------------------------------------------
@@ -229,27 +246,28 @@ class Party:
             raise PolicyError(f"step {request.step!r}: this party's run is over")
         expected = self._sequence[self._answered]
         again = self._repetition()
-        if request.step not in (expected, again):
+        if request.step not in (expected, *again[:1]):
             raise PolicyError(f"step {request.step!r} is out of order; next is {expected!r}")
         if self._plan and protocol_of(self._plan).shows_rows(request.step):
             self._account.spend()
         body = self._body(request)
-        if request.step == again:
-            self._insert(again, self._answered)
+        if request.step in again[:1]:
+            self._repeat(self._sequence[self._answered - 1])
         self._session = request.session
         self._answered += 1
         return body
 
-    def _repetition(self) -> str | None:
+    def _repetition(self) -> tuple[str, ...]:
         """What may be asked in place of the next step: the last one, without missing parties."""
         if self._plan is None or not self._answered:
-            return None
+            return ()
         return protocol_of(self._plan).repetition(self._plan, self._sequence[self._answered - 1])
 
-    def _insert(self, again: str, position: int) -> None:
-        """From now on the sequence has this repeated step."""
-        self._sequence = (*self._sequence[:position], again, *self._sequence[position:])
-        self._repeated.append(again)
+    def _repeat(self, *steps: str) -> None:
+        """From now on the sequence has the repetitions of these steps."""
+        assert self._plan is not None  # noqa: S101 (nothing is repeated before)
+        self._repeated += steps
+        self._sequence = protocol_of(self._plan).sequence(self._plan, self._repeated)
 
     def _body(self, request: Envelope) -> Body:
         if request.step in self._handlers:
@@ -288,17 +306,21 @@ class Party:
         self._policy.check_held_out(plan, self._shard.rows)
         sequence, norm_bound = protocol_of(plan).sequence(plan), shard.schema.norm_bound
         plan.check_rows(norm_bound)
-        counts = self._policy.max_epsilon is not None or self._account.is_kept
-        cost = recompute(plan, norm_bound) if counts else None
+        cost = self._cost(plan, norm_bound)
         self._policy.check_slots(plan, norm_bound)
         if plan.whitens:
             self._account.require(getattr(plan, "moment_plan", ""))
-        rows = self._used(plan, shard)
+        # Before the first look at a row.
         if cost:
             self._account.reserve(cost, plan.digest())
+        self._half = self._open_half(plan, self._used(plan, shard))
         self._plan, self._sequence = plan, sequence
-        self._half = self._open_half(plan, rows)
         return Body({"plan": plan.digest()})
+
+    def _cost(self, plan: RunPlan, norm_bound: float) -> Mechanism | None:
+        """Of whatever plan claims privacy, and of one that a ledger would have to count."""
+        claims = plan.privacy is not None or self._account.is_kept
+        return recompute(plan, norm_bound) if claims else None
 
     def _rows_of(self, plan: RunPlan) -> Shard:
         """All rows, or the view of them that a sum is over."""
@@ -312,10 +334,14 @@ class Party:
         return found
 
     def _used(self, plan: RunPlan, shard: Shard) -> Shard:
-        """Of all rows, those that a run uses: all, or without those that coins hold back."""
-        if plan.held_out is None:
-            return shard
-        return shard.only(self._coins.chosen(plan.held_out, self._shard))
+        """Of all rows, those that a run uses, shuffled: all, or without those that are held back.
+
+        Nothing else may count positions: see `parties.order`.
+        """
+        if plan.held_out is not None:
+            chosen = self._coins.chosen(plan.held_out, self._private.keep(self._shard))
+            shard = self._private.keep(shard).only(chosen)
+        return self._private.keep(shuffled(shard, self._order))
 
     def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
         return half_of(plan).open(  # such as `encrypted_rows.EncryptedRowsParty`
@@ -335,6 +361,14 @@ class Party:
             self._half.erase()
         self._account.commit()
         return Body()
+
+
+def _tell_owner(name: str, step: str, error: BaseException | None) -> None:
+    """In the log, which no coordinator sees: the words of a DataError, the trace of all else."""
+    if isinstance(error, DataError):
+        log.warning("%s refuses %s: %s", name, step, error)
+    else:
+        log.error("%s refuses %s, for this error:", name, step, exc_info=error)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.data.shard import Shard
+from protocols.commitments import Rounds
 from protocols.messages import Body
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan import RunPlan
@@ -29,10 +30,20 @@ _HALVES: Mapping[str, str] = {
 
 
 class PartyProtocol(ABC):
-    """What the party halves of a protocol's steps work on."""
+    """What the party halves of a protocol's steps work on.
 
-    def __init__(self, plan: RunPlan, name: str) -> None:
+    rounds: what this party was asked, and the reply that it has committed to; missing: parties that
+    are covered for.
+    """
+
+    def __init__(self, plan: RunPlan, name: str, signing_key: Ed25519PrivateKey) -> None:
         self.plan, self.name = plan, name
+        self.rounds = Rounds(plan, name, signing_key)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Nobody, but where the protocol has cover."""
+        return ()
 
     @classmethod
     @abstractmethod

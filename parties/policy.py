@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from protocols.errors import ParameterError, PolicyError
 from protocols.plan import RunPlan
 from protocols.slot_bounds import risk
+from protocols.words import EXACT_SUMS
 
 ROUNDING = 1e-9
 """Relative slack of a bound that another machine has computed."""
@@ -22,12 +23,15 @@ ROUNDING = 1e-9
 class Policy:
     """A data owner's terms.
 
-    max_epsilon, max_delta: largest privacy loss per run; None for max_epsilon accepts a run
-    without privacy. min_colluders: coalition size that the noise, and the keys, must withstand.
+    max_epsilon, max_delta: largest privacy loss per run; None for max_epsilon accepts whatever a
+    plan can promise, and none where exact_sums says so too. min_colluders: coalition size that the
+    noise, and the keys, must withstand.
     allow_insecure: accept toy rings (the profile fast-insecure). min_security_bits: of the RLWE
     parameters. accept_unbounded: accept a plan without a proof that its iterates stay bounded. What
     that risks: if training diverges, refreshes may show the coordinator about log2(2P) bits a
     refresh of each value computed from a row, P the number of parties; several add up.
+    exact_sums: accept plans without privacy (`RunPlan.opens_exact_sums`), whose sums, and whose
+    models, can give whole records away; not together with max_epsilon, which accepts none.
     site_tables: accept that an evaluation opens a table of this party's rows alone. min_rows_apart:
     of this party, that a run without privacy holds back or leaves, where it holds rows back: by so
     many at least two exact sums differ.
@@ -42,6 +46,7 @@ class Policy:
     min_security_bits: int = 128
     allow_insecure: bool = False
     accept_unbounded: bool = False
+    exact_sums: bool = False
     site_tables: bool = False
     min_rows_apart: int = 10
 
@@ -51,6 +56,12 @@ class Policy:
             raise ParameterError(
                 f"max_epsilon={epsilon} must be a positive number; leave it out to accept runs "
                 "without privacy"
+            )
+        if epsilon is not None and self.exact_sums:
+            raise ParameterError(
+                f"exact_sums=True with max_epsilon={epsilon:g}: a policy that asks for noise "
+                "accepts no exact sums; leave exact_sums out, or accept runs without noise "
+                "(no max_epsilon; --accept-no-privacy)"
             )
         if not 0 < self.max_delta < 1:
             raise ParameterError(f"max_delta={self.max_delta} is outside (0, 1)")
@@ -77,24 +88,41 @@ class Policy:
                 f"cover={cover} gives {cover} colluding parties every key: this party fears "
                 f"{self.min_colluders}"
             )
-        if self.max_epsilon is None:
-            return
+        self._check_sums(plan)
         privacy = plan.privacy
         if privacy is None:
-            raise PolicyError(
-                f"the plan has no privacy noise; this party asks for epsilon <= {self.max_epsilon}"
-            )
+            return
         epsilon = max(plan.epsilon_in_all or 0.0, privacy.epsilon)
-        if epsilon > self.max_epsilon or privacy.delta > self.max_delta:
+        most = math.inf if self.max_epsilon is None else self.max_epsilon
+        if epsilon > most or privacy.delta > self.max_delta:
             raise PolicyError(
-                f"(epsilon, delta)=({epsilon}, {privacy.delta}) exceeds "
-                f"({self.max_epsilon}, {self.max_delta})"
+                f"(epsilon, delta)=({epsilon}, {privacy.delta}) exceeds ({most}, {self.max_delta})"
             )
         if privacy.colluders < self.min_colluders:
             raise PolicyError(
                 f"colluders={privacy.colluders} is below {self.min_colluders}: the noise would "
                 "not withstand the coalition that this party fears; the coordinator's "
                 f"administrator sets colluders = {self.min_colluders} under [training]"
+            )
+
+    def _check_sums(self, plan: RunPlan) -> None:
+        """Sums need more owners than this one fears and itself; what has no noise, consent to that.
+
+        Raises:
+            PolicyError: names the field and the cure.
+        """
+        if plan.opens_exact_sums and not self.exact_sums:
+            needs = "" if self.max_epsilon is None else "without max_epsilon, "
+            raise PolicyError(
+                f"the plan has no privacy noise, and {EXACT_SUMS}. This party has not accepted "
+                f"that: take an epsilon, or its owner sets {needs}exact_sums = true in the policy"
+            )
+        most = len(plan.members) - 2
+        if plan.opens_rounds and most < self.min_colluders:
+            raise PolicyError(
+                f"secure sums of {len(plan.members)} parties withstand {most} that collude with "
+                f"the coordinator, and this party fears min_colluders={self.min_colluders}: take "
+                f"{self.min_colluders + 2} parties or more, or its owner a smaller min_colluders"
             )
 
     def check_alone(self, plan: RunPlan, name: str) -> None:

@@ -14,9 +14,11 @@ from parties.data.shard import Shard
 from parties.objectives import Contributor, OpenContributor
 from parties.objectives import open_contributor as gradients_of_rows
 from parties.party_protocol import PartyProtocol, Seal
+from parties.private import kept_like
 from protocols import agree, gradients, second_moment
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
+from protocols.integer_sums import Exact
 from protocols.messages import Body
 from protocols.objectives import MomentObjective
 from protocols.privacy.randomness import RandomSource, SystemRandomness
@@ -39,7 +41,7 @@ class SecureAggregationParty(PartyProtocol):
         randomness: RandomSource,
         signing_key: Ed25519PrivateKey,
     ) -> None:
-        super().__init__(plan, name)
+        super().__init__(plan, name, signing_key)
         self._contributor, self._signing_key = contributor, signing_key
         self._randomness = randomness
         self.secret: Any = None
@@ -59,7 +61,8 @@ class SecureAggregationParty(PartyProtocol):
         """With what this party adds to sums."""
         opened = open_contributor or gradients_of_rows
         randomness = plan.randomness(randomness)
-        half = cls(plan, name, opened(plan, name, shard, randomness), randomness, signing_key)
+        contributor = kept_like(shard, opened(plan, name, shard, randomness))
+        half = cls(plan, name, contributor, randomness, signing_key)
         if isinstance(plan.task, MomentObjective):
             sealed = second_moment.seal(signing_key, plan.digest(), shard.fingerprint())
             half._remark = {second_moment.SEAL: sealed}
@@ -78,16 +81,15 @@ class SecureAggregationParty(PartyProtocol):
             randomness=SystemRandomness(),
         )
 
-    def noisy(self, t: int, request: Body) -> NDArray[np.float64]:
+    def noisy(self, t: int, request: Body) -> Exact:
         """What this party adds to the sum of round t, noise included, shape (length,)."""
         plan = self.plan
         point = gradients.read_point(plan, request, plan.length)
-        values = self._contributor.contribution(plan.queries[t], t, point)
+        exact = self._contributor.exact(plan.queries[t], t, point)
         # Once a round: fresh noise on a second request would count as a second release.
         if t not in self._drawn:
             self._drawn = {t: plan.draw_noise(t, self._randomness)}
-        noisy: NDArray[np.float64] = plan.on_grid(t, values) + self._drawn[t]
-        return noisy
+        return plan.noisy(t, exact, self._drawn[t])
 
     def remark(self) -> Mapping[str, str]:
         """A seal of the rows, where a later run speaks of them."""

@@ -2,8 +2,16 @@
 
 Parameters travel as one vector: the trainable ones in the order of `module.named_parameters()`,
 each flattened row by row. The plan lists names and shapes; a party with another module refuses.
-Gradients are float32, as the module is; norms, clipping and sums are float64. Every round uses all
-rows: batches by secret coins are not offered.
+Gradients are float32, as the module is; each is clipped, rounded toward zero to integers and added
+exactly (`protocols.integer_sums`). Every round uses all rows: batches by secret coins are not
+offered.
+
+**A condition.** torch computes gradients of a batch at once, of a shape that row counts alone
+decide. At a fixed shape and place, a row's gradient is a function of this row: which numbers are
+multiplied and in what order depends on shapes, not on values. That is a property of torch's
+kernels, tested bit for bit on the layers of `tests/torch_cases.py`, and proven nowhere. At another
+place in the batch a gradient may differ in its last bits: neighbours are tables whose other rows
+stand where they stood.
 
 Which module and loss are run is decided on the party's own machine, never by the plan.
 """
@@ -14,6 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib import import_module
 from typing import Any, cast
 
@@ -25,9 +34,11 @@ from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
 from parties.data.shard import Shard
-from parties.data.tensor_shard import TensorShard
+from parties.data.tensor_shard import TensorSchema, TensorShard
+from parties.objectives import Contributor
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.gradients import GradientPlan
+from protocols.integer_sums import Exact, PartSum
 from protocols.objectives import GRADIENT, RowObjective
 from protocols.privacy.randomness import RandomSource
 
@@ -127,9 +138,9 @@ class TorchModel:
         self, plan: GradientPlan, name: str, shard: Shard, randomness: RandomSource
     ) -> TorchContributor:
         """What a party contributes; `shard` is a TensorShard."""
-        if not isinstance(shard, TensorShard):
+        if not isinstance(getattr(shard, "schema", None), TensorSchema):
             raise PolicyError("a torch module needs the rows as a TensorShard")
-        return TorchContributor(plan, name, shard, self)
+        return TorchContributor(plan, name, cast(TensorShard, shard), self)
 
 
 def _resolve(named: Any) -> Any:
@@ -150,7 +161,7 @@ def _resolve(named: Any) -> Any:
 # -- a party's part of a round --------------------------------------------------------------------
 
 
-class TorchContributor:
+class TorchContributor(Contributor):
     """weight_p / n_p sum_i clip(g_i): g_i is row i's gradient of all parameters as one vector.
 
     Privacy: each row is clipped on its own, to the plan's L2 bound. A row whose gradient is not
@@ -191,24 +202,18 @@ class TorchContributor:
             self._check_rows(module)
         self._module: Any = GradSampleModule(module, loss_reduction="sum")
 
-    def contribution(self, query: str, t: int, point: Vector) -> Vector:
+    def exact(self, query: str, t: int, point: Vector) -> Exact:
         """weight_p / n_p sum_i clip(g_i) at the parameters `point`, shape (length,)."""
         if query != GRADIENT:
             raise PolicyError(f"query={query!r} is not one that a torch module answers")
         load_vector(self._module, point)
-        total = torch.zeros(len(point), dtype=torch.float64)
-        for rows in torch.split(torch.arange(len(self._labels)), self._microbatch):
+        rows = len(self._labels)
+        total = PartSum(Fraction(self._clip * self._weight), 2, len(point), rows)
+        for own in torch.split(torch.arange(rows), self._microbatch):
             with _own_rows():
-                total += self._clipped_sum(self._inputs[rows], self._labels[rows])
-        summed: Vector = total.numpy()
-        return self._weight * summed
-
-    def _clipped_sum(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        gradients = self._gradients(inputs, labels)
-        norms = torch.linalg.vector_norm(gradients, dim=1)
-        finite = torch.isfinite(norms)
-        scales = torch.clamp(self._clip / norms.clamp(min=1e-300), max=1.0)
-        return scales[finite] @ gradients[finite]
+                gradients = self._gradients(self._inputs[own], self._labels[own])
+            total.add(self._weight * gradients.numpy())
+        return total.exact
 
     def _gradients(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Of every row, float64, shape (rows, length)."""

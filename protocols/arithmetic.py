@@ -12,12 +12,12 @@ The arithmetic's error depends on the data, so none of it counts as noise:
   (`ckks.masks`): a coefficient of at most 2^scale_bits `LARGEST_SLOT` is off uniform by the ratio.
   No proven bound on slots is above that (`slot_bounds`), and delta has paid for noise that breaks
   the proof.
-- **Decryption.** What the decrypted polynomial holds beside the model is flooded by each party with
-  std sqrt(12) 2^20 sigma_e. The error's norm is at most sqrt(n) sigma_e (`flooding.MARGIN` is above
-  its standard deviation), so neighbours differ by twice that: a Gaussian release of
-  mu = 2 sqrt(n) / (sqrt(12) 2^20), which is added to mu^2. With cover the model may be seen under
-  two floodings, each of sqrt(2) times that std: together the same mu. It is no statistical distance
-  of 2^-40: that of two Gaussians is about mu / 2.5, and delta could not pay for it.
+- **Decryption.** What the decrypted polynomial holds beside the model is flooded by each party so
+  that e^T Sigma^-1 e <= 1 / (12 2^40) for the whole error vector e (`ckks.flooding`, whose bounds
+  are above its standard deviation). Neighbours differ by twice that: a Gaussian release of
+  mu = 2 / (sqrt(12) 2^20), which is added to mu^2. With cover the model may be seen under two
+  floodings, each of sqrt(2) times that std: together the same mu. It is no statistical distance of
+  2^-40: that of two Gaussians is about mu / 2.5, which is 2^-22.
 
 Settings are chosen before the ring, so certificates count the fixed allowances below; `check`
 refuses a plan that exceeds one of them. Both sides of a run use this file.
@@ -36,18 +36,13 @@ from protocols.slot_bounds import LARGEST_SLOT
 
 TAIL = 9.0
 """P(|Z| > 9) < 2^-61."""
-MAX_RING_DIM = 1 << 17
 ERROR_SHARE = 2.0**-12
 OTHER_DELTA = 2.0**-30
 """Of tails and masks."""
 
 
-def flooding_mu(ring_dim: int) -> float:
-    """mu of the one decryption."""
-    return 2 * math.sqrt(ring_dim) / (math.sqrt(12) * 2 ** (STATISTICAL_SECURITY_BITS / 2))
-
-
-FLOODING_MU = flooding_mu(MAX_RING_DIM)
+FLOODING_MU = 2 / (math.sqrt(12) * 2 ** (STATISTICAL_SECURITY_BITS / 2))
+"""mu of the one decryption."""
 
 
 def allowed_error(row_bound: float, size: int) -> float:
@@ -99,14 +94,10 @@ def check(plan: CircuitPlan, norm_bound: float) -> None:
     Raises:
         ParameterError: names the figure, its value and its bound.
     """
-    found = {
-        "encryption_error": error_of(plan),
-        "other_delta": delta_of(plan),
-        "spent_mu": flooding_mu(plan.ckks.ring_dim),
-    }
-    for name, bound in counted(plan, norm_bound).items():
-        if not found[name] <= bound:
+    bounds = counted(plan, norm_bound)
+    for name, found in {"encryption_error": error_of(plan), "other_delta": delta_of(plan)}.items():
+        if not found <= bounds[name]:
             raise ParameterError(
-                f"{name}={found[name]:.3g} of this plan's arithmetic exceeds {bound:.3g}, which "
+                f"{name}={found:.3g} of this plan's arithmetic exceeds {bounds[name]:.3g}, which "
                 "its certificate counts: take fewer rows or iterations, or a larger learning rate"
             )

@@ -18,8 +18,6 @@ from itertools import product
 from protocols import planner, traffic
 from protocols.ckks.cost import UnitTimes
 from protocols.ckks.parameters import (
-    MAX_LOG_QP_128,
-    NARROW_ERROR_BITS,
     REFRESH_TOWERS,
     CkksParameters,
 )
@@ -132,9 +130,8 @@ def _dominated(tried: Candidate, others: list[Candidate]) -> Candidate:
 
 
 def _short(params: CkksParameters, error: ParameterError) -> str:
-    limit = MAX_LOG_QP_128[params.ring_dim] - NARROW_ERROR_BITS
     if params.log_qp > params.max_log_qp:
-        return f"log2(QP) = {params.log_qp} above {limit}: below 128 bits"
+        return f"log2(QP) = {params.log_qp} above {params.max_log_qp}: below 128 bits"
     return str(error)
 
 

@@ -45,6 +45,7 @@ class CircuitPlan(RunPlan):
     """
 
     masked: ClassVar[bool] = True
+    opens_rounds: ClassVar[bool] = False
     # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
     max_rounds: ClassVar[int] = 10**4
 
@@ -173,8 +174,19 @@ class CircuitPlan(RunPlan):
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
         ...
 
+    @property
+    @abstractmethod
+    def shown(self) -> NDArray[np.bool_]:
+        """Slots whose real parts are released, or coefficients: see `ckks.flooding`."""
+        ...
+
+    @abstractmethod
+    def shown_error_std(self) -> float:
+        """Bound on the noise of these, in an orthonormal basis [integer units]."""
+        ...
+
     def iterate_error_std(self) -> float:
-        """The same of any encrypted iterate; larger where the release keeps a part of it."""
+        """`model_error_std` of any iterate; larger where the release keeps a part of it."""
         return self.model_error_std()
 
     @abstractmethod

@@ -19,9 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from protocols import commitments, keygen
 from protocols.circuit_plan import CircuitPlan, Packed
 from protocols.ckks import residues as rns
@@ -58,17 +55,17 @@ class PackedPlan(Protocol):
 # -- party half -----------------------------------------------------------------------------------
 
 
-def check_outputs(plan: Any, targets: NDArray[np.float64]) -> None:
-    """Refuse targets of another shape than the plan's, (rows,) or (rows, outputs).
+def check_outputs(plan: Any, shape: tuple[int, ...]) -> None:
+    """Refuse targets of another shape than the plan's; shape: of one row's, () or (outputs,).
 
     Raises:
         PolicyError: names the model.
     """
     outputs = () if plan.outputs is None else (plan.outputs,)
-    if targets.shape[1:] != outputs:
+    if shape != outputs:
         raise PolicyError(
             f"model={plan.model!r} of the plan does not predict what this party's rows have: "
-            f"targets of shape {targets.shape[1:]}, {outputs} in the plan"
+            f"targets of shape {shape}, {outputs} in the plan"
         )
 
 

@@ -3,9 +3,10 @@
     cover-keys       -> {}                      <- {key, signature}   ephemeral X25519 keys
     cover-deal       -> {keys of everyone}      <- f_p(x_j) for every other party j, sealed for j
     cover-hold       -> what the others sealed  <- {}
-    cover-confirm    -> {missing, stand_ins}                <- {}
-    cover-refresh/k  -> {missing, stand_ins}, c1 of each   <- as `refresh/k`
-    cover-decrypt    -> {missing, stand_ins}, c1           <- as `decrypt`   (both: `survivors`)
+    cover-confirm           -> {missing, stand_ins}                <- {}
+    cover-commit-refresh/k  -> {missing, stand_ins}, c1 of each    <- a digest, signed
+    cover-refresh/k         -> all digests                         <- as `refresh/k`
+    cover-commit-decrypt, cover-decrypt: the same                  (all: `survivors`)
 
 f_p is Shamir's polynomial of degree t - 1 with f_p(0) = s_p over R_Q (`ckks.shamir`), x_j = 1 … P
 in the plan's order. When the parties M do not answer a step, t survivors S stand in for them: j in
@@ -23,6 +24,9 @@ Security
 - A share is sealed by ChaCha20-Poly1305 under HKDF(X25519) of keys that are signed by their
   parties for this session, bound to dealer and receiver; the dealer signs what it sealed, so that
   a changed share names the coordinator and an ill-formed one its dealer.
+- Before a stand-in's share leaves, all who are left have signed M and S, and what is asked: each
+  digest is signed for the view, which holds them (`commitments`). So it is with every later step:
+  no two parties who count on each other go by different sets.
 - S is fixed by the first loss; M may grow. A party repeats a step once, for the same c1 and under a
   label of its own (so with another random element, see `refresh`). It refuses another S, an M that
   is less than before, that holds S or itself; who refuses stands in for nobody.
@@ -36,9 +40,8 @@ Security
   `cover-decrypt` for the same c1 as stand-ins for all others: the second answers add up to c1 s
   + e. A log that says "lost" of them does not pass the audit without their own statements, and with
   them it does not pass either (`coordinator.replay`, `tests/coordinator/test_records.py`).
-- NOT prevented, as all deviations: a coordinator that tells honest parties different M and S, with
-  t - 1 parties on its side, gets up to h + 1 / h floodings' worth, h the honest parties. Its signed
-  requests show it.
+- NOT prevented: two groups of t parties or more, each told that the other is missing. Its signed
+  requests show it. There are no two where 2t > P.
 - A dealer that deals another polynomial spoils the model of a run in which it goes missing, and the
   decryption is refused (`decrypt.fuse`): what is fused is no message.
 

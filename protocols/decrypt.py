@@ -1,11 +1,15 @@
 """Step `decrypt`: the joint decryption of the final model, once.
 
-    decrypt -> c1 of the masked model (2 towers)   <- d_p = c1 s_p + e_flood
+    commit-decrypt -> c1 of the masked model (2 towers)   <- a digest, signed
+    decrypt        -> all digests                         <- d_p = c1 s_p + e_flood
 
 The coordinator adds c0 + sum_p d_p and decodes. Every slot but one per weight is zero before.
 
-Security: rescaled ciphertext only (noise degree 1), one share per party and run, flooded to 40
-statistical bits by every party (see `protocols.ckks.flooding`); P - 1 shares give noise.
+Security: nobody sends a share before all have signed that they were asked for the same c1. It is a
+linear image, by public numbers, of a refresh's output, whose element is a hash; of Gram sums it may
+be one product further. Rescaled ciphertext only (noise degree 1), one share per party and run,
+flooded to 40 statistical bits by every party (see `protocols.ckks.flooding`); P - 1 shares give
+noise.
 Error: `release_error_std` per weight.
 """
 
@@ -20,11 +24,13 @@ from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.flooding import flooding_std, slot_std
+from protocols.ckks.flooding import Flooding, slot_std
+from protocols.ckks.transform import coefficients, to_slots
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body, Exchange
 from protocols.protocol import Request
 from protocols.secret_half import CircuitHalf, SecretHalf
+from protocols.slot_bounds import LARGEST_SLOT
 from protocols.survivors import Survivors
 
 STEP = "decrypt"
@@ -36,17 +42,15 @@ DIVERGED = (
 )
 
 
-def flooding_of(plan: CircuitPlan) -> float:
-    """Every party's flooding noise, std per coefficient: tau = 2 with cover (see `cover`)."""
-    return flooding_std(plan.model_error_std(), decryptions=plan.decryptions)
+def flooding_of(plan: CircuitPlan) -> Flooding:
+    """Every party's flooding noise: tau = 2 with cover (see `cover`)."""
+    errors = plan.shown_error_std(), plan.model_error_std()
+    return Flooding.of(plan.shown, plan.ckks.ring_dim, *errors, plan.decryptions)
 
 
 def release_error_std(plan: CircuitPlan) -> float:
-    """Std of the error of each released weight: unit * sqrt(2 P) sigma_flood as slot.
-
-    The 2: OpenFHE's decoder adds Gaussian noise as large as the error that it finds.
-    """
-    total = math.sqrt(2 * len(plan.members)) * flooding_of(plan)
+    """Std of the error of each released weight: unit * sqrt(P) sigma_shown as slot."""
+    total = math.sqrt(len(plan.members)) * flooding_of(plan).drawn_std
     return plan.decoded_gain * plan.unit * slot_std(plan.ckks, total)
 
 
@@ -81,12 +85,12 @@ def decrypt(
     context: CkksContext,
     plan: CircuitPlan,
     heads: EncryptedVector,
-    survivors: Survivors | None = None,
+    survivors: Survivors,
 ) -> Exchange[NDArray[np.float64]]:
     """Slots of a ciphertext that is zero wherever nothing is released, times the plan's unit.
 
     heads: at DECRYPTION_TOWERS towers, see `Evaluator.drop_to`; survivors: the plan's parties that
-    are still there, all by default.
+    are still there.
 
     Raises:
         ProtocolError: the ciphertext is not rescaled, or the shares do not fit together.
@@ -96,7 +100,6 @@ def decrypt(
     c0, c1 = context.polynomials_of(heads.ct)
     low = context.primes[:DECRYPTION_TOWERS]
     request = Body(blobs=(rns.pack(c1, low),))
-    survivors = survivors or Survivors(plan)
     _, (shares,) = yield from survivors.ask(STEP, request, [low], context.params.ring_dim)
     try:
         found: NDArray[np.float64] = fuse(context, rns.add(c0, shares, low)) * plan.unit
@@ -110,7 +113,7 @@ def release(
     evaluator: Evaluator,
     plan: CircuitPlan,
     heads: EncryptedVector,
-    survivors: Survivors | None = None,
+    survivors: Survivors,
 ) -> Exchange[NDArray[np.float64]]:
     """Weights w, shape (num_features,), from an encrypted w / unit as in `Layout.heads`."""
     level = evaluator.context.params.num_towers - DECRYPTION_TOWERS
@@ -127,12 +130,12 @@ def fuse(context: CkksContext, message: rns.Residues) -> NDArray[np.float64]:
         ProtocolError: the polynomial is no message: a share is missing, doubled or of another
             round, or the model has outgrown its slots.
     """
-    try:
-        plaintext = context.cc.MultipartyDecryptFusion([context.ciphertext([message])])
-    except RuntimeError:
+    scale = 2.0**context.params.scale_bits
+    found = coefficients(message, context.primes[:DECRYPTION_TOWERS])
+    # Modulo both primes a wrong sum is uniform, some 2^27 times as large.
+    if np.abs(found).max() > LARGEST_SLOT * scale:
         raise ProtocolError(
             "the decryption shares do not fit together: one is missing, doubled or of another round"
-        ) from None
-    plaintext.SetLength(context.num_slots)
-    slots: NDArray[np.float64] = np.array(plaintext.GetRealPackedValue())
+        )
+    slots: NDArray[np.float64] = to_slots(found).real / scale
     return slots

@@ -20,6 +20,7 @@ from protocols.ckks.circuit import ColumnSum, advance
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.side_by_side import Pair, Parts, SideBySide
+from protocols.commitments import View
 from protocols.decrypt import DECRYPTION_TOWERS, DIVERGED
 from protocols.encrypted_rows import STEPS as ROWS_STEPS
 from protocols.encrypted_rows import joint_keys
@@ -51,10 +52,12 @@ STEPS = (
         model_gradient.STEP,
         model_gradient.answer,
         "train",
-        "the encrypted gradient of your rows, with noise; useless without everybody else's",
+        "the encrypted gradient of your rows, useless without everybody else's",
         count=lambda plan: plan.rounds,
         shows_rows=True,
         repeats=True,
+        committed=True,
+        noisy=True,
     ),
     Step(
         model_refresh.STEP,
@@ -90,6 +93,13 @@ def coordinate(
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
     """
+    view = View(seed)
+    return (yield from view.noting(_coordinate(plan, seed, seeds, watch, view), PROTOCOL.is_alike))
+
+
+def _coordinate(
+    plan: ModelPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch, view: View
+) -> Exchange[Weights]:
     context = CkksContext(plan.ckks, plan.session)
     try:
         keys = yield from joint_keys(context, plan, seed, seeds, watch)
@@ -97,7 +107,7 @@ def coordinate(
         yield from model_gradient.hand_out(context, plan, keys)
 
         watch.on_phase("train")
-        survivors = Survivors(plan, watch.on_missing)
+        survivors = Survivors(plan, seed, view, watch.on_missing)
         state = yield from _train(context, plan, seed, survivors, watch)
 
         watch.on_phase("decrypt")
@@ -113,11 +123,12 @@ def _train(
     rule = plan.rule
     evaluator = SideBySide(context, plan.layout)
     state = rule.start(side_by_side.zero(context, plan.layout))
+    older = model_gradient.Older(context.primes[0])
     for t in range(plan.rounds):
         # While the parties are at it.
         own = cache(partial(_own_path, evaluator, plan, t, state))
         point = rule.point(state)
-        terms = yield from model_gradient.total(context, plan, survivors, t, point, own)
+        terms = yield from model_gradient.total(context, plan, survivors, t, point, older, own)
         shares, kept = own()
         spread = [evaluator.spread(terms, share) for share in shares]
         made = yield from model_refresh.refresh(context, plan, seed, t, spread, survivors)

@@ -16,6 +16,7 @@ from protocols import contribute, cover, decrypt, keygen, refresh, second_moment
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.commitments import View
 from protocols.contribute import Opened
 from protocols.gram_training import GramCircuit
 from protocols.keygen import JointKeys
@@ -41,8 +42,15 @@ STEPS = (
         "agree",
         "nothing: you open the sum again that your rows are whitened by",
         asked=lambda plan: plan.whitens,
+        alike=False,
     ),
-    Step("commit-keys", keygen.commit, "keys", "a digest of public key material, signed"),
+    Step(
+        "commit-keys",
+        keygen.commit,
+        "keys",
+        "a digest of public key material, signed",
+        alike=False,
+    ),
     Step("keys", keygen.open_keys, "keys", _KEYS),
     Step(
         "public-shares",
@@ -73,6 +81,7 @@ STEPS = (
         "keys",
         "nothing: you receive the others' shares",
         asked=_has_cover,
+        alike=False,
     ),
     Step(
         "commit-rows",
@@ -85,7 +94,8 @@ STEPS = (
         "contribute",
         contribute.open_rows,
         "encrypt",
-        "your rows with noise, encrypted under the joint key",
+        "your rows, encrypted under the joint key",
+        noisy=True,
     ),
     Step(
         "confirm",
@@ -93,6 +103,7 @@ STEPS = (
         "encrypt",
         "nothing: you see that all parties were told the same",
         repeats=True,
+        silent=True,
     ),
     Step(
         "refresh",
@@ -101,6 +112,7 @@ STEPS = (
         "a masked share of a ciphertext (no one learns a value that the mask hides)",
         count=lambda plan: len(plan.refreshes),
         repeats=True,
+        committed=True,
     ),
     Step(
         "decrypt",
@@ -109,6 +121,7 @@ STEPS = (
         "a noisy share of one decryption",
         repeats=True,
         opens=True,
+        committed=True,
     ),
 )
 
@@ -174,12 +187,20 @@ def coordinate(
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
     """
+    view = View(seed)
+    return (yield from view.noting(_coordinate(plan, seed, seeds, watch, view), PROTOCOL.is_alike))
+
+
+def _coordinate(
+    plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch, view: View
+) -> Exchange[Weights]:
     context, circuit = CkksContext(plan.ckks, plan.session), circuit_of(plan)
     try:
         keys = yield from joint_keys(context, plan, seed, seeds, watch)
 
         watch.on_phase("encrypt")
-        evaluator, survivors = circuit.evaluator(context), Survivors(plan, watch.on_missing)
+        evaluator = circuit.evaluator(context)
+        survivors = Survivors(plan, seed, view, watch.on_missing)
         if watch.engine is not None and plan.kind in workers.KINDS:
             evaluator = workers.SpreadEvaluator(evaluator, watch.engine, seed, keys)
         opened = partial(contribute.opened, plan, seed, keys.endorsements, survivors)

@@ -22,9 +22,10 @@ from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
+from protocols.integer_sums import Exact, Integers
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.models.registry import MODELS, model_named
-from protocols.names import SECURE_AGGREGATION
+from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
 from protocols.objectives import (
     CURVATURE,
     DualObjective,
@@ -55,7 +56,7 @@ class GradientPlan(RunPlan):
     """Training by encrypted sums.
 
     cipher: parameters of the aggregation; objective: fields of the objective; update: fields of
-    the update rule; length: of the vectors; weights: of the parties, summing to 1, empty for
+    the update rule; length: of the vectors; weights: of the parties, 1 / P each, empty for
     n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, std or Laplace
     scale on the aggregate that the honest parties alone guarantee, empty without privacy.
 
@@ -85,12 +86,16 @@ class GradientPlan(RunPlan):
         if self.length < 1:
             raise ParameterError(f"length={self.length} is below 1")
         _ = self.noise, self.rule
-        if self.weights and (
-            len(self.weights) != len(self.members)
-            or not all(0 < w < math.inf for w in self.weights)
-            or abs(math.fsum(self.weights) - 1) > 1e-9
-        ):
-            raise ParameterError("weights: need one positive weight per party, summing to 1")
+        # One owner's weight beside tiny ones opens this owner's own sum.
+        equal = (1 / len(self.members),) * len(self.members)
+        if self.weights and self.weights != equal:
+            raise ParameterError(
+                f"weights from {min(self.weights):g} to {max(self.weights):g}, "
+                f"{len(self.weights)} of them: parties weigh by their rows (none are stated) or "
+                f"all the same, {equal[0]:g} each of {len(equal)}"
+            )
+        if self.privacy:
+            check_colluders_of_sums(self.privacy.colluders, len(self.members))
         if bool(self.noise_scales) != (self.privacy is not None):
             raise ParameterError("noise_scales and privacy go together: give both or none")
         if self.noise_scales and len(self.noise_scales) != len(self.queries):
@@ -133,9 +138,12 @@ class GradientPlan(RunPlan):
         return getattr(self.task, "epsilon_in_all", own) if self.privacy else None
 
     def remarks(self) -> Iterator[str]:
-        """What follows, and whose part is opened alone."""
+        """What parties count, what follows, and whose part is opened alone."""
         if isinstance(self.task, OneSum):
             yield from self.task.remarks()
+        else:
+            what = "the same, whatever their rows" if self.weights else "as their rows"
+            yield f"in every sum, parties count {what}"
         if self.alone:
             yield f"a table of the rows of each of {', '.join(self.alone)} alone is opened"
 
@@ -274,13 +282,19 @@ class GradientPlan(RunPlan):
         shares: Vector = draw(scale, self.split, 1, self.length, randomness, self.grid(t))[0]
         return shares
 
-    def on_grid(self, t: int, values: Vector) -> Vector:
-        """A contribution rounded to the grid of round t's noise."""
+    def on_grid(self, t: int, exact: Exact) -> Integers:
+        """A contribution rounded to the grid of round t's noise, in its units.
+
+        Replacing a row moves it by at most `SumSetting.widened`.
+        """
+        return exact.on(self.grid(t).granularity_bits)
+
+    def noisy(self, t: int, exact: Exact, noise: Vector) -> Exact:
+        """A contribution and a share of round t's noise, added in integers; without privacy it."""
         if not self.noise_scales:
-            return values
+            return exact
         bits = self.grid(t).granularity_bits
-        rounded: Vector = np.ldexp(np.rint(np.ldexp(values, bits)), -bits)
-        return rounded
+        return Exact(self.on_grid(t, exact) + np.ldexp(noise, bits).astype(np.int64), bits)
 
     def figures(self) -> dict[str, Any]:
         """Rule and encryption."""
@@ -370,8 +384,8 @@ def _check_range(plan: GradientPlan) -> None:
 class SumHalf(Protocol):
     """What a round needs of a party's secret; see `parties.aggregate_share.AggregateShare`."""
 
-    def encrypt(self, t: int, values: Vector) -> Any:
-        """The ciphertext of round t, once."""
+    def encrypt(self, t: int, values: Any) -> Any:
+        """The ciphertext of round t, once; values: float64, or units of the cipher's scale."""
         ...
 
 
@@ -396,16 +410,17 @@ def read_point(plan: RunPlan, request: Body, length: int) -> Vector:
     return point
 
 
-def answer_round(plan: GradientPlan, secret: SumHalf, t: int, values: Vector) -> Body:
+def answer_round(plan: GradientPlan, secret: SumHalf, t: int, values: Exact) -> Body:
     """Reply to `round/t`: values, noise included, encrypted.
 
     Noise beyond its tail is cut off at the range: a refusal would tell of the value.
 
     Raises:
-        DataError: a value is not a number. PolicyError: the round was answered.
+        PolicyError: the round was answered.
     """
-    largest = plan.cipher.max_value
-    return Body(blobs=(pack(plan.cipher, secret.encrypt(t, np.clip(values, -largest, largest))),))
+    largest = plan.cipher.max_units
+    units = np.clip(values.on(plan.cipher.scale_bits), -largest, largest)
+    return Body(blobs=(pack(plan.cipher, secret.encrypt(t, units)),))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols import symmetric
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.gram_blocks import BlockLayout
@@ -34,6 +35,7 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import Opened
 from protocols.errors import ParameterError
 from protocols.gram_pace import Pace
+from protocols.integer_sums import Exact, IntegerRows, joined
 from protocols.inverse import InversePlan, plan_inverse
 from protocols.messages import Exchange
 from protocols.wire import RunningSums
@@ -46,7 +48,6 @@ UNIT = 2.0**-12
 # M is encrypted as LIFT M, `outer` weights as W / (LIFT UNIT): noise of M counts by 1 / LIFT, but
 # what encoding leaves of the mask by LIFT^2.
 LIFT = 4.0
-SQRT2 = math.sqrt(2)
 # Blocks of a wide matrix are encrypted as BLOCK_LIFT H / scale: their rounding counts by u over it,
 # that of u, which they are multiplied by, by it over the gain.
 BLOCK_LIFT = 128.0
@@ -192,23 +193,28 @@ class GramSums:
         )
 
 
-def with_noise(sums: GramSums, noise: Array, num_rows: int, unit: float = 0.0) -> GramSums:
-    """Sums with noise, shape (noise_size,), on their means; row sums are not to be sent then.
+def with_noise(
+    rows: Array, targets: Array, bounds: tuple[float, float], noise: Array, num_rows: int, bits: int
+) -> GramSums:
+    """Sums with noise, shape (noise_size,), on their means; row sums, which are not sent, are 0.
+
+    rows, targets: of norms within `bounds`, rounded toward zero to integers, whose products are
+    added exactly: the sensitivity is that of any vectors within the bounds. Sums are rounded to the
+    grid of 2^-bits, which the noise is on, so that nothing finer than the noise shows.
 
     Entries off the diagonal count sqrt(2) times, as in the Frobenius norm that the sensitivity is
-    measured in, so their noise is divided by sqrt(2). unit: grid that the sums are rounded to
-    first, so that nothing finer than the noise shows (0: no rounding).
+    measured in, so their noise is divided by sqrt(2).
     """
-    d = len(sums.gram)
-    upper = np.triu_indices(d)
-    weight = np.where(upper[0] == upper[1], 1.0, SQRT2)
-    stacked = np.concatenate([weight * sums.gram[upper], sums.cross.ravel()]) / num_rows
-    noisy = (np.rint(stacked / unit) * unit if unit else stacked) + noise
-    gram = np.zeros((d, d))
-    gram[upper] = noisy[: len(weight)] / weight
-    gram += np.triu(gram, 1).T
-    cross = noisy[len(weight) :].reshape(sums.cross.shape)
-    return GramSums(gram * num_rows, cross * num_rows, sums.row_sums)
+    d = rows.shape[1]
+    size, weights = symmetric.length(d), symmetric.weights(d)
+    x, y = IntegerRows(rows, bounds[0]), IntegerRows(targets, bounds[1])
+    gram = Exact(x.products(lambda some: x.x[some])[np.triu_indices(d)], 2 * x.bits)
+    cross = Exact(x.products(lambda some: y.x[some]).ravel(), x.bits + y.bits)
+    sums = joined(gram.times(weights / num_rows), cross.times(1 / num_rows))
+    units = sums.on(bits) + np.ldexp(noise, bits).astype(np.int64)
+    noisy = num_rows * Exact(units, bits).values
+    whole = symmetric.full(noisy[:size] / weights, d)
+    return GramSums(whole, noisy[size:].reshape(d, -1), np.zeros(d))
 
 
 def pack(task: GramTask, sums: GramSums) -> list[Array]:

@@ -20,7 +20,7 @@ from protocols import arithmetic, gram_slots
 from protocols.circuit_plan import CircuitPlan, Packed
 from protocols.errors import DataError, ParameterError
 from protocols.gram import UNIT, GramSums, GramTask, pack, with_noise
-from protocols.gram_training import model_error_std, refresh_schedule
+from protocols.gram_training import model_error_std, refresh_schedule, shown_error_std
 from protocols.models.gram_models import GramModel, gram_model
 from protocols.privacy.budget import Budget
 from protocols.privacy.gram_certificate import GramRelease
@@ -125,6 +125,16 @@ class GramPlan(CircuitPlan):
         """Bound on the noise of the encrypted model before its decryption, per coefficient."""
         return model_error_std(self.task)
 
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Slots of the weights."""
+        found: NDArray[np.bool_] = self.task.layout.released() > 0
+        return found
+
+    def shown_error_std(self) -> float:
+        """Of the weights alone, without the mask."""
+        return shown_error_std(self.task)
+
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
         sigma = self.privacy.sigma if self.privacy else 0.0
@@ -158,13 +168,17 @@ class GramPlan(CircuitPlan):
             DataError: the rows exceed `curvature_bound`, which training relies on.
         """
         root = np.sqrt(np.reshape(weight, (-1, 1)))
-        sums = GramSums.of(root * rows, root * self.fitted.encode(targets))
+        rows, targets = root * rows, root * self.fitted.encode(targets)
         if self.privacy is None:
+            sums = GramSums.of(rows, targets)
             # Each row may use its part of the bound; 1e-9: rounding.
             if np.max(sums.row_sums, initial=0.0) > self.curvature_bound * len(rows) * (1 + 1e-9):
                 raise DataError("the rows exceed the public bounds of the curvature; clamp them")
             return sums
-        return with_noise(sums, noise, self.num_rows, self.split.grid(self.privacy.sigma).unit)
+        # Encoded columns are on [-1, 1], whatever norm rows are clipped to.
+        bounds = math.sqrt(self.num_features), self.fitted.bound(self.outputs)
+        bits = self.split.grid(self.privacy.sigma).granularity_bits
+        return with_noise(rows, targets, bounds, noise, self.num_rows, bits)
 
     def privacy_setting(self, norm_bound: float) -> GramRelease:
         """What decides about privacy, for rows of norm at most `norm_bound`.

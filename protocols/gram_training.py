@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.flooding import error_std, rounding_std
+from protocols.ckks.flooding import MARGIN, error_std, few_margin, rounding_std
 from protocols.ckks.gram import (
     CONTRACT_INNER_LEVELS,
     CONTRACT_OUTER_LEVELS,
@@ -52,6 +52,7 @@ LEVELS = 6
 # Roundings of u relative to itself: 4 of noise (`precondition`), the rest for the primes' distance
 # from the scale, which the tests measure with it.
 SHARP = 36
+SHARP_NOISE = 4
 # Estimate of |W| from above, for one output.
 WEIGHT_BOUND = 4.0
 
@@ -117,19 +118,33 @@ def model_error_std(task: GramTask) -> float:
     key switches, 1.6 (1 + log2 d') for each special prime, LIFT times as much in the next one, and
     `Pace.responses` of that in the last. The mask keeps a share of all. Of blocks: `error_before`.
     """
+    return _with_mask(task, task.layout.kept, SHARP)
+
+
+def shown_error_std(task: GramTask) -> float:
+    """The same of what the mask keeps, without what is the same under all keys.
+
+    Of few slots, which scatter about their average.
+    """
+    return _with_mask(task, 1.0, SHARP_NOISE, few_margin(task.num_features * task.outputs))
+
+
+def _error_before(task: GramTask, sharp: float) -> float:
+    """Before the mask, in roundings."""
     layout, pace = task.layout, task.pace
-    inverse = SHARP + (1 / (task.inverse.low * GAIN) if task.row_sums else 0.0)
+    inverse = sharp + (1 / (task.inverse.low * GAIN) if task.row_sums else 0.0)
     if isinstance(layout, BlockLayout):
-        return _with_mask(task, error_before(task, WEIGHT_BOUND, inverse))
+        return error_before(task, WEIGHT_BOUND, inverse)
     mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
     path = (2 / LIFT + mask / 2) * (1 + pace.travel)
     bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * math.fsum(pace.responses) / 2
-    return _with_mask(task, (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias)
+    return (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias
 
 
-def _with_mask(task: GramTask, before: float) -> float:
-    rounding = (1 + task.layout.kept * before**2) ** 0.5
-    return error_std(task.ckks, len(task.names), rounding_gain=rounding, row_gain=0.0)
+def _with_mask(task: GramTask, kept: float, sharp: float, margin: float = MARGIN) -> float:
+    rounding = math.sqrt(1 + kept * _error_before(task, sharp) ** 2)
+    parties = len(task.names)
+    return error_std(task.ckks, parties, rounding_gain=rounding, row_gain=0.0, margin=margin)
 
 
 class _Training(Loop):

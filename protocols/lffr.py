@@ -29,7 +29,7 @@ from protocols.approximation import Polynomial
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
 from protocols.ckks.circuit import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.flooding import error_std
+from protocols.ckks.flooding import MARGIN, error_std, few_margin
 from protocols.ckks.lffr_circuit import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import LIFT, Curvature
@@ -203,6 +203,19 @@ class LffrPlan(CircuitPlan):
           the lifted label terms by |A| / c as much, A that of `units`, empty columns included;
         - noise in a side column moves a step by MASK_VALUE of it.
         """
+        return self._error_std(1 / math.sqrt(self.layout.block_size))
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Slots of the weights."""
+        return self.layout.heads(1.0) > 0
+
+    def shown_error_std(self) -> float:
+        """All that a head has, of which there are few."""
+        return self._error_std(1.0, few_margin(self.model_size))
+
+    def _error_std(self, kept: float, margin: float = MARGIN) -> float:
+        """kept: of what was there before the last refresh."""
         size, units, rows = self.layout.block_size, self.units, self.num_rows
         path, root = self.learning_rate * self.rounds, math.sqrt(self.rounds)
         rounding = root * math.hypot(1.0, 2 * MASK_VALUE * math.sqrt(size))
@@ -220,8 +233,9 @@ class LffrPlan(CircuitPlan):
         return error_std(
             self.ckks,
             len(self.members),
-            rounding_gain=math.hypot(1.0, rounding / math.sqrt(size)),
-            row_gain=math.hypot(moved, side) / math.sqrt(size),
+            rounding_gain=math.hypot(1.0, rounding * kept),
+            row_gain=math.hypot(moved, side) * kept,
+            margin=margin,
         )
 
     def iterate_error_std(self) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
+from protocols.integer_sums import Exact
 from protocols.one_sum import MISSING, OneSum
 from protocols.serialise import to_plain
 
@@ -60,9 +61,9 @@ class MissingObjective(OneSum):
         """The same: all values are 0 or 1."""
         return math.sqrt(self.columns)
 
-    def of_rows(self, x: Array, y: Array, name: str) -> Array:
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """Empty cells; x: 1 for an empty one, -1 for another, the bias last."""
-        return np.asarray((x[:, :-1] > 0).sum(axis=0), dtype=np.float64)
+        return Exact((x[:, :-1] > 0).sum(axis=0, dtype=np.int64), 0)
 
     def remarks(self) -> tuple[str, ...]:
         """What is exact."""

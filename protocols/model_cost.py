@@ -26,6 +26,7 @@ from protocols.ckks.side_by_side import Pair, Parts, SideBySide
 from protocols.ckks.tally import COUNTED, CountingContext, IterationTally, Shadow, Tally, whole
 from protocols.encrypted_model import Given
 from protocols.model_plan import ModelPlan
+from protocols.protocol import commit_of
 from protocols.words import size
 
 Plan = TypeVar("Plan", bound=ModelPlan)
@@ -304,6 +305,7 @@ def iteration_cost(plan: ModelPlan, bandwidth: float = BANDWIDTH) -> float:
 
 def _round_bytes(plan: ModelPlan, t: int) -> tuple[int, int]:
     """Residues to a party and back, in an iteration."""
-    steps = (f"{model_gradient.STEP}/{t}", f"{model_refresh.STEP}/{t}")
+    gradient = f"{model_gradient.STEP}/{t}"
+    steps = (commit_of(gradient), gradient, f"{model_refresh.STEP}/{t}")
     found = [each for each in traffic.exchanges(plan, plan.names[0]) if each.step in steps]
     return sum(each.request.size for each in found), sum(each.reply.size for each in found)

@@ -296,6 +296,18 @@ class ModelPlan(RowsPlan):
         return max(OWN_PATH, scatter(opened)) * whole
 
     @property
+    def shown(self) -> NDArray[np.bool_]:
+        """2k coefficients of each part: part p's are moved by p places."""
+        layout = self.layout
+        gap = self._n // layout.features_per_ciphertext
+        found: NDArray[np.bool_] = np.arange(self._n) % gap < layout.num_parts
+        return found
+
+    def shown_error_std(self) -> float:
+        """`model_error_std` is about these."""
+        return self.model_error_std()
+
+    @property
     def _n(self) -> int:
         return self.ckks.ring_dim
 
@@ -331,7 +343,7 @@ class ModelPlan(RowsPlan):
     @property
     def release_error_std(self) -> float:
         """Std of the error of each released weight: 2k coefficients of it, by cosines."""
-        flooded = math.sqrt(len(self.members) * self.layout.period) * flooding_of(self)
+        flooded = math.sqrt(len(self.members) * self.layout.period) * flooding_of(self).drawn_std
         return (
             self.decoded_gain * self.target_unit * self.unit * flooded / 2.0**self.ckks.scale_bits
         )

@@ -6,7 +6,16 @@ h0_p = c1 s_p - M_p and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is di
 
 - T (`ckks.trace_map`) sees 2k coefficients. M_p is uniform modulo the refresh's primes on all
   others, and an integer in the room of `ckks.masks` on these;
-- T rounds, so that results are at level 0, without a rescaling.
+- T rounds, so that results are at level 0, without a rescaling;
+- shares are not committed to. What a party chooses last is c0 of the fresh vector; every c1 that a
+  secret meets later has fresh encryptions of the next round in it, fixed after that. (Of two
+  vectors in one refresh, the difference of both c1 has none: rules that refresh two are linear, so
+  it is a public combination of random elements alone.) A repetition is committed to: who stands in
+  for whom is confirmed first.
+
+Security: a party answers once everyone has endorsed the digests that it was shown for `gradient/t`.
+That c1 of the request is made of the replies that fit them is the coordinator's word; who was asked
+for another one is found with the next digests, which are signed for the view.
 """
 
 from __future__ import annotations

@@ -43,6 +43,20 @@ def check_name(name: object) -> str:
     return name
 
 
+def check_colluders_of_sums(colluders: int, parties: int) -> None:
+    """Colluders of secure sums: a sum less the parts of P - 1 of them is one owner's own sum.
+
+    Raises:
+        ParameterError: more than P - 2.
+    """
+    if colluders > parties - 2:
+        raise ParameterError(
+            f"colluders={colluders} is above {parties - 2}: a secure sum of {parties} parties less "
+            f"the parts of {colluders} is one owner's own; take at least {colluders + 2} parties, "
+            f"or {'fewer colluders' if parties > 2 else 'colluders=0'}"
+        )
+
+
 def file_stem(name: str) -> str:
     """A file name without its ending, for any text; different texts have different ones.
 

@@ -21,6 +21,7 @@ from protocols import symmetric
 from protocols.errors import MessageError, ParameterError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.inference.objective import InformationObjective, ProductsObjective
+from protocols.integer_sums import Exact, products_of
 from protocols.missing_cells import MissingObjective
 from protocols.one_sum import OneSum
 from protocols.serialise import from_plain, to_plain
@@ -208,9 +209,9 @@ class MomentObjective(OneSum):
         """Of a symmetric matrix."""
         return symmetric.length(features)
 
-    def of_rows(self, x: Array, y: Array, name: str) -> Array:
-        """sum_i x_i x_i^T."""
-        return symmetric.flat(x.T @ x)
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """sum_i x_i x_i^T, of rows of integers, whose diameter is that of any rows."""
+        return products_of(x, self.row_norm)
 
     def remarks(self) -> tuple[str, ...]:
         """What follows."""

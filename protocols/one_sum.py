@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
+from protocols.integer_sums import Exact
 
 Array = NDArray[np.float64]
 LARGEST = 1e100
@@ -65,8 +66,15 @@ class OneSum(ABC):
         """Values of the sum, for rows of so many features, bias included."""
 
     @abstractmethod
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """Sum of v over rows of party `name`, none beyond the bound; x, y: as in a shard.
+
+        In integers, each v from its own row alone: see `integer_sums`.
+        """
+
     def of_rows(self, x: Array, y: Array, name: str) -> Array:
-        """Sum of v over rows of party `name`, none beyond the bound; x, y: as in a shard."""
+        """The same, as float64."""
+        return self.exact_sum(x, y, name).values
 
     @abstractmethod
     def norm_bound(self, query: str) -> float:

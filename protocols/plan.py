@@ -25,7 +25,10 @@ from protocols.slot_bounds import SlotBounds
 from protocols.words import Fact
 
 Plan = TypeVar("Plan", bound="RunPlan")
-PLAN_VERSION = 7
+PLAN_VERSION = 8
+LARGEST_EPSILON = 20.0
+"""Of a promise: exp(20) = 5e8 times likelier hides nothing, and from some 24 on grids of noise cost
+more than a delta of 1e-5."""
 
 
 def check_version(version: object) -> None:
@@ -59,7 +62,8 @@ class Member:
 class PrivacyPlan:
     """The differential-privacy promise of a run, replace-one, record level.
 
-    epsilon, delta: against the coordinator and any `colluders` parties; sigma: std on the mean
+    epsilon, delta: against the coordinator and any `colluders` parties, epsilon at most
+    LARGEST_EPSILON: less noise is none, and needs the owners' consent; sigma: std on the mean
     gradient that the honest parties alone guarantee; share_std: std that each party adds to
     the mean gradient, sigma / sqrt(P - colluders); sensitivity: of the summed gradient, L2.
     """
@@ -75,6 +79,11 @@ class PrivacyPlan:
         for name in ("epsilon", "sigma", "share_std", "sensitivity"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
+        if self.epsilon > LARGEST_EPSILON:
+            raise ParameterError(
+                f"epsilon={self.epsilon:g} is above {LARGEST_EPSILON:g}: so little noise hides no "
+                "row; take a smaller epsilon, or none"
+            )
         if not 0 < self.delta < 1:
             raise ParameterError(f"delta={self.delta} is outside (0, 1)")
         if self.colluders < 0:
@@ -86,7 +95,8 @@ class RunPlan(ABC):
     """Everything public about one run, whichever its protocol.
 
     kind: what is computed, "rows", "gram", "lffr" or "gradients"; protocol: how, by its public
-    name; session: unique name; members: in the order of their row ranges; schema: public column
+    name; opens_rounds: whether more opens than the last model; session: unique
+    name; members: in the order of their row ranges; schema: public column
     schema as JSON; num_features: d with the bias; privacy: None for a run without privacy;
     profile: "secure" or "fast-insecure"; model: what is fitted; held_out: which rows of each owner
     are used, None: all; gathered: what leaves an owner, encrypted; masked: whether masks hide
@@ -100,6 +110,7 @@ class RunPlan(ABC):
     protocol: ClassVar[str] = ENCRYPTED_ROWS
     gathered: ClassVar[str]
     masked: ClassVar[bool] = False
+    opens_rounds: ClassVar[bool] = True
     max_rounds: ClassVar[int] = 10**6
 
     session: str
@@ -189,6 +200,15 @@ class RunPlan(ABC):
     def epsilon_in_all(self) -> float | None:
         """Of this run, those that it follows and those that it announces; None without privacy."""
         return self.privacy.epsilon if self.privacy else None
+
+    @property
+    def opens_exact_sums(self) -> bool:
+        """Whether what opens can be a sum over rows without noise, or give one away.
+
+        Whatever makes no promise: of a model that alone opens too, w_T = -eta sum_t g(w_t) from
+        w_0 = 0, whoever chooses rounds and rate makes T eta so small that w_T is -T eta g(0).
+        """
+        return self.privacy is None
 
     def remarks(self) -> Iterator[str]:
         """What an owner who consents should know of other runs on the same rows."""

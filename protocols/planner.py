@@ -28,7 +28,7 @@ from protocols.model_cost import BANDWIDTH, CACHE
 from protocols.model_plan import ModelPlan
 from protocols.plan import RunPlan
 from protocols.precondition import precondition
-from protocols.protocol import PHASES
+from protocols.protocol import PHASES, commit_of, protocol_of
 from protocols.rows import RowsPlan
 from protocols.traffic import Circuit, Exchanged, exchanges, num_ciphertexts, packed
 
@@ -247,13 +247,15 @@ def seconds(plan: Circuit, times: UnitTimes) -> Seconds:
     found["train"] += sum(roles.once(member.rows) for member in plan.members)
     beside = sum(waiting.values()) - sum(slowest.values())
     if isinstance(plan, GramPlan):
-        steps = [f"{refresh.STEP}/{k}" for k in range(len(plan.refreshes))]
+        refreshes = [f"{refresh.STEP}/{k}" for k in range(len(plan.refreshes))]
+        steps = _fixed_first(plan, refreshes)
         work, over = sum(circuit_seconds(each, times) for each in circuits), plan.rounds
     else:
         steps, middle = _steps_of(plan, plan.rounds // 2), course[plan.rounds // 2]
         work, over = circuit_seconds(middle.operations, times), 1
     # A rule's own path, and at the same time the gradients.
-    hidden = min(work, slowest[steps[0]]) if isinstance(plan, ModelPlan) else 0.0
+    gradient = f"{model_gradient.STEP}/{plan.rounds // 2}"
+    hidden = min(work, slowest[gradient]) if isinstance(plan, ModelPlan) else 0.0
     return Seconds(
         by_phase=found,
         iteration=(work + sum(own[step] for step in steps)) / over,
@@ -268,7 +270,15 @@ def _steps_of(plan: Circuit, iteration: int) -> list[str]:
     """In which the parties answer during an iteration."""
     last = f"{refresh.STEP}/{refresh_after(plan, iteration)}"
     asked = [f"{model_gradient.STEP}/{iteration}"] if isinstance(plan, ModelPlan) else []
-    return [*asked, last]
+    return _fixed_first(plan, [*asked, last])
+
+
+def _fixed_first(plan: Circuit, steps: Sequence[str]) -> list[str]:
+    """Steps, and before them those in which their replies are fixed."""
+    protocol = protocol_of(plan)
+    fixed = (protocol.place(step).fixed for step in steps)
+    both = zip(steps, fixed, strict=True)
+    return [name for step, is_fixed in both for name in (commit_of(step), step)[not is_fixed :]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

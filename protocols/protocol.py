@@ -16,7 +16,7 @@ refresh asks follows from what was computed since the last one. Everything else 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -38,13 +38,20 @@ ABORT = "abort"
 """No step: tells a party agent that the run is given up."""
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 """What costs are charged to."""
-COVERED = "cover-"
-"""Prefix of a step that repeats another one without the parties that have vanished."""
+COVERED, COMMIT = "cover-", "commit-"
+"""Prefixes: of a step that repeats another one without the parties that have vanished; of the step
+before another one, in which its replies are fixed."""
 
 
 def repeated(step: str) -> str:
     """The step that `step` repeats, itself if it repeats none."""
     return step.removeprefix(COVERED)
+
+
+def commit_of(step: str) -> str:
+    """The step in which the replies to `step` are fixed."""
+    again = COVERED if step != repeated(step) else ""
+    return f"{again}{COMMIT}{repeated(step)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,6 @@ class Request:
     kind: str
     index: int
     body: Body
-
-    @classmethod
-    def of(cls, step: str, body: Body) -> Request:
-        """Of a step's whole name."""
-        kind, _, index = step.partition("/")
-        return cls(kind, int(index or 0), body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,10 @@ class Step:
     owner with it, for the person who consents; count(plan): how often it is asked, as name/0,
     name/1, …, None: once, without a number; asked(plan): whether the plan has it at all;
     shows_rows: private data leave their owner here for the first time; repeats: others may repeat
-    it without parties that have vanished, where the plan has cover; opens: it decrypts.
+    it without parties that have vanished, where the plan has cover; opens: it decrypts; committed:
+    its replies are fixed before any is seen, in a step commit-name of its own; silent: nothing
+    leaves, so that a repetition fixes nothing either; alike: everyone is asked the same; noisy:
+    the owner adds its noise where the plan has privacy.
     """
 
     name: str
@@ -83,16 +87,39 @@ class Step:
     shows_rows: bool = False
     repeats: bool = False
     opens: bool = False
+    committed: bool = False
+    silent: bool = False
+    alike: bool = True
+    noisy: bool = False
 
-    def names(self, plan: Any) -> Iterator[str]:
-        """Of its messages in a run."""
+    def turns(self, plan: Any) -> Iterator[tuple[str, ...]]:
+        """Names of its messages in a run, those that belong together in one."""
         if not self.asked(plan):
             return
-        if self.count is None:
-            yield self.name
-            return
-        for k in range(self.count(plan)):
-            yield f"{self.name}/{k}"
+        before = (COMMIT,) if self.committed else ()
+        ends = [""] if self.count is None else [f"/{k}" for k in range(self.count(plan))]
+        for end in ends:
+            yield tuple(f"{prefix}{self.name}{end}" for prefix in (*before, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a message's name says.
+
+    step: whose reply it is about; opened: name under which that reply is sent, such as
+    "cover-refresh/3"; covers: without parties that have vanished; commits: the reply is fixed, and
+    not sent yet; fixed: it was, or is to be, before it is sent.
+    """
+
+    step: Step
+    opened: str
+    covers: bool
+    commits: bool
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the reply is committed to before it is sent."""
+        return not self.step.silent if self.covers else self.step.committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +166,25 @@ class Protocol:
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {step.name: step for step in self.steps})
 
-    def step(self, name: str) -> Step:
-        """The step of a message, the one that is repeated for a repetition.
+    def place(self, name: str) -> Place:
+        """What a message's name says.
 
         Raises:
-            PolicyError: there is none.
+            PolicyError: the protocol has no such step.
         """
-        kind = name.partition("/")[0]
-        for known in (kind, kind.removeprefix(COVERED)):
-            if known in self.by_name:
-                return self.by_name[known]
-        raise PolicyError(f"step {name!r} is none of the protocol {self.name}")
+        kind, covers, commits = name.partition("/")[0], False, False
+        if kind not in self.by_name and kind.startswith(COVERED):
+            kind, covers = kind.removeprefix(COVERED), True
+        if kind not in self.by_name and kind.startswith(COMMIT):
+            kind, commits = kind.removeprefix(COMMIT), True
+        if kind not in self.by_name:
+            raise PolicyError(f"step {name!r} is none of the protocol {self.name}")
+        opened = name.replace(COMMIT, "", 1) if commits else name
+        return Place(self.by_name[kind], opened, covers, commits)
+
+    def is_alike(self, name: str) -> bool:
+        """Whether everyone is asked the same in a step."""
+        return self.place(name).step.alike
 
     def answer(self, half: Any, name: str, body: Body) -> Body:
         """A party's reply to a step, whose turn it is; half: see `Step`.
@@ -157,35 +192,67 @@ class Protocol:
         Raises:
             CohortError: it refuses.
         """
-        step, request = self.step(name), Request.of(name, body)
-        # For missing parties as well, from now on, unless the step is refused.
-        take_back = half.stand_in(body) if request.kind != step.name else lambda: None
+        place, rounds = self.place(name), half.rounds
+        kind, _, index = place.opened.partition("/")
+        request, before = Request(kind, int(index or 0), body), rounds.view.digest
+        if place.step.alike:
+            rounds.view.note(name, body)
         try:
-            return step.answer(half, request)
-        except Exception:
-            take_back()
+            if place.fixed and not place.commits:
+                opened: Body = rounds.open(body)
+                return opened
+            rounds.confirm(place.opened, body)
+            # For missing parties as well, from now on, unless the step is refused.
+            take_back = half.stand_in(body) if place.covers else lambda: None
+            try:
+                reply = place.step.answer(half, request)
+                return rounds.commit(place.opened, reply, half.missing) if place.fixed else reply
+            except BaseException:
+                take_back()
+                raise
+        except BaseException:
+            rounds.view.digest = before
             raise
 
-    def sequence(self, plan: Any) -> tuple[str, ...]:
-        """Every step of a run, the common ones included."""
-        own = [name for step in self.steps for name in step.names(plan)]
+    def sequence(self, plan: Any, lost: Collection[str] = ()) -> tuple[str, ...]:
+        """Every step of a run, the common ones included; lost: steps with replies that never came.
+
+        What a lost step fixed is not opened: the repetition comes in its place.
+        """
+        turns = [turn for step in self.steps for turn in step.turns(plan)]
         if self.rounds:
-            turns = [self.by_name[name].names(plan) for name in self.rounds]
-            first = own.index(f"{self.rounds[0]}/0")
-            taken = [name for turn in zip(*turns, strict=True) for name in turn]
-            own[first : first + len(taken)] = taken
+            taken = [list(self.by_name[name].turns(plan)) for name in self.rounds]
+            first = turns.index(taken[0][0])
+            in_turn = [turn for round_ in zip(*taken, strict=True) for turn in round_]
+            turns[first : first + len(in_turn)] = in_turn
+        own = list[str]()
+        for turn in turns:
+            for name in turn:
+                own.append(name)
+                if name in lost and (again := self.repetition(plan, name)):
+                    own += again
+                    break
         return (*BEFORE, *own, FINISH)
 
     def shows_rows(self, name: str) -> bool:
         """Whether private data leave their owner in this step for the first time."""
-        kind, _, index = name.partition("/")
-        return index in ("", "0") and kind in self.by_name and self.by_name[kind].shows_rows
+        try:
+            place = self.place(name)
+        except PolicyError:
+            return False
+        first = name.partition("/")[2] in ("", "0") and not place.covers
+        return first and place.step.shows_rows and place.commits == place.step.committed
 
-    def repetition(self, plan: Any, name: str) -> str | None:
-        """Name of the step that repeats this one without missing parties; None where none may."""
-        step = self.by_name.get(name.partition("/")[0])
-        covers = step is not None and step.repeats and plan.cover is not None
-        return COVERED + name if covers else None
+    def repetition(self, plan: Any, name: str) -> tuple[str, ...]:
+        """Steps that repeat this one without missing parties; none where none may."""
+        try:
+            place = self.place(name)
+        except PolicyError:
+            return ()
+        if place.covers or not place.step.repeats or plan.cover is None:
+            return ()
+        again = COVERED + place.opened
+        return (again,) if place.step.silent else (commit_of(again), again)
 
 
 # -- by name --------------------------------------------------------------------------------------
@@ -232,12 +299,14 @@ def phase_of(step: str) -> str:
     if kind in _COMMON:
         return _COMMON[kind]
     steps = _steps()
-    return steps[kind if kind in steps else repeated(kind)].phase
+    names = (kind, repeated(kind), repeated(kind).removeprefix(COMMIT))
+    return steps[next((name for name in names if name in steps), kind)].phase
 
 
 def may_repeat(step: str) -> bool:
     """Whether others may repeat a step of any protocol without parties that have vanished."""
-    found = _steps().get(step.partition("/")[0])
+    steps, kind = _steps(), step.partition("/")[0]
+    found = steps.get(kind) or steps.get(kind.removeprefix(COMMIT))
     return found is not None and found.repeats
 
 

@@ -1,6 +1,7 @@
 """Step `refresh/k`: interactive multiparty bootstrapping of a few ciphertexts at once.
 
-    refresh/k -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
+    commit-refresh/k -> c1 of each ciphertext (3 towers)   <- a digest, signed
+    refresh/k        -> all digests                        <- h0 (3 towers), h1 (all towers) of each
 
 h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform in the room of the three primes
 (about 177 - log2 P bits, see `ckks/masks.py`); the sums give c0 + h0 = m - M and the fresh
@@ -10,8 +11,10 @@ Where the plan names a public map T (`ckks/column_map.py`), parties send h1_p = 
 e_p and the coordinator has (T(m - M) + h1, a') of T(m), at twice the scale: one level for its
 rescaling (Mouchet, Troncoso-Pastoriza, Bossuat, Hubaux, PETS 2021, "masked transform").
 
-Security: a' is expanded from the joint seed (see `agree`), the label and c1; the coordinator can
-choose neither a' nor a c1 that is related to it. A party answers each label once; a retry gets the
+Security: shares are fixed before any is seen (`commitments`): their sum is c0 of the fresh
+ciphertext, and products bring it into a later c1. a' is expanded from the joint seed (see `agree`),
+the label and c1; the coordinator can choose neither a' nor a c1 that is related to it. A party
+answers each label once; a retry gets the
 cached bytes.
 T plays no part in that: h1_p is T(M_p) under a one-time pad of learning with errors, whatever T is.
 A coefficient of h0 is within |m| / 2^k of uniform, k the mask's bits: 2^-116 for |m| = 2^60 and
@@ -101,14 +104,14 @@ def refresh(
     step: int,
     public_key: Any,
     vectors: Sequence[EncryptedVector],
-    survivors: Survivors | None = None,
+    survivors: Survivors,
 ) -> Exchange[tuple[EncryptedVector, ...]]:
     """The same values at level 0, or through the step's map at level 1, part by part.
 
     vectors: what the plan's `refreshes` and `column_maps` say of this step; survivors: who of the
-    plan's parties is still there, all by default.
+    plan's parties is still there.
     """
-    context, survivors = evaluator.context, survivors or Survivors(plan)
+    context = evaluator.context
     low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
     shallow = [context.cc.IntMPBootAdjustScale(ct) for vector in vectors for ct in vector.cts]
     polynomials = [context.polynomials_of(ct) for ct in shallow]

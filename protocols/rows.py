@@ -23,7 +23,7 @@ from protocols.approximation import Polynomial, is_symmetric, link_error, range_
 from protocols.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
 from protocols.ckks.circuit import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.flooding import MARGIN, error_std, scatter
+from protocols.ckks.flooding import MARGIN, error_std, few_margin, scatter
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.curvature import Curvature
@@ -277,6 +277,15 @@ class RowsPlan(CircuitPlan):
         """All slots of an iterate hold weights."""
         return self._error_std(1.0, 1.0, 0.0)
 
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Slots of the weights."""
+        return self.layout.heads(1.0) > 0
+
+    def shown_error_std(self) -> float:
+        """All that a head has, and the last refresh's roundings; see `model_error_std`."""
+        return self._error_std(1.0, 1.0, self._last(1.0), few_margin(self.num_features))
+
     def model_error_std(self) -> float:
         """Bound on the noise of the encrypted model before its decryption, per coefficient.
 
@@ -289,12 +298,13 @@ class RowsPlan(CircuitPlan):
         few = max(1.0, scatter(2 * count) / MARGIN)
         heads = few * math.sqrt(layout.num_parts / layout.block_size)
         features = few * math.sqrt(count / layout.num_slots)
-        # Columns hold noise as well, which the refresh sums up.
-        return self._error_std(
-            heads, features, math.sqrt(layout.num_parts) * (1 + MASK_VALUE * few)
-        )
+        return self._error_std(heads, features, self._last(few))
 
-    def _error_std(self, rest: float, inverse: float, last: float) -> float:
+    def _last(self, few: float) -> float:
+        # Columns hold noise as well, which the refresh sums up.
+        return math.sqrt(self.layout.num_parts) * (1 + MASK_VALUE * few)
+
+    def _error_std(self, rest: float, inverse: float, last: float, margin: float = MARGIN) -> float:
         """last: roundings beside; rest, inverse: parts of what the inverse makes, and of all else.
 
         Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: `_row_gain`. One round
@@ -313,6 +323,7 @@ class RowsPlan(CircuitPlan):
             len(self.members),
             rounding_gain=math.hypot(gain, last),
             row_gain=rest * math.hypot(self._row_gain * rule.row_path / moved, side),
+            margin=margin,
         )
 
     @property

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from protocols.errors import PolicyError
 
-# Below every error that is used: OpenFHE's of rotation keys (`ckks.parameters.NARROW_ERROR_STD`).
+# The least error that is used, of rotation keys (`ckks.parameters.NARROW_ERROR_STD`).
 SMALLEST_ERROR_STD = 1.0
 # Where an element comes from.
 SEED, JOINT_KEY, GADGET, RECEIVED, ONE = "H", "joint-key", "P g", "received", "1"
@@ -42,9 +42,11 @@ LEMMAS = {
     "relinearisation": "t_p = s_p H0 + (u_p - s_p) H1 + e2: to P - 1 colluders what t_p hides is "
     "-s_h h1 + e2, uniform by ring-LWE; circular, its element h1 = a s + e1 depends on the secret",
     "masked decryption": "c1 s_p - M_p is uniform up to the mask's statistical distance, where "
-    "the message of c1 is within the room: the agreed c1, on the coordinator's word",
-    "flooded decryption": "c1 s_p + e, e of std sqrt(12 tau) 2^(s/2) sigma_e: Li, Micciancio, "
-    "Schultz, Sorrell, CRYPTO 2022, Theorem 2",
+    "the message of c1 is within the room; beyond it a sample with a huge error, whose element c1 "
+    "is a sample: replies that it is made of are fixed before any is seen, that it is made of "
+    "these is the coordinator's word",
+    "flooded decryption": "c1 s_p + e, e Gaussian, by sqrt(12 tau) 2^(s/2) above the norm of the "
+    "errors: Li, Micciancio, Schultz, Sorrell, CRYPTO 2022, Theorem 2",
     "opening key": "s_p under pads of pairs that cancel in the sum of all parties: Bonawitz et "
     "al., CCS 2017; the sum of all s_p is public by design",
     "secret sharing": "any t - 1 values of a polynomial of degree t - 1 with uniform coefficients "

@@ -14,7 +14,8 @@ from protocols.ckks.residues import Residues
 if TYPE_CHECKING:
     from protocols.circuit_plan import CircuitPlan
     from protocols.ckks.context import CkksContext
-    from protocols.commitments import Opening
+    from protocols.ckks.flooding import Flooding
+    from protocols.commitments import Opening, Rounds
     from protocols.cover import CoverHalf
 
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
@@ -49,7 +50,7 @@ class SecretHalf(Protocol):
         """Shares of a collective refresh, through maps if there are any, once per label."""
         ...
 
-    def decryption_share(self, c1: Residues, label: str, flooding_std: float) -> Residues:
+    def decryption_share(self, c1: Residues, label: str, flooding: Flooding) -> Residues:
         """Flooded partial decryption, once per label."""
         ...
 
@@ -67,6 +68,7 @@ class CircuitHalf(Protocol):
     secret: SecretHalf
     keys: Opening
     rows: Opening
+    rounds: Rounds
     held: CoverHalf
     public_b: Residues
 

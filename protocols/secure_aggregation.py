@@ -30,10 +30,11 @@ STEPS = (
         "round",
         gradients.contribute,
         "train",
-        "what your rows add to a sum, with your noise, encrypted",
+        "what your rows add to a sum, encrypted",
         count=lambda plan: len(plan.queries),
         shows_rows=True,
         opens=True,
+        noisy=True,
     ),
 )
 

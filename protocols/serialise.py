@@ -1,4 +1,7 @@
-"""Typed objects to plain JSON types and back: what does not fit its declared type is refused."""
+"""JSON from other machines, and typed objects to plain JSON types and back.
+
+What is too long, too deep or ambiguous is refused, and what does not fit its declared type.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,65 @@ from protocols.errors import CohortError, MessageError
 
 T = TypeVar("T")
 _LARGEST = 1 << 63
+# Of objects and lists in what another machine wrote: a plan has five.
+MAX_DEPTH = 32
+_DIGITS = 20
+
+
+def parse(data: str | bytes, what: str, *, most: int) -> Any:
+    """JSON that another machine wrote, of `most` characters or bytes at most.
+
+    Raises:
+        MessageError: it is longer, no JSON in UTF-8, nested deeper than MAX_DEPTH, repeats a key,
+            or holds a number that is not finite, or an integer of more than 20 digits.
+    """
+    if len(data) > most:
+        raise MessageError(f"{what} of {len(data)} characters exceeds the cap of {most}")
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        found = json.loads(
+            text,
+            object_pairs_hook=_distinct,
+            parse_constant=_finite,
+            parse_float=_finite,
+            parse_int=_whole,
+        )
+        # Text that is none: a lone surrogate.
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"malformed {what} ({type(error).__name__})") from None
+    if _depth(found) > MAX_DEPTH:
+        raise MessageError(f"malformed {what} (nested deeper than {MAX_DEPTH})")
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(found := float(text)):
+        raise ValueError("a number that is not finite")
+    return found
+
+
+def _whole(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError("too many digits")
+    return int(text)
+
+
+def _depth(value: Any) -> int:
+    """Nesting of objects and lists, up to just above MAX_DEPTH."""
+    level, depth = [value], 0
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        held = (each for each in level if isinstance(each, (dict, list)))
+        level = [v for each in held for v in (each.values() if isinstance(each, dict) else each)]
+    return depth
 
 
 def to_plain(value: Any) -> Any:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.residues import Residues
+from protocols.commitments import Gathering, Terms, View
 from protocols.cover import StandIn
 from protocols.errors import ProtocolError
-from protocols.messages import Ask, Body, Exchange, to_everyone
-from protocols.protocol import COVERED
-from protocols.wire import RunningSums
+from protocols.messages import Ask, Body, Exchange, Fold
+from protocols.protocol import COVERED, commit_of, protocol_of
+from protocols.wire import Check, RunningSums
 
 # Told all covered parties, whenever one more is missing.
 OnMissing = Callable[[tuple[str, ...]], None]
@@ -20,11 +22,24 @@ class Survivors:
     """Who of a run is still there; asks the steps that the survivors can do for all.
 
     present: parties that are asked; missing: covered ones, never asked again.
+
+    Replies of a committed step, and of every repetition, are fixed before they are sent
+    (`commitments`); the endorsements of what was opened go out with the next step.
+
+    plan: of the run; seed: the joint one; view: of what everyone was asked.
     """
 
-    def __init__(self, plan: CircuitPlan, on_missing: OnMissing = lambda names: None) -> None:
-        self._plan, self._on_missing = plan, on_missing
+    def __init__(
+        self,
+        plan: CircuitPlan,
+        seed: bytes,
+        view: View,
+        on_missing: OnMissing = lambda names: None,
+    ) -> None:
+        self._plan, self._seed, self._view = plan, seed, view
+        self._on_missing = on_missing
         self._stand_ins: tuple[str, ...] = ()
+        self._endorsed = Body()
         self.missing: tuple[str, ...] = ()
 
     @property
@@ -39,22 +54,58 @@ class Survivors:
         primes: Sequence[Sequence[int]],
         ring_dim: int,
         meanwhile: Callable[[], object] | None = None,
+        check: Check | None = None,
     ) -> Exchange[tuple[str, list[Residues]]]:
         """Name of the step that everyone present answered, and the sums of the replies' blobs.
+
+        meanwhile: see `messages.Ask`; check: of each blob that is added.
 
         Raises:
             ProtocolError: parties are missing and cannot be covered; names them.
         """
-        sums = RunningSums(self.present, primes, ring_dim)
-        again = None if self._plan.cover is None else COVERED + step
-        bodies = dict.fromkeys(self.present, request)
-        replies = yield Ask(step, bodies, sums.fold, again is not None, meanwhile)
-        lost = tuple(name for name in self.present if name not in replies)
-        if again is None or not lost:
-            return step, sums.of(replies)
-        whole = self._lose(step, lost).to_body(request.blobs)
-        sums = RunningSums(self.present, primes, ring_dim)
-        return again, sums.of((yield to_everyone(again, self.present, whole, sums.fold)))
+        whole = Body({**request.meta, **self._endorsed.meta}, request.blobs)
+        self._endorsed = Body()
+        sums, lost = yield from self._answered(step, whole, primes, ring_dim, meanwhile, check)
+        if not lost:
+            return step, sums
+        again, whole = COVERED + step, self._lose(step, lost).to_body(request.blobs)
+        sums, _ = yield from self._answered(again, whole, primes, ring_dim, None, check)
+        return again, sums
+
+    def _answered(
+        self,
+        step: str,
+        request: Body,
+        primes: Sequence[Sequence[int]],
+        ring_dim: int,
+        meanwhile: Callable[[], object] | None,
+        check: Check | None,
+    ) -> Exchange[tuple[list[Residues], tuple[str, ...]]]:
+        """Sums of everyone's replies, or who did not reply."""
+        protocol, names = protocol_of(self._plan), self.present
+        lossy = bool(protocol.repetition(self._plan, step))
+        sums = RunningSums(names, primes, ring_dim, check)
+
+        def asking(step: str, body: Body, fold: Fold | None, work: Any = None) -> Ask:
+            return Ask(step, dict.fromkeys(names, body), fold, lossy, work)
+
+        def lost(replies: Mapping[str, Body]) -> tuple[str, ...]:
+            return tuple(name for name in names if lossy and name not in replies)
+
+        if not protocol.place(step).fixed:
+            replies = yield asking(step, request, sums.fold, meanwhile)
+            gone = lost(replies)
+            return ([] if gone else sums.of(replies)), gone
+        replies = yield asking(commit_of(step), request, None, meanwhile)
+        if gone := lost(replies):
+            return [], gone
+        terms = Terms.of_round(self._plan, step, self._seed, self.missing, self._view.digest)
+        gathering = Gathering(terms, sums.fold)
+        replies = yield asking(step, gathering.committed(replies), gathering.take)
+        if gone := lost(replies):
+            return [], gone
+        self._endorsed = gathering.endorsed(replies)
+        return sums.of(replies), ()
 
     def _lose(self, step: str, lost: tuple[str, ...]) -> StandIn:
         names, needed = ", ".join(lost), self._plan.cover or 0

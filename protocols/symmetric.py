@@ -11,15 +11,32 @@ Array = NDArray[np.float64]
 def flat(matrix: Array) -> Array:
     """A symmetric matrix, shape (d, d), as d (d + 1) / 2 values; distances stay (Frobenius)."""
     rows, columns = np.triu_indices(len(matrix))
-    values: Array = matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+    values: Array = matrix[rows, columns] * weights(len(matrix))
     return values
+
+
+def weights(size: int) -> Array:
+    """What the upper triangle is multiplied by in `flat`."""
+    rows, columns = np.triu_indices(size)
+    return np.where(rows == columns, 1.0, np.sqrt(2.0))
+
+
+def of_each(rows: Array, factor: Array) -> Array:
+    """`flat` of factor_i x_i x_i^T, shape (n, d (d + 1) / 2), each of its row alone."""
+    d = rows.shape[1]
+    found, start = np.empty((len(rows), length(d))), 0
+    scaled = rows * factor[:, None]
+    for k in range(d):
+        np.multiply(rows[:, k:], scaled[:, k : k + 1], out=found[:, start : start + d - k])
+        start += d - k
+    found *= weights(d)
+    return found
 
 
 def square(values: Array) -> Array:
     """Inverse of `flat`."""
     size = int(np.sqrt(2 * len(values)))
-    rows, columns = np.triu_indices(size)
-    return full(values / np.where(rows == columns, 1.0, np.sqrt(2.0)), size)
+    return full(values / weights(size), size)
 
 
 def full(upper: Array, size: int) -> Array:

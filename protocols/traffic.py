@@ -25,7 +25,7 @@ from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_
 from protocols.model_plan import ModelPlan
 from protocols.plan import RunPlan
 from protocols.privacy.noise import NOISE_TAIL
-from protocols.protocol import PHASES
+from protocols.protocol import PHASES, commit_of
 from protocols.rows import RowsPlan
 
 Circuit = RowsPlan | GramPlan | LffrPlan
@@ -131,11 +131,21 @@ def _circuit(plan: Circuit, party: str) -> Iterator[Exchanged]:
     yield Exchanged("encrypt", "commit-rows", everyone, Part(_SIGNED))
     yield Exchanged("encrypt", "contribute", everyone, sent)
     yield Exchanged("encrypt", "confirm", everyone, nothing)
+    endorsed = Part()
     for k, count in enumerate(plan.refreshes):
-        shares = Part({}, (low, top) * count)
-        yield Exchanged("refresh", f"refresh/{k}", Part({}, (low,) * count), shares)
-    last = Part({}, (packed(params, DECRYPTION_TOWERS),))
-    yield Exchanged("decrypt", "decrypt", last, last)
+        asked = Part(endorsed.meta, (low,) * count)
+        yield from _fixed("refresh", f"refresh/{k}", asked, (low, top) * count, everyone)
+        endorsed = everyone
+    last = (packed(params, DECRYPTION_TOWERS),)
+    yield from _fixed("decrypt", "decrypt", Part(endorsed.meta, last), last, everyone)
+
+
+def _fixed(
+    phase: str, step: str, request: Part, reply: tuple[int, ...], everyone: Part
+) -> Iterator[Exchanged]:
+    """A step whose replies are fixed before they are sent; everyone: what all have signed."""
+    yield Exchanged(phase, commit_of(step), request, Part(_SIGNED))
+    yield Exchanged(phase, step, everyone, Part({"endorsement": _SIGNED}, reply))
 
 
 def _model(plan: ModelPlan, party: str) -> Iterator[Exchanged]:
@@ -153,12 +163,12 @@ def _model(plan: ModelPlan, party: str) -> Iterator[Exchanged]:
         yield Exchanged("keys", f"{model_gradient.KEYS}/{k}", Part({}, (half,) * count), nothing)
     for t, fresh in enumerate(plan.refreshes):
         point = Part({}, (top,) * (parts if t else 0))
-        sent = Part({}, (low,) * (2 * parts))
-        yield Exchanged("train", f"{model_gradient.STEP}/{t}", point, sent)
-        shares = Part({}, (low, top) * fresh)
-        yield Exchanged("refresh", f"refresh/{t}", Part({}, (low,) * fresh), shares)
-    last = Part({}, (packed(params, DECRYPTION_TOWERS),))
-    yield Exchanged("decrypt", "decrypt", last, last)
+        step = f"{model_gradient.STEP}/{t}"
+        yield from _fixed("train", step, point, (low,) * (2 * parts), everyone)
+        shares, asked = Part({}, (low, top) * fresh), Part(everyone.meta, (low,) * fresh)
+        yield Exchanged("refresh", f"refresh/{t}", asked, shares)
+    last = (packed(params, DECRYPTION_TOWERS),)
+    yield from _fixed("decrypt", "decrypt", Part({}, last), last, everyone)
 
 
 def _evidence(plan: Any) -> Part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import once
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body
+
+# Raises where a party's blob, by its place in the reply, must not be added.
+Check = Callable[[str, int, Residues], None]
 
 
 def unpack_from(
@@ -46,13 +49,18 @@ def residues_of(request: Body, context: CkksContext, primes: Sequence[int]) -> l
 class RunningSums:
     """Sums over parties of the blobs of their replies; each reply is folded in, then let go.
 
-    senders: parties, each counted once; primes: of every blob, in order. Sums are exact modulo each
-    prime, so they do not depend on the order of arrival.
+    senders: parties, each counted once; primes: of every blob, in order; check: of every blob that
+    is added. Sums are exact modulo each prime, so they do not depend on the order of arrival.
     """
 
     def __init__(
-        self, senders: Sequence[str], primes: Sequence[Sequence[int]], ring_dim: int
+        self,
+        senders: Sequence[str],
+        primes: Sequence[Sequence[int]],
+        ring_dim: int,
+        check: Check | None = None,
     ) -> None:
+        self._check = check
         self._waiting = dict.fromkeys(senders)
         self._primes, self._ring_dim, self._folded = primes, ring_dim, 0
         self._totals: list[Residues] = [
@@ -74,7 +82,10 @@ class RunningSums:
         del self._waiting[name]
         self._folded += 1
         for position, (total, primes) in enumerate(zip(self._totals, self._primes, strict=True)):
-            total += unpack_from(body, position, primes, self._ring_dim, name)
+            part = unpack_from(body, position, primes, self._ring_dim, name)
+            if self._check:
+                self._check(name, position, part)
+            total += part
             # Residues are below 2^61: seven and a reduced sum stay below 2^64.
             if self._folded % 7 == 0:
                 total %= np.array(primes, dtype=np.uint64)[:, None]

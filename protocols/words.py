@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from protocols.approximation import Polynomial
+if TYPE_CHECKING:
+    from protocols.approximation import Polynomial
 
 Fact = tuple[str, str, str]
 """Name, value, meaning."""
 ATTACK = "the best known attack takes about 2^128 operations (HomomorphicEncryption.org tables)"
+
+EXACT_SUMS = (
+    "what opens without noise is a sum over rows, or a model that comes down to one by the rounds "
+    "and the rate that are chosen: whoever sees it, an honest coordinator or any one owner, can "
+    "read whole records, such as that of a row with a category of its own"
+)
+"""What a plan with `opens_exact_sums` gives away."""
+HOLDS = (
+    "epsilon holds against whoever sees what the run releases, colluders included; that of all "
+    "rounds composed holds also against an owner that deviates so that a combination of rounds "
+    "opens, and against whoever gets the key shares or the secret coins, as long as training stays "
+    "in its proven bounds"
+)
+"""Against whom the two epsilons of a certificate stand."""
 
 
 def size(num_bytes: float) -> str:

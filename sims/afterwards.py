@@ -9,24 +9,29 @@ from dataclasses import replace
 import numpy as np
 
 from parties.data.schema import Label, Schema
+from parties.data.views import by_range
 from protocols.errors import ParameterError, PrivacyError
 from protocols.evaluation.figures import LEAST
 from protocols.held_out import HeldOut
 from protocols.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
 from protocols.plan import RunPlan
+from protocols.privacy.accounting import compose
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.mechanism import Mechanism
+from protocols.privacy.sum_certificate import MECHANISM_SHARE
 from sims.config import SimulationConfig
 from sims.figures import figures_of
-from sims.inference import infer
+from sims.inference import infer_by
 from sims.inference_rows import shards_by_range, with_shards
 from sims.judged import judged
 from sims.judging import check_noise, objective
+from sims.layout import EVALUATION_SUM, INFERENCE_SUMS
 from sims.party_process import PartySpec
 from sims.predict import ReleasedModel
 from sims.prepare import PreparedData
+from sims.promise import Promise
 from sims.result import RunResult
-from sims.run_folder import EVALUATION_SUM, INFERENCE_SUMS, RunFolder
+from sims.run_folder import RunFolder
 from sims.sums import Sums, sums_wanted, without_table
 
 Spent = tuple[Mechanism, ...]
@@ -78,17 +83,38 @@ def follow(
     """
     plans = [plan for plan in (before, result.plan) if plan is not None and plan.privacy]
     spent = tuple(Mechanism.from_plan(plan, data.schema.norm_bound) for plan in plans)
-    if config.epsilon is not None:
-        result = replace(result, promise=(config.epsilon, config.delta))
+    followed: dict[str, Sums] = {}
     if config.evaluate:
         begin("evaluation")
-        result = _with_evaluation(config, specs, result, spent, folder)
-        cost = result.evaluation.opened.mechanism if result.evaluation else None
-        spent = (*spent, cost) if cost else spent
+        result, sums = _with_evaluation(config, specs, result, spent, folder)
+        followed["evaluation"] = sums
+        spent = (*spent, *sums.mechanisms)
     if config.inference:
         begin("inference")
-        result = _with_inference(config, data, specs, result, spent, folder)
-    return result
+        result, sums = _with_inference(config, data, specs, result, spent, folder)
+        followed["standard errors"] = sums
+    return replace(result, promise=_promise(config, result, followed))
+
+
+def _promise(
+    config: SimulationConfig, result: RunResult, followed: Mapping[str, Sums]
+) -> Promise | None:
+    """Of the run, whatever became of the sums that followed; None without privacy."""
+    privacy = result.plan.privacy
+    if privacy is None or config.epsilon is None:
+        return None
+    opened = {name: sums for name, sums in followed.items() if sums.done}
+    events = [e for sums in opened.values() for each in sums.mechanisms for e in each.events]
+    given = {"evaluation": result.evaluation, "standard errors": result.inference}
+    training = (privacy.epsilon, privacy.delta)
+    epsilon, delta = (config.epsilon, config.delta) if opened else training
+    return Promise(
+        epsilon=epsilon,
+        delta=delta,
+        training=training,
+        after=compose(events, delta=MECHANISM_SHARE * delta) if opened else None,
+        without_result=tuple(name for name in opened if given[name] is None),
+    )
 
 
 def _with_evaluation(
@@ -97,8 +123,8 @@ def _with_evaluation(
     result: RunResult,
     spent: Spent,
     folder: RunFolder | None,
-) -> RunResult:
-    """The released model on the rows that owners hold back; else a note why not.
+) -> tuple[RunResult, Sums]:
+    """The released model on the rows that owners hold back, else a note why not; and its sums.
 
     specs: owners with their whole tables; spent: so far.
     """
@@ -111,13 +137,14 @@ def _with_evaluation(
         model=result.plan.model,
         session=result.plan.session,
         insecure=result.insecure,
+        schema_from=result.schema_from,
     )
     sums = Sums(
         specs=specs,
         schema=result.schema,
         wanted=sums_wanted(config.epsilon, config.delta, config.colluders),
         held_out=replace(held_out, judged=True),
-        folder=folder.path / EVALUATION_SUM if folder else None,
+        folder=folder.release / EVALUATION_SUM if folder else None,
         processes=config.processes,
     )
     try:
@@ -130,11 +157,11 @@ def _with_evaluation(
         opened = sums.open(objective(model, private=private), mu)
     except (PrivacyError, ParameterError) as error:
         warning = f"no evaluation on rows that were held back: {error}"
-        return replace(result, warnings=(*result.warnings, warning))
+        return replace(result, warnings=(*result.warnings, warning)), sums
     found = judged(model, opened, noise=result.noise)
     if folder:
-        found.write(folder.path)
-    return replace(result, evaluation=found, warnings=(*result.warnings, *found.notes))
+        found.write(folder.release)
+    return replace(result, evaluation=found, warnings=(*result.warnings, *found.notes)), sums
 
 
 def _with_inference(
@@ -144,26 +171,25 @@ def _with_inference(
     result: RunResult,
     spent: Spent,
     folder: RunFolder | None,
-) -> RunResult:
-    """Standard errors at the released model, of the same parties' rows; else a note why not.
+) -> tuple[RunResult, Sums]:
+    """Standard errors at the released model, of the same rows, else a note why not; and their sums.
 
     data: the rows that it was trained on; spent: so far.
     """
     wanted = sums_wanted(config.epsilon, config.delta, config.colluders)
     private = config.epsilon is not None
+    sums = Sums(
+        specs=with_shards(specs, shards_by_range(data, private=private)),
+        schema=by_range(data.schema, private=private),
+        wanted=wanted,
+        folder=folder.release / INFERENCE_SUMS if folder else None,
+        processes=config.processes,
+    )
     try:
-        inference = infer(
-            with_shards(specs, shards_by_range(data, private=private)),
-            data.schema,
-            result.weights,
-            result.plan.model,
-            wanted,
-            spent=spent,
-            folder=folder.path / INFERENCE_SUMS if folder else None,
-            processes=config.processes,
-        )
+        inference = infer_by(sums, data.schema, result.weights, result.plan.model, spent=spent)
     except (PrivacyError, ParameterError) as error:
         # The model has been trained and paid for; and so, perhaps, have some of the sums.
-        warning = without_table(error, wanted)
-        return replace(result, warnings=(*result.warnings, warning))
-    return replace(result, inference=inference)
+        warning = without_table(error, sums)
+        return replace(result, warnings=(*result.warnings, warning)), sums
+    inference = replace(inference, notes=(*result.unmet, *inference.notes))
+    return replace(result, inference=inference), sums

@@ -94,11 +94,9 @@ def simulate(
         show(console, config, result, as_json, reporter)
 
 
-@app.command(
-    epilog="Example:  cohort predict --model runs/demo/model.json --data new.csv --out scored.csv"
-)
+@app.command(epilog="Example:  cohort predict --model runs/demo --data new.csv --out scored.csv")
 def predict(
-    model: Annotated[Path, typer.Option(help="model.json of a run folder.")],
+    model: Annotated[Path, typer.Option(help="Run folder, its release alone, or a model.json.")],
     data: Annotated[Path, typer.Option(help="Table (.csv, .parquet, …) with the model's columns.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: stdout.")] = None,
     debug: options.Debug = False,
@@ -130,7 +128,7 @@ def predict(
 
 @app.command(epilog="Example:  cohort verify runs/demo")
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="RUNDIR", help="A run folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="RUNDIR", help="A run folder or its release.")],
     data: Annotated[
         Path | None, typer.Option(help="The run's test rows, to compute the scores again.")
     ] = None,

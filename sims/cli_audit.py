@@ -129,6 +129,7 @@ def transcript(
     """
     with refusals(debug) as console:
         from coordinator.replay import replay
+        from sims.layout import release_of
         from sims.progress import reporting
         from sims.verify import Check
 
@@ -139,10 +140,11 @@ def transcript(
                     reporter.begin("run the steps again")
                 reporter.step(done, total)
 
-            replayed = replay(folder, on_step, [path.read_bytes() for path in statement or ()])
+            log = release_of(folder)
+            replayed = replay(log, on_step, [path.read_bytes() for path in statement or ()])
         checks = [Check(check.name, check.passed, check.detail) for check in replayed.checks]
         if replayed.passed:
-            problems = list(_folder_problems(folder, replayed))
+            problems = list(_folder_problems(log, replayed))
             words = "; ".join(problems) or "plan.json and model.json are what was agreed and sent"
             checks.append(Check("run folder", not problems, words))
         tell(checks, str(folder), "the coordinator did as agreed", as_json)
@@ -152,7 +154,7 @@ def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
     """Where plan.json and model.json differ from the messages, and the model from its release."""
     import json
 
-    from sims.run_folder import MODEL, PLAN
+    from sims.layout import MODEL, PLAN
 
     plan = replayed.plan
     if plan is None:  # `replayed` passed

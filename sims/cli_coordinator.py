@@ -112,8 +112,10 @@ def run(
 ) -> None:
     """Train with every admitted party; start it again with --session if it was interrupted."""
     with _centre(folder, debug, as_json) as (centre, tell):
+        from sims.layout import MODEL
+
         found = centre.run(session, tell)
-        _finished(found.status, as_json, model=found.folder / "model.json")
+        _finished(found.status, as_json, model=found.folder / MODEL)
 
 
 def _sums(command: Callable[..., None]) -> Callable[..., None]:
@@ -166,7 +168,7 @@ def evaluate(
     """Judge a model on rows of admitted parties, by one secure sum."""
     from coordinator.status import read_status
     from sims.evaluation_words import lines
-    from sims.run_folder import EVALUATION
+    from sims.layout import EVALUATION
 
     found = centre.evaluate(
         model,

@@ -28,9 +28,9 @@ HoweverNoisy = Annotated[
 ]
 EXAMPLES = """Examples:
 
-cohort evaluate --model runs/died/model.json --data new.csv --split by:hospital
+cohort evaluate --model runs/died --data new.csv --split by:hospital
 
-cohort evaluate --model runs/died/model.json --data new.csv --parties 3 --epsilon 1 --json
+cohort evaluate --model runs/died --data new.csv --parties 3 --epsilon 1 --json
 
 cohort evaluate --model model.json --data new.csv --split by:hospital --sites all --inference
 --out evaluations/new
@@ -44,7 +44,7 @@ def evaluate(
         Path | None, typer.Argument(metavar="[RUN]", help="Run folder with the model.")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="Or its model.json alone; any model's.")
+        Path | None, typer.Option(help="Or its release folder or model.json alone; any model's.")
     ] = None,
     rows: Annotated[
         str,
@@ -86,11 +86,10 @@ def evaluate(
         from sims.evaluation import evaluate as judge
         from sims.evaluation_words import lines
         from sims.predict import load_model
-        from sims.run_folder import MODEL
 
         if (run is None) == (model is None):
             raise ParameterError("give either a run folder or --model model.json")
-        known = load_model(model or (run or Path()) / MODEL)
+        known = load_model(model or run or Path())
         if known.insecure:
             say(console, INSECURE, "bold red")
         if seed is not None and epsilon is not None:
@@ -122,6 +121,8 @@ def evaluate(
         for line in lines(found):
             say(stdout(), line)
         if found.inference:
-            stdout().print(found.inference.text(), markup=False, highlight=False, soft_wrap=True)
+            stdout().print(
+                found.inference.text(marked=False), markup=False, highlight=False, soft_wrap=True
+            )
         if out is not None:
             say(stdout(), f"written: {out / 'evaluation.json'}")

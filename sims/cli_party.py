@@ -51,7 +51,22 @@ def init(
         typer.Option(help="Other owners who may pool with the coordinator. Default: asked, or 1."),
     ] = None,
     accept_no_privacy: Annotated[
-        bool, typer.Option("--accept-no-privacy", help="Accept runs without noise.")
+        bool,
+        typer.Option(
+            "--accept-no-privacy",
+            help="Set no limit to epsilon; runs without noise need --exact-sums as well.",
+        ),
+    ] = False,
+    exact_sums: Annotated[
+        bool,
+        typer.Option(
+            "--exact-sums",
+            help="With --accept-no-privacy: accept runs without noise (exact sums, standard errors "
+            "and evaluations, counts of empty cells; models, which come down to one exact sum if "
+            "the coordinator chooses rounds and rate so). Whoever sees what opens, an honest "
+            "coordinator or any one owner, can read whole records, such as that of a row with a "
+            "category of its own.",
+        ),
     ] = False,
     allow_insecure: Annotated[
         bool, typer.Option("--allow-insecure", help="Accept toy rings: for tests only.")
@@ -125,6 +140,7 @@ def init(
             max_epsilon=largest,
             max_delta=max_delta,
             min_colluders=min_colluders,
+            exact_sums=exact_sums,
             allow_insecure=allow_insecure,
             accept_unbounded=accept_unbounded,
             site_tables=site_tables,
@@ -141,6 +157,30 @@ def init(
         say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
         say(console, "and to every other party, who runs cohort party peers add")
         say(console, f"your key, to compare by telephone: {party.key}")
+
+
+@party_app.command(
+    epilog="Example:  cohort party encode rows.csv --schema schema.json --out rows.npy"
+)
+def encode(
+    table: Annotated[Path, typer.Argument(help="Rows: .csv, .parquet, …, or .toml: a query.")],
+    schema: Annotated[Path, typer.Option(help="The study's schema.json.")],
+    out: Annotated[Path, typer.Option(help="NumPy file to write; must not exist.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse values outside the schema.")
+    ] = False,
+    debug: options.Debug = False,
+) -> None:
+    """Write what the rows of a table would contribute, row by row, for their owner to look at.
+
+    Private, as the table is: nobody else needs it, and no run reads it.
+    """
+    with refusals(debug) as console:
+        from sims.deploy_party import encode_table
+
+        names = encode_table(table, schema, out, strict=strict)
+        say(console, f"{out} is PRIVATE, one row for each of the table's: keep it here", "yellow")
+        say(console, f"columns: {', '.join(f'{k} {name}' for k, name in enumerate(names))}")
 
 
 @party_app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from sims.console import (
     say,
     stdout,
 )
+from sims.inputs import GIVEN, INFERRED, schema_notes
+from sims.layout import PRIVATE, RELEASE, REPORT, STATUS, read_status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +38,8 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
     """Say before the run what it will promise; chosen: whether epsilon was given."""
     if config.profile != "secure":
         say(console, INSECURE, "bold red")
+    for told in _announced(config):
+        say(console, told, "bold yellow")
     if config.epsilon is None:
         say(console, "privacy: no noise; the model may say something about single rows")
         return
@@ -48,6 +51,12 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
     )
     if config.seed is not None:
         say(console, NOT_PRIVATE, "bold red")
+
+
+def _announced(config: SimulationConfig) -> tuple[str, ...]:
+    """What is known of the schema before anything is read."""
+    source = INFERRED if config.schema is None and config.data is not None else GIVEN
+    return schema_notes(source, private=config.epsilon is not None)
 
 
 @contextmanager
@@ -68,19 +77,16 @@ def progress(console: Console, config: SimulationConfig) -> Iterator[Reporter]:
             reporter.begin(PHASES["load"])
             yield reporter
     except KeyboardInterrupt:
-        told = f"; {config.out}/status.json says so, too" if _is_recorded(config.out) else ""
+        told = ""
+        if config.out is not None and _is_recorded(config.out):
+            told = f"; {config.out / RELEASE / STATUS} says so, too"
         say(console, f"cohort: interrupted {reporter.place}; no key is kept{told}", "bold red")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _is_recorded(out: Path | None) -> bool:
+def _is_recorded(out: Path) -> bool:
     """Whether the run folder is this run's, and not one that an earlier run left."""
-    try:
-        return out is not None and (
-            json.loads((out / "status.json").read_text(encoding="utf-8"))["pid"] == os.getpid()
-        )
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
+    return (read_status(out) or {}).get("pid") == os.getpid()
 
 
 def show(
@@ -97,7 +103,8 @@ def show(
     if result.verdict and not as_json:
         say(stdout(), f"warning: {result.verdict}", "bold yellow")
     for warning in result.notes if as_json else result.warnings:
-        if not reporter or warning not in reporter.told:
+        told = (*reporter.told, *_announced(config)) if reporter else ()
+        if warning not in told:
             say(console, f"warning: {warning}", "yellow")
     foresight = reporter.foresight if reporter else None
     if as_json:
@@ -113,10 +120,17 @@ def show(
         for name, value, errors in result.evaluation.measures():
             say(screen, f"  {name}: {value}{f' ({errors})' if errors else ''}")
     if result.inference:
-        screen.print(result.inference.text(), markup=False, highlight=False, soft_wrap=True)
+        screen.print(
+            result.inference.text(marked=False), markup=False, highlight=False, soft_wrap=True
+        )
     if foresight:
         say(screen, foresight.compared(result))
     for line in spent_lines(config, result.plan.names):
         say(screen, line)
     if config.out is not None:
-        say(screen, f"report: {config.out / 'report.html'}")
+        say(
+            screen,
+            f"report: {config.out / PRIVATE / REPORT}, for you alone: like this screen it has "
+            "figures of rows",
+        )
+        say(screen, f"to mail: {config.out / RELEASE / REPORT}, which has no figure of rows")

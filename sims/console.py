@@ -124,8 +124,8 @@ def closing_table(result: RunResult) -> Table:
 
 def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
-    from protocols.words import count
-    from sims.plan_figures import encryption_words
+    from protocols.words import HOLDS, count
+    from sims.plan_figures import composed_of, encryption_words
     from sims.report import class_names, confusion, overall_lines
     from sims.slot_report import slot_lines
 
@@ -155,12 +155,13 @@ def closing_lines(result: RunResult) -> Iterator[str]:
             f"privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g}, "
             f"colluders={privacy.colluders}"
         )
-        epsilon, delta = result.promise or (0.0, 0.0)
-        parts = {"evaluation": result.evaluation, "standard errors": result.inference}
-        what = " and ".join(f"the {name}" for name, found in parts.items() if found)
-        # What failed afterwards may have been paid for.
-        if what or epsilon > 1.001 * privacy.epsilon:
-            yield f"with {what or 'what came after'}: epsilon={epsilon:g}, delta={delta:g}"
+        if result.unmet:
+            yield "certificate: NOT satisfied, for the schema was inferred from the private rows"
+        composed = composed_of(result.certificate, privacy.colluders)
+        if composed is not None:
+            yield f"all rounds composed: epsilon={composed:.4g}; {HOLDS}"
+        if result.promise is not None:
+            yield from result.promise.lines()
     else:
         yield "privacy: no noise was added"
     yield f"encryption: {encryption_words(result.plan)}"

@@ -17,6 +17,7 @@ from protocols.cards import Card
 from protocols.errors import AbortedError
 from protocols.messages import public_bytes
 from protocols.names import DEFAULT_COLLUDERS
+from protocols.plans import plan_from_dict
 from protocols.serialise import to_plain
 from sims import flower_commands
 from sims.config import (
@@ -26,11 +27,19 @@ from sims.config import (
     known_fields,
     privacy_fields,
 )
-from sims.deployed import DeployedRun, finished_run, following, is_first, plan_template
+from sims.deployed import (
+    DeployedRun,
+    finished_run,
+    following,
+    is_first,
+    plan_template,
+    session_fields,
+)
 from sims.deployed_check import check_deployed
 from sims.deployed_evaluation import evaluation_plan, finished_evaluation
 from sims.deployed_inference import infer_deployed
 from sims.drive import drive, registered
+from sims.exact_sums import exact_words
 from sims.inference import Inference
 from sims.judged import Evaluation
 from sims.options import DeployOptions, FilePath
@@ -310,6 +319,9 @@ class Coordinator(Background):
     def _drive(self, session: str, tell: Tell) -> dict[str, Any]:
         """See a session through to its end, to its final status."""
         tell(f"session {session}")
+        plan = plan_from_dict(session_fields(self.settings, session)["plan"])
+        if plan.opens_exact_sums:
+            tell(exact_words(True))
         status = drive(self.settings, session, tell)
         if status["state"] != "finished":
             raise AbortedError(status["reason"], session, status["culprit"])

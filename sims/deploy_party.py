@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import resource
@@ -11,14 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from parties.agent import settings as files
 from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
 from parties.agent.server import AgentServer
 from parties.agent.setup import MAX_DELTA, MAX_EPSILON, init_party
 from parties.agent.vault import new_entry, read_entry
+from parties.data.schema import Classes, Label, Schema, Targets
+from parties.data.shard import encode_shard
 from protocols.cards import Card, spoken
 from protocols.errors import ParameterError
 from protocols.names import DEFAULT_COLLUDERS
+from protocols.private_files import write_private
 from sims import flower_commands
 from sims.options import FilePath
 from sims.supervise import Background, Program, supervised
@@ -63,6 +69,7 @@ class Party(Background):
         max_epsilon: float | None = MAX_EPSILON,
         max_delta: float = MAX_DELTA,
         min_colluders: int = DEFAULT_COLLUDERS,
+        exact_sums: bool = False,
         allow_insecure: bool = False,
         accept_unbounded: bool = False,
         site_tables: bool = False,
@@ -85,9 +92,11 @@ class Party(Background):
             keyring: a random one, in the operating system's keyring, in its place.
             name: as others know this party; the folder's.
             consent: "ask" lets every plan wait for `accept`; "policy" leaves it to the limits.
-            max_epsilon: largest of a run; None accepts runs without noise.
+            max_epsilon: largest of a run; None: no limit, and with exact_sums no noise.
             max_delta: largest of a run.
             min_colluders: other owners who may pool what they see with the coordinator.
+            exact_sums: accept runs without noise, of whose sums, and models, whoever sees them can
+                read whole records; with max_epsilon=None alone.
             allow_insecure: accept toy rings: for tests only.
             accept_unbounded: accept runs without a proof that training stays bounded.
             site_tables: accept that an evaluation opens a table of these rows alone.
@@ -140,6 +149,7 @@ class Party(Background):
                 "max_epsilon": max_epsilon,
                 "max_delta": max_delta,
                 "min_colluders": min_colluders,
+                "exact_sums": exact_sums,
                 "allow_insecure": allow_insecure,
                 "accept_unbounded": accept_unbounded,
                 "site_tables": site_tables,
@@ -268,6 +278,38 @@ class Party(Background):
         return AgentClient(Path(self.settings.socket), patience=2.0).control(
             kind, dict(request or {})
         )
+
+
+def encode_table(
+    table: FilePath, schema: FilePath, out: FilePath, *, strict: bool = False
+) -> tuple[str, ...]:
+    """Write what a table's rows would contribute to a run, float64, in the table's order.
+
+    Features and bias, at most `norm_bound` long; the outcome on [0, 1], of several classes a column
+    each; the weight over its bound and the offset less its centre, where the schema has them.
+
+    Returns: names of the columns. The file has mode 0600.
+
+    Raises:
+        ParameterError: the file exists. SchemaError, DataError: the table does not fit.
+    """
+    path, known = Path(out), Schema.load(Path(schema))
+    if path.exists():
+        raise ParameterError(f"out={str(path)!r} exists: choose another name, or delete it")
+    shard = encode_shard(table, known, strict)
+    terms = {name: getattr(shard, name) for name in known.row_terms}
+    held = io.BytesIO()
+    np.save(held, np.column_stack([shard.x, shard.y, *terms.values()]), allow_pickle=False)
+    write_private(path, held.getvalue())
+    return (*known.feature_names, "bias", *_outcomes(known.label), *terms)
+
+
+def _outcomes(label: Label | Classes | Targets) -> tuple[str, ...]:
+    """Names of the columns of `Shard.y`."""
+    if isinstance(label, Targets):
+        return label.names
+    values = label.classes if isinstance(label, Classes) else (label.positive,)
+    return tuple(f"{label.name}={value}" for value in values)
 
 
 def _given(passphrase: str | None) -> str:

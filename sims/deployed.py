@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,16 @@ from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import Wanted
-from protocols.privacy.rescale import Scaling
 from protocols.published import published
 from protocols.serialise import from_plain
 from protocols.transcript import verify
 from sims.config import SimulationConfig
-from sims.documents import model_document, to_json
+from sims.documents import write_text
 from sims.figures import check_kind, figures_of, new_draw, settled
+from sims.inputs import GIVEN
 from sims.plan_figures import run_words
 from sims.predict import ReleasedModel, load_model
-from sims.run_folder import MODEL, PLAN, write_text
+from sims.release import Release
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
@@ -118,24 +118,6 @@ def is_first(settings: Settings, session: str) -> bool:
     return isinstance(plan, GradientPlan) and isinstance(plan.task, MomentObjective)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeployedModel:
-    """What `documents.model_document` needs of a run whose data nobody has."""
-
-    plan: RunPlan
-    schema: Schema
-    weights: NDArray[np.float64]
-    released: NDArray[np.float64]
-    scaling: Scaling | None
-    transcript_head: str
-    noise: str
-
-    @property
-    def insecure(self) -> bool:
-        """Whether a toy ring was used."""
-        return self.plan.security_bits < 128
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DeployedRun:
     """What the centre has of a finished run: a model and its promise; no row, and no score.
@@ -179,21 +161,23 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
     plan, released = agreed_and_opened(settings, session)
     schema = Schema.load(settings.folder / SCHEMA)
     weights, scaling = published(plan, released, schema.bias)
-    model = DeployedModel(
+    release = Release(
         plan=plan,
         schema=schema,
+        schema_from=GIVEN,
         weights=weights,
         released=released,
         scaling=scaling,
         transcript_head=transcript_head(folder),
         noise="system" if plan.privacy else "none",
+        exact_sums=plan.opens_exact_sums,
     )
-    write_text(folder / PLAN, to_json({**plan.to_dict(), "digest": plan.digest()}))
-    write_text(folder / MODEL, to_json(model_document(cast(Any, model))))
+    for name, text in release.documents().items():
+        write_text(folder / name, text)
     return DeployedRun(
         folder=folder,
         plan=plan,
-        model=load_model(folder / MODEL),
+        model=load_model(folder),
         status=read_status(folder) or {},
     )
 

@@ -15,8 +15,9 @@ from parties.data.views import missing_schema
 from protocols.evaluation.figures import LEAST
 from protocols.missing_cells import MissingObjective
 from sims.deployed_inference import DeployedSums, Drive
-from sims.documents import to_json
-from sims.run_folder import MISSING, write_text
+from sims.documents import to_json, write_text
+from sims.exact_sums import exact_fields
+from sims.layout import MISSING
 from sims.sums import SumSeries, sums_wanted
 
 
@@ -34,6 +35,7 @@ def missing_by(sums: SumSeries, least: int = LEAST) -> dict[str, Any]:
     counts = dict(zip(names, found, strict=True))
     promise = opened.plan.privacy
     return {
+        **exact_fields(opened.plan.opens_exact_sums),
         "rows": sums.rows,
         "missing": told(counts, sums.rows, least),
         "suppressed": {"below": least},

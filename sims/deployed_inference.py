@@ -30,11 +30,12 @@ from sims.deployed import (
     shared_schema,
     transcript_head,
 )
-from sims.documents import to_json
+from sims.documents import to_json, write_text
+from sims.exact_sums import exact_fields
 from sims.inference import Inference, infer_by
+from sims.layout import INFERENCE, TABLE
 from sims.predict import ReleasedModel
 from sims.result import Array
-from sims.run_folder import INFERENCE, TABLE, write_text
 from sims.sums import SumSeries, sums_wanted
 
 SERIES, NUMBER = "series", "number"
@@ -138,6 +139,7 @@ def infer_deployed(
     found = infer_by(sums, schema, model.weights, model.model)
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {
+        **exact_fields(epsilon is None),
         "inference": found.rows(),
         "inference_about": found.about(),
         "privacy": promise if epsilon is not None else None,

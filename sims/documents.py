@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from parties.data.schema import Schema
 from protocols.models.registry import model_named
-from sims.plan_figures import privacy_figures
 from sims.result import Array, RunResult, classes_of, label_of, targets_of
 
-INSECURE = "toy ring without security; for tests only"
 LABEL_KIND, CLASS_KIND, TARGET_KIND = "logistic-regression", "classification", "regression"
-
-
-def model_document(result: RunResult) -> dict[str, Any]:
-    """What model.json holds: all that prediction needs, readable by scikit-learn users.
-
-    features, coef, intercept: log-odds of `positive`, in the data's own units; of several classes
-    and of a regression one row and one number per class or target, see `link`; weights: the same
-    model on scaled rows, bias last; released: the weights as decrypted, from which these follow by
-    `scaling`, see `protocols.published`; schema: how rows are scaled.
-    """
-    return {
-        "version": 1,
-        **({"INSECURE": INSECURE} if result.insecure else {}),
-        **model_fields(result.schema, result.weights, result.plan.model),
-        "weights": result.weights.tolist(),
-        "released": result.released.tolist(),
-        "scaling": asdict(result.scaling) if result.scaling else None,
-        "schema": result.schema.to_dict(),
-        "session": result.plan.session,
-        "plan": result.plan.digest(),
-        "transcript": result.transcript_head,
-        "security_bits": result.plan.security_bits,
-        "privacy": privacy_figures(result.plan),
-        "noise": result.noise,
-    }
 
 
 def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
@@ -115,24 +90,14 @@ def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
 
     iteration: of the plaintext twin, see `sims.result.Course`, and `seconds`, the encrypted
         iteration's wall clock.
-    costs: {seconds, bytes_per_party} by phase, `traffic` by phase and party [bytes],
-        iteration_seconds, total_seconds, peak_memory_mb.
     final: {decrypted, twin, optimum, clipped_optimum}: scores and `weights` of each model, weights
         in scaled units, of the optimum in the data's own, bias last; max_abs_diff_to_twin;
-        test_rows; rows and clamped by party; noise; transcript: head of the hash chain.
+        test_rows; rows and clamped by party; noise; transcript: head of the hash chain;
+        total_seconds, peak_memory_mb: of all owners and the coordinator.
     """
     costs = result.costs
     for metrics, seconds in zip(result.iterations, costs.iteration_seconds, strict=True):
         yield {"kind": "iteration", **metrics, "seconds": seconds}
-    yield {
-        "kind": "costs",
-        "seconds": costs.seconds,
-        "bytes_per_party": costs.bytes_per_party,
-        "traffic": costs.traffic,
-        "iteration_seconds": costs.iteration_seconds,
-        "total_seconds": result.total_seconds,
-        "peak_memory_mb": result.peak_memory_mb,
-    }
     yield {
         "kind": "final",
         "decrypted": {**result.scores, "weights": result.weights.tolist()},
@@ -148,12 +113,21 @@ def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
         "clamped": result.clamped,
         "noise": result.noise,
         "transcript": result.transcript_head,
+        "total_seconds": result.total_seconds,
+        "peak_memory_mb": result.peak_memory_mb,
     }
 
 
 def to_json(value: Any, indent: int | None = 2) -> str:
     """JSON text with a final line feed; numbers that are not finite become null."""
     return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file as a whole: a reader sees the old text or the new one."""
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
 
 
 def _plain(value: Any) -> Any:

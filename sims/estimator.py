@@ -8,6 +8,7 @@ from __future__ import annotations
 import numbers
 import os
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,7 @@ from protocols.errors import DataError, ParameterError
 from sims import owners as shards
 from sims import row_terms
 from sims.config import SimulationConfig
+from sims.inputs import GIVEN, INFERRED, InferredSchemaWarning, unmet
 from sims.owners import Columns, Rows, load_schema
 from sims.result import RunResult
 from sims.simulation import Event, noise_root, run
@@ -42,10 +44,6 @@ SEEDED = (
     "noise; leave it None for real rows"
 )
 INSECURE = "INSECURE: profile='fast-insecure' uses a toy ring without security, for tests only"
-INFERRED = (
-    "the column schema was inferred from the private data, which leaks about them; a deployment "
-    "needs a public schema (schema=)"
-)
 
 
 class FederatedEstimator(BaseEstimator, ABC):
@@ -138,7 +136,10 @@ class FederatedEstimator(BaseEstimator, ABC):
             rng = np.random.default_rng(root)
             label = schema.label.names[0]
             tables = shards.split_by_owner(X, pooled, config, columns, label, rng)
-        data = shards.encode(tables, schema, notes)
+        self.schema_from_ = INFERRED if given is None else GIVEN
+        for told in unmet(self.schema_from_, private=self.epsilon is not None):
+            warnings.warn(told, InferredSchemaWarning, stacklevel=2)
+        data = shards.encode(tables, schema, self.schema_from_, notes)
         result = run(config, data, root, self._report)
         self._keep(result)
         self.n_iter_ = result.plan.rounds
@@ -216,7 +217,6 @@ class FederatedEstimator(BaseEstimator, ABC):
             NO_NOISE: self.epsilon is None,
             SEEDED: self.random_state is not None,
             INSECURE: self.profile == "fast-insecure",
-            INFERRED: given is None,
             NOT_HELD_OUT: True,
         }
         return [note for note, true in applies.items() if true]

@@ -14,21 +14,22 @@ import pandas as pd
 from parties.data.schema import Schema
 from parties.data.shard import Shard, encode_shard
 from parties.data.table import Table, read_table
+from parties.data.views import by_range
 from protocols.errors import DataError, ParameterError, PrivacyError, SchemaError
 from protocols.evaluation.figures import LEAST
 from protocols.privacy.calibrate.one_sum import whole_mu
 from sims.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
+from sims.exact_sums import tell
 from sims.held_out import HeldBack
-from sims.inference import infer
+from sims.inference import infer_by
 from sims.inference_rows import encoded, with_shards
 from sims.judged import ALL, HELD_OUT, Evaluation, judged
 from sims.judging import check_noise, objective
+from sims.layout import EVALUATION, SUMS, read_status
 from sims.options import FilePath
 from sims.party_process import PartySpec
-from sims.places import read_status
 from sims.predict import ReleasedModel, load_model
 from sims.prepare import split_rows
-from sims.run_folder import EVALUATION, MODEL, SUMS
 from sims.simulation import noise_root, party_specs
 from sims.sums import Sums, sums_wanted, without_table
 
@@ -118,25 +119,25 @@ def evaluate(
     task = objective(known, private=private, threshold=threshold, bins=bins, sites=shown)
     share = math.sqrt(0.5) if inference else 1.0
     mu = share * whole_mu(wanted) if private else None
-    check_noise(sums.plan(task, mu), wanted, sizes, however_noisy=however_noisy)
+    plan = sums.plan(task, mu)
+    check_noise(plan, wanted, sizes, however_noisy=however_noisy)
+    tell(plan.opens_exact_sums)
     opened = sums.open(task, mu)
     noise = "none" if not private else "system" if seed is None else "seeded (NOT PRIVATE)"
     result = judged(known, opened, noise=noise, least=least, small=small)
     if inference:
+        after = Sums(
+            specs=with_shards(specs, encoded(frames, known.schema, private=private)),
+            schema=by_range(known.schema, private=private),
+            wanted=wanted,
+            folder=folder,
+        )
         try:
-            about = infer(
-                with_shards(specs, encoded(frames, known.schema, private=private)),
-                known.schema,
-                known.weights,
-                known.model,
-                wanted,
-                spent=tuple(each.mechanism for each in sums.done if each.mechanism),
-                folder=folder,
-            )
+            about = infer_by(after, known.schema, known.weights, known.model, spent=sums.mechanisms)
             result = replace(result, inference=about)
         except (PrivacyError, ParameterError) as error:
             # The evaluation has been made and paid for.
-            note = without_table(error, wanted)
+            note = without_table(error, after)
             result = replace(result, notes=(note, *result.notes))
     if config.out is not None:
         result.write(config.out)
@@ -148,7 +149,7 @@ def _model(model: ReleasedModel | FilePath) -> tuple[ReleasedModel, Path | None]
     if isinstance(model, ReleasedModel):
         return model, None
     path = Path(model)
-    return (load_model(path / MODEL), path) if path.is_dir() else (load_model(path), None)
+    return load_model(path), path if path.is_dir() else None
 
 
 def _held_back(run: Path | None, *, parties: int | None, split: str, inference: bool) -> HeldBack:

@@ -1,8 +1,9 @@
 """Rows that simulated owners hold back: coins, the rows that are left, and the record of both.
 
-held-out.json in a run folder (mode 0600): what every owner of a deployment keeps to itself. Of each
-owner its coins, and which rows of the table it had, for a simulation deals them out. Whoever has it
-and the table knows which rows were held back; without it a model is not judged on them any more.
+private/held-out.json in a run folder (mode 0600): what every owner of a deployment keeps to itself.
+Of each owner its coins, and which rows of the table it had, for a simulation deals them out.
+Whoever has it and the table knows which rows were held back; without it a model is not judged on
+them any more.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from protocols.held_out import HeldOut
 from protocols.privacy.randomness import SystemRandomness
 from protocols.private_files import write_private
 from sims.documents import to_json
+from sims.layout import HELD_BACK, PRIVATE
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
-from sims.run_folder import HELD_BACK
 
 
 class Owner(Checked, frozen=True):
@@ -57,7 +58,7 @@ class HeldBack(Checked, frozen=True):
         Raises:
             ParameterError: nothing was held back from that run, or its record is gone or malformed.
         """
-        path = run / HELD_BACK
+        path = run / PRIVATE / HELD_BACK
         if not path.exists():
             raise ParameterError(
                 f"{path} does not exist: no rows were held back from this run (cohort simulate "
@@ -66,8 +67,8 @@ class HeldBack(Checked, frozen=True):
         found: HeldBack = read(parse_json(path.read_bytes(), str(path)), cls, str(path))
         return found
 
-    def save(self, run: Path) -> None:
-        """Into a run folder."""
+    def save(self, private: Path) -> None:
+        """Into the private half of a run folder."""
         owners = {
             name: {
                 "coin": {"share": o.coin.share, "secret": o.coin.secret, "rows": o.coin.rows},
@@ -76,7 +77,7 @@ class HeldBack(Checked, frozen=True):
             for name, o in self.owners.items()
         }
         fields = {"draw": self.draw, "share": self.share, "owners": owners}
-        write_private(run / HELD_BACK, to_json(fields, indent=None).encode())
+        write_private(private / HELD_BACK, to_json(fields, indent=None).encode())
 
     @property
     def judged(self) -> HeldOut:

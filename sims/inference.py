@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from protocols.privacy.mechanism import Mechanism
 from protocols.privacy.sum_certificate import MECHANISM_SHARE
 from sims.config import WITH_INFERENCE
 from sims.inference_rows import in_data_units, to_ranges
-from sims.inference_table import caption, cell_table, latex_table, text_table
+from sims.inference_table import caption, cell_table, latex_table, ratio_of, text_table
 from sims.party_process import PartySpec
 from sims.result import Array, targets_of
 from sims.sums import Sums, SumSeries
@@ -57,7 +57,8 @@ class Inference:
     coef, se: shape (outputs, names), NaN where the others determine a column; added: what privacy
     adds to the variance, the same shape; freedom: of the t distribution, inf for the normal; rows:
     N; rounds: secure sums; budget: epsilon and delta in all, None without privacy; mechanisms: of
-    the sums; notes: sentences for the reader.
+    the sums; notes: sentences for the reader; kept: others, which tell of rows, and which only a
+    simulation can say.
     """
 
     model: str
@@ -72,11 +73,12 @@ class Inference:
     budget: tuple[float, float] | None
     mechanisms: tuple[Mechanism, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> str:
         """What exp(coef) is called; empty: nothing."""
-        return {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(self.model, "")
+        return ratio_of(self.model)
 
     @property
     def epsilon(self) -> float | None:
@@ -121,6 +123,7 @@ class Inference:
             "level": LEVEL,
             "rounds": self.rounds,
             "freedom": self.freedom,
+            "exact_sums": self.budget is None,
             "epsilon": self.epsilon,
             "epsilon_in_all": self.budget[0] if self.budget else None,
             "delta_in_all": self.budget[1] if self.budget else None,
@@ -128,12 +131,17 @@ class Inference:
                 math.sqrt(sum(e.mu**2 for e in m.events if isinstance(e, GaussianEvent)))
                 for m in self.mechanisms
             ],
-            "notes": list(self.notes),
+            "notes": [*self.kept, *self.notes],
         }
 
-    def text(self) -> str:
-        """For a terminal, after the manner of statsmodels."""
-        return text_table(self.rows(), self.about(), self.ratio)
+    def released(self) -> dict[str, Any]:
+        """{rows, about}: what the coordinator of the sums has, and nothing beside it."""
+        return {"rows": self.rows(), "about": replace(self, kept=()).about()}
+
+    def text(self, marked: bool = True) -> str:
+        """For a terminal, after the manner of statsmodels; marked: says where sums were exact."""
+        about = self.about() | ({} if marked else {"exact_sums": False})
+        return text_table(self.rows(), about, self.ratio)
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows, for a page."""
@@ -201,7 +209,7 @@ def infer_by(
     own, wanted, mu = sums.schema, sums.wanted, None
     if wanted.epsilon is not None:
         mu = left_mu(wanted.epsilon, wanted.delta, spent)
-    bound, notes = row_norm(schema), [*sums.notes]
+    bound, notes = row_norm(schema), list[str]()
     freedom = math.inf
     if model == "linear":
         estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
@@ -250,6 +258,7 @@ def infer_by(
         budget=None if wanted.epsilon is None else (wanted.epsilon, wanted.delta),
         mechanisms=sums.mechanisms,
         notes=tuple(notes),
+        kept=tuple(sums.notes),
     )
 
 

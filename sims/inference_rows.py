@@ -12,6 +12,7 @@ import pandas as pd
 from parties.data.schema import Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.data.views import by_range, shard_by_range
+from parties.order import order_coins, shuffled
 from protocols.inference.estimate import Estimate
 from protocols.models.poisson import Poisson
 from sims.party_process import PartySpec
@@ -54,6 +55,14 @@ def with_shards(
 ) -> dict[str, PartySpec]:
     """The same parties with these rows."""
     return {name: replace(spec, shard=shards[name]) for name, spec in specs.items()}
+
+
+def as_parties(shards: Mapping[str, Shard], specs: Mapping[str, PartySpec]) -> dict[str, Shard]:
+    """Rows in the order that the parties of these specs give them in a run."""
+    return {
+        name: shuffled(shard, order_coins(specs[name].noise_source()))
+        for name, shard in shards.items()
+    }
 
 
 # -- units ----------------------------------------------------------------------------------------

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sims.exact_sums import exact_fields, exact_words
 from sims.latex import latex
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+def ratio_of(model: str) -> str:
+    """What exp(coef) is called; empty: nothing."""
+    return {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(model, "")
 
 
 def _number(value: float, digits: int = 4) -> str:
@@ -27,20 +33,20 @@ def _probability(value: float) -> str:
 def _cells(row: Mapping[str, Any], ratio: str) -> list[str]:
     cells = [_number(row["coef"]), _number(row["se"]), _number(row["z"], 3)]
     cells += [_probability(row["p"]), _number(row["low"], 3), _number(row["high"], 3)]
-    return cells + [_number(row[ratio], 3)] * bool(ratio)
+    return [*cells, _number(row[ratio], 3)] if ratio else cells
 
 
 def _heads(ratio: str, freedom: float) -> list[str]:
     letter = "z" if freedom == float("inf") else "t"
     heads = ["coef", "std err", letter, f"P>|{letter}|", "[0.025", "0.975]"]
-    return heads + [ratio.replace("_", " ")] * bool(ratio)
+    return [*heads, ratio.replace("_", " ")] if ratio else heads
 
 
 def caption(about: Mapping[str, Any]) -> str:
     """What the table is of, in a sentence."""
     said = f"{about['model']} regression of {about['rows']:,} rows, 95 % intervals"
     if about["epsilon_in_all"] is None:
-        return f"{said}, no privacy noise"
+        return f"{said}, by exact sums, no privacy noise"
     return (
         f"{said} that include privacy noise, epsilon {about['epsilon_in_all']:g} and delta "
         f"{about['delta_in_all']:g} in all"
@@ -73,13 +79,15 @@ def text_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
         ]
         rule = "=" * len(shown[0])
         lines += [*([target] if target else []), rule, shown[0], "-" * len(rule), *shown[1:], rule]
-    return "\n".join([caption(about), *lines, *(f"note: {note}" for note in about["notes"])])
+    mark = [exact_words(True)] * about["exact_sums"]
+    return "\n".join([*mark, caption(about), *lines, *(f"note: {note}" for note in about["notes"])])
 
 
 def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
     r"""A `table` for \input; it needs booktabs."""
     heads = _heads(ratio, about["freedom"])
-    lines = [r"\begin{table}", rf"\caption{{{latex(caption(about))}.}}"]
+    lines = [f"% {mark}: {words}" for mark, words in exact_fields(about["exact_sums"]).items()]
+    lines += [r"\begin{table}", rf"\caption{{{latex(caption(about))}.}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule"]
     lines += [" & ".join(["", *(latex(head) for head in heads)]) + r" \\"]
     for target in dict.fromkeys(row.get("target", "") for row in rows):
@@ -90,7 +98,9 @@ def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
             if row.get("target", "") == target:
                 cells = [_math(cell) for cell in _cells(row, ratio)]
                 lines.append(" & ".join([latex(str(row["name"])), *cells]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize Note: {latex(note)}." for note in about["notes"]]
+    return "\n".join([*lines, r"\end{table}", ""])
 
 
 def _math(cell: str) -> str:

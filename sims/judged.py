@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from protocols.errors import ParameterError
 from protocols.evaluation.class_figures import class_figures
 from protocols.evaluation.figures import LEAST, figures, target_figures
 from protocols.evaluation.objective import EvaluationObjective
-from sims.documents import to_json
+from sims.documents import to_json, write_text
+from sims.exact_sums import exact_fields
 from sims.inference import Inference
+from sims.inputs import GIVEN, SchemaFrom, with_inputs
+from sims.layout import EVALUATION, TABLE
 from sims.predict import ReleasedModel
 from sims.result import Array, Figures, targets_of
-from sims.run_folder import EVALUATION, TABLE, write_text
 from sims.sums import Opened
 
 LOUD = 0.1
@@ -77,11 +79,22 @@ class Evaluation:
         """Which rows: `ALL` or `HELD_OUT`."""
         return HELD_OUT if self.opened.plan.held_out else ALL
 
+    @property
+    def exact_sums(self) -> bool:
+        """Whether it was opened without noise."""
+        return self.opened.plan.opens_exact_sums
+
+    @property
+    def schema_from(self) -> SchemaFrom:
+        """Whether the schema was read from rows that the model is judged on."""
+        return self.model.schema_from if self.rows_of == HELD_OUT else GIVEN
+
     def summary(self) -> dict[str, Any]:
         """One JSON object; the same fields wherever the parties are."""
         plan = self.opened.plan
         promise, mechanism, held_out = plan.privacy, self.opened.mechanism, plan.held_out
         body = {
+            **exact_fields(self.exact_sums),
             **self.figures,
             "model": self.model.model,
             "trained_in": self.model.session,
@@ -98,7 +111,11 @@ class Evaluation:
             }
             if promise
             else None,
-            "certificate": mechanism.certificate.to_dict() if mechanism else None,
+            "certificate": with_inputs(
+                mechanism.certificate.to_dict() if mechanism else None,
+                self.schema_from,
+                private=promise is not None,
+            ),
             "noise": self.noise,
             "warnings": list(self.notes),
             "session": plan.session,
@@ -110,10 +127,15 @@ class Evaluation:
             body["inference_about"] = self.inference.about()
         return body
 
+    def released(self) -> dict[str, Any]:
+        """The same, without what only a simulation can say of the rows."""
+        table = replace(self.inference, kept=()) if self.inference else None
+        return replace(self, inference=table).summary()
+
     def write(self, folder: Path) -> Path:
         """evaluation.json, and the table of coefficients where there is one."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / EVALUATION, to_json(self.summary()))
+        write_text(folder / EVALUATION, to_json(self.released()))
         if self.inference:
             write_text(folder / TABLE, self.inference.latex())
         return folder / EVALUATION
@@ -121,32 +143,43 @@ class Evaluation:
     @property
     def title(self) -> str:
         """Which rows of whom, in words."""
-        rows = sum(self.rows_by_party.values())
-        which = "rows that were held back by" if self.rows_of == HELD_OUT else "rows of"
-        return f"{rows:,} {which} {len(self.rows_by_party)} parties, by one secure sum"
+        sizes = self.rows_by_party
+        return title(sum(sizes.values()), len(sizes), self.rows_of)
 
     def measures(self) -> Iterator[tuple[str, str, str]]:
         """(name, value, what may be off) for a reader."""
-        for key, words in WORDS.items():
-            if key in self.figures:
-                mean = ", mean of the classes" * (key == "auc" and "by_class" in self.figures)
-                yield words + mean, shown(self.figures[key]), ", ".join(self._errors(key))
-
-    def _errors(self, key: str) -> Iterator[str]:
-        if key == "auc" and self.figures.auc_error_bound:
-            yield f"within {self.figures.auc_error_bound:.1g} by its bins"
-        noise = self.figures.get(f"{key}_noise_std")
-        if noise and self.opened.plan.privacy:
-            numbers = noise if isinstance(noise, list) else [noise]
-            yield f"noise of std {', '.join(f'{each:.2g}' for each in numbers)}"
-        if key in self.figures.get("out_of_range", ()):
-            yield "noise put it out of its range, this is the end of it"
+        return measures(self.figures, private=self.opened.plan.privacy is not None)
 
 
-def shown(value: float | list[float]) -> str:
-    """A figure with few digits."""
+def title(rows: int, parties: int, rows_of: str) -> str:
+    """Which rows of whom, in words."""
+    which = "rows that were held back by" if rows_of == HELD_OUT else "rows of"
+    return f"{rows:,} {which} {parties} parties, by one secure sum"
+
+
+def measures(figures: Mapping[str, Any], *, private: bool) -> Iterator[tuple[str, str, str]]:
+    """(name, value, what may be off) of an evaluation's figures, for a reader."""
+    for key, words in WORDS.items():
+        if figures.get(key) is not None:
+            mean = ", mean of the classes" * (key == "auc" and "by_class" in figures)
+            yield words + mean, shown(figures[key]), ", ".join(_errors(figures, key, private))
+
+
+def _errors(figures: Mapping[str, Any], key: str, private: bool) -> Iterator[str]:
+    if key == "auc" and figures.get("auc_error_bound"):
+        yield f"within {figures['auc_error_bound']:.1g} by its bins"
+    noise = figures.get(f"{key}_noise_std")
+    if noise and private:
+        numbers = noise if isinstance(noise, list) else [noise]
+        yield f"noise of std {', '.join(f'{each:.2g}' for each in numbers)}"
+    if key in figures.get("out_of_range", ()):
+        yield "noise put it out of its range, this is the end of it"
+
+
+def shown(value: float | list[float | None]) -> str:
+    """A figure with few digits; None: it does not exist."""
     if isinstance(value, list):
-        return ", ".join(f"{each:.4g}" for each in value)
+        return ", ".join("–" if each is None else f"{each:.4g}" for each in value)
     return f"{value:.4f}"
 
 

@@ -87,14 +87,14 @@ class LocalGrid(Grid):
             request = _parse(self._sent.pop(identifier))
             context = self._contexts[request.metadata.dst_node_id]
             try:
-                reply = party_app.app(request, context)
+                reply = party_app.relay(request, str(context.node_config["party"]))
             except Exception as error:
                 if isinstance(error, ProtocolError) and not may_repeat(request.metadata.group_id):
                     raise  # names its culprit
                 # As Flower's nodes do. The text may carry data: it stays where it arose.
                 log.debug("node %d failed", context.node_id, exc_info=True)
                 code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
-                reply = Message(Error(code, type(error).__name__), reply_to=request)
+                reply = Message(Error(code, party_app.FAILED), reply_to=request)
             yield _parse(message_to_proto(reply).SerializeToString())
 
     def send_and_receive(

@@ -199,7 +199,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         several = len(classes) > 2
         named = self._columns.labels
         label = named[0] if named else shards.free_name(first.frame)
-        texts = tuple(cell_text(value) for value in classes)
+        texts = tuple(str(cell_text(value)) for value in classes)
         codes = {name: np.searchsorted(classes, owner.labels) for name, owner in owners.items()}
         tables = {
             name: owner.frame.assign(**{label: np.array(texts)[codes[name]]})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
 from protocols.plan import RunPlan
-from protocols.words import count, duration, number, size
+from protocols.words import HOLDS, count, duration, number, size
 from sims.deployed import DeployedRun
 from sims.evaluation_words import more
+from sims.exact_sums import exact_words
 from sims.judged import Evaluation
-from sims.plan_figures import run_words
+from sims.plan_figures import composed_of, run_words
 from sims.planning import Forecast
 from sims.report import headline, overall_lines, score_table
 from sims.report_html import Html, fragment, tag
@@ -21,11 +23,14 @@ from sims.result import RunResult
 def result_html(result: RunResult) -> str:
     """What was trained and promised, scores of the models that a run compares, and intervals."""
     marks = {"INSECURE: toy ring": result.insecure, "NOT PRIVATE: seeded noise": result.seeded}
+    marks |= {exact_words(True): result.exact_sums}
     top, rows = score_table(result)
     told = [
         *(tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so),
         tag("p", headline(result)),
-        tag("p", promise(result.plan)),
+        *(tag("p", tag("b", words)) for words in result.unmet),
+        tag("p", promise(result.plan, result.certificate)),
+        *(tag("p", words) for words in (result.promise.lines() if result.promise else ())),
         _table([text for text, _ in top], ([text for text, _ in row] for row in rows)),
     ]
     told += [tag("p", words) for words in (*overall_lines(result), result.verdict) if words]
@@ -45,7 +50,9 @@ def deployed_html(run: DeployedRun) -> str:
         [str(name), *(number(float(each)) for each in row)]
         for name, row in [*coefficients.iterrows(), ("intercept", constant)]
     ]
-    told = [tag("p", tag("b", "INSECURE: toy ring"))] * run.insecure
+    marks = {"INSECURE: toy ring": run.insecure}
+    marks |= {exact_words(True): run.plan.opens_exact_sums}
+    told = [tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so]
     told += [
         tag("p", f"{run_words(run.plan)}."),
         tag("p", promise(run.plan)),
@@ -56,18 +63,21 @@ def deployed_html(run: DeployedRun) -> str:
 
 def evaluation_html(found: Evaluation) -> str:
     """How good a model is, on whose rows, and at which promise."""
-    told = [tag("p", f"{found.title}."), _table((), found.measures())]
+    told = [tag("p", tag("b", exact_words(True)))] * found.exact_sums
+    told += [tag("p", f"{found.title}."), _table((), found.measures())]
     return str(fragment(*told, *(tag("p", words) for words in more(found))))
 
 
-def promise(plan: RunPlan) -> str:
-    """Epsilon and delta, and against how many owners."""
+def promise(plan: RunPlan, certificate: Mapping[str, Any] | None = None) -> str:
+    """Epsilon and delta, and against how many owners; of all rounds composed by certificate."""
     privacy = plan.privacy
     if privacy is None:
         return "No privacy noise: nothing bounds what the model says about a single row."
+    composed = composed_of(certificate, privacy.colluders)
+    rounds = "" if composed is None else f" All rounds composed: ε = {number(composed)}; {HOLDS}."
     return (
         f"Differentially private: ε = {number(privacy.epsilon)}, δ = {privacy.delta:g}, against "
-        f"the coordinator together with {count(privacy.colluders, 'party')}."
+        f"the coordinator together with {count(privacy.colluders, 'party')}.{rounds}"
     )
 
 

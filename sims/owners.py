@@ -25,6 +25,7 @@ from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.messages import COORDINATOR
 from protocols.names import SECURE_AGGREGATION
 from sims.config import SimulationConfig
+from sims.inputs import SchemaFrom
 from sims.prepare import PreparedData, raw_rows, split_rows
 
 
@@ -415,7 +416,9 @@ def split_by_owner(
     return dict(zip(names, tables, strict=True))
 
 
-def encode(tables: Mapping[str, pd.DataFrame], schema: Schema, notes: list[str]) -> PreparedData:
+def encode(
+    tables: Mapping[str, pd.DataFrame], schema: Schema, schema_from: SchemaFrom, notes: list[str]
+) -> PreparedData:
     """Encode all tables; the training rows are the test rows, too.
 
     Raises:
@@ -432,5 +435,11 @@ def encode(tables: Mapping[str, pd.DataFrame], schema: Schema, notes: list[str])
     training = Shard(**rows, counts=ClampCounts(rows=len(rows["y"])), schema=schema)
     raw = np.concatenate([raw_rows(table, schema) for table in tables.values()])
     return PreparedData(
-        schema=schema, shards=shards, test=training, raw=raw, raw_test=raw, notes=tuple(notes)
+        schema=schema,
+        schema_from=schema_from,
+        shards=shards,
+        test=training,
+        raw=raw,
+        raw_test=raw,
+        notes=tuple(notes),
     )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from protocols.documents import suggest
 from protocols.errors import DataError, ParameterError
+from sims.layout import is_alive, read_status
 
 if TYPE_CHECKING:
     from sims.config import SimulationConfig
-
-STATUS, KIND = "status.json", "ciphercohort-run"
 
 
 def check_places(config: SimulationConfig) -> None:
@@ -63,25 +61,3 @@ def check_place(folder: Path, given: str) -> None:
             f"out={given!r} belongs to a run that is still going on (process "
             f"{status['pid']}): wait for its end, or choose another folder"
         )
-
-
-def read_status(folder: Path) -> dict[str, Any] | None:
-    """status.json of a run folder; None where there is none of ours."""
-    try:
-        status = json.loads((folder / STATUS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return status if isinstance(status, dict) and status.get("kind") == KIND else None
-
-
-def is_alive(pid: object) -> bool:
-    """Whether a process of this number exists."""
-    if not isinstance(pid, int) or pid < 1:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

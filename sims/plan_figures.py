@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from protocols.plan import RunPlan
@@ -37,6 +38,12 @@ def privacy_figures(plan: RunPlan) -> dict[str, Any] | None:
     if plan.privacy is None:
         return None
     return {k: getattr(plan.privacy, k) for k in ("epsilon", "delta", "colluders", "sigma")}
+
+
+def composed_of(certificate: Mapping[str, Any] | None, colluders: int) -> float | None:
+    """Epsilon of all rounds composed, against so many; None where a certificate says nothing."""
+    found = (certificate or {}).get("epsilon_composed") or ()
+    return found[colluders] if colluders < len(found) else None
 
 
 def encryption_words(plan: RunPlan) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocols.words import HOLDS
 from sims.console import INSECURE
 from sims.cover_words import cover_lines
+from sims.exact_sums import MARK, exact_words
 
 
 def update_line(body: dict[str, Any]) -> str:
@@ -26,13 +28,17 @@ def privacy_lines(body: dict[str, Any]) -> list[str]:
     """The promise, and the noise."""
     privacy = body["privacy"]
     if privacy is None:
-        return ["privacy: no noise; the model may say something about single rows"]
+        exact = [exact_words(True)] * (MARK in body)
+        return ["privacy: no noise; the model may say something about single rows", *exact]
+    composed = body.get("epsilon_composed", ())
+    rounds = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(composed))
     seen = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(body["epsilon"]))
     return [
         f"privacy: epsilon={privacy['epsilon']:g}, delta={privacy['delta']:g} against "
         f"{privacy['colluders']} colluding parties; sigma {privacy['sigma']:.4g} on the mean "
         f"gradient, of which each party adds {privacy['share_std']:.4g}",
         f"epsilon by number of colluding parties: {seen}",
+        f"of all rounds composed: {rounds}; {HOLDS}",
     ]
 
 

@@ -24,6 +24,7 @@ from protocols.serialise import to_plain
 from protocols.words import count, duration, size
 from sims.comparison import Comparison, compare
 from sims.config import SimulationConfig
+from sims.exact_sums import exact_fields
 from sims.figures import figures_of, new_draw
 from sims.inference_cost import inference_forecast
 from sims.predicted import predicted_run, predicted_seconds
@@ -81,6 +82,7 @@ class Forecast:
         """One JSON object; epsilon: entry k is what k colluding parties see."""
         plan, certificate = self.plan, self.calibration.certificate
         body: dict[str, Any] = {
+            **exact_fields(plan.opens_exact_sums),
             "rows": self.shape.rows,
             "features": self.shape.num_features - 1,
             "columns_with_bias": self.shape.num_features,
@@ -93,6 +95,7 @@ class Forecast:
             "conditions": [],
             "binding": None,
             "epsilon": list(self.epsilon_by_coalition),
+            "epsilon_composed": list(certificate.epsilon_composed) if certificate else [],
             "privacy": None,
             "figures": dict(certificate.figures) if certificate else {},
             "assumptions": list(certificate.assumptions) if certificate else [],
@@ -146,7 +149,7 @@ def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
         },
         "decryption": {
             "flooding_bits": STATISTICAL_SECURITY_BITS,
-            "flooding_std_log2": math.log2(flooding_of(circuit)),
+            "flooding_std_log2": math.log2(flooding_of(circuit).std),
             "release_error_std": protocol_of(plan).release_error(plan),
         },
     }

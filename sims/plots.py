@@ -25,6 +25,7 @@ BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#007A5A", "#8a8f98"
 SIZE = (3.9, 3.1)  # inches
 STYLE = {
     "svg.fonttype": "path",
+    "svg.hashsalt": "ciphercohort",
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
     "axes.spines.top": False,

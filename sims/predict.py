@@ -20,6 +20,8 @@ from protocols.errors import ParameterError, SchemaError
 from protocols.models.model import Classifier, Model
 from protocols.models.registry import model_named, model_of
 from sims.documents import CLASS_KIND, LABEL_KIND, TARGET_KIND, coefficients
+from sims.inputs import GIVEN, SchemaFrom
+from sims.layout import MODEL, model_path, release_of
 from sims.result import (
     Array,
     Figures,
@@ -38,7 +40,8 @@ class ReleasedModel:
 
     schema: public column schema; weights: shape (schema.num_features,), of several classes or
     targets (schema.num_features, outputs), for scaled rows, bias last; model: its name, see
-    `protocols.models.registry`; session: of the run; insecure: trained on a toy ring.
+    `protocols.models.registry`; session: of the run; insecure: trained on a toy ring;
+    schema_from: whether the schema was read from the rows that it was trained on.
 
     Raises:
         ParameterError: the weights do not fit the schema, or there is no such model.
@@ -50,6 +53,7 @@ class ReleasedModel:
     model: str = "logistic"
     session: str = ""
     insecure: bool = False
+    schema_from: SchemaFrom = GIVEN
 
     def __post_init__(self) -> None:
         due: tuple[int, ...] = (self.schema.num_features,)
@@ -89,6 +93,7 @@ class ReleasedModel:
             model="logistic" if kind == LABEL_KIND else str(fields.get("model")),
             session=str(fields.get("session", "")),
             insecure="INSECURE" in fields,
+            schema_from=fields.get("inputs", {}).get("schema", GIVEN),
         )
 
     @property
@@ -209,15 +214,17 @@ class ReleasedModel:
 
 
 def load_model(path: str | Path) -> ReleasedModel:
-    """Read a model.json.
+    """Read a model.json, or that of a run folder, of its release alone, or of a session.
 
     Raises:
         ParameterError, SchemaError: the file is missing, not JSON, or holds no valid model.
     """
+    path = model_path(Path(path))
     try:
-        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        fields = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        cure = "name the model.json in it" if Path(path).is_dir() else "check the path"
+        moved = release_of(path.parent) / MODEL
+        cure = f"it is {moved}" if moved.exists() else "check the path"
         raise ParameterError(
             f"model file {str(path)!r} cannot be read ({error.strerror}): {cure}"
         ) from None

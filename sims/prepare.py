@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from parties.data.cells import numeric_cells, text_cells
 from parties.data.infer import REGRESSION_SCALING, infer_schema
 from parties.data.look import bounds_notes, clamped_targets, cohort_warnings
 from parties.data.problems import Problems
-from parties.data.schema import Schema
+from parties.data.schema import Label, Schema
 from parties.data.shard import Shard, encode_columns, encode_shard
 from parties.data.table import read_table
 from protocols.documents import shown, suggest
@@ -28,11 +29,13 @@ from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
 from sims.config import SimulationConfig
 from sims.figures import check_kind
+from sims.inputs import GIVEN, INFERRED, SchemaFrom
 
 RowNumbers = NDArray[np.intp]
 BUILTIN = ("breast_cancer", "diabetes", "iris")
 SPLIT_FORMS = "even, by:COLUMN or dirichlet:ALPHA (such as dirichlet:0.5)"
 ALPHA_RANGE = (1e-3, 1e6)
+SCHEMAS = Path(__file__).parent / "schemas"
 PLACE = "\0place"
 """Column with the position of a row in its table."""
 
@@ -42,10 +45,12 @@ class PreparedData:
     """shards by party name, encoded; test: encoded test rows; notes: sentences for the reader.
 
     raw, raw_test: training and test rows in the data's own units, see `raw_rows`; places: of each
-    party's rows in the table, where it came from one.
+    party's rows in the table, where it came from one; schema_from: whether the schema was read
+    from these rows.
     """
 
     schema: Schema
+    schema_from: SchemaFrom
     shards: dict[str, Shard]
     test: Shard
     raw: NDArray[np.float64] = field(repr=False)
@@ -92,13 +97,14 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     """
     notes: list[str] = []
     problems = Problems()
-    if config.schema is not None:
-        config = with_outcome(config, Schema.load(config.schema))
+    given = public_schema(config)
+    if config.schema is not None and given is not None:
+        config = with_outcome(config, given)
     frame, predicted = _table(config, problems)
     split_column = config.split.partition(":")[2] if config.split.startswith("by:") else None
     # A bad cell is refused by its row in the file, wherever the hold-out and the split put it.
     try:
-        whole = _schema(config, frame, predicted, split_column, [])
+        whole = given or _schema(config, frame, predicted, split_column, [])
     except (SchemaError, DataError) as error:
         problems.add(str(error), type(error))
         problems.refuse()
@@ -106,7 +112,7 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     encode_shard(frame, whole, problems=problems)
     placed = frame.assign(**{PLACE: np.arange(len(frame))})
     train, test = _train_and_test(config, placed, predicted[0], rng)
-    schema = _schema(config, train.drop(columns=PLACE), predicted, split_column, notes)
+    schema = given or _schema(config, train.drop(columns=PLACE), predicted, split_column, notes)
     if config.is_regression:
         require_spread(train, predicted, "the training rows")
     else:
@@ -122,6 +128,7 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
     notes += bounds_notes(shards.values(), schema)
     return PreparedData(
         schema=schema,
+        schema_from=GIVEN if given else INFERRED,
         shards=shards,
         test=tested,
         raw=np.concatenate([raw_rows(part, schema) for part in frames]),
@@ -129,6 +136,40 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         notes=tuple(notes),
         places={name: part[PLACE].to_numpy() for name, part in zip(names, frames, strict=True)},
     )
+
+
+def public_schema(config: SimulationConfig) -> Schema | None:
+    """The schema that was given, or that of the package for what scikit-learn ships.
+
+    None: it has to be inferred; also of shipped data where another column is predicted.
+
+    Raises:
+        SchemaError: the file cannot be read, or a column to exclude is unknown.
+    """
+    if config.schema is not None:
+        return Schema.load(config.schema)
+    if config.data is not None:
+        return None
+    schema = Schema.load(SCHEMAS / f"{_builtin(config)}.json")
+    label, wanted = schema.label, config.targets or (config.label or schema.label.names[0],)
+    if tuple(wanted) != label.names or config.split.startswith("by:"):
+        return None
+    if isinstance(label, Label) and config.positive not in (None, label.positive):
+        if config.positive != label.negative:
+            return None
+        label = Label(name=label.name, positive=label.negative, negative=label.positive)
+    names = {column.name for column in schema.columns}
+    if not set(config.exclude) <= names:
+        return None
+    kept = tuple(column for column in schema.columns if column.name not in config.exclude)
+    return replace(schema, columns=kept, label=label) if kept else None
+
+
+def _builtin(config: SimulationConfig) -> str:
+    """Which data set stands in where none is given."""
+    if config.is_regression:
+        return "diabetes"
+    return "iris" if _several(config) else "breast_cancer"
 
 
 def with_outcome(config: SimulationConfig, schema: Schema) -> SimulationConfig:
@@ -159,8 +200,7 @@ def with_outcome(config: SimulationConfig, schema: Schema) -> SimulationConfig:
 def _table(config: SimulationConfig, problems: Problems) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The table, and what is predicted of it; problems of single lines go to `problems`."""
     if config.data is None:
-        usual = "iris" if _several(config) else "breast_cancer"
-        frame, label = builtin_dataset("diabetes" if config.is_regression else usual)
+        frame, label = builtin_dataset(_builtin(config))
         return frame, config.targets or (config.label or label,)
     predicted = config.targets or (config.label or "y",)
     frame = read_table(config.data, label=predicted[0], problems=problems)
@@ -195,24 +235,15 @@ def _schema(
     split_column: str | None,
     notes: list[str],
 ) -> Schema:
-    if config.schema is not None:
-        return Schema.load(config.schema)
     excluded = list(config.exclude)
     if split_column is not None and split_column in train.columns:
         excluded.append(split_column)
     if config.is_regression:
-        schema = inferred(train, predicted, notes, exclude=excluded)
-    else:
-        several = _several(config)
-        schema = inferred(
-            train, predicted[0], notes, positive=config.positive, exclude=excluded, several=several
-        )
-    if config.data is not None:
-        notes.append(
-            "the column schema was inferred from the private data, which leaks about them; a "
-            "deployment needs a public schema (cohort schema init, --schema)"
-        )
-    return schema
+        return inferred(train, predicted, notes, exclude=excluded)
+    several = _several(config)
+    return inferred(
+        train, predicted[0], notes, positive=config.positive, exclude=excluded, several=several
+    )
 
 
 def inferred(

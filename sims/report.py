@@ -1,15 +1,14 @@
-"""The report of a run: one HTML file that needs nothing else and can be printed or mailed."""
+"""The report of a simulation for whoever holds all its rows: one HTML file that needs nothing else.
+
+It is in the private half of the run folder; `sims.release_report` makes the one that is mailed, and
+what both show.
+"""
 
 from __future__ import annotations
 
 import math
-import platform
-import sys
-from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timezone
-from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,79 +16,36 @@ from sklearn.metrics import confusion_matrix
 
 from protocols.models.model import Classifier
 from protocols.models.registry import model_of
-from protocols.plan import PrivacyPlan
-from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
-from protocols.words import Fact, count, duration, number, size
+from protocols.words import count, duration
 from sims import plots
-from sims.documents import coefficients
-from sims.report_html import bar, fragment, noted, render, tag
+from sims.release import Release
+from sims.release_report import inference_table, opened_words, shared
+from sims.report_html import noted, render
 from sims.result import RunResult, classes_of, label_of, targets_of
 
-if TYPE_CHECKING:
-    from sims.judged import Evaluation
-
-MOST_PICTURES, MOST_COEFFICIENTS = 6, 20
-LARGEST_LOG = math.log(sys.float_info.max)
+MOST_PICTURES = 6
 Noted = tuple[str, str]
-PHASES = {
-    "agree": "agree on the plan and on a joint seed",
-    "keys": "make the joint keys; no one holds the secret key",
-    "encrypt": "each party encrypts its rows, or sums of them, once",
-    "train": "the coordinator iterates on ciphertexts",
-    "refresh": "parties jointly renew the encrypted weights",
-    "decrypt": "parties jointly decrypt the final model",
-}
-NO_NOISE = (
-    "No privacy noise: the rows stayed encrypted, but the released model is as exact as plain "
-    "training would make it, and nothing bounds what it says about a single row."
-)
-SEEDED = (
-    "The noise came from a seed, so whoever knows the seed can subtract it: the figures below say "
-    "what the same run without a seed would promise."
-)
-PROMISE = (
-    "Differential privacy at record level, replace-one: the released model would be almost as "
-    "likely if any one row were exchanged for another. In this simulation one process drew all "
-    "noise, so that the twin could repeat it; in a deployment each party draws its own."
-)
 
 
 def render_report(result: RunResult) -> str:
     """The whole document. Every text from data, plan or parties is escaped."""
-    plan = result.plan
-    marks = {"INSECURE": result.insecure, "NOT PRIVATE": result.seeded}
-    title = f"Joint model for {result.schema.label.name}"
+    release = Release.of(result)
+    table = result.inference
     return render(
         "report.html",
-        title=" · ".join([*(mark for mark, is_so in marks.items() if is_so), title]),
-        body=(),
-        result=result,
-        headline=headline(result),
-        quality=_quality(result),
-        pictures=list(_pictures(result)),
-        coefficients=_coefficients(result),
-        costs=_costs(result),
-        held_out=_held_out(result.evaluation) if result.evaluation else None,
-        plan_facts=list(plan.facts()),
-        privacy={
-            "statement": NO_NOISE if not plan.privacy else SEEDED if result.seeded else PROMISE,
-            "facts": list(privacy_facts(result)),
-            "conditions": list(_conditions(result.certificate or {})),
-        },
-        parties=[
-            (name, f"{amount:,}", clamp_words(dict(result.clamped.get(name, {}))))
-            for name, amount in result.rows_by_party.items()
-        ],
-        digests={
-            "Session": plan.session,
-            "Plan digest (SHA-256)": plan.digest(),
-            "Schema digest (SHA-256)": result.schema.digest(),
-            "Transcript head (SHA-256 chain)": result.transcript_head,
-        },
-        facts_of_run={
-            "Noise": result.noise,
-            "Written": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
-            "Software": _software(),
+        **{
+            **shared(release),
+            "result": result,
+            "headline": headline(result),
+            "quality": _quality(result),
+            "pictures": list(_pictures(result)),
+            "inference": inference_table(table.rows(), table.about()) if table else None,
+            "parties": [
+                (name, f"{amount:,}", clamp_words(dict(result.clamped.get(name, {}))))
+                for name, amount in result.rows_by_party.items()
+            ],
+            "total": duration(result.total_seconds),
+            "warnings": result.warnings,
         },
     )
 
@@ -100,7 +56,8 @@ def headline(result: RunResult) -> str:
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a {result.model.title} for "
         f"{result.outcome} on {count(plan.num_rows, 'row')}, of which only encrypted "
-        f"{plan.gathered} left their owners; {count(plan.rounds, 'iteration')} took "
+        f"{plan.gathered} left their owners{opened_words(plan)}; "
+        f"{count(plan.rounds, 'iteration')} took "
         f"{duration(sum(result.costs.iteration_seconds))}. On "
         f"{count(len(result.test_y), 'test row')}: "
         f"{result.model.words(result.scores, result.outputs)}."
@@ -231,164 +188,6 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
         )
 
 
-def _coefficients(result: RunResult) -> dict[str, Any]:
-    """The features with the largest effect on any output, in the data's own units."""
-    coef, intercept = coefficients(result.schema, result.weights, result.plan.model)
-    names, many = result.schema.feature_names, bool(result.outputs)
-    # Of a step of a column before `row_norm` divides the row, shape (d - 1, outputs).
-    effects = result.weights[:-1].reshape(len(names), -1) / (result.schema.row_norm or 1)
-    largest = np.abs(effects).max(axis=1)
-    order = np.argsort(-largest, kind="stable")[:MOST_COEFFICIENTS]
-    few = f"the {len(order)} with the largest effect of {len(names)}; all are in model.json"
-    rows: list[tuple[object, ...]] = []
-    for k in order:
-        cells = [number(value) for value in coef[:, k]]
-        if many:
-            rows.append((names[k], *cells))
-            continue
-        effect = float(effects[k, 0])
-        drawn = bar(abs(effect) / (float(largest.max()) or 1.0), effect < 0)
-        ratio = math.exp(min(coef[0, k], LARGEST_LOG))
-        rows.append((fragment(names[k], drawn), *cells, number(ratio), number(effect)))
-    rows.append(("Intercept", *map(number, intercept), *([] if many else ["", ""])))
-    head = ["Feature", *result.outputs]
-    if not many:
-        towards = label_of(result.schema).positive
-        head = [
-            f"Feature, and its effect as a bar (blue: towards {towards}, orange: away)",
-            "Coefficient [log-odds per unit of the column]",
-            "Odds ratio [per unit of the column]",
-            "Effect [log-odds per step]",
-        ]
-    return {"head": head, "rows": rows, "shown": few if len(order) < len(names) else "all of them"}
-
-
-def _held_out(found: Evaluation) -> dict[str, Any]:
-    """Figures and pictures of the rows that owners held back."""
-    promise, pictures = found.opened.plan.privacy, list[tuple[str, str, str]]()
-    if "roc" in found.figures:
-        roc, curve = plots.held_out_figures(found.figures)
-        pictures = [
-            (roc, f"ROC curve; area under it {found.figures.auc:.4f}", "ROC curve."),
-            (curve, "Share of positives by predicted probability", "Calibration, by deciles."),
-        ]
-    noise = "no noise was added"
-    if promise:
-        noise = f"its own epsilon is {number(promise.epsilon)}, part of that of the whole run"
-    return {
-        "title": f"{found.title}; {noise}",
-        "rows": [
-            (name, noted(value, errors) if errors else value)
-            for name, value, errors in found.measures()
-        ],
-        "pictures": pictures,
-        "notes": found.notes,
-    }
-
-
-def _costs(result: RunResult) -> dict[str, Any]:
-    seconds, traffic = result.costs.seconds, result.costs.bytes_per_party
-    slowest, heaviest = max(seconds.values()) or 1.0, max(traffic.values()) or 1
-    rows: list[tuple[object, ...]] = [
-        (
-            noted(phase, PHASES.get(phase, "")),
-            fragment(duration(seconds[phase]), bar(seconds[phase] / slowest)),
-            fragment(size(traffic.get(phase, 0)), bar(traffic.get(phase, 0) / heaviest)),
-        )
-        for phase in seconds
-    ]
-    totals: Counter[str] = Counter()
-    for by_party in result.costs.traffic.values():
-        totals.update(by_party)
-    busiest = size(max(totals.values(), default=0))
-    everything = ("all phases", duration(sum(seconds.values())), busiest)
-    rows.append(tuple(tag("b", text) for text in everything))
-    median = float(np.median(result.costs.iteration_seconds))
-    return {"rows": rows, "median": duration(median), "total": duration(result.total_seconds)}
-
-
-def privacy_facts(result: RunResult) -> Iterator[Fact]:
-    """The privacy promise; nothing without one."""
-    privacy = result.plan.privacy
-    if privacy is None:
-        return
-    yield from _whole_facts(result)
-    parties, sums = len(result.plan.members), result.plan.kind == "gram"
-    yield (
-        "ε (epsilon)",
-        number(privacy.epsilon),
-        "exchanging one row changes the odds of any conclusion from the model by a factor of "
-        f"{number(math.exp(privacy.epsilon))} at most",
-    )
-    yield from _split_facts(result, privacy)
-    yield "δ (delta)", f"{privacy.delta:g}", "except with about this probability"
-    yield (
-        "Colluders",
-        str(privacy.colluders),
-        "the promise holds even if the coordinator and this many parties pool all they see",
-    )
-    noisy = "mean gradient, per coordinate and iteration"
-    noisy = "mean of x xᵀ and x yᵀ over all rows, once" if sums else noisy
-    yield (
-        "σ (sigma)",
-        number(privacy.sigma),
-        f"standard deviation of the noise on the {noisy}, that the honest parties alone guarantee",
-    )
-    yield (
-        "Noise of one party",
-        number(privacy.share_std),
-        f"its standard deviation; {parties} parties together add "
-        f"{number(privacy.share_std * math.sqrt(parties))}",
-    )
-    moved = "sums of x xᵀ and x yᵀ" if sums else "summed gradient"
-    yield "Sensitivity", number(privacy.sensitivity), f"how far one row can move the {moved}"
-
-
-def _whole_facts(result: RunResult) -> Iterator[Fact]:
-    """Where something followed the training: what comes below is of the training alone."""
-    if result.promise is None or not (result.inference or result.evaluation):
-        return
-    epsilon, delta = result.promise
-    yield (
-        "ε of the whole run",
-        number(epsilon),
-        f"training and all that followed, at δ = {delta:g}: this is what the run has cost",
-    )
-    if result.inference is not None and result.inference.epsilon is not None:
-        yield (
-            "ε of the standard errors",
-            number(result.inference.epsilon),
-            "what their secure sums alone would cost; all that follows is of the training alone",
-        )
-
-
-def _split_facts(result: RunResult, privacy: PrivacyPlan) -> Iterator[Fact]:
-    """Of whitened rows: what each of the two runs costs; their mu add up in squares."""
-    plan: Any = result.plan
-    if not plan.whitens:
-        return
-    share = {"epsilon": privacy.epsilon, "delta": privacy.delta}
-    first = plan.whitening.spent(
-        plan.split, rows=plan.num_rows, norm_bound=result.schema.norm_bound
-    )
-    second = math.sqrt(max(mu_for_epsilon(**share) ** 2 - first**2, 0.0))
-    parts = [epsilon_for_mu(mu=mu, delta=privacy.delta) for mu in (first, second)]
-    yield (
-        "ε of the two runs",
-        " and ".join(map(number, parts)),
-        "what the second moment of the columns would cost alone, and what training would; together "
-        "they cost ε, less than their sum",
-    )
-
-
-def _conditions(certificate: dict[str, Any]) -> Iterator[tuple[object, object]]:
-    for each in certificate.get("conditions", ()):
-        sides = f"{each['left']:.5g} {each['relation']} {each['right']:.5g}"
-        verdict = ("holds", "yes") if each["satisfied"] else ("FAILS", "no")
-        inequality = tag("span", sides, cls="nowrap")
-        yield noted(each["name"], each["meaning"]), noted(inequality, *verdict)
-
-
 def clamp_words(entry: dict[str, Any]) -> str:
     """One party's clamped values, in words."""
     words: list[str] = []
@@ -398,13 +197,3 @@ def clamp_words(entry: dict[str, Any]) -> str:
         elif value:
             words.append(f"{key}: {value}")
     return "; ".join(words) or "none"
-
-
-def _software() -> str:
-    parts = [f"Python {platform.python_version()}"]
-    for name in ("ciphercohort", "openfhe", "flwr"):
-        try:
-            parts.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return ", ".join(parts)

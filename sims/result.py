@@ -17,7 +17,10 @@ from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.plan import RunPlan
 from protocols.privacy.rescale import Scaling
+from sims.exact_sums import MARK, exact_fields
+from sims.inputs import SchemaFrom, stated, unmet
 from sims.plan_figures import plan_figures, run_words
+from sims.promise import WHOLE, Promise
 
 if TYPE_CHECKING:
     from sims.inference import Inference
@@ -133,6 +136,8 @@ class Course:
 class RunResult:
     """A finished simulation, whatever the model.
 
+    schema_from: whether the schema was read from these rows.
+
     weights: jointly decrypted, scaled units, bias last, shape (d,), of targets and of several
     classes (d, c), their known
     bias taken out by `scaling`, None: none is known; released: as decrypted; twin_weights: of the
@@ -141,15 +146,18 @@ class RunResult:
     clipped_optimum_weights: on rows as owners encrypt them; scores, twin, optimum, clipped_optimum:
     on the test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test
     rows, test_raw: in their own units, bias last (for plots); test_offset: of their scores;
-    clamped: rows and values clamped, by party; warnings: sentences for the reader; noise:
-    "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood in for;
-    inference: standard errors, evaluation: on rows that were held back, where they were asked for;
-    promise: epsilon and delta of training and these together, None without privacy; filled: empty
-    cells that the schema fills in, by column, None where few rows have or lack one.
+    clamped: rows and values clamped, by party; warnings: sentences for the reader;
+    public_warnings: those of them that follow from public figures alone; noise: "none", "system" or
+    "seeded (NOT PRIVATE)"; missing: parties that others stood in for; inference: standard errors,
+    evaluation: on rows that were held back, where they were asked for; promise: of training
+    and these together, None without privacy; filled: empty cells that the schema fills
+    in, by column, None where few rows have or lack one; exact_sums: whether sums over rows were
+    opened without noise.
     """
 
     plan: RunPlan
     schema: Schema
+    schema_from: SchemaFrom
     weights: Array
     released: Array
     scaling: Scaling | None
@@ -177,12 +185,15 @@ class RunResult:
     test_offset: Array = field(default_factory=lambda: np.zeros(0), repr=False)
     inference: Inference | None = field(default=None, repr=False)
     evaluation: Evaluation | None = field(default=None, repr=False)
-    promise: tuple[float, float] | None = None
+    promise: Promise | None = None
+    public_warnings: tuple[str, ...] = ()
     filled: dict[str, int | None] = field(default_factory=dict)
+    exact_sums: bool = False
 
     def __repr__(self) -> str:
         """One line for a person; no rows, no weights."""
-        marks = [mark for mark, so in (("INSECURE", self.insecure), ("seeded", self.seeded)) if so]
+        said = {"INSECURE": self.insecure, "seeded": self.seeded, MARK: self.exact_sums}
+        marks = [mark for mark, is_so in said.items() if is_so]
         told = [run_words(self.plan), self.model.words(self.scores, self.outputs), *marks]
         return f"RunResult({', '.join(told)})"
 
@@ -275,6 +286,11 @@ class RunResult:
         return filled_words(self.filled, sum(self.rows_by_party.values()), LEAST)
 
     @property
+    def unmet(self) -> tuple[str, ...]:
+        """What keeps the privacy promise from holding, in words."""
+        return unmet(self.schema_from, private=self.plan.privacy is not None)
+
+    @property
     def insecure(self) -> bool:
         """Whether a toy ring was used."""
         return self.plan.security_bits < 128
@@ -287,6 +303,7 @@ class RunResult:
     def summary(self) -> dict[str, Any]:
         """One JSON object: scores, figures and costs."""
         body: dict[str, Any] = {
+            **exact_fields(self.exact_sums),
             **plan_figures(self.plan),
             **self.scores,
             "twin": dict(self.twin),
@@ -303,6 +320,8 @@ class RunResult:
             "noise": self.noise,
             "missing": list(self.missing),
             "missing_cells": dict(self.filled),
+            "inputs": stated(self.schema_from),
+            "unmet": list(self.unmet),
             "warnings": list(self.notes),
         }
         if self.inference is not None:
@@ -311,7 +330,7 @@ class RunResult:
         if self.evaluation is not None:
             body["evaluation"] = self.evaluation.summary()
         if self.promise is not None:
-            body["privacy_in_all"] = dict(zip(("epsilon", "delta"), self.promise, strict=True))
+            body[WHOLE] = self.promise.to_dict()
         if self.insecure:
             body["INSECURE"] = "toy ring without security; for tests only"
         return body

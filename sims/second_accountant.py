@@ -136,9 +136,7 @@ def _rounding(plan: Mapping[str, Any], scale: float) -> float:
 # -- encrypted rows -------------------------------------------------------------------------------
 
 
-def circuit_epsilon(
-    setting: Mapping[str, Any], *, radius: float, ring_dim: int, delta: float
-) -> float:
+def circuit_epsilon(setting: Mapping[str, Any], *, radius: float, delta: float) -> float:
     """Epsilon at delta of noisy gradients of encrypted rows, from a certificate's setting.
 
     The move of one replaced row is searched for in a plane: weights up to `radius` long, two rows
@@ -148,12 +146,10 @@ def circuit_epsilon(
     moved = _largest_move(setting["sigmoid"], float(setting["norm_bound"]), radius)
     ratio = moved / (int(setting["rows"]) * float(setting["sigma"]))
     ratios = [ratio] * int(setting["rounds"])
-    return gaussian_epsilon([*ratios, flooded(ring_dim)], delta=delta)
+    return gaussian_epsilon([*ratios, flooded()], delta=delta)
 
 
-def whitened_epsilon(
-    first: Mapping[str, Any], plan: Mapping[str, Any], *, ring_dim: int, delta: float
-) -> float:
+def whitened_epsilon(first: Mapping[str, Any], plan: Mapping[str, Any], *, delta: float) -> float:
     """Epsilon at delta of both runs on whitened rows together, from their plans' dictionaries.
 
     The second moment moves by sqrt(2) B^2 / N, between orthogonal rows of norm B; then gradients of
@@ -165,21 +161,19 @@ def whitened_epsilon(
     link = plan["link"]
     gradient = _largest_move(link, 1.0, float(link["radius"])) / (rows * plan["privacy"]["sigma"])
     ratios = [moment, *[gradient] * int(plan["update"]["rounds"])]
-    return gaussian_epsilon([*ratios, flooded(ring_dim)], delta=delta)
+    return gaussian_epsilon([*ratios, flooded()], delta=delta)
 
 
-def flooded(ring_dim: int) -> float:
+def flooded() -> float:
     """Ratio of the release that a flooded decryption is.
 
-    Beside the model it shows an error of n coefficients, each of std s, under noise of std
-    sqrt(12) 2^20 s: 40 bits by Li et al., CRYPTO 2022, Theorem 2. Neighbours' may be opposite.
+    Beside the model it shows an error e, under noise of covariance S with e S^-1 e at most
+    2^-40 / 12: 40 bits by Li et al., CRYPTO 2022, Theorem 2. Neighbours' may be opposite.
     """
-    return 2 * math.sqrt(ring_dim) / (math.sqrt(12) * 2**20)
+    return 2 / (math.sqrt(12) * 2**20)
 
 
-def regression_epsilon(
-    method: str, setting: Mapping[str, Any], *, ring_dim: int, delta: float
-) -> float:
+def regression_epsilon(method: str, setting: Mapping[str, Any], *, delta: float) -> float:
     """Epsilon at delta of a regression ("gram" or "lffr"), from a certificate's setting.
 
     Gram: x x^T and x y^T of two rows in a plane, targets at either end of their bound. LFFR: x g
@@ -200,13 +194,13 @@ def regression_epsilon(
             for sign in (1.0, -1.0)
         ]
         ratio = max(moves) / (rows * float(setting["sigma"]))
-        return gaussian_epsilon([ratio, flooded(ring_dim)], delta=delta)
+        return gaussian_epsilon([ratio, flooded()], delta=delta)
     p = np.polynomial.polynomial.polyval(np.linspace(-1, 1, 2001), setting["link"]["coefficients"])
     steepest = float(np.abs(2 * p * p * (1 - p)).max())
     moved = 2 * bound * math.sqrt(int(setting["outputs"])) * steepest
     ratio = moved / (rows * float(setting["sigma"]))
     ratios = [ratio] * int(setting["rounds"])
-    return gaussian_epsilon([*ratios, flooded(ring_dim)], delta=delta)
+    return gaussian_epsilon([*ratios, flooded()], delta=delta)
 
 
 def _largest_move(link: Mapping[str, Any], bound: float, radius: float) -> float:

@@ -31,6 +31,7 @@ from protocols.evaluation.figures import LEAST
 from protocols.messages import new_signing_key, public_bytes
 from protocols.models.model import Model
 from protocols.models.registry import model_named
+from protocols.names import check_colluders_of_sums
 from protocols.plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.randomness import SeededRandomness
@@ -41,16 +42,19 @@ from protocols.workers import KINDS
 from sims.afterwards import check_evaluation, follow
 from sims.config import SimulationConfig
 from sims.cover_words import missing_words, with_cover
+from sims.exact_sums import opens_exact_sums, tell
 from sims.figures import check_kind, figures_of, new_draw, settled
 from sims.held_out import HeldBack, used
 from sims.inference_cost import doubts
-from sims.inference_rows import with_shards
+from sims.inference_rows import as_parties, with_shards
+from sims.inputs import schema_notes, with_inputs
+from sims.layout import MESSAGES, SECOND_MOMENT, TRANSCRIPT
 from sims.ledgers import dataset_of, open_ledger
 from sims.party_process import PartySpec, Ran, run_parties
 from sims.predicted import predicted_run
 from sims.prepare import PreparedData, prepare
 from sims.result import Array, Figures, RunResult, scored
-from sims.run_folder import MESSAGES, SECOND_MOMENT, TRANSCRIPT, RunFolder
+from sims.run_folder import RunFolder
 from sims.slot_report import unproven_warnings
 from sims.twin import OPTIMA, fit_unclipped
 from sims.twins import twin_of
@@ -114,8 +118,12 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         found = choose(trained, figures, predicted_run).calibration
     held_out = found.template.held_out
     check_evaluation(config, data.schema, rows, held_out)
+    if config.epsilon is not None and (config.inference or config.evaluate):
+        check_colluders_of_sums(config.colluders, len(rows))
     found = replace(found, notes=(*found.notes, *doubts(config, figures)))
     notify(Event("plan", "data", found=found))
+    exact_sums = opens_exact_sums(config, found.template)
+    tell(exact_sums)
     if config.workers and found.template.kind not in KINDS:
         raise ParameterError(
             f"workers={config.workers} with model={config.model!r}: its rows reach the coordinator "
@@ -129,7 +137,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         whole = data
         data = used(held_out, whole, specs)
         if held_out and folder:
-            HeldBack.of(held_out, whole, specs).save(folder.path)
+            HeldBack.of(held_out, whole, specs).save(folder.private)
 
         def both(event: Event) -> None:
             # A file takes long to write: an interrupt meanwhile finds both at the same place.
@@ -176,6 +184,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             ran,
             costs=costs + ran.costs,
             noise=_noise_name(config),
+            exact_sums=exact_sums,
             total_seconds=time.perf_counter() - started,
         )
         result = follow(
@@ -193,7 +202,7 @@ def _moment_folder(folder: RunFolder | None) -> Iterator[Path]:
     They stay with the run, if it has a folder.
     """
     if folder is not None:
-        path = folder.path / SECOND_MOMENT
+        path = folder.release / SECOND_MOMENT
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
         yield path
         return
@@ -209,6 +218,7 @@ def party_specs(
         max_epsilon=config.epsilon,
         max_delta=config.delta,
         min_colluders=config.colluders,
+        exact_sums=config.epsilon is None,
         allow_insecure=config.profile != "secure",
         # Who runs a simulation stands for all owners, and is warned.
         accept_unbounded=True,
@@ -239,11 +249,14 @@ def compare(
     *,
     costs: Costs,
     noise: str,
+    exact_sums: bool,
     total_seconds: float,
 ) -> RunResult:
     """The decrypted model beside its twin and the optimum without privacy."""
     outcome = ran.outcome
-    plan, twin, test = outcome.plan, twin_of(outcome.plan, data, specs), data.test
+    plan, test = outcome.plan, data.test
+    ordered = as_parties(data.shards, specs)
+    twin = twin_of(plan, replace(data, shards=ordered), with_shards(specs, ordered))
     weights, scaling = published(plan, outcome.weights, data.schema.bias)
     # The same for both: what is left between them is what encryption does.
     twin_weights = scaling.of(twin.weights, data.schema.bias) if scaling else twin.weights
@@ -253,12 +266,21 @@ def compare(
     clipped = fit(data.rows, data.labels, data.row_weights, data.offsets)
     optimum = fit_unclipped(fit, data.raw, data.labels, data.row_weights, data.offsets)
 
+    private = plan.privacy is not None
+    public = (
+        *schema_notes(data.schema_from, private=private),
+        *found.notes,
+        *unproven_warnings(plan, data.schema.norm_bound),
+        *missing_words(outcome.missing),
+    )
+
     def judged(model: Model, weights: Array, rows: Array = test.x) -> Figures:
         return scored(model, weights, rows, test.y, data.schema, test.offset)
 
     return RunResult(
         plan=plan,
         schema=data.schema,
+        schema_from=data.schema_from,
         weights=weights,
         released=outcome.weights,
         scaling=scaling,
@@ -277,18 +299,16 @@ def compare(
         test_y=test.y,
         test_offset=test.offset,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
-        warnings=(
-            *twin.warnings,
-            *data.notes,
-            *found.notes,
-            *unproven_warnings(plan, data.schema.norm_bound),
-            *missing_words(outcome.missing),
-        ),
+        warnings=(*public, *twin.warnings, *data.notes),
+        public_warnings=public,
         noise=noise,
+        exact_sums=exact_sums,
         peak_memory_mb=ran.peak_memory,
         total_seconds=total_seconds,
         transcript_head=ran.head,
-        certificate=with_cover(found.certificate, plan),
+        certificate=with_inputs(
+            with_cover(found.certificate, plan), data.schema_from, private=private
+        ),
         missing=outcome.missing,
         filled=filled_totals(data.shards, LEAST),
     )
@@ -327,6 +347,7 @@ def _recording(folder: RunFolder | None) -> Iterator[OnEvent]:
         with _terminable():
             yield lambda event: folder.note(event.phase, event.done)
     except BaseException as error:
-        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        folder.abort(reason or type(error).__name__)
+        stopped = isinstance(error, KeyboardInterrupt)
+        reason = "interrupted" if stopped else str(error) or type(error).__name__
+        folder.abort(reason, interrupted=stopped)
         raise

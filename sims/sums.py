@@ -25,9 +25,9 @@ from protocols.privacy.mechanism import Mechanism
 from protocols.private_files import FOLDER_MODE
 from protocols.transcript import Transcript
 from sims.figures import figures_of
+from sims.layout import TRANSCRIPT
 from sims.party_process import PartySpec, run_parties
 from sims.result import Array
-from sims.run_folder import TRANSCRIPT
 
 LARGEST_CURE = 16.0
 """Grids of noise are too coarse for an epsilon much above."""
@@ -100,7 +100,7 @@ class SumSeries(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know of the rows."""
+        """What is known of the rows, and no coordinator should be told."""
         return []
 
     @property
@@ -197,12 +197,14 @@ class Sums(SumSeries):
         return path / TRANSCRIPT
 
 
-def without_table(error: Exception, wanted: Wanted) -> str:
-    """Words where standard errors were refused after some of their sums may have been opened."""
-    words = f"no standard errors: {error}"
+def without_table(error: Exception, sums: SumSeries) -> str:
+    """Words where standard errors were refused, perhaps after some of their sums were opened."""
+    words, wanted = f"no standard errors: {error}", sums.wanted
     if wanted.epsilon is None:
         return words
+    if not sums.done:
+        return f"{words}; none of their sums was opened"
     return (
-        f"{words}; sums may have been opened before that: count epsilon={wanted.epsilon:g}, "
+        f"{words}; sums were opened before that: count epsilon={wanted.epsilon:g}, "
         f"delta={wanted.delta:g} in all, not the part of what came before alone"
     )

@@ -117,7 +117,7 @@ def _contribute(plan: GradientPlan, name: str, rows: int) -> float:
         offset=np.zeros(rows),
         num_features=plan.num_features,
         rows=rows,
-        schema=SimpleNamespace(label=None),
+        schema=SimpleNamespace(label=SimpleNamespace(outputs=classes), norm_bound=1.0),
     )
     own = open_contributor(plan, name, shard, SeededRandomness(0, name))
     rounds = iter(range(_REPETITIONS))

@@ -27,8 +27,8 @@ def run_in_plain(
     def ask(t: int, point: Vector) -> Exchange[Vector]:
         total = np.zeros(plan.length)
         for name, owner in owners.items():
-            own = owner.contribution(plan.queries[t], t, point)
-            total += plan.on_grid(t, own) + plan.draw_noise(t, sources[name])
+            own = owner.exact(plan.queries[t], t, point)
+            total += plan.noisy(t, own, plan.draw_noise(t, sources[name])).values
         return total
         yield  # a source of aggregates is a generator; this one asks nobody
 

@@ -39,6 +39,7 @@ from protocols.gradients import Vector
 from protocols.messages import new_signing_key
 from protocols.privacy.ledger import Ledger
 from protocols.updates.update import Update
+from sims.exact_sums import tell
 from sims.ledgers import ledger_path
 from sims.torch_plan import TrainingPlan
 from sims.torch_stage import MakePlan, TorchPartySpec, run_encrypted, run_plain
@@ -108,6 +109,7 @@ class FederatedModule:
         """
         training = self._training(shards)
         first, weights = self._restore(training, resume)
+        tell(self.epsilon is None)
         if self.seed is None:
             self._root = secrets.randbits(256)  # two fits never share noise
         self.costs_: list[Costs] = []
@@ -183,7 +185,10 @@ class FederatedModule:
         self, shards: Shards, first: int, ledgers: Mapping[str, Ledger]
     ) -> dict[str, TorchPartySpec]:
         policy = Policy(
-            max_epsilon=self.epsilon, max_delta=self.delta, min_colluders=self.colluders
+            max_epsilon=self.epsilon,
+            max_delta=self.delta,
+            min_colluders=self.colluders,
+            exact_sums=self.epsilon is None,
         )
         return {
             name: TorchPartySpec(

@@ -22,26 +22,33 @@ from protocols.plans import plan_from_dict
 from protocols.protocol import protocol_of
 from sims import verify_figures as figures
 from sims import verify_messages as messages
-from sims.places import STATUS, is_alive, read_status
-from sims.plan_figures import encryption_words
-from sims.predict import ReleasedModel
-from sims.run_folder import (
+from sims.layout import (
     CERTIFICATE,
-    FILES,
+    FACTS,
     FIRST,
+    HALVES,
     METRICS,
     MODEL,
     OPTIONAL,
     PLAN,
+    PRIVATE,
+    RELEASE,
     SECOND_MOMENT,
+    STATUS,
     SUMMARY,
     TRANSCRIPT,
-    file_digest,
+    is_alive,
+    private_of,
+    read_status,
+    release_of,
 )
+from sims.plan_figures import encryption_words
+from sims.predict import ReleasedModel
+from sims.run_folder import file_digest
 from sims.slot_report import slot_problems
-from sims.verify_certificate import certificate_problems
+from sims.verify_certificate import certificate_problems, input_problems
 
-JSON_FILES = (PLAN, MODEL, SUMMARY)
+READ = {RELEASE: (PLAN, MODEL, FACTS, TRANSCRIPT), PRIVATE: (SUMMARY, METRICS)}
 JSON_LINES = (TRANSCRIPT, METRICS)
 # What reading a file that is JSON, but of another shape, may raise.
 MALFORMED = (
@@ -65,34 +72,57 @@ class Check:
 
 
 def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
-    """Check a run folder.
+    """Check a run folder, or its release alone.
 
     data: the run's test rows, to compute the scores again.
 
     Raises:
-        ParameterError: the folder is not a run's.
+        ParameterError: the folder is not a run's, or scores are asked for where they are not.
         DataError: `data` cannot be read.
     """
     path = Path(folder)
-    status = read_status(path)
+    status, release, private = read_status(path), release_of(path), private_of(path)
     rows = None if data is None else read_table(data)
+    if status is not None and "state" not in status:
+        raise ParameterError(
+            f"{str(path)!r} is the private half of a run, and release/ is what is verified: give "
+            f"{str(path.resolve().parent / RELEASE)!r}, or the run folder with both"
+        )
+    if status is None and (path / PLAN).is_file() and (path / TRANSCRIPT).is_file():
+        raise ParameterError(
+            f"{str(path)!r} is the folder of a coordinator's session, without {CERTIFICATE} and "
+            f"{FACTS} to verify: cohort audit transcript checks its messages"
+        )
     if status is None:
         raise ParameterError(
-            f"{str(path)!r} is not a run folder: it has no readable {STATUS} of ciphercohort"
+            f"{str(path)!r} is not a run folder: it has no readable {RELEASE}/{STATUS} of "
+            "ciphercohort"
         )
-    if status.get("state") != "finished" and not (path / MODEL).exists():
+    if rows is not None and private is None:
+        raise ParameterError(
+            f"{str(path)!r} has no {PRIVATE}/, where the scores are: leave data out, or give the "
+            "whole run folder"
+        )
+    if status.get("state") != "finished" and not (release / MODEL).exists():
         # Every file would be called missing.
         return [Check("run finished", False, _what_it_is(status))]
+    halves = {RELEASE: release, **({PRIVATE: private} if private else {})}
     checks = [
         _check("run finished", lambda: _unfinished(status), "the run came to its end"),
-        _check("files unchanged", lambda: _changed(path, status), "as SHA-256 in status.json says"),
+        _check(
+            "files unchanged",
+            lambda: _changed(halves, status),
+            f"as SHA-256 in {STATUS} says: {' and '.join(halves)}",
+        ),
     ]
     files: dict[str, Any] = {}
-    for name in (*JSON_FILES, *JSON_LINES, CERTIFICATE):
-        if name != CERTIFICATE or (path / name).exists():
-            checks += _load(path, name, files)
-    if all(name in files for name in JSON_FILES + JSON_LINES):
-        checks += _content(path, files, rows)
+    names = [(path, name) for half, path in halves.items() for name in READ[half]]
+    if (release / CERTIFICATE).exists():
+        names.append((release, CERTIFICATE))
+    for where, name in names:
+        checks += _load(where, name, files)
+    if all(name in files for _, name in names):
+        checks += _content(release, files, rows)
     return checks
 
 
@@ -146,17 +176,36 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
         )
     yield _check("model", lambda: figures.model_problems(model, plan), "coef, schema and labels")
     yield _check(
-        "figures",
-        lambda: figures.summary_problems(files, plan),
-        "summary.json computed again from plan, model, metrics and transcript",
+        "costs",
+        lambda: figures.cost_problems(files, plan),
+        f"{FACTS}: bytes counted again in the transcript",
     )
+    yield _check(
+        "whole run",
+        lambda: figures.promise_problems(files, plan),
+        "its epsilon and delta are the same in every file",
+    )
+    if SUMMARY in files:
+        yield _check(
+            "figures",
+            lambda: figures.summary_problems(files, plan),
+            f"{SUMMARY} computed again from plan, model, metrics and transcript",
+        )
+    yield _check(
+        "schema",
+        lambda: input_problems(files.get(CERTIFICATE), model, plan),
+        f"{model.get('inputs', {}).get('schema')}, as model and certificate say",
+    )
+    unmet = bool((files.get(CERTIFICATE) or {}).get("unmet"))
     if plan.privacy is not None or CERTIFICATE in files:
         yield _check(
-            "certificate",
+            "theorem" if unmet else "certificate",
             lambda: certificate_problems(
                 files.get(CERTIFICATE), plan, Schema.from_dict(model["schema"])
             ),
-            "every condition and figure of the theorem computed again",
+            "its inequalities computed again; the certificate is NOT satisfied, see schema"
+            if unmet
+            else "every condition and figure of the theorem computed again",
         )
     if data is not None:
         yield _check(
@@ -168,7 +217,7 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
 
 def _counted(plan: RunPlan) -> str:
     """The steps after the agreement, by kind."""
-    steps = [(step.name, len(list(step.names(plan)))) for step in protocol_of(plan).steps]
+    steps = [(step.name, len(list(step.turns(plan)))) for step in protocol_of(plan).steps]
     return ", ".join(f"{number} {name}" for name, number in steps if number)
 
 
@@ -229,15 +278,16 @@ def _what_it_is(status: dict[str, Any]) -> str:
     )
 
 
-def _changed(folder: Path, status: dict[str, Any]) -> Iterator[str]:
+def _changed(halves: dict[str, Path], status: dict[str, Any]) -> Iterator[str]:
     recorded = dict(status["files"])
-    for name in FILES:
-        if name not in recorded and (name not in OPTIONAL or (folder / name).exists()):
+    known = {f"{half}/{name}": halves[half] / name for half in halves for name in HALVES[half]}
+    for name, path in known.items():
+        if name not in recorded and (path.name not in OPTIONAL or path.exists()):
             yield f"{STATUS}, field files: {name} is not listed"
     for name, expected in recorded.items():
-        if name not in FILES:
+        if name not in known:
             yield f"{STATUS}, field files: {name!r} is no file of a run"
-        elif not (folder / name).is_file():
+        elif not known[name].is_file():
             yield f"{name} is missing"
-        elif (found := file_digest(folder / name)) != expected:
+        elif (found := file_digest(known[name])) != expected:
             yield f"{name}: found SHA-256 {found[:16]}…, expected {str(expected)[:16]}…"

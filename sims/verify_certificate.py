@@ -11,9 +11,24 @@ from protocols.errors import CohortError
 from protocols.plan import RunPlan
 from protocols.privacy.mechanism import Mechanism
 from sims.documents import to_json
+from sims.inputs import unmet
 from sims.verify_figures import compare
 
 FILE = "certificate.json"
+COMPOSED = ("epsilon_composed", "epsilon_holds")
+
+
+def input_problems(
+    certificate: Mapping[str, Any] | None, model: Mapping[str, Any], plan: RunPlan
+) -> Iterator[str]:
+    """Conditions that no theorem checks: a schema that was read from the private rows."""
+    private, inputs = plan.privacy is not None, model["inputs"]
+    missed = list(unmet(inputs["schema"], private=private))
+    yield from compare("model.json", "unmet", model["unmet"], missed)
+    if certificate is not None:
+        yield from compare(FILE, "inputs", certificate["inputs"], inputs)
+        yield from compare(FILE, "unmet", certificate["unmet"], missed)
+    yield from missed
 
 
 def certificate_problems(
@@ -29,8 +44,9 @@ def certificate_problems(
         yield f"plan.json: {error}"
         return
     computed = json.loads(to_json(mechanism.certificate.to_dict()))
-    for field in ("method", "setting", "satisfied", "conditions", "epsilon"):
-        yield from compare(FILE, field, certificate[field], computed[field])
+    computed["satisfied"] &= not certificate.get("unmet")
+    for field in ("method", "setting", "satisfied", "conditions", "epsilon", *COMPOSED):
+        yield from compare(FILE, field, certificate.get(field), computed[field])
     for name, value in computed["figures"].items():
         yield from compare(FILE, f"figures.{name}", certificate["figures"].get(name), value)
     for condition in mechanism.violated:

@@ -18,11 +18,14 @@ from protocols.errors import CohortError
 from protocols.plan import RunPlan
 from protocols.privacy.rescale import Scaling
 from protocols.published import published
+from protocols.words import EXACT_SUMS
 from sims.documents import model_fields
+from sims.exact_sums import MARK
+from sims.layout import CERTIFICATE, FACTS, FIRST, METRICS, TRANSCRIPT
 from sims.plan_figures import plan_figures, privacy_figures
 from sims.predict import ReleasedModel
 from sims.prepare import raw_rows
-from sims.run_folder import FIRST, TRANSCRIPT
+from sims.promise import WHOLE
 from sims.verify_messages import bytes_per_party
 
 Files = Mapping[str, Any]
@@ -60,7 +63,7 @@ def _equal(found: Any, expected: Any) -> bool:
 
 def metrics_by_kind(files: Files) -> dict[str, list[dict[str, Any]]]:
     """Lines of metrics.jsonl by `kind`."""
-    kinds: dict[str, list[dict[str, Any]]] = {"iteration": [], "costs": [], "final": []}
+    kinds: dict[str, list[dict[str, Any]]] = {"iteration": [], "final": []}
     for line in files["metrics.jsonl"]:
         kinds[line["kind"]].append(line)
     return kinds
@@ -68,11 +71,12 @@ def metrics_by_kind(files: Files) -> dict[str, list[dict[str, Any]]]:
 
 def recorded_heads(files: Files) -> dict[str, str]:
     """The transcript's head, wherever it is recorded."""
-    finals = [line for line in files["metrics.jsonl"] if line.get("kind") == "final"]
-    return {
-        "model.json, field transcript": files["model.json"].get("transcript"),
-        "metrics.jsonl, field transcript": finals[-1].get("transcript") if finals else None,
-    }
+    heads = {"model.json, field transcript": files["model.json"].get("transcript")}
+    if METRICS in files:
+        finals = [line for line in files[METRICS] if line.get("kind") == "final"]
+        head = finals[-1].get("transcript") if finals else None
+        heads["metrics.jsonl, field transcript"] = head
+    return heads
 
 
 def plan_digest_problems(files: Files) -> Iterator[str]:
@@ -109,6 +113,8 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     yield from compare("plan.json", "schema.digest", plan.schema.get("digest"), schema.digest())
     yield from compare(name, "schema", len(schema.feature_names) + 1, plan.num_features)
     yield from _insecure(name, model, plan)
+    if plan.opens_exact_sums and model.get(MARK) != EXACT_SUMS:
+        yield f"{name}, field {MARK}: missing or changed, although sums were opened without noise"
 
 
 def _scaling_problems(
@@ -130,14 +136,41 @@ def _insecure(file: str, content: Mapping[str, Any], plan: RunPlan) -> Iterator[
         yield f"{file}, field INSECURE: found {says}, expected {must}"
 
 
+def cost_problems(files: Files, plan: RunPlan) -> Iterator[str]:
+    """Bytes against the transcript's, by phase, and an entry of seconds for every iteration."""
+    facts = files[FACTS]
+    expected = bytes_per_party([*files[FIRST], *files[TRANSCRIPT]])
+    yield from compare(FACTS, "bytes_per_party", facts.get("bytes_per_party"), expected)
+    busiest = {phase: max(facts["traffic"].get(phase, {0: 0}).values()) for phase in expected}
+    yield from compare(FACTS, "traffic", busiest, expected)
+    for name in ("iteration_seconds", "whole_seconds", "path_seconds"):
+        yield from compare(FACTS, f"number of {name}", len(facts[name]), plan.rounds)
+
+
+def promise_problems(files: Files, plan: RunPlan) -> Iterator[str]:
+    """What the whole run cost, alike in every file, and no less than its training."""
+    whole = files[FACTS]["promise"]
+    for name in ("model.json", CERTIFICATE, "summary.json"):
+        if name in files:
+            yield from compare(name, WHOLE, files[name].get(WHOLE), whole)
+    if whole is None or plan.privacy is None:
+        return
+    own = [plan.privacy.epsilon, plan.privacy.delta]
+    yield from compare(FACTS, "promise.training", whole["training"], own)
+    least = max(whole["after"] or 0.0, own[0])
+    # Rounding of a composition.
+    if not whole["epsilon"] * (1 + 1e-6) >= least or not whole["delta"] >= own[1]:
+        yield f"{FACTS}, field promise: the whole run is below its parts, epsilon {least:g}"
+
+
 def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
     """Every figure of summary.json that plan, model, metrics and transcript determine."""
     kinds = metrics_by_kind(files)
-    for kind, number in (("iteration", plan.rounds), ("costs", 1), ("final", 1)):
+    for kind, number in (("iteration", plan.rounds), ("final", 1)):
         if len(kinds[kind]) != number:
             yield f"metrics.jsonl: found {len(kinds[kind])} lines {kind!r}, expected {number}"
             return
-    costs, final = kinds["costs"][0], kinds["final"][0]
+    costs, final = files[FACTS], kinds["final"][0]
     weights, twin = files["model.json"]["weights"], final["twin"]["weights"]
     expected = {
         **plan_figures(plan),
@@ -148,9 +181,9 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
         "max_abs_diff_to_twin": float(np.abs(np.subtract(weights, twin)).max()),
         "seconds_per_iteration": float(np.median(costs["iteration_seconds"])),
         "seconds": {phase: round(seconds, 4) for phase, seconds in costs["seconds"].items()},
-        "bytes_per_party": bytes_per_party([*files[FIRST], *files[TRANSCRIPT]]),
-        "peak_memory_mb": round(costs["peak_memory_mb"], 1),
-        "total_seconds": round(costs["total_seconds"], 3),
+        "bytes_per_party": costs["bytes_per_party"],
+        "peak_memory_mb": round(final["peak_memory_mb"], 1),
+        "total_seconds": round(final["total_seconds"], 3),
         "noise": files["model.json"]["noise"],
     }
     summary = files["summary.json"]
@@ -170,18 +203,17 @@ def _metrics_problems(
     plan: RunPlan,
     figures: Mapping[str, Any],
 ) -> Iterator[str]:
-    costs, final, last = kinds["costs"][0], kinds["final"][0], kinds["iteration"][-1]
+    final, last = kinds["final"][0], kinds["iteration"][-1]
     expected: list[tuple[str, Any, Any]] = [
         ("decrypted.weights", final["decrypted"]["weights"], files["model.json"]["weights"]),
         ("max_abs_diff_to_twin", final["max_abs_diff_to_twin"], figures["max_abs_diff_to_twin"]),
         ("noise", final["noise"], figures["noise"]),
         ("rows", final["rows"], {member.name: member.rows for member in plan.members}),
         *_last_iteration(last, final, files["model.json"].get("scaling")),
-        ("bytes_per_party", costs["bytes_per_party"], figures["bytes_per_party"]),
         (
-            "iteration_seconds",
-            costs["iteration_seconds"],
+            "seconds",
             [line["seconds"] for line in kinds["iteration"]],
+            files[FACTS]["iteration_seconds"],
         ),
         (
             "iteration",

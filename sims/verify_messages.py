@@ -10,7 +10,7 @@ from typing import Any
 from protocols.errors import ProtocolError
 from protocols.messages import COORDINATOR
 from protocols.plan import RunPlan
-from protocols.protocol import PHASES, phase_of, protocol_of, sequence
+from protocols.protocol import PHASES, phase_of, protocol_of
 from protocols.transcript import LOST, verify
 
 Line = Mapping[str, Any]
@@ -39,12 +39,11 @@ def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
         held = list(group)
         found.append((step, Counter((line["sender"], line["recipient"]) for line in held)))
         lost[step] = {x["sender"] for x in held if (x["bytes"], x["message"]) == LOST}
-    wanted = list[str]()
-    for step in sequence(plan):
-        again = protocol_of(plan).repetition(plan, step)
-        if lost.get(step) and again is None:
-            yield f"{FILE}, step {step}: no message from {', '.join(sorted(lost[step]))}"
-        wanted += [step, again] if again and lost.get(step) else [step]
+    protocol = protocol_of(plan)
+    for step, names in lost.items():
+        if names and not protocol.repetition(plan, step):
+            yield f"{FILE}, step {step}: no message from {', '.join(sorted(names))}"
+    wanted = protocol.sequence(plan, [step for step, names in lost.items() if names])
     present = list(plan.names)
     kinds = Counter(step.partition("/")[0] for step in wanted)
     for kind, number in kinds.items():

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import numpy as np
-import openfhe
 from numpy.typing import NDArray
 
 from parties.key_share import KeyShare
@@ -49,9 +48,8 @@ def product(left: Any, right: Any, primes: Any) -> NDArray[np.uint64]:
 
 
 def secret_rows(share: KeyShare) -> rns.Residues:
-    """Residues of s_p, shape (towers, n), straight from OpenFHE's serialiser."""
-    blob = openfhe.Serialize(share._secret, openfhe.BINARY)
-    return rns.read(blob, share._context.params.ring_dim)[0]
+    """Residues of s_p, shape (towers, n)."""
+    return share._residues().copy()
 
 
 def secret(share: KeyShare) -> Integers:

@@ -22,7 +22,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.context import CONJUGATION, CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters
-from protocols.commitments import Opening, Terms
+from protocols.commitments import Opening, Terms, View
 from protocols.encrypted_rows import circuit_of
 from protocols.messages import (
     Body,
@@ -32,6 +32,8 @@ from protocols.messages import (
     to_everyone,
 )
 from protocols.samples import SampleLedger
+from protocols.survivors import Survivors
+from protocols.wire import RunningSums
 from tests.exact import product, secret_rows
 from tests.helpers import Floats, drive, identity, party_names
 
@@ -105,13 +107,27 @@ def uncommitted(names: Sequence[str]) -> contribute.Opened:
     return opened
 
 
+class Uncommitted(Survivors):
+    """INSECURE, for tests alone: steps whose replies nobody commits to."""
+
+    def __init__(self, plan: Any) -> None:
+        super().__init__(plan, b"", View(b""))
+
+    def ask(
+        self, step: str, request: Body, primes: Any, ring_dim: int, *_: Any
+    ) -> Exchange[tuple[str, list[rns.Residues]]]:
+        """Asked of everyone, and added up."""
+        sums = RunningSums(self.present, primes, ring_dim)
+        return step, sums.of((yield to_everyone(step, self.present, request, sums.fold)))
+
+
 def refreshing(evaluator: Evaluator, plan: Any, keys: JointKeys) -> refresh.Refresh:
     """Refreshes of a training, one step after the other."""
     steps = count()
 
     def fresh(vectors: Any) -> Exchange[Any]:
         step, key = next(steps), keys.public_key
-        return refresh.refresh(evaluator, plan, keys.seed, step, key, vectors)
+        return refresh.refresh(evaluator, plan, keys.seed, step, key, vectors, Uncommitted(plan))
 
     return fresh
 
@@ -156,7 +172,7 @@ def encrypted_weights(
     summed = drive(circuit.collect(evaluator, uncommitted(plan.names)), answer)
     fresh = refreshing(evaluator, plan, keys)
     encrypted = drive(circuit.train(evaluator, summed, fresh, lambda t: None), answer)
-    weights = drive(decrypt.release(evaluator, plan, encrypted), answer)
+    weights = drive(decrypt.release(evaluator, plan, encrypted, Uncommitted(plan)), answer)
 
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     fused: list[tuple[Floats, NDArray[np.uint64]]] = []
@@ -173,5 +189,7 @@ def encrypted_weights(
         return fused[-1][0]
 
     with patch.object(decrypt, "fuse", noting):
-        exact = drive(decrypt.release(evaluator, plan, encrypted), answer_exactly)
+        exact = drive(
+            decrypt.release(evaluator, plan, encrypted, Uncommitted(plan)), answer_exactly
+        )
     return Released(weights, exact, *fused[0], tuple(refreshed))

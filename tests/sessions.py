@@ -30,6 +30,7 @@ from protocols.objectives import RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import moment_plan
+from protocols.protocol import commit_of
 from protocols.second_moment import SHOWN, Evidence
 from protocols.transcript import Transcript
 from protocols.updates.momentum import GradientDescent
@@ -83,15 +84,19 @@ def quadratic_session(**changes: Any) -> Session:
     return small(**({"update": rule.to_dict(), "degree": 5, "parties": 3} | changes))
 
 
-def _targets(parties: int, outputs: int = 2, rows: int = 4) -> dict[str, Any]:
+def _targets(parties: int, outputs: int = 2, rows: int = 4, features: int = 3) -> dict[str, Any]:
     wanted = tuple(NumericColumn(name=f"y{k}", low=0.0, high=1.0) for k in range(outputs))
-    data = make_data([rows] * parties, 3, 1)
+    data = make_data([rows] * parties, features, 1)
     shards = [(x, np.stack([y] * outputs, axis=1)) for x, y in data]
     return {"shards": shards, "label": Targets(columns=wanted)}
 
 
 def gram_session(
-    model: str = "linear", rounds: int = 3, curvature_bound: float = 6.0, **changes: Any
+    model: str = "linear",
+    rounds: int = 3,
+    curvature_bound: float = 6.0,
+    features: int = 3,
+    **changes: Any,
 ) -> Session:
     """Gram sums."""
     fields: dict[str, Any] = {
@@ -103,7 +108,8 @@ def gram_session(
         "profile": "fast-insecure",
         "ckks": CkksParameters(ring_dim=1024, depth=6, security_bits=0),
     }
-    return open_session(lambda common: GramPlan(**(common | fields | changes)), **_targets(3))
+    shards = _targets(3, features=features)
+    return open_session(lambda common: GramPlan(**(common | fields | changes)), **shards)
 
 
 def lffr_session(**changes: Any) -> Session:
@@ -206,6 +212,12 @@ def request(run: Session, name: str, step: str, body: Body, **address: str) -> b
 def asked(session: Session, data: bytes) -> Body:
     """What a request carries."""
     return decode(data, public_bytes(session.coordinator_key)).body
+
+
+def question(session: Session, step: str, name: str) -> Body:
+    """What a party's reply to a step is about: it was asked when the reply was fixed."""
+    sent = {each: data for each, party, data, _ in session.recorded if party == name}
+    return asked(session, sent.get(commit_of(step), sent.get(step, b"")))
 
 
 def reply_of(session: Session, name: str, data: bytes) -> Envelope:

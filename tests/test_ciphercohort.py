@@ -101,8 +101,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
 
 def test_predictions_are_those_of_cohort_predict(run: tuple[Path, RunResult]) -> None:
     folder, result = run
-    test, model = folder.with_name("test.csv"), ciphercohort.load_model(folder / "model.json")
-    printed = cohort("predict", "--model", folder / "model.json", "--data", test)
+    test, model = folder.with_name("test.csv"), ciphercohort.load_model(folder)
+    printed = cohort("predict", "--model", folder / "release/model.json", "--data", test)
     expected = pd.read_csv(io.StringIO(printed.stdout))
     frame = pd.read_csv(test)
     for source in (test, frame, frame.drop(columns="y")):
@@ -112,7 +112,7 @@ def test_predictions_are_those_of_cohort_predict(run: tuple[Path, RunResult]) ->
     assert chance.shape == (60, 2) and np.allclose(chance.sum(axis=1), 1)
     np.testing.assert_allclose(chance[:, 1], expected["probability"])
     assert (expected["prediction"] == frame["y"]).mean() == result.scores.accuracy
-    document = json.loads((folder / "model.json").read_text())
+    document = json.loads((folder / "release/model.json").read_text())
     assert model.coefficients.to_dict() == dict(
         zip(document["features"], document["coef"], strict=True)
     )

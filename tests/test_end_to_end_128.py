@@ -13,7 +13,7 @@ from protocols.model_plan import ModelPlan
 from protocols.protocol import protocol_of
 from protocols.rows import RowsPlan
 from sims.config import SimulationConfig
-from sims.run_folder import SECOND_MOMENT
+from sims.layout import RELEASE, SECOND_MOMENT
 from sims.simulation import simulate
 from tests.helpers import log2_error, make_session
 from tests.sims.fake_run import make_frame
@@ -55,7 +55,7 @@ def test_three_parties_at_128_bits(make: type[RowsPlan], update: str, degree: in
 
 @pytest.mark.secure
 def test_whitened_rows_at_128_bits(tmp_path: Path) -> None:
-    """Both runs, 300 rows of two parties, T = 4: the twin's weights to 1e-4, and every message."""
+    """Both runs, 300 rows of two parties, T = 4: the twin's weights to what the flooding says."""
     config = SimulationConfig(
         data=make_frame(300),
         label="died",
@@ -72,7 +72,10 @@ def test_whitened_rows_at_128_bits(tmp_path: Path) -> None:
     assert result.plan.security_bits == 128 and result.plan.profile == "secure"
     assert getattr(result.plan, "whitening", None) is not None and result.plan.rounds == 4
     assert np.abs(result.released).max() > 0.05
-    assert result.max_abs_diff_to_twin < 1e-4
+    # 6.5 deviations of the released weights (p = 1e-10), before they are mapped back.
+    stated = protocol_of(result.plan).release_error(result.plan)
+    mapped = np.linalg.norm(result.plan.whitening.matrix, 2)
+    assert result.max_abs_diff_to_twin < 6.5 * stated * mapped < 0.01
     audited = cohort("audit", "transcript", tmp_path / "run")
     assert audited.exit_code == 0, audited.output
-    assert replay(tmp_path / "run" / SECOND_MOMENT).passed
+    assert replay(tmp_path / "run" / RELEASE / SECOND_MOMENT).passed

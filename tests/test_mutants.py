@@ -1,25 +1,30 @@
-"""The seven faults that must never pass: each is put in place of the true code, and one named check
+"""The faults that must never pass: each is put in place of the true code, and one named check
 that passes without it fails with it.
 
-The first five are formulas of differential privacy, the last two faults of a run.
+The first five are formulas of differential privacy, the others are faults of a run.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from parties import key_share
+from parties import private, secure_aggregation
 from parties.data.schema import Label, Schema
 from parties.key_share import KeyShare
+from parties.party import REFUSED, Party
+from parties.policy import Policy
 from protocols import decrypt
 from protocols.approximation import sigmoid_approximation
-from protocols.errors import PolicyError, PrivacyError, ProtocolError
+from protocols.ckks.flooding import Flooding
+from protocols.errors import CohortError, DataError, PolicyError, PrivacyError, ProtocolError
 from protocols.messages import Ask, Body
+from protocols.plan import RunPlan
 from protocols.privacy import sensitivity
 from protocols.privacy.budget import GRID_MARGIN, Budget
 from protocols.privacy.certificate import Certificate
@@ -28,10 +33,10 @@ from protocols.privacy.search import find_setting
 from protocols.privacy.sensitivity import Sensitivity
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 from tests import exact
-from tests.helpers import half_of, unit_columns
+from tests.helpers import NOISE, Believing, half_of, make_session, unit_columns
 from tests.joint import joint_keys
 from tests.protocols.privacy.checks import std_accepted
-from tests.sessions import FIRST, N, asked, reply_of, small
+from tests.sessions import FIRST, N, asked, reply_of, run_until, small, sums_session
 
 Patch = pytest.MonkeyPatch
 SPLIT, SIGMA = NoiseSplit(parties=10, colluders=3), 0.02
@@ -109,9 +114,9 @@ def a_label_is_answered_once() -> bool:
     keys = joint_keys(2, 6, N)
     keys.forget()
     share, c1 = keys.shares[FIRST], keys.context.uniform_polynomial(keys.seed, "c1")[:2]
-    share.decryption_share(c1, "decrypt", 2.0**20)
+    share.decryption_share(c1, "decrypt", Flooding.even(N, 2.0**20))
     try:
-        share.decryption_share(c1, "decrypt", 2.0**20)
+        share.decryption_share(c1, "decrypt", Flooding.even(N, 2.0**20))
     except PolicyError:
         return True
     return False
@@ -128,14 +133,69 @@ def share_is_flooded() -> bool:
 
     session.run(ask)
     prime = half_of(session.parties[FIRST]).context.primes[0]
-    sent = next(line[2:] for line in session.recorded if line[:2] == ("decrypt", FIRST))
-    bodies = (asked(session, sent[0]), reply_of(session, FIRST, sent[1]).body)
+    own = {step: line for step, name, *line in session.recorded if name == FIRST}
+    request, reply = own["commit-decrypt"][0], own["decrypt"][1]
+    bodies = (asked(session, request), reply_of(session, FIRST, reply).body)
     c1, d = (np.frombuffer(body.blobs[0], "<u8")[:N].astype(object) for body in bodies)
     noise = d - c1 * exact.evaluations(secrets[0], prime)
     assert session.plan is not None
-    wanted = math.sqrt(12) * 2.0 ** (40 / 2) * session.plan.model_error_std()
+    count = int(session.plan.shown.sum())
+    shown = count * (17 / 16 * count) * session.plan.shown_error_std() ** 2
+    rest = (N - count) * 17 * N * session.plan.model_error_std() ** 2
+    wanted = math.sqrt(12) * 2.0 ** (40 / 2) * math.sqrt((shown + rest) / N)
     measured = exact.rms(exact.coefficients(noise % prime, prime))
     return 2**-0.3 < measured / wanted < 2**0.3
+
+
+def no_exact_sum_is_opened_unasked() -> bool:
+    """An owner who has not accepted exact sums ends a run of them before any key."""
+    session = sums_session()
+    party = session.parties[FIRST]
+    party._policy = replace(party._policy, exact_sums=False)
+    try:
+        session.run()
+    except ProtocolError as error:
+        assert "exact_sums" in str(error) and error.culprit == FIRST
+        return party._half is None
+    return False
+
+
+def no_claim_is_believed() -> bool:
+    """An owner without limit or ledger refuses a plan with less noise than it says."""
+    privacy = replace(NOISE, sigma=1e-6, share_std=1e-6)
+    session = make_session(parties=3, privacy=privacy, party=Party)
+    try:
+        session.run()
+    except ProtocolError as error:
+        return "of the plan is below" in str(error)
+    return False
+
+
+def no_error_of_rows_is_told() -> bool:
+    """Of an error of any type, at the first look at rows or later, the reply has one text."""
+    cell = "8675309"
+
+    class Failing:
+        def exact(self, query: str, t: int, point: Any) -> Any:
+            raise error(f"row 3 is {cell}")
+
+    def opened(plan: Any, name: str, shard: Any, randomness: Any) -> Any:
+        if step == "agree":
+            raise error(f"row 3 is {shard.x[3, 0]} or {cell}")
+        return Failing()
+
+    for step in ("agree", "round/0"):
+        for error in (DataError, PolicyError, ProtocolError, ValueError, KeyError):
+            session = sums_session()
+            session.parties[FIRST]._open_contributor = opened
+            held = run_until(session, step)[FIRST]
+            try:
+                told = reply_of(session, FIRST, session.parties[FIRST].handle(held)).body.meta
+            except error:
+                return False
+            if told != {"error": REFUSED} or session.parties[FIRST].answered:
+                return False
+    return True
 
 
 # -- mutants ---------------------------------------------------------------------------------------
@@ -202,13 +262,49 @@ def second_decryption_given(patch: Patch) -> None:
 def flooding_off(patch: Patch) -> None:
     """Zeros for the flooding noise."""
     zeros = np.zeros((2, N), np.uint64)
-    patch.setattr(key_share, "gaussian_polynomial", lambda context, std, towers, source: zeros)
+    patch.setattr(Flooding, "draw", lambda self, context, towers, source: zeros)
 
 
 def flooding_for_ten_bits_less(patch: Patch) -> None:
     """2^15 for 2^20."""
     true = decrypt.flooding_of
-    patch.setattr(decrypt, "flooding_of", lambda plan: true(plan) / 2**5)
+
+    def less(plan: Any) -> Flooding:
+        flooding = true(plan)
+        return replace(flooding, std=flooding.std / 2**5, rest=flooding.rest / 2**5)
+
+    patch.setattr(decrypt, "flooding_of", less)
+
+
+def consent_not_asked(patch: Patch) -> None:
+    """A policy that looks at what it asks of noise alone."""
+    patch.setattr(Policy, "_check_sums", lambda self, plan: None)
+
+
+def rounds_counted(patch: Patch) -> None:
+    """A plan that calls the sum of one round exact, and no model of several."""
+    mutant = property(lambda plan: plan.privacy is None and plan.rounds == 1)
+    patch.setattr(RunPlan, "opens_exact_sums", mutant)
+
+
+def claims_believed(patch: Patch) -> None:
+    """A party that recomputes epsilon only where it has set a limit, or keeps a ledger."""
+    patch.setattr(Party, "_cost", Believing._cost)
+
+
+def stated_reasons_are_told(patch: Patch) -> None:
+    """An exception that quotes a cell, wherever it arose, as long as it is one of this project."""
+    patch.setattr(private, "_is_public", lambda error, touched: isinstance(error, CohortError))
+
+
+def only_data_errors_are_hidden(patch: Patch) -> None:
+    """As it was: by the type, not by the place."""
+    patch.setattr(private, "_is_public", lambda error, touched: not isinstance(error, DataError))
+
+
+def what_is_made_of_rows_is_not_kept(patch: Patch) -> None:
+    """A contributor that holds copies of rows, outside their boundary."""
+    patch.setattr(secure_aggregation, "kept_like", lambda rows, value: value)
 
 
 MUTANTS: dict[str, list[tuple[Callable[[Patch], None], Callable[[], bool]]]] = {
@@ -228,6 +324,16 @@ MUTANTS: dict[str, list[tuple[Callable[[Patch], None], Callable[[], bool]]]] = {
         (flooding_off, share_is_flooded),
         (flooding_for_ten_bits_less, share_is_flooded),
     ],
+    "an exact sum without consent": [
+        (consent_not_asked, no_exact_sum_is_opened_unasked),
+        (rounds_counted, no_exact_sum_is_opened_unasked),
+    ],
+    "privacy claimed, and believed": [(claims_believed, no_claim_is_believed)],
+    "an exception that quotes a cell": [
+        (stated_reasons_are_told, no_error_of_rows_is_told),
+        (only_data_errors_are_hidden, no_error_of_rows_is_told),
+        (what_is_made_of_rows_is_not_kept, no_error_of_rows_is_told),
+    ],
 }
 CASES = [
     pytest.param(mutant, check, id=f"{name}: {mutant.__name__}")
@@ -236,8 +342,8 @@ CASES = [
 ]
 
 
-def test_all_seven_are_listed() -> None:
-    assert len(MUTANTS) == 7
+def test_all_kinds_are_listed() -> None:
+    assert len(MUTANTS) == 10
 
 
 @pytest.mark.parametrize(("mutant", "check"), CASES)

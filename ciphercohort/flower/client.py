@@ -1,7 +1,8 @@
 """A client's half of a secure sum: keys once a run, then two short steps a round.
 
     keys     -> {session}                                <- {entry}
-    roster   -> {roster}                                 <- {digest}
+    roster   -> {roster}                                 <- {digest}, or {refused, reasons}: members
+                                                            that it does not take part with
     sum      -> the app's message, {session, epoch,      <- {layout, shares}, words
                  round, asked, plan}
     open     -> {session, epoch, round, set, shares}     <- {answer}; left out if none may vanish
@@ -12,8 +13,8 @@ replies to them leaves in the clear.
 
 Promises, each held by this file whatever the server asks
 - A train or evaluate message without a step is refused: no reply to one leaves in the clear.
-- Rounds rise, and a round is answered once; a set of contributors is answered for once a round, and
-  only if this client and enough others are in it.
+- Rounds rise, and a round is answered once; one set of contributors is answered for in a round, and
+  only if this client and enough others are in it. Who asks for that set again gets the same bytes.
 - Session, roster, round, those asked, plan, the message's group and all its content, in its order,
   are hashed into what masks and seals; the run's configuration into what seals.
 - A roster, and those whom a round asks, are half of those known or pinned here at least.
@@ -38,7 +39,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from ciphercohort.flower.contributions import COUNTS, Cut
-from ciphercohort.flower.members import Entry, Roster, check_known, pair_keys, trusted
+from ciphercohort.flower.members import Entry, Roster, pair_keys, refused, trusted
 from ciphercohort.flower.memory import RECORD, Memory, Owner, alone
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.records import (
@@ -53,11 +54,15 @@ from ciphercohort.flower.rounds import KEYS, LEAST_SHARE, OPEN, ROSTER, SUM, WOR
 from protocols.aggregate import limbs, one_time
 from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
 from protocols.aggregate.words import Words
-from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.errors import CohortError, MessageError, PolicyError, ProtocolError
 from protocols.privacy.randomness import ExpandedRandomness, RandomSource
+from protocols.serialise import parse
 
 AppFunction = Callable[[Message, Context], Message]
 log = logging.getLogger("flwr.secure-sum")
+FAILED = "the app's own function failed, or what became of its reply; see this client's log"
+"""All that a server hears of an error, of whatever type, but for refusals of this file."""
+_LONGEST_ANSWER = 1 << 26
 # The session that was last logged here: a simulation has many clients in one process.
 _TOLD: list[str] = []
 
@@ -96,7 +101,14 @@ class Client:
             raise MessageError(f"step={step!r} is none of {', '.join(steps)}")
         with alone(self._owner):
             self._memory = Memory.load(self._context, self._owner)
-            content = steps[step](request)
+            try:
+                content = steps[step](request)
+            except CohortError:
+                raise
+            except Exception:
+                # Its text may hold data.
+                log.exception("step %s failed", step)
+                raise ProtocolError(FAILED) from None
             self._save()
         return Message(content, reply_to=self._message)
 
@@ -135,7 +147,12 @@ class Client:
             raise ProtocolError("this client stands in the roster under another name")
         for entry in roster.entries:
             entry.check(roster.session)
-        known = check_known(roster, memory.known, self._owner.pins, self._owner.admit)
+        strangers = refused(roster, memory.known, self._owner.pins, self._owner.admit)
+        if strangers:
+            for reason in strangers.values():
+                log.warning("client %s refuses: %s", self._owner.name, reason)
+            return _reply({"refused": list(strangers), "reasons": list(strangers.values())})
+        known = {**memory.known, **{entry.name: entry.identity for entry in roster.entries}}
         if self._owner.pins is not None or self._owner.home is not None:
             why = trusted(roster, memory.known, self._owner.pins is not None)
             log.info("client %s: %s", self._owner.name, why)
@@ -147,7 +164,8 @@ class Client:
             )
         memory.known, memory.own, memory.pairs = known, own, pairs
         memory.members = [entry.identity for entry in roster.entries]
-        memory.epoch, memory.roster, memory.waiting = roster.epoch, roster.digest(), ""
+        memory.epoch, memory.roster = roster.epoch, roster.digest()
+        memory.waiting = memory.answered = ""
         return _reply({"digest": memory.roster.hex()})
 
     # -- a round ----------------------------------------------------------------------------------
@@ -169,7 +187,7 @@ class Client:
         bases = Bases(content)
         memory.last = number
         memory.noise = "with" if plan.privacy else "without"
-        memory.waiting = ""
+        memory.waiting = memory.answered = ""
         if place.quorum.lost:
             memory.waiting = json.dumps([number, asked, place.context.hex(), plan.lost, model])
         else:
@@ -288,11 +306,11 @@ class Client:
         except Exception:
             # Its text may hold data.
             log.exception("the app's function failed")
-            raise ProtocolError("the app's own function failed; see this client's log") from None
+            raise ProtocolError(FAILED) from None
         finally:
             self._message.content[RECORD] = step
         if reply.has_error():
-            raise ProtocolError("the app's own function returned an error; see this client's log")
+            raise ProtocolError(FAILED)
         return Reply.of(reply.content, bases, plan.weighted_by, weigh=plan.privacy is None)
 
     def _layout(self, plan: SumPlan, reply: Reply) -> str:
@@ -347,12 +365,16 @@ class Client:
         memory = self._memory
         if self._is_stale(request):
             raise PolicyError("the set is of another session or roster than this client's")
+        chosen = request.numbers("set")
+        if memory.answered:
+            answered, members, answer = parse(memory.answered, "memory", most=_LONGEST_ANSWER)
+            if [answered, members] == [request.whole("round"), chosen]:
+                return _reply({"answer": bytes.fromhex(answer)})
         if not memory.waiting:
             raise PolicyError("this client waits for no set: one set is answered for in a round")
-        number, asked, context, lost, model = json.loads(memory.waiting)
+        number, asked, context, lost, model = parse(memory.waiting, "memory", most=1 << 20)
         if request.whole("round") != number:
             raise PolicyError(f"this client waits for the set of round {number}")
-        chosen = request.numbers("set")
         if not set(chosen) <= set(asked):
             raise PolicyError("a contributor was not asked")
         if len(chosen) < self._owner.min_clients:
@@ -365,6 +387,7 @@ class Client:
         answer = one_time.answer(place, members, request.blobs("shares"), self._randomness)
         self._bind(model, chosen)
         memory.waiting = ""
+        memory.answered = json.dumps([number, chosen, answer.hex()])
         return _reply({"answer": answer})
 
 

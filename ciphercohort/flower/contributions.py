@@ -20,7 +20,7 @@ from ciphercohort.flower.records import (
 )
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.session import field
-from protocols.aggregate import limbs
+from protocols.aggregate import limbs, one_time
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.words import Words
 from protocols.errors import MessageError, ParameterError, ProtocolError
@@ -89,6 +89,11 @@ def same_model(requests: list[Message]) -> bytes:
     return found.pop()
 
 
+def model_of(request: Message) -> bytes:
+    """Digest of its arrays alone, which clients bind contributors to."""
+    return digests(request.content, RECORD)[1]
+
+
 @dataclass(slots=True)
 class Sum:
     """Contributions of one layout: their sum, and by client what opens it (`one_time`); nodes."""
@@ -103,7 +108,7 @@ class Total:
     """The sum of what arrives."""
 
     def __init__(self, plan: SumPlan, quorum: Quorum, bases: Bases) -> None:
-        self._plan, self._bases = plan, bases
+        self._plan, self._quorum, self._bases = plan, quorum, bases
         self._shares = quorum.clients if quorum.lost else 1
         self._sums: dict[Layout, Sum] = {}
 
@@ -143,7 +148,10 @@ class Total:
         exact = 0 if self._plan.privacy else sum(p.size for p in layout.metrics) + COUNTS
         if not self._bases.fit(layout) or len(words) != layout.length + limbs.LIMBS * exact:
             raise MessageError("a reply whose words do not fit its layout")
-        if len(shares) != self._shares or not all(isinstance(s, bytes) for s in shares):
+        size = one_time.share_bytes(self._quorum, len(words))
+        if len(shares) != self._shares or not all(
+            isinstance(share, bytes) and len(share) == size for share in shares
+        ):
             raise MessageError("a reply without a share for each client")
         known = self._sums.get(layout)
         if known is None:

@@ -14,13 +14,14 @@ from protocols.errors import CohortError, MessageError
 
 log = logging.getLogger("flwr.secure-sum")
 LATE = "no reply in time"
+_LONGEST_REASON, _LONGEST_ERROR = 4096, 500
 _FIRST_POLL, _SLOWEST_POLL = 0.005, 0.1
 # Of the time waited so far: by so little polling makes a round longer.
 _POLL_SHARE = 0.02
 
 
 class Exchange:
-    """deadline: of all replies [s, monotonic]; errors: of the last request, by node.
+    """seconds: that each exchange may take; errors: of the last request, by node.
 
     Holds the grid and is held by no grid: Flower's connection ends with its last user, and not in a
     cycle that is collected when the interpreter ends.
@@ -28,7 +29,7 @@ class Exchange:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self.deadline = 0.0
+        self.seconds = 3600.0
         self.errors: dict[int, str] = {}
 
     def ask(
@@ -37,10 +38,12 @@ class Exchange:
         contents: Mapping[int, RecordDict],
         group: str,
         on_reply: Callable[[int, Message], None] | None = None,
+        enough: Callable[[], bool] = lambda: False,
     ) -> dict[int, Message]:
-        """Send, and take replies as they arrive until the deadline; those without error, by node.
+        """Send, and take replies as they arrive for so long; those without error, by node.
 
-        on_reply: takes each reply, which is then not kept; may raise.
+        on_reply: takes each reply, which is then not kept; may raise. enough: whether the replies
+        so far will do; the others are then not waited for.
         """
         messages = [
             Message(content, node, kind, group_id=group) for node, content in contents.items()
@@ -50,7 +53,7 @@ class Exchange:
         found: dict[int, Message] = {}
         began = time.monotonic()
         self.errors = {}
-        while waiting:
+        while waiting and not enough():
             for reply in self._grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is None:
@@ -65,11 +68,12 @@ class Exchange:
                 except Exception as error:
                     # Whatever a node sends spoils its own part only.
                     known = isinstance(error, CohortError)
-                    self.errors[node] = str(error) if known else f"a malformed reply: {error!r}"
+                    told = str(error) if known else f"a malformed reply: {error!r}"
+                    self.errors[node] = shown(told)
                     log.warning("node %d: %s", node, self.errors[node])
-            if not waiting or time.monotonic() > self.deadline:
-                break
             waited = time.monotonic() - began
+            if not waiting or waited > self.seconds:
+                break
             time.sleep(min(max(_FIRST_POLL, _POLL_SHARE * waited), _SLOWEST_POLL))
         for node in waiting.values():
             self.errors[node] = LATE
@@ -87,10 +91,15 @@ def sentences(errors: Mapping[int, str]) -> str:
     )
 
 
+def shown(text: str) -> str:
+    """A client's words in one line of a log."""
+    return "".join(c if c.isprintable() else " " for c in text[:_LONGEST_ERROR])
+
+
 def readable(reason: str) -> str:
     """A client's own sentence, without the class names and traces that Flower and Ray put round it.
 
     They read "<class '…'>:<'sentence'>", and lines of a trace may stand before the sentence.
     """
-    last = reason.strip().removesuffix("'>").splitlines()[-1:] or [""]
+    last = reason[-_LONGEST_REASON:].strip().removesuffix("'>").splitlines()[-1:] or [""]
     return re.sub(r"^.*(?:Exception: |:<')", "", last[0])

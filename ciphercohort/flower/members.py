@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -22,8 +23,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.serialise import parse
 
 KEY_BYTES = 32
+# Characters of one field of an entry, of an entry, and of a roster of 1024.
+_LONGEST_FIELD, LONGEST_ENTRY, _LONGEST_ROSTER = 256, 1 << 12, 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,22 @@ class Entry:
         public = key.public_key().public_bytes_raw().hex()
         signature = identity.sign(_signed_text(session, name, public)).hex()
         return cls(name, identity.public_key().public_bytes_raw().hex(), public, signature)
+
+    @classmethod
+    def of_json(cls, text: str) -> Entry:
+        """Of `astuple`'s text. Raises MessageError: it is none."""
+        return cls.of(parse(text, "entry", most=LONGEST_ENTRY))
+
+    @classmethod
+    def of(cls, row: Any) -> Entry:
+        """Of a list of four. Raises MessageError: an entry of other than short, printable texts."""
+        if not isinstance(row, list) or len(row) != 4:
+            raise MessageError("an entry is a list of four texts")
+        if not all(
+            type(each) is str and len(each) <= _LONGEST_FIELD and each.isprintable() for each in row
+        ):
+            raise MessageError("an entry of other than short, printable texts")
+        return cls(*row)
 
     def check(self, session: str) -> None:
         """Refuse what its identity did not sign for this session.
@@ -94,8 +114,10 @@ class Roster:
     def of_json(cls, text: str) -> Roster:
         """Inverse of `to_json`. Raises MessageError: it is no roster."""
         try:
-            session, epoch, rows = json.loads(text)
-            return cls(str(session), int(epoch), tuple(Entry(*map(str, row)) for row in rows))
+            session, epoch, rows = parse(text, "roster", most=_LONGEST_ROSTER)
+            if type(session) is not str or type(epoch) is not int:
+                raise ValueError("no session, or no epoch")
+            return cls(session, epoch, tuple(Entry.of(row) for row in rows))
         except (ValueError, TypeError) as error:
             raise MessageError(f"the request holds no roster: {error}") from None
 
@@ -104,37 +126,37 @@ class Roster:
         return hashlib.sha256(self.to_json().encode()).digest()
 
 
-def check_known(
+def refused(
     roster: Roster, known: Mapping[str, str], pins: frozenset[str] | None, admit: bool
 ) -> dict[str, str]:
-    """Whom this client knows from now on, identities by name.
+    """Members that this client does not take part with, and why, by identity.
 
-    known: empty on first use; pins: the only identities that may take part, None for trust on first
-    use; admit: whether new names may join later.
-
-    Raises:
-        PolicyError: a member is not pinned, has another identity than before, or is new.
+    known: identities by name, empty on first use; pins: the only identities that may take part,
+    None for trust on first use; admit: whether new names may join later.
     """
+    names = {identity: name for name, identity in known.items()}
+    found: dict[str, str] = {}
     for entry in roster.entries:
+        who, reason = f"client {entry.name!r}", ""
         if pins is not None:
             if entry.identity not in pins:
-                raise PolicyError(
-                    f"client {entry.name!r} with identity {entry.identity[:16]}… is not pinned here"
-                )
+                reason = f"{who} with identity {entry.identity[:16]}… is not pinned here"
         elif entry.name in known:
             if known[entry.name] != entry.identity:
-                raise PolicyError(
-                    f"client {entry.name!r} has another identity than before: if it was set up "
-                    "again, remove it from known.json in the home folder"
+                reason = (
+                    f"{who} has another identity than before: if it was set up again, remove it "
+                    "from known.json in the home folder"
                 )
-        elif entry.identity in known.values():
-            raise PolicyError(f"client {entry.name!r} was known under another name")
+        elif entry.identity in names:
+            reason = f"{who} was known under another name"
         elif known and not admit:
-            raise PolicyError(
-                f"client {entry.name!r} is new since the first round: set secure-sum-admit=true in "
-                "the node's configuration to let clients join later"
+            reason = (
+                f"{who} is new since the first round: set secure-sum-admit=true in the node's "
+                "configuration to let clients join later"
             )
-    return {**known, **{entry.name: entry.identity for entry in roster.entries}}
+        if reason:
+            found[entry.identity] = reason
+    return found
 
 
 def trusted(roster: Roster, known: Mapping[str, str], pinned: bool) -> str:

@@ -25,6 +25,7 @@ from flwr.app import ConfigRecord, Context
 from ciphercohort.flower.members import KEY_BYTES
 from protocols.errors import ParameterError
 from protocols.private_files import erase, private_folder, private_opener, write_private
+from protocols.serialise import parse
 
 RECORD = "secure-sum"
 _SETTINGS = ("home", "name", "pins", "admit", "min-clients", "epsilon", "delta")
@@ -105,7 +106,8 @@ class Memory:
 
     session, epoch: of the roster; private: X25519; identity: Ed25519, where there is no home;
     roster: digest; own: number in it; pairs: common keys, one after the other; last: round that was
-    answered; waiting: the round whose set is not named yet; known: identities by name; members:
+    answered; waiting: the round whose set is not named yet; answered: the last round whose set
+    was, that set, and the answer; known: identities by name; members:
     identities in the roster; noise: "with" or "without", as the run's first plan said; cut: range
     and scale of weights of its first plan without noise; sums: of each model and kind that a sum
     was opened at, its contributors (digests); spent: see `private.Account`.
@@ -120,6 +122,7 @@ class Memory:
     pairs: bytes = b""
     last: int = -1
     waiting: str = ""
+    answered: str = ""
     known: dict[str, str] = field(default_factory=dict)
     members: list[str] = field(default_factory=list)
     noise: str = ""
@@ -139,7 +142,7 @@ class Memory:
         if not memory.identity:
             memory.identity = Ed25519PrivateKey.generate().private_bytes_raw()
         if owner.home and (owner.home / _KNOWN).exists():
-            memory.known = json.loads((owner.home / _KNOWN).read_text(encoding="utf-8"))
+            memory.known = _read((owner.home / _KNOWN).read_text(encoding="utf-8"))
         return memory
 
     def save(self, context: Context, owner: Owner) -> None:
@@ -156,7 +159,8 @@ class Memory:
         """A new key for a session; the old one is forgotten."""
         key = X25519PrivateKey.generate()
         self.private = key.private_bytes_raw()
-        self.roster, self.own, self.pairs, self.waiting = b"", -1, b"", ""
+        self.roster, self.own, self.pairs = b"", -1, b""
+        self.waiting = self.answered = ""
         self.epoch, self.last = -1, -1
         return key
 
@@ -166,6 +170,7 @@ class Memory:
 
 
 _BYTES = ("private", "identity", "roster", "pairs")
+_LONGEST = 1 << 28
 # What no month takes away: none of it is a key.
 _LASTING = ("noise", "cut", "sums", "spent")
 _KEPT_SECONDS = 30 * 86_400
@@ -184,8 +189,13 @@ def _stored(context: Context, owner: Owner) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8") if path.exists() else None
     if text is None:
         return {}
-    values: dict[str, Any] = json.loads(text)
+    values = _read(text)
     return {k: bytes.fromhex(v) if k in _BYTES else v for k, v in values.items()}
+
+
+def _read(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = parse(text, "memory", most=_LONGEST)
+    return found
 
 
 @contextmanager
@@ -203,7 +213,7 @@ def alone(owner: Owner) -> Iterator[None]:
 
 
 def _forget_keys(path: Path) -> None:
-    values = json.loads(path.read_text(encoding="utf-8"))
+    values = _read(path.read_text(encoding="utf-8"))
     kept = {name: values[name] for name in _LASTING if values.get(name)}
     if kept:
         write_private(path, json.dumps(kept).encode())

@@ -10,6 +10,7 @@ from typing import Any
 from protocols.aggregate.one_time import largest_units
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import MessageError, ParameterError
+from protocols.serialise import parse
 
 # Deviations of the summed noise that have room beside the summed updates.
 _ROOM = 12.0
@@ -17,6 +18,8 @@ _ROOM = 12.0
 NOISE_SHARE = 0.9
 # A delta is the chance that a client's data come out whole; with this one nothing is promised.
 LARGEST_DELTA = 0.01
+# Of a plan, in characters.
+_LONGEST = 1 << 16
 _TYPES: dict[str, tuple[type, ...]] = {"rounds": (int,), "weighted_by": (str,)}
 
 
@@ -193,7 +196,7 @@ class SumPlan:
             MessageError: it is no plan.
         """
         try:
-            fields: dict[str, Any] = json.loads(text)
+            fields: dict[str, Any] = parse(text, "plan of a sum", most=_LONGEST)
             privacy = fields.pop("privacy")
             for name, value in {**fields, **(privacy or {})}.items():
                 if type(value) not in _TYPES.get(name, (int, float)):

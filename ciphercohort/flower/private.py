@@ -47,11 +47,11 @@ def noisy_words(
     except OverflowError:
         norm = math.inf
     joins = float(randomness.words(1)[0]) < privacy.sampling * 2.0**64
-    # The product with the norm, rounded, may not exceed the clip.
+    # The product with the norm may not exceed the clip: a sum of n squares in float64 is off by n
+    # roundings of 2^-53 at most, whatever their order.
+    room = 1 - (reply.layout.length + 16) * 2.0**-52
     finite = math.isfinite(norm)
-    factor = (
-        joins * min(1.0, privacy.clip / norm * (1 - 2**-50) if norm and finite else 1.0) * units
-    )
+    factor = joins * min(room, privacy.clip / norm * room if norm and finite else room) * units
     words = np.empty(reply.layout.length, np.int32)
     for start, block in differences(reply, bases):
         noise = discrete_gaussian(std, len(block), randomness)

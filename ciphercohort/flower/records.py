@@ -20,14 +20,23 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from protocols.errors import DataError, MessageError
+from protocols.serialise import parse
 
 Values = NDArray[np.float64]
 # Values handled at once: they stay in cache.
 BLOCK = 1 << 17
+_MOST_VALUES = 1 << 40
 # Bounds on one client's metric and weight: their product is below `limbs.LARGEST`.
 LARGEST_METRIC = 2.0**40
 LARGEST_WEIGHT = 2.0**32
 _NPY: Any = np.lib.format
+# Of a layout, in characters; of an array's shape.
+_LONGEST_LAYOUT, _MOST_AXES = 1 << 24, 32
+_KINDS = ("array", "count", "metric", "config")
+_NUMBERS = [np.dtype(code) for code in "efdgbBhHiIlLqQ"]
+TYPES = {kind.str: kind for native in _NUMBERS for kind in (native, native.newbyteorder())}
+TYPES |= {kind.name: kind for kind in _NUMBERS}
+"""Types of arrays, by the names that NumPy and Flower write; no other text becomes one."""
 
 # Of legacy replies (`flwr.client.NumPyClient`), after translation by Flower.
 _LEGACY = {
@@ -96,20 +105,38 @@ class Layout:
     def of_json(cls, text: str) -> Layout:
         """Inverse of `to_json`. Raises MessageError: it is no layout."""
         try:
-            rows, (record, key) = json.loads(text)
-            places = [Place(r, k, kind, t, tuple(s), bool(rel)) for r, k, kind, t, s, rel in rows]
+            rows, (record, key) = parse(text, "layout", most=_LONGEST_LAYOUT)
+            places = [Place(r, k, kind, t, tuple(s), rel) for r, k, kind, t, s, rel in rows]
             texts = [record, key, *(t for p in places for t in (p.record, p.key, p.kind, p.type))]
             if not all(type(each) is str for each in texts):
                 raise ValueError("names or types that are no texts")
-            if any(type(size) is not int or size < 0 for p in places for size in p.shape):
-                raise ValueError("a size that is no whole number from 0 on")
+            if not all(p.kind in _KINDS and type(p.relative) is bool for p in places):
+                raise ValueError("a place of an unknown kind")
+            if len({(p.record, p.key) for p in places}) < len(places):
+                raise ValueError("two numbers in one place")
+            for place in places:
+                _check_shape(place.shape)
+                if place.kind in ("array", "count"):
+                    type_of(place.type)
             arrays = tuple(p for p in places if p.kind == "array")
-            typed = (p for p in places if p.kind in ("array", "count"))
-            if any(np.dtype(place.type).kind not in "fiu" for place in typed):
-                raise ValueError("arrays of no numbers")
             return cls(arrays, tuple(p for p in places if p.kind != "array"), (record, key))
         except (ValueError, TypeError) as error:
             raise MessageError(f"a reply holds no layout: {error}") from None
+
+
+def type_of(text: str) -> np.dtype[Any]:
+    """Of an array of numbers. Raises ValueError: it is none of TYPES."""
+    if text not in TYPES:
+        raise ValueError("arrays of no numbers")
+    return TYPES[text]
+
+
+def _check_shape(shape: tuple[Any, ...]) -> None:
+    if len(shape) > _MOST_AXES or any(type(size) is not int or size < 0 for size in shape):
+        raise ValueError("a size that is no whole number from 0 on, or too many of them")
+    # Of an empty array the others count, too: NumPy multiplies them.
+    if math.prod(size or 1 for size in shape) > _MOST_VALUES:
+        raise ValueError("too many values")
 
 
 class Bases:
@@ -134,7 +161,7 @@ class Bases:
     def place(self, record: str, key: str, value: NDArray[Any], *, exact: bool) -> Place:
         """Of a reply's array: of this one's type if it is a change of it."""
         relative = self.has(key, value.shape)
-        kind = np.dtype(self._arrays[key].dtype) if relative else value.dtype
+        kind = type_of(self._arrays[key].dtype) if relative else value.dtype
         if exact and value.size == 1 and value.dtype.kind in "iu":
             return Place(record, key, "count", value.dtype.str, value.shape)
         return Place(record, key, "array", kind.str, value.shape, relative)
@@ -332,7 +359,7 @@ def build(
     records: dict[str, dict[str, Array]] = {}
     for place in layout.arrays:
         # As Flower's own mean: integers become float64.
-        own_type: np.dtype[Any] = np.dtype(place.type)
+        own_type = type_of(place.type)
         kept = own_type if own_type.kind == "f" else np.dtype(np.float64)
         typed = np.empty(place.shape, kept)
         flat, base = typed.reshape(-1), bases[place.key] if place.relative else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,16 +19,17 @@ from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from ciphercohort.flower.contributions import COUNTS, Cut, Sum, Total, same_model
+from ciphercohort.flower.closed import Closed
+from ciphercohort.flower.contributions import COUNTS, Cut, Total, model_of, same_model
 from ciphercohort.flower.exchange import Exchange, sentences
 from ciphercohort.flower.grids import WrappedGrid
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import Privacy, SumPlan
-from ciphercohort.flower.records import LARGEST_WEIGHT, Bases, Layout, build
-from ciphercohort.flower.rounds import LEAST_SHARE, OPEN, SUM, round_context
-from ciphercohort.flower.session import Session, field, step_record
+from ciphercohort.flower.records import LARGEST_WEIGHT, Bases, build
+from ciphercohort.flower.rounds import LEAST_SHARE, SUM, round_context
+from ciphercohort.flower.session import Session, step_record
 from ciphercohort.flower.strategies import check_rounds, check_strategy
-from protocols.aggregate import limbs, one_time
+from protocols.aggregate import limbs
 from protocols.aggregate.quorum import MAX_CLIENTS, MIN_CLIENTS, Quorum
 from protocols.errors import MessageError, ParameterError, ProtocolError
 
@@ -46,7 +47,8 @@ class SecureSum:
     far a value may move in a round, see `SumPlan`; examples: a client's usual number, for the first
     round (later ones take the mean of the one before); lost: share of the sampled
     clients that may vanish; with 0 none may, and a round is one message in place of two; privacy:
-    certified noise (evaluation metrics are then not asked for: they carry none).
+    certified noise (evaluation metrics are then not asked for: they carry none); means_only: the
+    strategy's own functions of metrics are weighted means, since they see one reply.
 
     Raises:
         ParameterError: the strategy needs more than means, or a field is out of range.
@@ -60,8 +62,9 @@ class SecureSum:
         examples: float = 1024.0,
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
+        means_only: bool = False,
     ) -> None:
-        check_strategy(strategy, privacy)
+        check_strategy(strategy, privacy, means_only)
         self.strategy = strategy
         weighted_by = getattr(strategy, "weighted_by_key", "num-examples")
         self._plan = SumPlan(
@@ -86,7 +89,8 @@ class SecureSum:
             ParameterError: the plan's privacy is spent before the last round.
         """
         check_rounds(self.strategy, self._plan.privacy, num_rounds)
-        secure = SecureGrid(grid, self._plan)
+        least = getattr(self.strategy, "min_available_nodes", 0)
+        secure = SecureGrid(grid, self._plan, least)
         return self.strategy.start(secure, initial_arrays, num_rounds, *arguments, **named)
 
 
@@ -105,16 +109,21 @@ class Mean(NamedTuple):
 class SecureGrid(WrappedGrid):
     """Flower's grid for a strategy; see the module.
 
+    least: nodes that the strategy waits for before it samples any.
+
     Security: nothing that this class does is trusted by clients; see `client`.
     """
 
-    def __init__(self, grid: Grid, plan: SumPlan | None = None) -> None:
+    def __init__(self, grid: Grid, plan: SumPlan | None = None, least: int = 0) -> None:
         super().__init__(grid)
+        self._least = least
         self._plan = plan or SumPlan()
         # By kind of message: those who evaluate have other numbers of examples.
         self._plans: dict[str, SumPlan] = {}
         self._exchange = Exchange(grid)
         self._session = Session(self._exchange)
+        # Sums whose contributors are bound, by kind of message: no other opens at that model.
+        self._closed: dict[str, Closed] = {}
         self._round = self._opened = 0
         self._settled = bool(getattr(grid, "is_complete", False))
 
@@ -122,7 +131,8 @@ class SecureGrid(WrappedGrid):
         """See `Grid`; the first time, once no node has come for a second.
 
         Who is there in the first round is who clients know: a strategy that samples while nodes are
-        still connecting would leave the others out.
+        still connecting would leave the others out. Nodes that members refuse are left out, unless
+        the strategy would then wait for ever.
         """
         started = told = time.monotonic()
         while not self._settled:
@@ -137,7 +147,9 @@ class SecureGrid(WrappedGrid):
                 )
             time.sleep(SETTLE_SECONDS)
             self._settled = MIN_CLIENTS <= count == len(list(self._grid.get_node_ids()))
-        return self._grid.get_node_ids()
+        everybody = list(self._grid.get_node_ids())
+        accepted = [node for node in everybody if node not in self._session.refused]
+        return everybody if len(accepted) < self._least <= len(everybody) else accepted
 
     # -- sums -------------------------------------------------------------------------------------
 
@@ -195,17 +207,36 @@ class SecureGrid(WrappedGrid):
         who: tuple[int, list[int]] | None = None,
     ) -> Mean:
         """who: contributors of an earlier sum at this model; another sum is not opened."""
-        self._exchange.deadline = time.monotonic() + seconds
+        self._exchange.seconds = seconds
+        closed = self._closed.pop(kind, None)
+        if closed is None or closed.model != model_of(requests[0]):
+            closed = self._gather(requests, kind)
+        else:
+            log.info("the sum of before, which did not open, is opened first")
+        here = self._session.roster.epoch, closed.members
+        if who not in (None, here):
+            raise ProtocolError("other clients contributed to the second one")
+        try:
+            words = closed.open(self._exchange, self._session.fields())
+        except ProtocolError:
+            # Its contributors refuse any other sum at this model.
+            self._closed[kind] = closed
+            raise
+        found, narrow = self._mean(kind, closed, words)
+        contributors = set(closed.nodes.values())
+        first = next((r for r in requests if r.metadata.dst_node_id in contributors), requests[0])
+        return Mean(Message(found, reply_to=first), narrow, here)
+
+    def _gather(self, requests: list[Message], kind: str) -> Closed:
+        """Have the sampled clients contribute."""
         plan = self._plans.get(kind, self._plan)
         nodes = [request.metadata.dst_node_id for request in requests]
         numbers = self._session.prepare(nodes, self._grid.get_node_ids(), kind)
         members_asked = [r for r in requests if r.metadata.dst_node_id in numbers]
-        least = MIN_CLIENTS if plan.lost else len(requests)
-        if len(members_asked) < least:
+        if len(members_asked) < MIN_CLIENTS:
             raise ProtocolError(
                 f"{len(members_asked)} of {len(requests)} sampled clients have keys, and "
-                f"{'with lost=0 all' if least > MIN_CLIENTS else least} are needed. "
-                + sentences(self._session.absent)
+                f"{MIN_CLIENTS} are needed. {sentences(self._session.absent)}"
             )
         asked = sorted(numbers[request.metadata.dst_node_id] for request in members_asked)
         members_all = len(self._session.roster.entries)
@@ -215,7 +246,7 @@ class SecureGrid(WrappedGrid):
                 "than half: raise the strategy's fraction (Flower rounds the number down)"
             )
         quorum = Quorum.of(len(asked), plan.lost)
-        model = same_model(members_asked)
+        content = same_model(members_asked)
         self._round += 1
         bases = Bases(members_asked[0].content)
         arrived = Total(plan, quorum, bases)
@@ -244,24 +275,20 @@ class SecureGrid(WrappedGrid):
                 f"{len(members)} of {quorum.clients} clients contributed; needed are "
                 f"{quorum.needed}. {reasons}"
             )
-        here = self._session.roster.epoch, members
-        if who not in (None, here):
-            raise ProtocolError("other clients contributed to the second one")
-        answers = {m: shares[0] for m, shares in total.shares.items()}
-        if quorum.lost:
-            answers = self._open(asked, members, total, numbers, kind, group)
-        context = round_context(self._session.roster, fields, kind, group, model)
-        places = {number: k for k, number in enumerate(asked)}
-        words = one_time.open_sum(
-            quorum,
-            context,
-            [places[m] for m in members],
-            {places[m]: answer for m, answer in answers.items()},
-            total.words,
+        context = round_context(self._session.roster, fields, kind, group, content)
+        return Closed(
+            kind=kind,
+            group=group,
+            number=self._round,
+            asked=asked,
+            nodes={number: node for node, number in numbers.items() if number in total.shares},
+            quorum=quorum,
+            context=context,
+            model=model_of(requests[0]),
+            plan=plan,
+            bases=bases,
+            total=total,
         )
-        found, narrow = self._mean(plan, kind, total.layout, words, len(members), bases, quorum)
-        first = next(r for r in members_asked if numbers[r.metadata.dst_node_id] == members[0])
-        return Mean(Message(found, reply_to=first), narrow, here)
 
     def _fields(self, asked: list[int], plan: SumPlan) -> dict[str, Any]:
         return {
@@ -271,47 +298,9 @@ class SecureGrid(WrappedGrid):
             "plan": plan.to_json(),
         }
 
-    def _open(
-        self,
-        asked: list[int],
-        members: list[int],
-        total: Sum,
-        numbers: Mapping[int, int],
-        kind: str,
-        group: str,
-    ) -> dict[int, bytes]:
-        """The contributors' answers for their set."""
-        contents = {}
-        for node, number in numbers.items():
-            if number in total.shares:
-                place = asked.index(number)
-                fields = {
-                    **self._session.fields(),
-                    "round": self._round,
-                    "set": members,
-                    "shares": [total.shares[m][place] for m in members],
-                }
-                contents[node] = RecordDict({RECORD: step_record(OPEN, fields)})
-        replies = self._exchange.ask(kind, contents, group)
-        answers = {}
-        for node, reply in replies.items():
-            try:
-                answers[numbers[node]] = field(reply, "answer", bytes)
-            except MessageError as error:
-                log.warning("node %d: %s", node, error)
-        return answers
-
-    def _mean(
-        self,
-        plan: SumPlan,
-        kind: str,
-        layout: Layout,
-        words: Any,
-        contributors: int,
-        bases: Bases,
-        quorum: Quorum,
-    ) -> tuple[RecordDict, bool]:
-        summed = words[: layout.length]
+    def _mean(self, kind: str, closed: Closed, words: Any) -> tuple[RecordDict, bool]:
+        plan, quorum, bases, layout = closed.plan, closed.quorum, closed.bases, closed.total.layout
+        summed, contributors = words[: layout.length], len(closed.members)
         if plan.privacy is not None:
             unit = 1 / (plan.privacy.units(quorum) * plan.privacy.sampling * contributors)
             std = plan.privacy.noise_of_mean(quorum, contributors)

@@ -1,23 +1,22 @@
 """The server's half of the keys: who is a member, at every client's word alone.
 
 The first round asks all nodes for keys, and tells everybody the roster. A node that comes later, or
-that lost its keys, is asked when it is sampled; a new roster then goes to all. Where members refuse
-newcomers (they trust on first use), the newcomers stay out.
+that lost its keys, is asked when it is sampled; a new roster then goes to all. Members say whom
+they do not take part with (no pin, another identity than before, new since the first round): the
+roster shrinks to the largest set that accept one another.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from ciphercohort.flower.exchange import LATE, Exchange, sentences
+from ciphercohort.flower.exchange import LATE, Exchange, sentences, shown
 from ciphercohort.flower.members import Entry, Roster
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.rounds import KEYS, ROSTER
@@ -25,17 +24,19 @@ from protocols.aggregate.quorum import MIN_CLIENTS
 from protocols.errors import CohortError, MessageError, ProtocolError
 
 log = logging.getLogger("flwr.secure-sum")
-_LONGEST_FIELD = 256
 
 
 class Session:
-    """Keys of one run: `roster`, which node each member is, and why others are `absent`."""
+    """Keys of one run: `roster`, which node each member is, and why others are `absent`.
+
+    refused: nodes that members do not take part with; they are not asked again.
+    """
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._name = secrets.token_hex(16)
         self._entries: dict[int, Entry] = {}
-        self._refused: set[int] = set()
+        self.refused: set[int] = set()
         self.absent: dict[int, str] = {}
         self.roster = Roster(self._name, 0, ())
 
@@ -48,7 +49,7 @@ class Session:
             ProtocolError: fewer than three members.
         """
         wanted = set(nodes) if self._entries else set(nodes) | set(everybody)
-        new = self._keys(wanted - set(self._entries) - self._refused, kind)
+        new = self._keys(wanted - set(self._entries) - self.refused, kind)
         if new:
             self._agree(new, kind)
         numbers = {entry.identity: k for k, entry in enumerate(self.roster.entries)}
@@ -78,9 +79,9 @@ class Session:
             left[node] = f"no key: {text}{hint}"
         for node, reply in replies.items():
             try:
-                entry = Entry(*json.loads(field(reply, "entry", str)))
+                entry = Entry.of_json(field(reply, "entry", str))
                 self._check(entry, found.values())
-            except (CohortError, ValueError, TypeError) as error:
+            except (CohortError, ValueError) as error:
                 left[node] = f"no key: {error}"
             else:
                 found[node] = entry
@@ -95,8 +96,6 @@ class Session:
 
     def _check(self, entry: Entry, new: Iterable[Entry]) -> None:
         """Refuse what would spoil the roster for all: no member of it may be like another."""
-        if not all(type(each) is str and len(each) <= _LONGEST_FIELD for each in astuple(entry)):
-            raise MessageError("an entry of other than short texts")
         entry.check(self._name)
         # Fails for keys that no member could use.
         X25519PrivateKey.generate().exchange(
@@ -121,20 +120,66 @@ class Session:
             self.roster = roster
             request = RecordDict({RECORD: step_record(ROSTER, {"roster": roster.to_json()})})
             replies = self._exchange.ask(kind, dict.fromkeys(self._entries, request), ROSTER)
-            taken = {n for n, r in replies.items() if _agreed(r, roster)}
-            failed = set(self._entries) - taken
-            if not failed:
+            nodes = {entry.identity: node for node, entry in self._entries.items()}
+            refusals: dict[int, dict[int, str]] = {}
+            why: dict[int, str] = {}
+            for node in self._entries:
+                try:
+                    named = _refusals(replies[node])
+                    refusals[node] = {
+                        nodes[i]: text for i, text in named.items() if nodes.get(i, node) != node
+                    }
+                    if not refusals[node] and not _agreed(replies[node], roster):
+                        why[node] = "it has another list of members"
+                except (KeyError, MessageError) as error:
+                    why[node] = self._exchange.errors.get(node, str(error))
+            apart = expelled(refusals, set(self._entries) - old)
+            self.refused |= apart
+            for node in apart:
+                by = [(n, told[node]) for n, told in refusals.items() if node in told]
+                own = list(refusals.get(node, {}).items())
+                who, text = (by or own)[0]
+                more = f" and {len(by) - 1} more" if len(by) > 1 else ""
+                why[node] = f"node {who}{more} refuses it: {text}" if by else f"it refuses: {text}"
+            if not why:
                 return
-            newcomers = set(self._entries) - old
-            # An old member that fails beside newcomers may well refuse them: they go first.
-            leaving = newcomers if old and failed & old and newcomers else failed
-            self._refused |= leaving & newcomers if old else set()
-            why = dict.fromkeys(sorted(leaving), "others refuse newcomers")
-            for node in leaving & failed:
-                why[node] = self._exchange.errors.get(node, "it has another list of members")
             self._leave(why)
-            for node in leaving:
+            for node in why:
                 del self._entries[node]
+
+
+def expelled(refusals: Mapping[int, Iterable[int]], newcomers: set[int]) -> set[int]:
+    """Who leaves, so that all who stay accept one another; refusals: by node, whom it refuses.
+
+    Whoever is in most refusals first: one client that refuses all others goes alone, as does one
+    that all others refuse. Of equals a newcomer first, then whoever is refused.
+    """
+    pairs = {(a, b) for a, others in refusals.items() for b in others}
+    left: set[int] = set()
+    while pairs:
+        of = {node: {pair for pair in pairs if node in pair} for pair in pairs for node in pair}
+        worst = max(
+            of,
+            key=lambda node, of=of: (  # type: ignore[misc]
+                len({other for pair in of[node] for other in pair}),
+                node in newcomers,
+                sum(b == node for _, b in of[node]),
+                node,
+            ),
+        )
+        left.add(worst)
+        pairs -= of[worst]
+    return left
+
+
+def _refusals(reply: Message) -> dict[str, str]:
+    """Whom a member refuses, and why, by identity; {} for none."""
+    record: Mapping[str, Any] = reply.content.config_records.get(RECORD) or {}
+    named, reasons = record.get("refused", []), record.get("reasons", [])
+    texts = [each for part in (named, reasons) if isinstance(part, list) for each in part]
+    if len(texts) != 2 * len(named) or not all(isinstance(each, str) for each in texts):
+        raise MessageError("its refusal names nobody")
+    return {who: shown(text) for who, text in zip(named, reasons, strict=True)}
 
 
 def _agreed(reply: Message, roster: Roster) -> bool:

@@ -59,7 +59,7 @@ def check_sums_only(strategy: Any) -> None:
     )
 
 
-def check_strategy(strategy: Any, privacy: Privacy | None) -> None:
+def check_strategy(strategy: Any, privacy: Privacy | None, means_only: bool) -> None:
     """Of the message interface, and sampling enough: what is known before a run.
 
     Raises:
@@ -73,6 +73,7 @@ def check_strategy(strategy: Any, privacy: Privacy | None) -> None:
             "DefaultWorkflow() by SecureSumWorkflow(), or take it from flwr.serverapp.strategy"
         )
     check_sums_only(strategy)
+    check_metrics(strategy, means_only)
     check_fractions(strategy, privacy, {"train": "nodes", "evaluate": "nodes"})
 
 
@@ -94,6 +95,32 @@ def check_fractions(strategy: Any, privacy: Privacy | None, kinds: dict[str, str
             raise ParameterError(
                 f"{name}={fraction:g} samples less than {LEAST_SHARE:g} of all clients, and each "
                 f"of them refuses that: set it to {LEAST_SHARE:g} or more, or to 0"
+            )
+
+
+_METRICS = (
+    *("train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"),
+    *("fit_metrics_aggregation_fn", "evaluate_metrics_aggregation_fn"),
+)
+
+
+def check_metrics(strategy: Any, means_only: bool) -> None:
+    """Refuse functions of the app's own that join metrics: they would see one reply, the mean.
+
+    means_only: the app says that they are weighted means.
+
+    Raises:
+        ParameterError: names the function.
+    """
+    for name in _METRICS:
+        function = getattr(strategy, name, None)
+        own = function is not None and not function.__module__.startswith("flwr.")
+        if own and not means_only:
+            raise ParameterError(
+                f"{name}={getattr(function, '__name__', function)!r} would see one reply, the mean "
+                "of all clients: a largest value or a count would come out wrong. If it is a "
+                "weighted mean, give means_only=True; else leave it out, and have clients return "
+                "what a mean can tell"
             )
 
 

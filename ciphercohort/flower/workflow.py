@@ -9,7 +9,12 @@ from flwr.serverapp import Grid
 
 from ciphercohort.flower.plan import Privacy, SumPlan
 from ciphercohort.flower.server import SecureGrid
-from ciphercohort.flower.strategies import check_fractions, check_rounds, check_sums_only
+from ciphercohort.flower.strategies import (
+    check_fractions,
+    check_metrics,
+    check_rounds,
+    check_sums_only,
+)
 
 
 class SecureSumWorkflow:
@@ -29,7 +34,9 @@ class SecureSumWorkflow:
         examples: float = 1024.0,
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
+        means_only: bool = False,
     ) -> None:
+        self._means_only = means_only
         self._plan = SumPlan(range=range, weight_scale=examples, lost=lost, privacy=privacy)
 
     def __call__(self, grid: Grid, context: Context) -> None:
@@ -42,6 +49,7 @@ class SecureSumWorkflow:
 
         legacy: Any = context
         check_sums_only(legacy.strategy)
+        check_metrics(legacy.strategy, self._means_only)
         check_fractions(
             legacy.strategy, self._plan.privacy, {"fit": "clients", "evaluate": "clients"}
         )

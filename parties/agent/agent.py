@@ -20,7 +20,7 @@ from parties.agent.store import SessionStore
 from parties.party import Party
 from parties.policy import Policy
 from protocols.documents import Checked, check_durations
-from protocols.errors import CohortError, PolicyError
+from protocols.errors import PolicyError
 from protocols.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
@@ -156,7 +156,7 @@ class Agent:
             plan = plan_from_dict(dict(request.body.meta["plan"]))
             self._policy.check(plan)
             self._policy.check_alone(plan, self.name)
-        except (CohortError, KeyError, TypeError, ValueError):
+        except Exception:
             return  # the party says what is wrong
         self.consent.require(plan)
 

@@ -8,6 +8,7 @@ from parties.recompute import recompute
 from protocols.errors import CohortError
 from protocols.plan import RunPlan
 from protocols.protocol import protocol_of
+from protocols.words import EXACT_SUMS, HOLDS
 
 
 def describe_plan(plan: RunPlan, name: str, norm_bound: float) -> str:
@@ -33,20 +34,34 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
         yield f"  {member.name}{you}: {member.rows:,} rows, key {member.verify_key[:16]}…"
     yield from _held_out(plan, name)
     security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
-    yield f"Encryption: security {security}; no party and no coordinator can decrypt alone"
+    yield f"Encryption: security {security}; {_who_opens(plan)}"
     yield from _cover(plan)
     yield from _slots(plan, norm_bound)
     yield f"What is released to everyone: {plan.released}"
     yield from _privacy(plan, norm_bound)
     steps = protocol_of(plan).steps
-    kinds = {step: len(list(step.names(plan))) for step in steps}
+    kinds = {step: len(list(step.turns(plan))) for step in steps}
     opened = sum(count for step, count in kinds.items() if step.opens)
     yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
     yield "What leaves your organisation:"
     yield "  your number of rows, your name and your verification key, in the clear"
     for step, count in kinds.items():
         if count:
-            yield f"  {count} x {step.leaves} ({step.name})"
+            before = "; a signed digest of it goes before" if step.committed else ""
+            noise = (
+                "" if not step.noisy else ", with your noise" if plan.privacy else ", without noise"
+            )
+            yield f"  {count} x {step.leaves}{noise} ({step.name}){before}"
+
+
+def _who_opens(plan: RunPlan) -> str:
+    if not plan.opens_rounds:
+        return "no party and no coordinator can decrypt alone"
+    others, noisy = len(plan.members) - 1, ", noise included" if plan.privacy else ", exactly"
+    return (
+        f"the coordinator opens sums of all {others + 1} parties, and no single part; with the "
+        f"{others} other{'s' * (others > 1)} it knows yours{noisy}"
+    )
 
 
 def _held_out(plan: RunPlan, name: str) -> Iterator[str]:
@@ -87,7 +102,8 @@ def _slots(plan: RunPlan, norm_bound: float) -> Iterator[str]:
 def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
     privacy = plan.privacy
     if privacy is None:
-        yield "Privacy: NO NOISE: the coefficients may tell about single rows"
+        yield "Privacy: NO NOISE: what is released may tell about single rows"
+        yield f"  EXACT SUMS: {EXACT_SUMS}"
         yield from (f"  {remark}" for remark in plan.remarks())
         return
     yield (
@@ -97,7 +113,12 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
     yield from (f"  {remark}" for remark in plan.remarks())
     try:
         certificate = recompute(plan, norm_bound).certificate
-        for colluders, epsilon in enumerate(certificate.epsilon_by_coalition):
-            yield f"  if {colluders} other parties collude: epsilon={epsilon:.4g}"
+        pairs = zip(certificate.epsilon_by_coalition, certificate.epsilon_composed, strict=True)
+        for colluders, (epsilon, composed) in enumerate(pairs):
+            yield (
+                f"  if {colluders} other parties collude: epsilon={epsilon:.4g}, of all rounds "
+                f"composed {composed:.4g}"
+            )
+        yield f"  {HOLDS}"
     except CohortError as error:
         yield f"  this machine cannot confirm it: {error}"

@@ -19,7 +19,7 @@ from typing import Any
 
 from parties.agent import frames
 from parties.agent.agent import Agent
-from protocols.errors import CohortError, ParameterError, PolicyError
+from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 from protocols.private_files import FOLDER_MODE
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 CONNECTIONS = 8
 FRAME_SECONDS = 120.0
 _TICK_SECONDS = 0.5
+FAILED = b"the request is malformed, or the agent failed: see its own log"
+"""All that a relay hears of an error of another type."""
 Answer = Callable[[bytes, bytes], bytes]
 
 
@@ -155,10 +157,14 @@ class _Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             if uid not in self._users:
                 raise PolicyError(f"user {uid} may not use this socket")
             kind, payload = frames.receive_frame(connection, FRAME_SECONDS, self._size_cap)
-            return frames.REPLY, self._answer(kind, payload)
         except CohortError as error:
             log.warning("refused on the socket: %s", error)
             return frames.REFUSAL, str(error).encode()
-        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-            log.warning("refused on the socket: malformed (%s)", type(error).__name__)
-            return frames.REFUSAL, b"malformed request"
+        try:
+            return frames.REPLY, self._answer(kind, payload)
+        except (MessageError, ParameterError, PolicyError) as error:
+            log.warning("refused on the socket: %s", error)
+            return frames.REFUSAL, str(error).encode()
+        except Exception:
+            log.exception("refused on the socket")
+            return frames.REFUSAL, FAILED

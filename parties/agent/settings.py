@@ -27,9 +27,8 @@ from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.data.query import Query
 from parties.data.schema import Schema
-from parties.data.shard import encode_shard
 from parties.data.table import Table
-from parties.data.views import Views
+from parties.data.views import encode_with_views
 from parties.party import Party
 from parties.policy import Policy
 from protocols.cards import check_key, spoken
@@ -260,7 +259,7 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
     _check_folder(settings.folder)
     vault, signing_key = settings.open_vault(passphrase)
     rows, schema = settings.rows(), Schema.load(settings.folder / SCHEMA)
-    shard = encode_shard(rows, schema, settings.strict)
+    shard, views = encode_with_views(rows, schema, settings.strict)
     ledger = settings.open_ledger()
     coins = CoinBox(settings.folder / COINS, vault, settings.randomness())
     ENCODED_ROWS.total = settings.encoded_rows_mb << 20
@@ -277,7 +276,7 @@ def build_agent(settings: Settings, passphrase: str) -> Agent:
             ledger=ledger,
             dataset=settings.dataset,
             coins=coins,
-            views=Views(rows, shard),
+            views=views,
         )
 
     return Agent(

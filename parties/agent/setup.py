@@ -40,7 +40,7 @@ _COMMENTS = {
     "keep_key_share": "sealed on disk while a run lasts, so that the agent may restart",
     "dataset": "runs on the same data share one budget, whatever their schema",
     "consent": "ask: a person accepts every plan; policy: [policy] decides alone",
-    "policy": "larger values are refused; without max_epsilon a run without noise is accepted",
+    "policy": "larger values are refused; runs without noise: no max_epsilon, and exact_sums",
     "keep_ledger": "false: nobody adds up what the runs on this data spend together",
     "budget": "for all runs on this data set together; ledger.jsonl counts",
     "limits": "after either, the key share is erased and the session is over",

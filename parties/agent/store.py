@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 5
+VERSION = 6
 LABEL = "session state"
 KEY_LABEL = "key share"
 BLOB_LABEL = "session blob"

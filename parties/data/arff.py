@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from parties.data.delimited import Lines, Text, text_of
-from parties.data.problems import MISSING, Problems, check_distinct
+from parties.data.delimited import Lines, Records, frames, text_of
+from parties.data.problems import Problems, check_distinct
 from protocols.errors import DataError
 
 _ATTRIBUTE = re.compile(
     r"@attribute\s+('(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s{]+)\s*(\{.*\}|\S+).*", re.IGNORECASE
 )
 _KINDS = ("numeric", "real", "integer", "string", "date")
+_CELL = re.compile(r"\s*(?:'((?:[^'\\]|\\.|'')*)'|\"((?:[^\"\\]|\\.|\"\")*)\"|([^,]*?))\s*(,|$)")
+"""In quotation marks of either kind that close before the comma; any other mark is a letter."""
 
 
 def read_arff(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
@@ -27,14 +29,41 @@ def read_arff(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.D
     lines = text_of(path, problems)
     names, above = _names(lines)
     check_distinct(names)
-    quote = '"'
-    for line in _data(lines, above):
-        if line.lstrip().startswith("{"):
+    yield from frames(_records(lines, above, problems), names, rows, problems)
+
+
+def _records(lines: Lines, above: int, problems: Problems) -> Records:
+    """One a line, below the line @data, where a comment is a problem: it may be a row."""
+    comments = []
+    for number, line in enumerate(lines(), start=1):
+        words = line.strip()
+        if number <= above:
+            continue
+        if words.startswith("{"):
             raise DataError("has sparse rows ({…}): save it with all values written out")
-        quote = "'" if "'" in line else quote
-    text = Text(lambda: _data(lines, above), quote=quote, missing=(*MISSING, "?"))
-    text.look(text.records(problems), names, problems)
-    yield from text.batches(names, rows)
+        if words.startswith("%"):
+            comments.append(number)
+            continue
+        yield number, _cells(words) if words else []
+    if comments:
+        problems.add_places("line", comments, "a sign % first, below @data: take comments out, and "
+                            "put a cell that begins so into quotation marks")  # fmt: skip
+
+
+def _cells(line: str) -> list[str | None]:
+    """Of one record; None: a question mark that is not in quotation marks."""
+    found: list[str | None] = []
+    start, end = 0, ","
+    while end and (match := _CELL.match(line, start)) is not None:
+        single, double, bare, end = match.groups()
+        if bare is not None:
+            found.append(None if bare == "?" else bare)
+        elif single is not None:
+            found.append(re.sub(r"\\(.)|''", lambda m: m[1] or "'", single))
+        else:
+            found.append(re.sub(r'\\(.)|""', lambda m: m[1] or '"', double))
+        start = match.end()
+    return found
 
 
 def _names(lines: Lines) -> tuple[list[str], int]:
@@ -58,9 +87,3 @@ def _names(lines: Lines) -> tuple[list[str], int]:
         elif words and not words.startswith("%") and not words.casefold().startswith("@relation"):
             raise DataError(f"has a line {number} before @data that is no @attribute: correct it")
     raise DataError("has no line @data: export the table again")
-
-
-def _data(lines: Lines, above: int) -> Iterator[str]:
-    """As many lines as in the file, so that they count alike; blank: what holds no record."""
-    for number, line in enumerate(lines(), start=1):
-        yield "\n" if number <= above or line.lstrip().startswith("%") else line

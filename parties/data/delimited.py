@@ -1,12 +1,10 @@
 """Text tables: .csv and .tsv, also compressed (.gz); every problem by its line in the file.
 
     file -> lines        `text_of`: bytes are looked at once, lines read as often as needed
-    -> records           `Text.records`: the standard library's reader finds what is irregular
-    -> values            `Text.batches`: pandas reads what is regular, the same in any batches
+    -> records           the standard library's reader
+    -> cells             `frames`: those of regular records, texts as they stand in the file
 
-Both readers have to count the same records. pandas makes numbers of a column where all cells that
-it reads at once are numbers: a table of several batches is read twice, for the kinds of its columns
-and for their values. The text is never held.
+The text is never held. What a cell means is said in `cells`, of each by itself.
 """
 
 from __future__ import annotations
@@ -17,11 +15,10 @@ import gzip
 import io
 import re
 import zlib
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -32,8 +29,6 @@ from protocols.errors import DataError
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _BLOCK = 1 << 16
-_LOOKS = 200
-"""Records below the first line that say whether it is a header."""
 _FOREIGN = {
     b"PK\x03\x04": "is a workbook or a ZIP archive, not text: name it .xlsx, or unpack it",
     b"\xd0\xcf\x11\xe0": "is an old Excel workbook (.xls), not text: save it as .xlsx",
@@ -45,6 +40,8 @@ _FOREIGN = {
 }
 Lines = Callable[[], Iterator[str]]
 """Every line of a text with its end, from the first, as often as asked."""
+Records: TypeAlias = Iterator[tuple[int, Sequence[str | None]]]
+"""(line, cells) of every record; of a blank line no cells."""
 
 
 def read_delimited(
@@ -57,21 +54,18 @@ def read_delimited(
     Raises:
         DataError: nothing can be read at all; what is wrong with single lines goes to `problems`.
     """
-    text = Text(text_of(path, problems), separator)
-    noted = len(problems)
-    records = text.records(problems)
-    _, first = next(records, (1, []))
-    cells = [cell.strip() for cell in first]
+    lines, noted = text_of(path, problems), len(problems)
+    records = _records(lines, separator, problems)
+    _, first = next(((line, found) for line, found in records if found), (1, list[str]()))
+    cells = [(cell or "").strip() for cell in first]
     _check_separator(cells, separator)
     if not any(cells):
         if len(problems) > noted:
             raise DataError("has no line of names that can be read")
         raise DataError("is blank: it has neither names nor rows; export the table again")
-    text.look(records, cells, problems)
-    names = _header(cells, text.first)
+    names = _header(cells)
     check_distinct(names)
-    # Every line may end in a comma.
-    yield from text.batches(names, rows, ends_blank=not cells[-1] and len(cells) > 1)
+    yield from frames(records, names, rows, problems, ends_blank=not cells[-1] and len(cells) > 1)
 
 
 def _check_separator(cells: list[str], separator: str) -> None:
@@ -90,22 +84,13 @@ def _check_separator(cells: list[str], separator: str) -> None:
             raise DataError(f"is not separated by {due} but by {name}: {cure}")
 
 
-def _header(cells: list[str], below: list[list[str]]) -> list[str]:
-    """Return the column names; refuse a first line that is data.
+def _header(cells: list[str]) -> list[str]:
+    """Return the column names; refuse a first line that is data, whatever stands below.
 
-    A line with numbers is a header if they are increasing whole numbers, as years or 0, 1, 2, ...,
-    or if a text of it stands above a column of numbers, where data would have a number.
+    A line with numbers is a header if they increase, as years do, or 0, 1, 2, ….
     """
-    numeric = [cell for cell in cells if looks_numeric(cell)]
-    whole = [int(cell) for cell in numeric if cell.isdecimal() and len(cell) < 19]
-    increasing = len(whole) == len(numeric) and all(a < b for a, b in pairwise(whole))
-
-    def names_numbers(k: int) -> bool:
-        found = [text for row in below if (text := row[k].strip()) not in MISSING]
-        return bool(found) and all(looks_numeric(text) for text in found)
-
-    texts = (k for k, cell in enumerate(cells) if cell and cell not in (*numeric, *MISSING))
-    if not increasing and not any(names_numbers(k) for k in texts):
+    numeric = [float(cell) for cell in cells if looks_numeric(cell)]
+    if any(a >= b for a, b in pairwise(numeric)):
         raise DataError(
             "has no column names: its first line looks like data; add a line of names, each "
             "beginning with a letter"
@@ -119,13 +104,15 @@ def _header(cells: list[str], below: list[list[str]]) -> list[str]:
 def text_of(path: Path, problems: Problems) -> Lines:
     """The lines of a file, all bytes of which are looked at; without a byte-order mark or NUL.
 
-    Problems of bytes that leave the lines readable (NUL) are added to `problems`.
+    Problems of bytes that leave the lines readable (NUL, line ends of two kinds) are added to
+    `problems`. Privacy: a carriage return in a cell would make two rows of one.
 
     Raises:
         DataError: it cannot be unpacked, holds no text, or no UTF-8.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    size = nul = lines = 0
+    size = nul = lines = returns = pairs = 0
+    last = b""
     bad_line: int | None = None
     nul_lines: list[int] = []
     head = b""
@@ -147,6 +134,9 @@ def text_of(path: Path, problems: Problems) -> Lines:
                     nul_lines += found[1:] if nul_lines[-1:] == found[:1] else found
                 size, nul = size + len(block), nul + block.count(b"\0")
                 lines += block.count(b"\n")
+                returns += block.count(b"\r")
+                pairs += block.count(b"\r\n") + (last == b"\r" and block[:1] == b"\n")
+                last = block[-1:]
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise DataError("is not a whole gzip file: compress or copy it again") from None
     if not size:
@@ -171,6 +161,12 @@ def text_of(path: Path, problems: Problems) -> Lines:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
             yield from (line.replace("\0", "") for line in text) if nul else text
 
+    if lines and returns > pairs:
+        ends = [line.endswith("\n") for line in read()]
+        odd = [k for k, end in enumerate(ends[:-1], start=1) if end != ends[0]]
+        if odd:
+            problems.add_places("line", odd, "another line end than the first line: a row is "
+                                "one line, so take carriage returns out of cells")  # fmt: skip
     return read
 
 
@@ -180,222 +176,153 @@ def _open(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
 
 
-# -- records and values ---------------------------------------------------------------------------
+# -- records and cells ----------------------------------------------------------------------------
 
 
-class Text:
-    """Records of a text with separators.
+def _records(lines: Lines, separator: str, problems: Problems) -> Records:
+    """Of all lines, each a record of its own; stops where quotation is broken.
 
-    separator, quote: of cells; missing: texts of empty cells. After `look`: regular: the line of
-    each regular record; first: the first few of them; clean: whether there are no others, so that
-    pandas may read the text as it stands.
+    Privacy: a cell that went on over the end of its line, or whose mark is not closed, would take
+    the rows below into it.
     """
-
-    def __init__(
-        self,
-        lines: Lines,
-        separator: str = ",",
-        quote: str = '"',
-        missing: tuple[str, ...] = MISSING,
-    ) -> None:
-        self._lines, self._separator, self._quote, self._missing = lines, separator, quote, missing
-        self.regular = array("q")
-        self.first: list[list[str]] = []
-        self.clean = True
-
-    def records(self, problems: Problems) -> Iterator[tuple[int, list[str]]]:
-        """(line, cells) of every record that is not blank; stops where quotation is broken."""
-        reader = csv.reader(
-            self._lines(),
-            delimiter=self._separator,
-            quotechar=self._quote,
-            skipinitialspace=True,
-            strict=True,
-        )
-        line = 1
-        while True:
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                if "end of data" in str(error):
-                    words = f"a quotation mark that opens in line {line} is never closed"
-                elif "limit" in str(error):
-                    words = (
-                        f"line {line} has a cell of more than {csv.field_size_limit():,} "
-                        "characters, or a quotation mark that is never closed"
-                    )
-                else:
-                    words = f"line {reader.line_num} has a stray quotation mark"
-                problems.add(f"{words}: close or double it")
-                return
-            if len(cells) > 1 or any(cell.strip() for cell in cells):
-                yield line, cells
-            line = reader.line_num + 1
-
-    def look(
-        self, records: Iterable[tuple[int, list[str]]], names: list[str], problems: Problems
-    ) -> None:
-        """Look at every record below the header; what is irregular goes to `problems`."""
-        width, before = len(names), len(problems)
-        others: dict[int, list[int]] = {}  # lines by their number of cells
-        again: list[int] = []
-        for line, cells in records:
-            if len(cells) != width:
-                others.setdefault(len(cells), []).append(line)
-            elif width > 1 and [cell.strip() for cell in cells] == names:
-                again.append(line)
-            else:
-                self.regular.append(line)
-                if len(self.first) < _LOOKS:
-                    self.first.append(cells)
-        total = len(self.regular) + sum(map(len, others.values()))
-        for count, lines in sorted(others.items()):
-            have = f"{count} cell{'s' if count > 1 else ''}"
-            if len(lines) == total and count > width == 1:
-                words = (
-                    f"the header has 1 cell and every line below {have}: remove what stands above"
-                )
-            elif len(lines) == total and count > width:
-                words = (
-                    f"every line has {have} where the header has {width}: numbers with decimal "
-                    "commas need decimal points, or a name is missing"
-                )
-            else:
-                verb = "has" if len(lines) == 1 else "have"
-                words = (
-                    f"{listed('line', lines)} {verb} {have} where the header has {width}: correct "
-                    "them, and put cells with separators into quotation marks"
-                )
-            problems.add(words)
-        if again:
-            verb = "repeats" if len(again) == 1 else "repeat"
-            problems.add(f"{listed('line', again)} {verb} the header: remove what was pasted")
-        self.clean = len(problems) == before
-
-    def batches(
-        self, names: list[str], rows: int | None, ends_blank: bool = False
-    ) -> Iterator[pd.DataFrame]:
-        """The regular records, at least one batch; index: their lines.
-
-        rows: of a batch, None: all; ends_blank: the last column is none if all its cells are empty.
-
-        Raises:
-            DataError: pandas counts other records.
-        """
-        step, width = rows or max(1, len(self.regular)), len(names)
-        only = [] if len(self.regular) > step else [*self._parsed(width, step, {})]
-        kinds = _kinds(only or self._parsed(width, step, {}), width)
-        width -= ends_blank and kinds[-1] <= {"nothing"}
-        for frame in only or self._parsed(len(names), step, _dtypes(kinds)):
-            found = frame.iloc[:, :width]
-            found.columns = pd.Index(names[:width], dtype=object)
-            yield found
-
-    def _parsed(self, width: int, step: int, dtypes: Mapping[int, type]) -> Iterator[pd.DataFrame]:
-        start, total = 0, len(self.regular)
-        if not total:
-            yield pd.DataFrame(columns=range(width), index=pd.Index([], dtype="int64", name=LINES))
-            return
-        options: dict[str, Any] = {
-            "sep": self._separator,
-            "quotechar": self._quote,
-            "na_values": list(self._missing),
-            "names": list(range(width)),
-            "dtype": dict(dtypes),
-            "chunksize": step,
-        }
+    reader = csv.reader(lines(), delimiter=separator, skipinitialspace=True, strict=True)
+    line, over = 1, list[int]()
+    while True:
         try:
-            with pd.read_csv(
-                _File(self._regular_lines()),
-                header=None,
-                skipinitialspace=True,
-                index_col=False,
-                low_memory=False,
-                float_precision="round_trip",  # as `cell_text`, which may see the cell as a text
-                keep_default_na=False,
-                **options,
-            ) as reader:
-                for frame in reader:
-                    own = self.regular[start : start + len(frame)]
-                    if len(own) < len(frame):
-                        break
-                    frame.index = pd.Index(np.array(own, dtype=np.int64), name=LINES)
-                    for k in frame.select_dtypes(object):
-                        # One whole number beyond 2^63 makes texts of all, of empty cells as well.
-                        frame[k] = frame[k].mask(frame[k].isin(self._missing))
-                    yield frame
-                    start += len(frame)
-        except (ValueError, pd.errors.ParserWarning):
-            start = -1
-        if start != total:
-            raise DataError(
-                "is not a regular table: two readers disagree on its records; look for quotation "
-                "marks and save it anew"
-            )
-
-    def _regular_lines(self) -> Iterator[str]:
-        """Lines of the regular records alone, blank ones perhaps among them."""
-        if self.clean:
-            yield from islice(self._lines(), self.regular[0] - 1, None)
+            cells = next(reader)
+        except StopIteration:
+            if over:
+                problems.add_places(
+                    "line",
+                    over,
+                    "a quotation mark that is closed in a line below only: a row is one line, so "
+                    "close or double it, and export cells without line breaks",
+                )
             return
-        text, due = io.StringIO(newline=""), iter(self.regular)
-        writer = csv.writer(text, delimiter=self._separator, quotechar=self._quote)
-        wanted = next(due, None)
-        for line, cells in self.records(Problems()):
-            if line == wanted:
-                writer.writerow(cells)
-                yield text.getvalue()
-                text.seek(0)
-                text.truncate()
-                wanted = next(due, None)
+        except csv.Error as error:
+            if "end of data" in str(error):
+                words = f"a quotation mark that opens in line {line} is never closed"
+            elif "limit" in str(error):
+                words = (
+                    f"line {line} has a cell of more than {csv.field_size_limit():,} "
+                    "characters, or a quotation mark that is never closed"
+                )
+            else:
+                words = f"line {reader.line_num} has a stray quotation mark"
+            problems.add(f"{words}: close or double it")
+            return
+        if reader.line_num > line:
+            over.append(line)
+        else:
+            is_blank = len(cells) == 1 and not cells[0].strip()
+            yield line, [] if is_blank else cells
+        line = reader.line_num + 1
 
 
-class _File:
-    """Lines, as pandas asks for them."""
+def frames(
+    records: Records,
+    names: list[str],
+    rows: int | None,
+    problems: Problems,
+    *,
+    ends_blank: bool = False,
+) -> Iterator[pd.DataFrame]:
+    """The regular records below the header, in batches, at least one; index: their lines.
 
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
+    Blank lines may stand below the last record alone: else whether a row is there would depend on
+    its cells.
 
-    def read(self, size: int = -1) -> str:
-        """About so many characters; all below 0."""
-        found, held = list[str](), 0
-        for line in self._lines:
-            found.append(line)
-            held += len(line)
-            if 0 <= size <= held:
-                break
-        return "".join(found)
+    rows: of a batch, None: all; problems: what is irregular is there after the last batch;
+    ends_blank: the last column, without a name, is where every line ends in a comma.
+    """
+    width, regular = len(names), 0
 
-    def __iter__(self) -> Iterator[str]:
-        return self._lines
+    def is_name(k: int, cell: str | None) -> bool:
+        return cell is not None and cell.strip() == names[k]
+
+    others: dict[int, list[int]] = {}  # lines by their number of cells
+    again: list[int] = []
+    beyond: list[int] = []
+    blank, between = list[int](), list[int]()
+    held, lines = list[Sequence[str | None]](), list[int]()
+
+    def frame() -> pd.DataFrame:
+        index = pd.Index(np.array(lines, dtype=np.int64), name=LINES)
+        found = frame_of(names, held, index)
+        return found.iloc[:, :-1] if ends_blank else found
+
+    for line, cells in records:
+        if not cells:
+            blank.append(line)
+            continue
+        if blank:
+            between, blank = between + blank, []
+        if len(cells) != width:
+            others.setdefault(len(cells), []).append(line)
+        elif width > 1 and is_name(0, cells[0]) and all(map(is_name, range(width), cells)):
+            again.append(line)
+        else:
+            held.append(cells)
+            lines.append(line)
+            if ends_blank and (cells[-1] or "").strip() not in MISSING:
+                beyond.append(line)
+            if len(held) == rows:
+                yield frame()
+                regular, held, lines = regular + len(held), [], []
+    if held or not regular:
+        yield frame()
+    _irregular(regular + len(held), width, others, again, problems)
+    if between:
+        verb = "is" if len(between) == 1 else "are"
+        problems.add(f"{listed('line', between)} {verb} blank, above other rows: take them out")
+    if beyond:
+        problems.add_places("line", beyond, "cells beyond the last column name: give it a name, or "
+                            "clear them")  # fmt: skip
 
 
-def _kinds(frames: Iterable[pd.DataFrame], width: int) -> list[set[str]]:
-    """What the cells of each column are, over all batches."""
-    kinds: list[set[str]] = [set() for _ in range(width)]
-    for frame in frames:
-        for k, found in enumerate(kinds):
-            found.add(_kind(frame.iloc[:, k]))
-    return kinds
+def _irregular(
+    regular: int, width: int, others: dict[int, list[int]], again: list[int], problems: Problems
+) -> None:
+    """Words about lines with another number of cells, and about those that repeat the header."""
+    total = regular + sum(map(len, others.values()))
+    for count, lines in sorted(others.items()):
+        have = f"{count} cell{'s' if count > 1 else ''}"
+        if len(lines) == total and count > width == 1:
+            words = f"the header has 1 cell and every line below {have}: remove what stands above"
+        elif len(lines) == total and count > width:
+            words = (
+                f"every line has {have} where the header has {width}: numbers with decimal "
+                "commas need decimal points, or a name is missing"
+            )
+        else:
+            verb = "has" if len(lines) == 1 else "have"
+            words = (
+                f"{listed('line', lines)} {verb} {have} where the header has {width}: correct "
+                "them, and put cells with separators into quotation marks"
+            )
+        problems.add(words)
+    if again:
+        verb = "repeats" if len(again) == 1 else "repeat"
+        problems.add(f"{listed('line', again)} {verb} the header: remove what was pasted")
 
 
-def _kind(cells: pd.Series[Any]) -> str:
-    if cells.isna().all():
-        return "nothing"
-    if cells.dtype == object:
-        is_truth = pd.api.types.infer_dtype(cells, skipna=True) == "boolean"
-        return "truth" if is_truth else "text"
-    return {"b": "truth", "f": "real"}.get(cells.dtype.kind, "whole")
+def frame_of(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], index: pd.Index[Any] | None = None
+) -> pd.DataFrame:
+    """A table that holds these cells as they are, without a look at any."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return of_columns(names, list(columns), index)
 
 
-def _dtypes(kinds: list[set[str]]) -> dict[int, type]:
-    """By column: the type that pandas gives it read as a whole, where a batch may have another."""
-    found: dict[int, type] = {}
-    for k, own in enumerate(kinds):
-        if "text" in own or ("truth" in own and own & {"whole", "real"}):
-            found[k] = object
-        elif "whole" in own and own & {"real", "nothing"}:
-            found[k] = float
+def of_columns(
+    names: Sequence[str], columns: Sequence[Any], index: pd.Index[Any] | None = None
+) -> pd.DataFrame:
+    """As `frame_of`; columns: arrays of numbers, or any other sequences of cells."""
+    held = {}
+    for k, cells in enumerate(columns):
+        if not isinstance(cells, np.ndarray):
+            cells = np.fromiter(cells, dtype=object, count=len(cells))
+        held[k] = pd.Series(cells, dtype=cells.dtype, index=index)
+    found = pd.DataFrame(held, index=index, copy=False)
+    found.columns = pd.Index(list(names), dtype=object)
     return found

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from parties.data.cells import cell_text, numeric_cells, text_cells
+from parties.data.cells import cell_text, kinds_of, missing_cells, numeric_cells, text_cells
 from parties.data.problems import Places
 from parties.data.schema import (
     CLAMP_SPREADS,
@@ -47,8 +47,6 @@ REGRESSION_SCALING: dict[str, Any] = {"scaling": "range", "row_norm": None}
 """Of an inferred schema with targets."""
 MAX_CATEGORIES = 100
 _POSITIVE_WORDS = {"1", "true", "t", "yes", "y", "positive", "pos", "+"}
-_NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal"}
-_TEXTS = {"string", "boolean", "categorical", "mixed", "mixed-integer"}
 
 SEVERAL = "; or take --model softmax --protocol secure-aggregation"
 
@@ -244,10 +242,10 @@ def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
             than 100 categories.
     """
     name = str(cells.name)
-    kind = pd.api.types.infer_dtype(cells, skipna=True)
-    if cells.isna().all():
+    kinds = kinds_of(cells)
+    if not kinds:
         raise SchemaError(f"column {shown(name)} has no values at all: exclude it")
-    if kind in _NUMBERS:
+    if "number" in kinds and kinds <= {"number", "numeral"}:
         if not deliberate and is_id_like(cells):
             warnings.warn(
                 f"column {shown(name)} looks like a row number or an ID and is kept: exclude it "
@@ -256,12 +254,11 @@ def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
                 stacklevel=5,
             )
         return infer_numeric(name, numeric_cells(cells)[0])
-    if kind not in _TEXTS:
-        raise SchemaError(f"column {shown(name)} holds {kind} cells: convert or exclude it")
-    try:
-        categories = sorted({text for text in text_cells(cells)[1] if text})
-    except TypeError:
-        raise SchemaError(f"column {shown(name)} holds objects: convert or exclude it") from None
+    if "date" in kinds:
+        raise SchemaError(f"column {shown(name)} holds dates: convert or exclude it")
+    if "object" in kinds:
+        raise SchemaError(f"column {shown(name)} holds objects: convert or exclude it")
+    categories = sorted(text_cells(cells)[1])
     numeric = sum(looks_numeric(text) for text in categories)
     if numeric > 20 and len(categories) / 2 < numeric < len(categories):
         raise SchemaError(
@@ -281,7 +278,7 @@ def fill_in(column: Column, cells: pd.Series[Any], missing: Missing) -> Column:
 
     A number's typical value is moved into its range; a category's is the sample's most frequent.
     """
-    if missing == "refuse" or not cells.isna().any():
+    if missing == "refuse" or not missing_cells(cells).any():
         return column
     if isinstance(column, NumericColumn):
         typical = float(np.clip(column.typical or 0.0, column.low, column.high))
@@ -354,7 +351,7 @@ def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Sc
         if isinstance(column, NumericColumn):
             complete &= np.isfinite(numeric_cells(cells)[0])
         else:
-            complete &= cells.notna().to_numpy(dtype=bool)
+            complete &= ~missing_cells(cells)
     norm = float(np.sqrt(1 + len(columns)))
     if complete.any():
         x = encode_columns(frame[complete], columns, scaling)

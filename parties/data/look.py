@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parties.data.cells import missing_cells
 from parties.data.schema import FloatArray, Schema, Targets
 from parties.data.shard import Shard, check_columns
 from protocols.documents import shown
@@ -36,7 +37,7 @@ def missing_counts(table: pd.DataFrame, schema: Schema) -> NDArray[np.int64]:
     """
     names = [*(column.name for column in schema.columns), *schema.label.names]
     check_columns(table, names)
-    return np.array([int(table[name].isna().sum()) for name in names], dtype=np.int64)
+    return np.array([int(missing_cells(table[name]).sum()) for name in names], dtype=np.int64)
 
 
 def told(counts: Mapping[str, int], rows: int, least: int) -> dict[str, int | None]:
@@ -174,8 +175,8 @@ def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:
         )
     if clipped > MANY_CLIPPED:
         notes.append(
-            f"{clipped:.0%} of the training rows are longer than row_norm={schema.row_norm:g} of "
-            "the schema and are shortened to it: at a small epsilon a thousand rows lose nothing "
+            f"{clipped:.0%} of the training rows are longer than row_norm={schema.row_norm:g} and "
+            "are shortened to it: at a small epsilon a thousand rows lose nothing "
             "by it, for noise is as large as the longest row; without privacy take a larger "
             "row_norm, or null"
         )

@@ -33,8 +33,8 @@ class Numbering:
     word: str
 
 
-LINES, SHEET_ROWS = Numbering("line"), Numbering("row")
-"""Of text files, the header's line counted; of a sheet."""
+LINES, SHEET_ROWS, TEXT_ROWS = Numbering("line"), Numbering("row"), Numbering("row")
+"""Of text files, the header's line counted; of a sheet; of a query over text files, from 1."""
 
 
 class Problems:

@@ -17,6 +17,8 @@ from typing import Any
 
 import pandas as pd
 
+from parties.data.delimited import frame_of
+from parties.data.duck import from_duckdb
 from protocols.documents import Checked, Text, load_toml
 from protocols.errors import DataError, ParameterError
 
@@ -103,7 +105,7 @@ class Query(Checked, frozen=True):
         password = self._password(folder)
         try:
             if self.connection.startswith(_DUCKDB):
-                yield from _from_duckdb(self.connection[len(_DUCKDB) :], self.query, folder, rows)
+                yield from from_duckdb(self.connection[len(_DUCKDB) :], self.query, folder, rows)
             else:
                 yield from _from_sqlalchemy(self.connection, self.query, password, rows)
         except ImportError:
@@ -155,41 +157,12 @@ def _from_sqlalchemy(
             names = [str(name) for name in found.keys()]  # noqa: SIM118
             fetched = found.fetchmany(rows) if rows else found.fetchall()
             while True:
-                cells = [tuple(row) for row in fetched]
-                yield pd.DataFrame(cells, columns=names).infer_objects()
+                yield frame_of(names, fetched)
                 if not rows or not (fetched := found.fetchmany(rows)):
                     break
     except (SQLAlchemyError, UnicodeError, ValueError, TypeError) as error:
         code = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
         words = _CAUSES.get(code[:2], problem) + (f" (SQLSTATE {code})" if code else "")
-    _refuse(words)
-
-
-def _from_duckdb(path: str, query: str, folder: Path, rows: int | None) -> Iterator[pd.DataFrame]:
-    import duckdb
-
-    where, words = str(folder / path) if path else ":memory:", ""
-    try:
-        with duckdb.connect(where, read_only=bool(path)) as connection:
-            connection.execute("SET autoinstall_known_extensions = false")
-            connection.execute("SET file_search_path = ?", [str(folder.resolve())])
-            found = connection.execute(query)
-            vectors = -(-(rows or 1) // duckdb.__standard_vector_size__)
-            frame = found.fetch_df_chunk(vectors) if rows else found.df()
-            while True:
-                yield frame
-                if not rows or not len(frame := found.fetch_df_chunk(vectors)):
-                    break
-    except duckdb.Error as error:
-        kind = type(error).__name__.removesuffix("Exception")
-        words = {
-            "Parser": "the query is not understood",
-            "Binder": "the query names a column that is not there, or mixes kinds",
-            "Catalog": "the query names a table or function that is not there",
-            "IO": "a file or the database is not there or cannot be read",
-            "Conversion": _CAUSES["22"],
-            "InvalidInput": "a file's lines do not fit together, or the query's kinds do not",
-        }.get(kind, "the query failed")
     _refuse(words)
 
 

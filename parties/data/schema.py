@@ -256,6 +256,11 @@ class Targets(Public, frozen=True, rename={"columns": "targets"}):
         return self.low + scaled * self.width
 
 
+def target_shape(label: Label | Classes | Targets) -> tuple[int, ...]:
+    """Of what a row predicts: () of a label, else (outputs,)."""
+    return () if isinstance(label, Label) else (label.outputs,)
+
+
 class Weight(Public, frozen=True):
     """The column that says how much a row counts, from 0 to a public bound.
 
@@ -301,7 +306,8 @@ class Offset(Public, frozen=True):
 
     def scores(self, cells: FloatArray) -> FloatArray:
         """What cells within the range add to scores."""
-        return np.log(cells) if self.log else cells
+        # One by one: lanes of a vector and its rest may round differently.
+        return np.array(list(map(math.log, cells.tolist()))) if self.log else cells
 
     @property
     def _ends(self) -> FloatArray:

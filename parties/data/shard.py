@@ -31,11 +31,11 @@ from parties.data.schema import (
     Weight,
 )
 from parties.data.table import Table, batches
-from protocols.clipping import clip_rows
+from protocols.clipping import clip_rows, row_norms
 from protocols.documents import shown, suggest
 from protocols.errors import DataError, SchemaError
 
-BATCH_ROWS = 1 << 15
+BATCH_ROWS = 1 << 13
 """Of a table, in memory at a time."""
 
 _USUAL: Any = None  # which becomes an array at birth
@@ -96,6 +96,7 @@ class Shard:
         [0, 1]; None: ones, for a schema without weights. Read-only.
     offset: float64 array, shape (rows,), added to each row's score, ``schema.offset.reach`` from 0
         at most; None: zeros, for a schema without offsets. Read-only.
+    origin: fingerprint of the rows in their table's order; empty: they are in it.
 
     Privacy: norm bound and largest weight enter the sensitivity, so they are checked here, at
     birth, for every row.
@@ -112,6 +113,7 @@ class Shard:
     schema: Schema = field(repr=False)
     weight: FloatArray = field(default=_USUAL, repr=False)
     offset: FloatArray = field(default=_USUAL, repr=False)
+    origin: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         """Check shapes and bounds, then freeze private copies of arrays that others may change."""
@@ -131,8 +133,7 @@ class Shard:
             raise DataError("y has values other than 0 and 1: encode the label with encode_shard")
         if isinstance(label, Classes) and not (y.sum(axis=1) == 1).all():
             raise DataError("y has rows that are not of one class: encode them with encode_shard")
-        norms = np.sqrt(np.einsum("ij,ij->i", x, x))
-        beyond = ~(norms <= self.schema.norm_bound * (1 + 1e-12))  # true for NaN
+        beyond = ~(row_norms(x) <= self.schema.norm_bound * (1 + 1e-12))  # true for NaN
         if beyond.any():
             raise DataError(
                 f"{int(beyond.sum())} of {len(x)} rows are not finite or exceed the norm bound "
@@ -149,7 +150,11 @@ class Shard:
     def only(self, rows: NDArray[np.intp]) -> Shard:
         """These rows alone; `counts` stay those of the table."""
         beside = {name: getattr(self, name)[rows] for name in ("weight", "offset")}
-        return replace(self, x=self.x[rows], y=self.y[rows], **beside)
+        return replace(self, x=self.x[rows], y=self.y[rows], origin="", **beside)
+
+    def in_order(self, order: NDArray[np.intp]) -> Shard:
+        """All rows, otherwise ordered; their fingerprint stays."""
+        return replace(self.only(order), origin=self.fingerprint())
 
     def _beside(self, name: str, low: float, high: float) -> FloatArray:
         """The weights or the offsets, within a hair of [low, high], then exactly; None: `high`."""
@@ -166,7 +171,9 @@ class Shard:
         return np.clip(values, low, high)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the rows and their schema, hexadecimal."""
+        """SHA-256 of the rows in their table's order and of their schema, hexadecimal."""
+        if self.origin:
+            return self.origin
         arrays = [self.x, self.y, *(getattr(self, name) for name in self.schema.row_terms)]
         hashed = hashlib.sha256(self.schema.digest().encode())
         for array in arrays:
@@ -225,7 +232,8 @@ def encode_shard(
     readers = {"y": outcome_of(schema.label), **_beside(schema)}
     problems = Problems() if problems is None else problems
     arrays, counts = _encoded(frame, schema, readers, problems, strict, batch_rows)
-    return Shard(counts=counts, schema=schema, **arrays)
+    fields: dict[str, Any] = {**arrays}
+    return Shard(counts=counts, schema=schema, **fields)
 
 
 def encode_scored(frame: Table, schema: Schema) -> tuple[FloatArray, FloatArray]:
@@ -261,14 +269,16 @@ def _encoded(
     every = {"x": features, **readers}
     parts: dict[str, list[FloatArray]] = {name: [] for name in every}
     rows = clipped = 0
+    first: pd.DataFrame | None = None
     for batch in batches(source, label=schema.label.name, problems=problems, rows=batch_rows):
-        if not rows:
-            check_columns(batch, [name for r in every.values() for name in r.names], problems)
+        first = batch if first is None else first
         encoded, moved = add_bias_and_clip(features.take(batch), schema.row_norm)
         rows, clipped = rows + len(batch), clipped + moved
         parts["x"].append(encoded)
         for name, reader in readers.items():
             parts[name].append(reader.take(batch))
+    assert first is not None  # noqa: S101 (a table has one batch at least)
+    check_columns(first, [name for r in every.values() for name in r.names], problems)
     counts = ClampCounts(rows=rows, norm_clipped=clipped)
     for reader in every.values():
         reader.refuse(problems, strict)
@@ -276,7 +286,7 @@ def _encoded(
         more: dict[str, Any] = {kind: {**getattr(counts, kind), **by} for kind, by in own}
         counts = replace(counts, **more)
     problems.refuse()
-    whole = {name: _joined(arrays) for name, arrays in parts.items()}
+    whole = {name: joined(arrays) for name, arrays in parts.items()}
     if "weight" in whole:
         whole["weight"] = whole["weight"][:, 0]
     if "offset" in whole and schema.offset:  # in the same units as scores
@@ -297,7 +307,7 @@ def add_bias_and_clip(x: FloatArray, row_norm: float | None) -> tuple[FloatArray
     return clip_rows(rows, row_norm)
 
 
-def _joined(arrays: list[FloatArray]) -> FloatArray:
+def joined(arrays: list[FloatArray]) -> FloatArray:
     """All rows in one array that is nobody else's, read-only; the list is emptied on the way.
 
     Its pages come into memory as the batches go.

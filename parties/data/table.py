@@ -1,5 +1,9 @@
 """Tables from files, frames and arrays, in batches: which reader is for which; Parquet, workbooks.
 
+A DataFrame only carries cells here: texts as they stand in a file, what a database gives, numbers.
+What a cell means is said in `cells`, of each by itself; no reader looks at a column. (`read_table`,
+of a whole table in memory, does: see `cells.typed`.)
+
 Security: a cell is private. No message here quotes one; row numbers and counts are fine. An
 exception of a library, whose text might quote a cell, is never chained.
 """
@@ -10,7 +14,7 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,15 +22,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pyarrow
+import pyarrow.ipc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
 from parties.data.arff import read_arff
-from parties.data.delimited import read_delimited
-from parties.data.problems import MISSING, SHEET_ROWS, Problems, check_distinct
+from parties.data.cells import OTHER, typed
+from parties.data.delimited import frame_of, of_columns, read_delimited
+from parties.data.problems import LINES, MISSING, SHEET_ROWS, TEXT_ROWS, Problems, check_distinct
 from parties.data.query import Query
 from protocols.documents import shown
-from protocols.errors import DataError, ParameterError
+from protocols.errors import CohortError, DataError, ParameterError
 
 Reader: TypeAlias = Callable[[int | None], Iterator[pd.DataFrame]]
 """Batches of so many rows at most, the first with all columns if there are no rows; None: all."""
@@ -54,8 +60,8 @@ def read_table(
         of shape (rows, d), whose columns are called x1..xd; a pair (X, y) of shapes (rows, d) and
         (rows,); or a `Reader`.
     label: name of the column that y becomes.
-    problems: those of single lines of a file go there, and regular rows are returned; None: any
-        refuses the file.
+    problems: those of single lines of a file go there, after the last batch, and regular rows are
+        returned; None: any refuses the file.
 
     Returns: DataFrame with distinct str column names, one row per record; its index has the row
     numbers of the file, where the file has its own (`problems.Numbering`).
@@ -64,6 +70,8 @@ def read_table(
         DataError: a missing, unreadable or empty file, no or repeated column names, wrong shapes.
     """
     (found,) = batches(source, label=label, problems=problems)
+    if any(found.index.name is texts for texts in (LINES, TEXT_ROWS)):
+        return typed(found)
     return found.copy(deep=True) if isinstance(source, pd.DataFrame) else found
 
 
@@ -77,7 +85,24 @@ def batches(
     """`read_table` in batches, never to be changed; at least one.
 
     rows: of a batch, at most; None: all. A file or a database is read as the batches are asked for.
+
+    Privacy: whatever a library or a cell's own methods raise may quote a cell. It becomes one fixed
+    sentence, raised outside the handler, so that it is no context of it.
     """
+    try:
+        yield from _named(source, label, problems, rows)
+        return
+    except CohortError:
+        raise
+    except Exception:
+        words = "its reader fails on a cell or on the file itself: look for dates, durations and "
+        words += "objects out of range, or export the table as .csv"
+    raise DataError(f"the table cannot be read: {words}")
+
+
+def _named(
+    source: Table, label: str, problems: Problems | None, rows: int | None
+) -> Iterator[pd.DataFrame]:
     if isinstance(source, (str, os.PathLike)):
         found = _read_file(Path(source), problems, rows)
     elif callable(source):
@@ -111,7 +136,9 @@ def _in_memory(source: Any, label: str) -> pd.DataFrame:
     if isinstance(source, tuple) and len(source) == 2:
         features, target = source
         frame = read_table(features, label=label)
-        y = np.asarray(target)
+        is_array = isinstance(target, (np.ndarray, pd.Series, pd.DataFrame))
+        # A list's cells have types of their own, and an array would give them one.
+        y = np.asarray(target, dtype=None if is_array else object)
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if y.shape != (len(frame),):
             raise DataError(
@@ -119,7 +146,7 @@ def _in_memory(source: Any, label: str) -> pd.DataFrame:
             )
         if label in frame.columns:
             raise DataError(f"X has a column {shown(label)} already: name the label differently")
-        return frame.assign(**{label: y})
+        return frame.assign(**{label: pd.Series(y, dtype=y.dtype, index=frame.index)})
     raise DataError(
         f"a table cannot be read from a {type(source).__name__}: give a path, a DataFrame, "
         "a two-dimensional array or a pair (X, y)"
@@ -136,13 +163,10 @@ def _read_file(path: Path, problems: Problems | None, rows: int | None) -> Itera
     read = next((read for ending, read in READERS.items() if name.endswith(ending)), None)
     if read is None:
         raise DataError(f"{owner} is none of {', '.join(READERS)}: save the table as one of them")
-    gathered, are_first = Problems(owner), True
+    gathered = Problems(owner)
     for frame in _told(owner, gathered, read, path, rows):
-        # Readers look at all lines before they give the first rows.
-        if are_first:
-            gathered.refuse() if problems is None else problems.extend(gathered)
-        are_first = False
         yield from _slices(frame, rows)
+    gathered.refuse() if problems is None else problems.extend(gathered)
 
 
 def _told(
@@ -173,15 +197,59 @@ def _parquet(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.Da
         try:
             source = pyarrow.parquet.ParquetFile(file)
             check_distinct(list(source.schema_arrow.names))
-            if rows is None or source.metadata.num_rows <= rows:
-                yield pd.read_parquet(file)
-                return
-            for batch in source.iter_batches(rows):
-                yield pyarrow.Table.from_batches([batch]).to_pandas()
+            size = rows or max(1, source.metadata.num_rows)
+            yield from _of_arrow(source.schema_arrow, source.iter_batches(size))
         except (pyarrow.ArrowException, OSError, *_BAD_METADATA) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError("is not a readable Parquet table: export it again") from None
+
+
+def _feather(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    with path.open("rb") as file:
+        try:
+            source = pyarrow.ipc.open_file(file)
+            check_distinct(list(source.schema.names))
+            found = (source.get_batch(k) for k in range(source.num_record_batches))
+            yield from _of_arrow(source.schema, found)
+        except (pyarrow.ArrowException, OSError, *_BAD_METADATA) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError("is not a readable feather table: export it again") from None
+
+
+def _of_arrow(
+    schema: pyarrow.Schema, found: Iterable[pyarrow.RecordBatch]
+) -> Iterator[pd.DataFrame]:
+    """At least one batch; without the columns in which pandas keeps an index."""
+    kept = (schema.pandas_metadata or {}).get("index_columns", ())
+    names = [name for name in schema.names if name not in kept]
+    empty = pyarrow.RecordBatch.from_pylist([], schema=schema)
+    none = True
+    for batch in found:
+        none = none and not batch.num_rows
+        if batch.num_rows:
+            yield of_columns(names, [_arrow_cells(batch.column(name)) for name in names])
+    if none:
+        yield of_columns(names, [_arrow_cells(empty.column(name)) for name in names])
+
+
+def _arrow_cells(column: pyarrow.Array) -> Any:
+    """Numbers as an array; anything else one value at a time, `OTHER` where Python has none."""
+    kind = column.type
+    if pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind):
+        return column.to_numpy(zero_copy_only=False)  # float64 where one is missing
+    try:
+        return column.to_pylist()
+    except _BAD_METADATA:
+        return [_arrow_cell(scalar) for scalar in column]
+
+
+def _arrow_cell(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except _BAD_METADATA:
+        return OTHER
 
 
 def _workbook(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
@@ -215,7 +283,7 @@ def _workbook(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.D
         )
     sheet = next(iter(sheets.values()))
     header = sheet.pop(next(iter(sheet)))
-    width = max(k + 1 for k, cell in enumerate(header) if cell is not None)
+    width = max((k + 1 for k, cell in enumerate(header) if cell is not None), default=0)
     names = ["" if cell is None else str(cell).strip() for cell in header[:width]]
     wide = [row for row, cells in sheet.items() if any(cell is not None for cell in cells[width:])]
     if wide:
@@ -226,20 +294,26 @@ def _workbook(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.D
     names = [name or f"Unnamed: {k}" for k, name in enumerate(names)]
     check_distinct(names)
     cut = [cells[:width] for cells in sheet.values()]
-    frame = pd.DataFrame(cut, columns=names, dtype=object)
-    frame.index = pd.Index(list(sheet), dtype="int64", name=SHEET_ROWS)
-    yield frame.infer_objects()
+    yield frame_of(names, cut, pd.Index(list(sheet), dtype="int64", name=SHEET_ROWS))
 
 
 def _filled(sheet: Any) -> dict[int, list[Any]]:
-    """Cells of the rows that are not empty, by row number; words for missing become None."""
-    found = {}
+    """Cells from the first row that is not empty to the last, by row number.
+
+    Words for missing become None; a row of them is not empty, and one in between has no cell.
+    """
+    found, last = {}, 0
     for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
         stripped = [cell.strip() if isinstance(cell, str) else cell for cell in cells]
-        row = [None if isinstance(cell, str) and cell in MISSING else cell for cell in stripped]
-        if any(cell is not None for cell in row):
-            found[number] = row
-    return found
+        is_empty = all(cell is None or cell == "" for cell in stripped)
+        last = last if is_empty else number
+        if last:
+            found[number] = [None if _is_missing(cell) else cell for cell in stripped]
+    return {number: row for number, row in found.items() if number <= last}
+
+
+def _is_missing(cell: Any) -> bool:
+    return isinstance(cell, str) and cell in MISSING
 
 
 def _query(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
@@ -256,6 +330,8 @@ READERS: dict[str, FileReader] = {
     ".tsv": partial(read_delimited, separator="\t"),
     ".tsv.gz": partial(read_delimited, separator="\t"),
     ".parquet": _parquet,
+    ".feather": _feather,
+    ".arrow": _feather,
     ".xlsx": _workbook,
     ".arff": read_arff,
     ".toml": _query,

@@ -13,14 +13,26 @@ MISSING, for counts: of every column that is filled in 1 where a cell is empty, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from parties.data.schema import CategoricalColumn, Column, Missing, NumericColumn, Schema
-from parties.data.shard import BATCH_ROWS, Shard, encode_shard
+from parties.data.cells import Features, missing_cells
+from parties.data.problems import Problems
+from parties.data.schema import (
+    CategoricalColumn,
+    Column,
+    FloatArray,
+    Missing,
+    NumericColumn,
+    Schema,
+)
+from parties.data.shard import Shard, add_bias_and_clip, encode_shard, joined
 from parties.data.table import Table, batches
-from protocols.errors import DataError, SchemaError
+from protocols.errors import SchemaError
 from protocols.one_sum import MISSING, RANGES
 
 # -- by range -------------------------------------------------------------------------------------
@@ -59,7 +71,12 @@ def shard_by_range(table: Table, schema: Schema, *, private: bool) -> Shard:
         SchemaError, DataError: as `encode_shard`.
     """
     shard = encode_shard(table, by_range(schema))
-    own = by_range(schema, private=private)
+    return _private_view(shard, schema) if private else shard
+
+
+def _private_view(shard: Shard, schema: Schema) -> Shard:
+    """Of rows by range, those of `by_range` with private."""
+    own = by_range(schema, private=True)
     kept = np.isin(shard.schema.feature_names, own.feature_names)
     return replace(shard, x=shard.x[:, [*kept, True]], schema=own)
 
@@ -83,47 +100,61 @@ def missing_schema(schema: Schema) -> Schema:
     return Schema(columns=columns, label=schema.label, scaling="range")
 
 
-def missing_shard(table: Table, shard: Shard) -> Shard:
-    """Which cells of a table are empty; shard: its rows."""
-    own = missing_schema(shard.schema)
-    names = [column.name for column in own.columns]
-    read = batches(table, label=shard.schema.label.name, rows=BATCH_ROWS)
-    empty = np.concatenate([frame[names].isna().to_numpy(dtype=np.float64) for frame in read])
-    x = np.column_stack([2 * empty - 1, np.ones(shard.rows)])
-    return Shard(x=x, y=shard.y, counts=shard.counts, schema=own)
-
-
 # -- what a plan asks for -------------------------------------------------------------------------
 
 
 class Views:
     """What a party answers sums over other views of its rows from.
 
-    table: of which `shard` is, read again for each view: nobody keeps it in memory.
+    shard: its rows as for training; ranges: the same by their columns' ranges; empty: which cells
+    of the columns that are filled in are missing, shape (rows, such columns).
+
+    Privacy: all of it was encoded before the party enrolled, so that neither how long an answer
+    takes nor whether there is one depends on the rows.
     """
 
-    def __init__(self, table: Table, shard: Shard) -> None:
-        self._table, self._shard = table, shard
+    def __init__(self, shard: Shard, ranges: Shard, empty: NDArray[np.bool_]) -> None:
+        self._shard, self._ranges, self._empty = shard, ranges, empty
 
     def find(self, view: str, digest: str) -> Shard | None:
-        """Rows of a view whose schema has this digest; None: this table has no such view.
-
-        Raises:
-            DataError: the table has other rows than it had.
-        """
+        """Rows of a view whose schema has this digest; None: this table has no such view."""
         schema = self._shard.schema
-        if view == RANGES:
-            for private in (False, True):
-                if by_range(schema, private=private).digest() == digest:
-                    self._check_rows()
-                    return shard_by_range(self._table, schema, private=private)
-        fills = any(column.missing != "refuse" for column in schema.columns)
-        if view == MISSING and fills and missing_schema(schema).digest() == digest:
-            self._check_rows()
-            return missing_shard(self._table, self._shard)
+        if view == RANGES and self._ranges.schema.digest() == digest:
+            return self._ranges
+        if view == RANGES and by_range(schema, private=True).digest() == digest:
+            return _private_view(self._ranges, schema)
+        if view == MISSING and self._empty.size and missing_schema(schema).digest() == digest:
+            return self._missing()
         return None
 
-    def _check_rows(self) -> None:
-        """All views are of the same rows."""
-        if encode_shard(self._table, self._shard.schema).fingerprint() != self._shard.fingerprint():
-            raise DataError("the table has changed since it was read: start the party again")
+    def _missing(self) -> Shard:
+        shard, own = self._shard, missing_schema(self._shard.schema)
+        x = np.column_stack([2.0 * self._empty - 1, np.ones(shard.rows)])
+        return Shard(x=x, y=shard.y, counts=shard.counts, schema=own)
+
+
+def encode_with_views(table: Table, schema: Schema, strict: bool = False) -> tuple[Shard, Views]:
+    """A party's rows and their views, from one reading of the table.
+
+    Raises:
+        SchemaError, DataError: as `encode_shard`.
+    """
+    own, problems = by_range(schema), Problems()
+    features = None if own == schema else Features(own.columns, own.scaling)
+    filled = [column.name for column in schema.columns if column.missing != "refuse"]
+    parts: list[FloatArray] = []
+    empty: list[NDArray[np.bool_]] = []
+
+    def seen(rows: int | None) -> Iterator[pd.DataFrame]:
+        for batch in batches(table, label=schema.label.name, problems=problems, rows=rows):
+            if features is not None:
+                parts.append(add_bias_and_clip(features.take(batch), None)[0])
+            held = [missing_cells(batch[name]) for name in filled if name in batch]
+            empty.append(np.array(held, dtype=bool).T)
+            yield batch
+
+    shard = encode_shard(seen, schema, strict, problems)
+    ranges = shard
+    if features is not None:
+        ranges = replace(shard, x=joined(parts), schema=own)
+    return shard, Views(shard, ranges, np.concatenate(empty))

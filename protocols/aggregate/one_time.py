@@ -39,7 +39,8 @@ Security. All that follows is against a coordinator that deviates as it likes, w
    client's neighbours a model whose updates vanish: Pasquini et al., CCS 2022. What is not in that
    hash, or in the keys, it can still tell one client alone: callers say what they hash.)
 
-Deviating clients can spoil a sum, or put any value in; nobody can prevent that here. Sums over
+Deviating clients can spoil a sum by what they contribute, or put any value in; nobody can prevent
+that here. Of answers any one may be spoilt, where the others are enough. Sums over
 different sets in different rounds differ by what the sets differ by: noise is against that.
 """
 
@@ -49,7 +50,7 @@ import hashlib
 import hmac
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -225,6 +226,18 @@ def check_members(quorum: Quorum, members: Sequence[int]) -> None:
 
 # -- coordinator ----------------------------------------------------------------------------------
 
+# Box, locked parts by receiver, unlocking values by owner.
+_Parsed = tuple[bytes, dict[int, bytes], dict[int, bytes]]
+
+
+def share_bytes(quorum: Quorum, length: int) -> int:
+    """Of each of the shares that a client contributes beside `length` words."""
+    count = num_secrets(length) * RING_DIM
+    if not quorum.lost:
+        return count * _COVERED.itemsize
+    blocks = packed.num_blocks(count, quorum.packed)
+    return NONCE_BYTES + TAG_BYTES + blocks * packed.SHARE.itemsize
+
 
 def open_sum(
     quorum: Quorum,
@@ -232,10 +245,13 @@ def open_sum(
     members: Sequence[int],
     answers: Mapping[int, bytes],
     total: Words,
+    tell: Callable[[int], None] = lambda client: None,
 ) -> NDArray[np.int32]:
     """sum_U m_i within `noise_units`, shape (L,); total: sum_U y_i, changed.
 
-    answers: by client, at least T; where nobody may vanish, what each contributed, of all.
+    answers: by client, at least T; where nobody may vanish, what each contributed, of all. tell:
+    of clients whose answers are left out: malformed ones, and where the rest does not fit together
+    one without which it does (it spoils others, or one other has spoilt its own).
 
     Raises:
         ProtocolError: too few answers, or they do not fit together.
@@ -248,16 +264,20 @@ def open_sum(
         )
     count = num_secrets(len(total)) * RING_DIM
     if quorum.lost:
-        secret = _secret_of_answers(quorum, members, answers, count)
+        secret = _secret_of_answers(quorum, members, answers, count, tell)
     else:
-        secret = _uncovered(answers, count)
+        secret = _short(_uncovered(answers, count), members)
+    add_products(element_key(context), -secret.reshape(-1, RING_DIM), total)
+    return total.view(np.int32)
+
+
+def _short(secret: NDArray[np.int64], members: Sequence[int]) -> NDArray[np.int64]:
     if int(np.abs(secret).max()) > noise_units(len(members)):
         raise ProtocolError(
             "the contributors' secrets do not add up to a short one: a client deviates from the "
             "protocol"
         )
-    add_products(element_key(context), -secret.reshape(-1, RING_DIM), total)
-    return total.view(np.int32)
+    return secret
 
 
 def _uncovered(covered: Mapping[int, bytes], count: int) -> NDArray[np.int64]:
@@ -270,15 +290,37 @@ def _uncovered(covered: Mapping[int, bytes], count: int) -> NDArray[np.int64]:
 
 
 def _secret_of_answers(
-    quorum: Quorum, members: Sequence[int], answers: Mapping[int, bytes], count: int
+    quorum: Quorum,
+    members: Sequence[int],
+    answers: Mapping[int, bytes],
+    count: int,
+    tell: Callable[[int], None],
 ) -> NDArray[np.int64]:
+    """Of all answers that are well formed; if these do not fit together, of all but one."""
     boxes = {}
     for k, data in answers.items():
         # One that is malformed is as good as none.
-        with suppress(ProtocolError):
+        try:
             boxes[k] = _parse(data, k, members)
+        except ProtocolError:
+            tell(k)
     if len(boxes) < quorum.needed:
         raise ProtocolError(f"{len(answers) - len(boxes)} of {len(answers)} answers are malformed")
+    try:
+        return _secret_of_boxes(quorum, members, boxes, count)
+    except (MessageError, ProtocolError):
+        for k in boxes if len(boxes) > quorum.needed else ():
+            others = {other: box for other, box in boxes.items() if other != k}
+            with suppress(MessageError, ProtocolError):
+                found = _secret_of_boxes(quorum, members, others, count)
+                tell(k)
+                return found
+        raise
+
+
+def _secret_of_boxes(
+    quorum: Quorum, members: Sequence[int], boxes: Mapping[int, _Parsed], count: int
+) -> NDArray[np.int64]:
     size = packed.num_blocks(count, quorum.packed) * packed.SHARE.itemsize
     shares = {}
     for k, (box, locked, _) in boxes.items():
@@ -291,10 +333,7 @@ def _secret_of_answers(
         share = _unseal(packed.to_bytes(lock % packed.PRIME), box, k)
         if len(share) == size:
             shares[k] = packed.of_bytes(share)
-    return packed.open_shares(shares, quorum.needed, quorum.packed, count)
-
-
-_Parsed = tuple[bytes, dict[int, bytes], dict[int, bytes]]
+    return _short(packed.open_shares(shares, quorum.needed, quorum.packed, count), members)
 
 
 def _parse(data: bytes, own: int, members: Sequence[int]) -> _Parsed:

@@ -10,8 +10,8 @@ from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
 
 # Largest log2(Q) for 128-bit classical security, ternary secret and errors of std 3.19
-# (HomomorphicEncryption.org); secrets drawn like errors, as here, would be allowed 2 bits more.
-MAX_LOG_Q_128 = {2048: 54, 4096: 109, 8192: 218}
+# (eprint 2024/463); secrets drawn like errors, as here, would be allowed 2 bits more.
+MAX_LOG_Q_128 = {2048: 53, 4096: 106, 8192: 214}
 # Sums of two residues stay below 2^32, products of two below 2^62.
 MAX_PRIME_BITS = 31
 # 12 NOISE_STD sqrt(P) < 2^15: the joint opening key fits 16 bits (`setup`).

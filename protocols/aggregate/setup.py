@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from protocols import agree, signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
+from protocols.integer_sums import Exact
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.signed_values import SignedValue
@@ -55,7 +56,7 @@ class SumsHalf(Protocol):
         """Make the secret; seeds: everybody's."""
         ...
 
-    def noisy(self, t: int, request: Body) -> NDArray[np.float64]:
+    def noisy(self, t: int, request: Body) -> Exact:
         """What this party adds to the sum of round t, noise included."""
         ...
 

@@ -117,7 +117,7 @@ def _mask(
     ]
     rows = [[c % prime for c in whole] for prime in primes]
     values = _evaluate(np.array(rows, np.uint64), primes, n)
-    five = _powers_of_five(size)
+    five = powers_of_five(size)
     found = np.stack([values[:, five // 2], values[:, (turn - five) // 2]], axis=1)
     found.setflags(write=False)
     return found
@@ -141,7 +141,7 @@ def _cosines(size: int) -> list[int]:
 
 
 @lru_cache(maxsize=8)
-def _powers_of_five(size: int) -> NDArray[np.int64]:
+def powers_of_five(size: int) -> NDArray[np.int64]:
     """5^i mod 4B, i < B."""
     return np.array([pow(5, i, 4 * size) for i in range(size)], np.int64)
 
@@ -154,7 +154,7 @@ def _slot_order(n: int) -> NDArray[np.int64]:
     """
     bits = n.bit_length() - 1
     reverse = np.arange(n).reshape((2,) * bits).transpose().ravel()
-    five = _powers_of_five(n // 2)
+    five = powers_of_five(n // 2)
     return np.concatenate([reverse[five // 2], reverse[(2 * n - five) // 2]])
 
 

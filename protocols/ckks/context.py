@@ -25,7 +25,7 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
 
-# OpenFHE's pseudo-random generator is static: a forked child would repeat its parent's keys.
+# OpenFHE's generator is static: a forked child would repeat its parent's encryptions of zero.
 _NUMBERS = itertools.count()
 # Sessions whose evaluation keys stand in OpenFHE's static maps.
 _LOADED: set[str] = set()
@@ -80,6 +80,7 @@ class CkksContext:
         self.primes = self._frames.primes
         self.extended_primes = self._frames.extended_primes
         self._centres: dict[int, Any] = {}
+        self._nothing: dict[int, Any] = {}
 
     # -- shapes -------------------------------------------------------------------------------
 
@@ -277,9 +278,23 @@ class CkksContext:
     @cached_property
     def nothing(self) -> Any:
         """The polynomial 0 at level 0, as a ciphertext; never to be changed."""
-        return self.ciphertext(
-            [np.zeros((self.params.num_towers, self.params.ring_dim), np.uint64)]
-        )
+        return self.nothing_at(self.params.num_towers)
+
+    def nothing_at(self, towers: int) -> Any:
+        """The polynomial 0 modulo so many primes, as a ciphertext; never to be changed."""
+        if towers not in self._nothing:
+            zero = np.zeros((towers, self.params.ring_dim), np.uint64)
+            self._nothing[towers] = self.ciphertext([zero])
+        return self._nothing[towers]
+
+    @property
+    def special_primes(self) -> tuple[int, ...]:
+        """Of P."""
+        return self.extended_primes[len(self.primes) :]
+
+    def digit_of(self, k: int) -> int:
+        """Of the key switch, to which the k-th prime of Q belongs."""
+        return k // -(-len(self.primes) // self.params.num_digits)
 
     def _implant(self, frame: bytes, polynomials: Sequence[Residues]) -> bytes:
         return rns.implant(frame, np.concatenate(polynomials), self.extended_primes)

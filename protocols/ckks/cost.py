@@ -27,12 +27,12 @@ from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
-from protocols.ckks.flooding import encode_complex, gaussian_polynomial
-from protocols.ckks.fresh_errors import fresh_errors
+from protocols.ckks.flooding import Flooding, encode_complex
 from protocols.ckks.lift import lift
 from protocols.ckks.masks import draw_mask, mask_values
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
+from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_pq
 from protocols.ckks.tally import OPERATIONS
 from protocols.ckks.threads import each
 from protocols.ckks.trace_map import TraceMap
@@ -283,14 +283,16 @@ def _measured(context: CkksContext, started: float) -> UnitTimes:
     levels = [_operations(context, operands, level) for level in range(params.depth)]
     element = _seconds(lambda: context.uniform_polynomial(os.urandom(32), ""))
     # The flooding, next to which all else of a decryption share is little.
-    flooding = _seconds(lambda: gaussian_polynomial(context, 1e6, 2, SystemRandomness()))
+    noise = Flooding.even(params.ring_dim, 1e6)
+    flooding = _seconds(lambda: noise.draw(context, 2, SystemRandomness()))
+    b, a = np.split(context.residues_of(keys.publicKey), 2)
     return UnitTimes(
         operations={name: tuple(laps[name] for laps in levels) for name in OPERATIONS},
         setup=setup,
-        encrypt=_seconds(lambda: context.residues_of(fresh())),
+        encrypt=_seconds(lambda: encryption(context, b, a)),
         decryption_share=flooding,
         expand=element / params.num_towers,
-        **_key_times(context, keys),
+        **_key_times(context),
         **_refresh_times(context, keys, fresh()),
         **_model_times(context, keys.publicKey, fresh()),
         **_byte_times(context),
@@ -350,15 +352,15 @@ def _operations(context: CkksContext, fresh: Sequence[Any], level: int) -> dict[
     return {name: _seconds(*timed[name]) for name in OPERATIONS}
 
 
-def _key_times(context: CkksContext, keys: Any) -> dict[str, float]:
-    """Both parts of one rotation key."""
+def _key_times(context: CkksContext) -> dict[str, float]:
+    """Both parts of one rotation key, a party's as in `parties.key_share`."""
     half = context.uniform_key_half(_SEED, "timing")
 
     def share() -> Any:
-        a = context.uniform_key_half(_SEED, "timing")
-        reference = context.rotation_key_map(1, a, np.zeros_like(a))
-        key = context.cc.MultiEvalAtIndexKeyGen(keys.secretKey, reference, [1])
-        return context.residues_of(key)
+        a, params = context.uniform_key_half(_SEED, "timing"), context.params
+        errors = [in_pq(context, gaussian(params.ring_dim)) for _ in range(params.num_digits)]
+        shown = rns.product(a, half, context.key_primes)
+        return rns.add(shown, np.concatenate(errors), context.key_primes)
 
     def join() -> Any:
         return context.rotation_key_map(1, context.uniform_key_half(_SEED, "timing"), half)
@@ -416,9 +418,10 @@ def _refresh_times(context: CkksContext, keys: Any, fresh: Any) -> dict[str, flo
 def _model_times(context: CkksContext, public_key: Any, fresh: Any) -> dict[str, float]:
     """Of an encrypted model; the party's parts as in `parties.key_share`."""
     params, cc, primes, n = context.params, context.cc, context.primes, context.params.ring_dim
-    low, level = primes[:REFRESH_TOWERS], params.num_towers - REFRESH_TOWERS
+    low = primes[:REFRESH_TOWERS]
     trace_map = TraceMap(params.num_slots, 1, 0.5)
-    deep, zero = cc.Compress(fresh, REFRESH_TOWERS), context.encode(np.zeros(1), level)
+    deep = cc.Compress(fresh, REFRESH_TOWERS)
+    b, a = np.split(context.residues_of(public_key), 2)
     c1 = context.polynomials_of(deep)[1]
     element, secret = (context.uniform_polynomial(_SEED, name) for name in ("timing", "secret"))
 
@@ -444,7 +447,7 @@ def _model_times(context: CkksContext, public_key: Any, fresh: Any) -> dict[str,
             context.polynomials_of(ct)
 
     def reply() -> None:
-        fresh, total = (context.polynomials_of(ct) for ct in (cc.Encrypt(public_key, zero), deep))
+        fresh, total = encryption(context, b, a, len(low)), context.polynomials_of(deep)
         first, _ = (rns.add(own, new, low) for own, new in zip(total, fresh, strict=True))
         hidden = subring.kernel(low, n, 1, ExpandedRandomness())
         rns.add(first, rns.add(hidden, c1, low), low)

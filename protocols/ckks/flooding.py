@@ -1,14 +1,25 @@
 """Flooding noise: what a partial decryption adds, so that it reveals the message and no more.
 
-The decrypted polynomial is message + e, and e depends on secrets and data. Noise of standard
-deviation
+The decrypted polynomial is message + e, and e depends on secrets and data. Noise of covariance
+Sigma hides it to s bits over tau decryptions (Li, Micciancio, Schultz, Sorrell, CRYPTO 2022,
+Theorem 2, of which noise is Gaussian in the norm of Sigma), where
 
-    sigma_flood = sqrt(12 tau) 2^(s/2) sigma_e
+    e^T Sigma^-1 e <= 1 / (12 tau 2^s)        for the whole error vector e.
 
-hides it to s bits over tau decryptions (Li, Micciancio, Schultz, Sorrell, CRYPTO 2022, Theorem 2).
-Every party adds the full amount, because all others may collude.
+Coordinates. Slots m_j of a polynomial with coefficients c have sum |m_j|^2 = n / 2 sum c_i^2, so
+that sqrt(2 / n) times their real and imaginary parts are coordinates in an orthonormal basis, as
+the coefficients are. `shown`: those k of them that are released, real parts of slots, or, of an
+encrypted model, coefficients. All n others are zero but for errors, which nobody reads. So they get
+more noise, at no price, and what is released need only be hidden by the error in it:
 
-sigma_e, per coefficient, for weights in the units in which they are encrypted:
+    sigma_shown = c sqrt(17/16 k) sigma_k,   sigma_rest = c sqrt(17 n) sigma_e,
+    c = sqrt(12 tau) 2^(s/2),                e^T Sigma^-1 e <= (16/17 + 1/17) / c^2,
+
+sigma_k bounds the error of a coordinate that is shown, sigma_e that of all n in the mean. Every
+party adds the full amount, because all others may collude. Coefficients are rounded, which is the
+same as rounding message + e + noise.
+
+sigma_e, for weights in the units in which they are encrypted:
 
 - each iteration rounds once more. The rounding of a rescaling is tau_0 + tau_1 s, tau_i uniform
   below 1/2 in size and s the sum of P uniform ternary secrets: variance (1 + 2 n P / 3) / 12. The
@@ -33,6 +44,7 @@ factor f above 1 would take 2 log2 f bits of s.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -41,15 +53,23 @@ import openfhe
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
+from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext, message_primes, new_context
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
-from protocols.errors import PlatformError
+from protocols.ckks.transform import to_slots
+from protocols.errors import ParameterError, PlatformError
 from protocols.privacy.randomness import RandomSource
 
+Floats = NDArray[np.float64]
 STATISTICAL_SECURITY_BITS = 40
 MARGIN = 3.0
-# OpenFHE's standard deviation of key and encryption errors.
+FEW_MARGIN = 2.0
+# Of e^T Sigma^-1 e, what all that is not shown counts for, over the rest.
+_REST = 1 / 16
+# Of this std, coefficients of doubles are right to one; of the largest to 2^30.
+FINE, MOST = 2.0**46, 2.0**80
+# Of the errors of keys and encryptions [standard deviation].
 FRESH_ERROR_STD = 3.19
 
 
@@ -68,8 +88,18 @@ def scatter(count: int) -> float:
     return math.sqrt(float(chdtri(count, 2.0**-40)) / count)
 
 
+def few_margin(count: int) -> float:
+    """What takes the place of MARGIN for `count` slots: they scatter about their average."""
+    return max(FEW_MARGIN, scatter(2 * count))
+
+
 def error_std(
-    params: CkksParameters, parties: int, *, rounding_gain: float, row_gain: float
+    params: CkksParameters,
+    parties: int,
+    *,
+    rounding_gain: float,
+    row_gain: float,
+    margin: float = MARGIN,
 ) -> float:
     """Estimate of sigma_e from above, per coefficient [integer units]; see the module.
 
@@ -77,12 +107,88 @@ def error_std(
     error over that of the rows' encryption.
     """
     rounding = rounding_gain * rounding_std(params, parties)
-    return MARGIN * math.hypot(rounding, row_gain * fresh_std(params, parties))
+    return margin * math.hypot(rounding, row_gain * fresh_std(params, parties))
 
 
-def flooding_std(sigma_e: float, decryptions: int = 1) -> float:
-    """sigma_flood of one party, per coefficient [integer units]."""
-    return math.sqrt(12 * decryptions) * 2 ** (STATISTICAL_SECURITY_BITS / 2) * sigma_e
+@dataclass(frozen=True, eq=False, slots=True)
+class Flooding:
+    """One party's noise; see the module.
+
+    shown: flags, of n / 2 slots or of n coefficients; std: of these coordinates; rest: of all
+    others [integer units].
+    """
+
+    shown: NDArray[np.bool_]
+    std: float
+    rest: float
+
+    @classmethod
+    def of(
+        cls, shown: NDArray[np.bool_], ring_dim: int, error: float, whole: float, tau: int = 1
+    ) -> Flooding:
+        """For errors of std `error` in a coordinate that is shown, `whole` in the mean of all."""
+        unit, count = math.sqrt(12 * tau) * 2 ** (STATISTICAL_SECURITY_BITS / 2), int(shown.sum())
+        std = unit * math.sqrt(count * (1 + _REST)) * error
+        return cls(shown, std, unit * math.sqrt(ring_dim * (1 + 1 / _REST)) * whole)
+
+    @classmethod
+    def even(cls, ring_dim: int, std: float) -> Flooding:
+        """The same in every coefficient."""
+        return cls(np.ones(ring_dim, np.bool_), std, std)
+
+    @property
+    def drawn_std(self) -> float:
+        """Of the coordinates that are shown, with the finer noise that `draw` adds."""
+        return math.hypot(self.std, FINE if max(self.std, self.rest) > FINE else 0.0)
+
+    def rms(self, ring_dim: int) -> float:
+        """Per coefficient, in the mean [integer units]."""
+        part = int(self.shown.sum()) / ring_dim
+        return math.sqrt(part * self.std**2 + (1 - part) * self.rest**2)
+
+    def norm(self, error: Floats) -> float:
+        """sqrt(e^T Sigma^-1 e) of an error vector's coefficients, shape (n,)."""
+        n, place = len(error), error
+        whole = float((error**2).sum())
+        if len(self.shown) < n:
+            place = math.sqrt(2 / n) * to_slots(error).real
+        part = float((place[self.shown] ** 2).sum())
+        return math.sqrt(part / self.std**2 + max(whole - part, 0.0) / self.rest**2)
+
+    def bits(self, error: Floats, tau: int = 1) -> float:
+        """s that an error vector's coefficients, shape (n,), leave over tau decryptions."""
+        return -2 * math.log2(math.sqrt(12 * tau) * self.norm(error))
+
+    def draw(self, context: CkksContext, towers: int, randomness: RandomSource) -> Residues:
+        """Rounded coefficients as residues, shape (towers, n).
+
+        Doubles beyond 2^53 are multiples of 2, 4, …, and would show what is added to them modulo
+        that: finer noise covers it.
+
+        Raises:
+            ParameterError: noise that leaves no room for the message.
+        """
+        params, largest = context.params, max(self.std, self.rest)
+        if largest > MOST:
+            raise ParameterError(
+                f"flooding of std {largest:.3g} is above 2^{math.log2(MOST):.0f}: take fewer "
+                "parties or iterations"
+            )
+        drawn = standard_normal(params.ring_dim, randomness)
+        if len(self.shown) == params.ring_dim:
+            slots = to_slots(drawn * np.where(self.shown, self.std, self.rest))
+        else:
+            real, imaginary = drawn.reshape(2, -1) * math.sqrt(params.ring_dim / 2)
+            slots = np.where(self.shown, self.std, self.rest) * real + 1j * self.rest * imaginary
+        plaintext = encode_complex(
+            context, slots / 2.0**params.scale_bits, params.num_towers - towers
+        )
+        zero = context.ciphertext([np.zeros((towers, params.ring_dim), np.uint64)])
+        found = context.residues_of(context.cc.EvalAdd(zero, plaintext))
+        if largest <= FINE:
+            return found
+        fine = Flooding.even(params.ring_dim, FINE).draw(context, towers, randomness)
+        return rns.add(found, fine, context.primes[:towers])
 
 
 def slot_std(params: CkksParameters, coefficient_std: float) -> float:
@@ -90,21 +196,11 @@ def slot_std(params: CkksParameters, coefficient_std: float) -> float:
     return math.sqrt(params.ring_dim / 2) * coefficient_std / 2.0**params.scale_bits
 
 
-def gaussian_polynomial(
-    context: CkksContext, std: float, towers: int, randomness: RandomSource
-) -> Residues:
-    """Rounded Gaussian coefficients, i.i.d. with the given std, as residues, shape (towers, n).
-
-    The canonical embedding of such a polynomial has i.i.d. complex Gaussian slots of variance
-    n std^2; they are drawn and encoded, which rounds the coefficients.
-    """
-    params = context.params
-    uniform = (randomness.words(params.ring_dim) >> np.uint64(11)).astype(np.float64)
-    normal = ndtri((uniform + 0.5) / 2.0**53) * std * math.sqrt(params.ring_dim / 2)
-    slots = (normal[::2] + 1j * normal[1::2]) / 2.0**params.scale_bits
-    plaintext = encode_complex(context, slots, params.num_towers - towers)
-    zero = context.ciphertext([np.zeros((towers, params.ring_dim), np.uint64)])
-    return context.residues_of(context.cc.EvalAdd(zero, plaintext))
+def standard_normal(count: int, randomness: RandomSource) -> Floats:
+    """Independent draws, to 53 bits."""
+    uniform = (randomness.words(count) >> np.uint64(11)).astype(np.float64)
+    found: Floats = ndtri((uniform + 0.5) / 2.0**53)
+    return found
 
 
 def encode_complex(context: CkksContext, slots: NDArray[np.complex128], level: int = 0) -> Any:

@@ -124,21 +124,27 @@ def negate(rows: Residues, primes: Sequence[int]) -> Residues:
 
 
 def product(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
-    """(left * right) mod primes, row by row; operands of one shape below their primes (< 2^60).
+    """(left * right) mod primes, row by row; operands of one shape below their primes (< 2^60)."""
+    found = np.empty_like(left)
+    for k, prime in enumerate(primes):
+        found[k] = row_product(left[k], right[k], prime)
+    return found
+
+
+def row_product(left: Residues, right: Residues, prime: int) -> Residues:
+    """(left * right) mod prime; operands below it (< 2^60).
 
     With right = 2^30 high + low, left * high - q prime, then 2^30 times that + left * low - q'
     prime. The quotients, below 2^31, are off by 1/2 + 2^-20 at most as nearest integers to
     floats: each rest is within 2^60 of zero, and so right although products wrap modulo 2^64.
     """
-    found = np.empty_like(left)
-    for k, prime in enumerate(primes):
-        row, other = left[k].view(np.int64), right[k].view(np.int64)
-        quotient, high, low = row * (1 / prime), other >> _HALF, other & ((1 << _HALF) - 1)
-        rest = row * high - _nearest(quotient * high) * prime
-        multiple = _nearest(rest * (2**_HALF / prime) + quotient * low)
-        total = ((rest << _HALF) + row * low - multiple * prime).view(np.uint64)
-        np.minimum(total, total + np.uint64(prime), out=found[k])
-    return found
+    row, other = left.view(np.int64), right.view(np.int64)
+    quotient, high, low = row * (1 / prime), other >> _HALF, other & ((1 << _HALF) - 1)
+    rest = row * high - _nearest(quotient * high) * prime
+    multiple = _nearest(rest * (2**_HALF / prime) + quotient * low)
+    total: Residues = ((rest << _HALF) + row * low - multiple * prime).view(np.uint64)
+    np.minimum(total, total + np.uint64(prime), out=total)
+    return total
 
 
 def _nearest(numbers: NDArray[np.float64]) -> NDArray[np.int64]:

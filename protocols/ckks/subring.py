@@ -132,13 +132,13 @@ def shifted(polynomial: Residues, primes: Sequence[int], places: int) -> Residue
 @lru_cache(maxsize=4)
 def monomial(primes: tuple[int, ...], n: int, places: int) -> Residues:
     """X^places, shape (len(primes), n)."""
-    exponents = (2 * _reversed(n) + 1) * places % (2 * n)
+    exponents = (2 * reversed_bits(n) + 1) * places % (2 * n)
     found = powers_of_root(primes, n, n)[:, exponents]
     found.setflags(write=False)
     return found
 
 
-def _reversed(count: int) -> NDArray[np.int64]:
+def reversed_bits(count: int) -> NDArray[np.int64]:
     """rev of 0 … count - 1."""
     bits = count.bit_length() - 1
     found: NDArray[np.int64] = np.arange(count).reshape((2,) * bits).transpose().ravel()
@@ -181,6 +181,6 @@ def _inverses(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any]
 
 def _powers(phi: Residues, count: int, sign: int) -> NDArray[Any]:
     """phi^(sign (2 rev(h) + 1) j), h: which chunk of entries; phi: its powers 0 … 2 count - 1."""
-    exponents = sign * np.outer(2 * _reversed(count) + 1, np.arange(count)) % (2 * count)
+    exponents = sign * np.outer(2 * reversed_bits(count) + 1, np.arange(count)) % (2 * count)
     found: NDArray[Any] = phi.astype(object)[exponents]
     return found

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
 from protocols.evaluation.tables import Bins, ClassTable, LabelTable, Table, TargetTable
+from protocols.integer_sums import Exact, joined, row_scores
 from protocols.models.registry import model_named
 from protocols.one_sum import LARGEST, OneSum, check_sizes
 from protocols.serialise import to_plain
@@ -140,13 +141,13 @@ class EvaluationObjective(OneSum):
         """Likewise."""
         return self.table.diameter * math.sqrt(2 if self.sites else 1)
 
-    def of_rows(self, x: Array, y: Array, name: str) -> Array:
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """The tables, of one party's rows."""
         # Cut off at B |w|, which moves no row of norm B.
-        scores = np.clip(x @ np.array(self.weights).T, -self._most, self._most)
+        scores = np.clip(row_scores(x, np.array(self.weights).T), -self._most, self._most)
         found = self.table.of_rows(scores, y)
-        own = [found if site == name else np.zeros_like(found) for site in self.sites]
-        return np.concatenate([found, *own])
+        own = [found if site == name else Exact(0 * found.units, 0) for site in self.sites]
+        return joined(found, *own)
 
     @property
     def _most(self) -> Array:

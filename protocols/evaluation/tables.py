@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from protocols.errors import ParameterError
+from protocols.integer_sums import Exact, joined, log_sum, summed
 from protocols.models.model import TargetModel
 from protocols.models.registry import model_named, model_of
 
@@ -58,10 +60,9 @@ class Bins:
         """Index of the bin of every score; a score on an edge belongs to the bin below."""
         return np.asarray(np.searchsorted(self.edges[1:-1], z, side="left"), dtype=np.intp)
 
-    def counts(self, z: Array, positive: NDArray[np.bool_]) -> Array:
+    def counts(self, z: Array, positive: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Negative and positive rows by bin, one after the other, shape (2 count,)."""
-        found = np.bincount(2 * self.of(z) + positive, minlength=2 * self.count)
-        return found.astype(np.float64)
+        return np.bincount(2 * self.of(z) + positive, minlength=2 * self.count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,8 +95,11 @@ class Table(ABC):
         return self.norm * (2.0 if self.exact else math.sqrt(2))
 
     @abstractmethod
-    def of_rows(self, scores: Array, y: Array) -> Array:
-        """Sum over rows, shape (size,); scores: shape (rows, outputs); y: as in a shard."""
+    def of_rows(self, scores: Array, y: Array) -> Exact:
+        """Sum over rows, with privacy of integers that each row gives by itself, shape (size,).
+
+        scores: shape (rows, outputs); y: as in a shard.
+        """
 
 
 class LabelTable(Table):
@@ -117,12 +121,12 @@ class LabelTable(Table):
         """Of a count, three of a decile, a Brier score, a log loss of at most |z| + ln 2."""
         return math.sqrt(5 + (self.largest + math.log(2)) ** 2) if self.exact else 1.0
 
-    def of_rows(self, scores: Array, y: Array) -> Array:
+    def of_rows(self, scores: Array, y: Array) -> Exact:
         """See the class."""
         z, positive = scores[:, 0], y > 0.5
         counts = self.bins.counts(z, positive)
         if not self.exact:
-            return counts
+            return Exact(counts, 0)
         p = model_named(self.model).decode(z)
         decile = np.minimum((p * DECILES).astype(np.intp), DECILES - 1)
         tables = [
@@ -130,7 +134,7 @@ class LabelTable(Table):
             for values in (np.ones_like(p), positive.astype(np.float64), p)
         ]
         loss = np.logaddexp(0.0, np.where(positive, -z, z)).sum()
-        return np.concatenate([counts, *tables, [loss, ((p - positive) ** 2).sum()]])
+        return Exact.of(np.concatenate([counts, *tables, [loss, ((p - positive) ** 2).sum()]]))
 
 
 class ClassTable(Table):
@@ -156,7 +160,7 @@ class ClassTable(Table):
         loss = 2 * self.largest + math.log(2 * self.outputs)
         return math.sqrt(self.outputs + 1 + (4 + loss**2 if self.exact else 0))
 
-    def of_rows(self, scores: Array, y: Array) -> Array:
+    def of_rows(self, scores: Array, y: Array) -> Exact:
         """See the class; y: one-hot, shape (rows, K).
 
         Raises:
@@ -169,21 +173,22 @@ class ClassTable(Table):
         model = cast("ClassModel", model_named(self.model))
         logits = model.logits(scores)
         odds, code = log_odds(logits), model.code_of(y)
-        parts = [self.bins.counts(odds[:, k], code == k) for k in range(self.outputs)]
-        cells = np.bincount(self.outputs * code + model.called(scores), minlength=self.outputs**2)
-        parts.append(cells.astype(np.float64))
-        if self.exact:
-            own = np.take_along_axis(logits, code[:, None], axis=1)[:, 0]
-            loss = (logsumexp(logits, axis=1) - own).sum()
-            parts.append(np.array([loss, ((model.decode(scores) - y) ** 2).sum()]))
-        return np.concatenate(parts)
+        counts = [self.bins.counts(odds[:, k], code == k) for k in range(self.outputs)]
+        called = self.outputs * code + model.called(scores)
+        found = Exact(np.concatenate([*counts, np.bincount(called, minlength=self.outputs**2)]), 0)
+        if not self.exact:
+            return found
+        own = np.take_along_axis(logits, code[:, None], axis=1)[:, 0]
+        loss = (logsumexp(logits, axis=1) - own).sum()
+        brier = ((model.decode(scores) - y) ** 2).sum()
+        return joined(found, Exact.of(np.array([loss, brier])))
 
 
 def log_odds(logits: Array) -> Array:
     """ln(p_k / (1 - p_k)) of p = exp(logits) / sum, shape kept; exact where p_k is nearly 1."""
     found = np.empty_like(logits)
     for k in range(logits.shape[1]):
-        found[:, k] = logits[:, k] - logsumexp(np.delete(logits, k, axis=1), axis=1)
+        found[:, k] = logits[:, k] - log_sum(np.delete(logits, k, axis=1))
     return found
 
 
@@ -214,11 +219,13 @@ class TargetTable(Table):
         """Of values on [0, 1] the norm's bound."""
         return self.norm * (2.0 if self.exact else 1.0)
 
-    def of_rows(self, scores: Array, y: Array) -> Array:
+    def of_rows(self, scores: Array, y: Array) -> Exact:
         """See the class."""
         p = model_named(self.model).decode(scores)
         if not self.exact:
             p = np.clip(p, 0.0, 1.0)
         products = np.stack([y, y * y, p, p * p, y * p, np.abs(y - p)])
         own = model_of(TargetModel, self.model).tallies(y, p)
-        return np.asarray(np.concatenate([products, own]).sum(axis=1).T.ravel())
+        # Shape (tallied, rows, outputs) to (rows, outputs tallied).
+        parts = np.concatenate([products, own]).transpose(1, 2, 0).reshape(len(y), -1)
+        return summed(lambda rows: parts[rows], len(parts), self.size, Fraction(self.norm))

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from scipy.special import expit
 
 from protocols import symmetric
 from protocols.errors import ParameterError
+from protocols.integer_sums import Exact, lengths, products_of, row_scores, summed
 from protocols.one_sum import LARGEST, RANGES, OneSum, check_sizes
 from protocols.serialise import to_plain
 
@@ -113,22 +115,24 @@ class InformationObjective(OneSum):
             return math.sqrt(5) * self.row_norm
         return 2 * self.norm_bound(query)
 
-    def of_rows(self, x: Array, y: Array, name: str) -> Array:
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """Clipped, which with privacy moves no row of norm B."""
-        lengths = np.sqrt(np.einsum("ij,ij->i", x, x))
-        x = x * np.minimum(1.0, self.row_norm / np.maximum(lengths, 1e-300))[:, None]
-        z = x @ np.array(self.theta)
+        bound = self.norm_bound(self.kind)
+        length = self.length(x.shape[1])
+        return summed(lambda rows: self._parts(x[rows], y[rows]), len(x), length, Fraction(bound))
+
+    def _parts(self, x: Array, y: Array) -> Array:
+        """v of every row, by itself."""
+        x = x * np.minimum(1.0, self.row_norm / np.maximum(lengths(x, 2), 1e-300))[:, None]
+        z = row_scores(x, np.array(self.theta)[:, None])[:, 0]
         if self.model == "logistic":
             mean = expit(z)
             w = mean * (1 - mean)
         else:
             most = 0.0 if self.private else LARGEST_SCORE
             mean = w = np.exp(np.clip(z, -LARGEST_SCORE, most))
-        r, square = mean - y.reshape(len(x)), np.einsum("ij,ij->i", x, x)
-        norms = np.sqrt(square * r**2 + (self.kappa * w * square) ** 2)
-        kept = np.minimum(1.0, self.norm_bound(self.kind) / np.maximum(norms, 1e-300))
-        information = (x * (kept * w)[:, None]).T @ x
-        return np.concatenate([x.T @ (kept * r), self.kappa * symmetric.flat(information)])
+        score = x * (mean - y.reshape(len(x)))[:, None]
+        return np.concatenate([score, symmetric.of_each(x, self.kappa * w)], axis=1)
 
     def remarks(self) -> tuple[str, ...]:
         """Of the other sums, and of the point."""
@@ -194,12 +198,10 @@ class ProductsObjective(OneSum):
         """sqrt(2) U^2."""
         return math.sqrt(2) * self.norm_bound(query)
 
-    def of_rows(self, x: Array, y: Array, name: str) -> Array:
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """sum_i u_i u_i^T, each clipped, which moves no row of norm B."""
         u = np.column_stack([x, y.reshape(len(x), -1)])
-        square = np.einsum("ij,ij->i", u, u)
-        kept = np.minimum(1.0, self.norm_bound(self.kind) / np.maximum(square, 1e-300))
-        return symmetric.flat((u * kept[:, None]).T @ u)
+        return products_of(u, math.sqrt(self.norm_bound(self.kind)))
 
     def remarks(self) -> tuple[str, ...]:
         """What it spends, or that it is exact."""

@@ -24,6 +24,7 @@ from protocols.privacy.accounting import (
     sigma_for,
 )
 from protocols.privacy.certificate import ASSUMPTIONS, Certificate, Condition
+from protocols.privacy.composed import composed
 from protocols.privacy.gdp import check_delta, check_epsilon, epsilon_for_mu
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
@@ -326,6 +327,11 @@ def certify(
         epsilon_by_coalition=budget.by_coalition(
             sigma=sigma, rounds=rounds, sensitivity=sensitivity, rows=rows
         ),
+        epsilon_composed=composed(
+            events, budget.split, delta=budget.delta_mechanism, paid_mu=budget.paid_mu
+        )
+        if events
+        else (),
         assumptions=assumptions,
         events=events,
     )

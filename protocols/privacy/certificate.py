@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.accounting import Event
 from protocols.serialise import to_plain
+from protocols.words import HOLDS
 
 if TYPE_CHECKING:
     from protocols.plan import RunPlan
@@ -131,6 +132,7 @@ class Certificate:
         figures: every intermediate figure, by the name that the meanings use.
         epsilon_by_coalition: entry k is epsilon at the mechanism's delta against k colluders;
             empty without noise.
+        epsilon_composed: the same of all rounds composed, see `composed`.
         assumptions: what is taken for granted, in words.
         events: what the run costs each owner, for the accountant; empty without noise.
     """
@@ -140,6 +142,7 @@ class Certificate:
     conditions: tuple[Condition, ...]
     figures: Mapping[str, float]
     epsilon_by_coalition: tuple[float, ...] = ()
+    epsilon_composed: tuple[float, ...] = ()
     assumptions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
 
@@ -186,6 +189,8 @@ class Certificate:
             "conditions": [condition.to_dict() for condition in self.conditions],
             "binding": self.binding.name,
             "epsilon": list(self.epsilon_by_coalition),
+            "epsilon_composed": list(self.epsilon_composed),
+            "epsilon_holds": HOLDS if self.epsilon_composed else None,
             "assumptions": list(self.assumptions),
         }
 

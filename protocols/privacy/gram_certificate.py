@@ -32,6 +32,7 @@ from protocols import arithmetic
 from protocols.errors import ParameterError
 from protocols.privacy.budget import GRID_MARGIN, Budget
 from protocols.privacy.certificate import Certificate, Condition, Stated, document, stated_noise
+from protocols.privacy.composed import composed
 from protocols.privacy.grid import NoiseGrid, discretisation_delta
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def check(release: GramRelease) -> Certificate:
         "sensitivity": widened,
         "rows": r.rows,
     }
-    by_coalition = budget.by_coalition(**release_of)
+    by_coalition, events = budget.by_coalition(**release_of), budget.events(**release_of)
     figures = {
         "D": r.exact_sensitivity,
         "grid_unit": r.grid.unit,
@@ -231,6 +232,9 @@ def check(release: GramRelease) -> Certificate:
         conditions=conditions,
         figures=figures,
         epsilon_by_coalition=by_coalition,
+        epsilon_composed=composed(
+            events, split, delta=budget.delta_mechanism, paid_mu=budget.paid_mu
+        ),
         assumptions=ASSUMPTIONS,
-        events=budget.events(**release_of),
+        events=events,
     )

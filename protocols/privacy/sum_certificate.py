@@ -153,6 +153,12 @@ class SumSetting:
             )
         return self.noise.epsilon(events, self.delta_mechanism)
 
+    def composed(self, coalition: int) -> float:
+        """Epsilon of the rounds that show a row, coins known; inf where no noise is left."""
+        if not self.noise.left(self.split, coalition):
+            return math.inf
+        return self.noise.epsilon(self.events(coalition), self.delta_mechanism)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
@@ -256,6 +262,7 @@ def check(setting: SumSetting) -> Certificate:
         conditions=conditions,
         figures=figures,
         epsilon_by_coalition=coalitions,
+        epsilon_composed=tuple(s.composed(k) for k in range(s.split.parties)),
         assumptions=ASSUMPTIONS,
         events=s.events(),
     )

@@ -21,9 +21,11 @@ there, and for L2 nothing changes.
 Two ways to draw the batches have a proof:
 
 * "cyclic": rows are dealt into K fixed batches by position, and round t takes batch t mod K. This
-  is public. A row is drawn in at most ceil(T / K) rounds and nothing of it shows in the others, so
-  adaptive composition gives exactly mu = sqrt(ceil(T / K)) 2 C / sigma (Gaussian DP, Dong, Roth,
-  Su, arXiv:1905.02383). No amplification is claimed: everybody knows the batch.
+  is public; which row has which place is not: owners shuffle them first (`parties.order`), for an
+  order that follows from the rows would let one of them move all others. A row is drawn in at
+  most ceil(T / K) rounds and nothing of it shows in the others, so adaptive composition gives
+  exactly mu = sqrt(ceil(T / K)) 2 C / sigma (Gaussian DP, Dong, Roth, Su, arXiv:1905.02383). No
+  amplification by the secret order is claimed.
 * "poisson": every row joins by a coin of its own, with probability 1 / K, which its owner tosses
   from a private source and tells nobody. Amplification then holds against the coordinator and all
   other owners, hidden alpha notwithstanding: `protocols.privacy.poisson` has the proof. It needs
@@ -42,6 +44,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 import dp_accounting
@@ -49,6 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import DataError, ParameterError, ProtocolError
+from protocols.integer_sums import Exact, Factors, IntegerRows
 from protocols.models.dual import STEPS, Loss, dual_step
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.grid import FINENESS_BITS, NoiseGrid, discretisation_delta
@@ -208,14 +212,25 @@ class DualParty:
             raise ParameterError("clip=inf with noise protects nobody: give a finite clip")
         if sigma > 0 and plan.norm != 2:
             raise ParameterError(f"norm={plan.norm}: Gaussian noise needs clips in L2")
-        self._plan, self._rows, self._labels = plan, rows, labels
+        self._plan, self._labels = plan, labels
+        self._rows = IntegerRows(rows, _UNIT, plan.norm)
         self._sigma, self._split, self._randomness = sigma, split, randomness
         self._grid: NoiseGrid = split.grid(sigma)
         self._alpha: Array = np.zeros(len(rows))
         self._round = 0
 
     def contribution(self, t: int, v: Array) -> Array:
-        """Move the batch of round t and answer X_B^T zeta + noise share, shape (d,).
+        """`exact`, and this owner's share of the noise where there is a sigma, as float64."""
+        exact = self.exact(t, v)
+        if self._sigma == 0:
+            return exact.values
+        noise = gaussian_shares(self._sigma, self._split, 1, v.size, self._randomness, self._grid)
+        bits = self._grid.granularity_bits
+        units = np.ldexp(noise[0], bits).astype(np.int64)
+        return Exact(exact.on(bits) + units, bits).values
+
+    def exact(self, t: int, v: Array) -> Exact:
+        """Move the batch of round t and answer X_B^T zeta, shape (d,).
 
         Args:
             t: 0, 1, … in order.
@@ -229,21 +244,15 @@ class DualParty:
                 f"round={t} is not the next, {self._round} of {self._plan.rounds}: resend the "
                 "first answer's bytes"
             )
-        if v.shape != (self._rows.shape[1],) or not np.isfinite(v).all():
-            raise ProtocolError(f"v is not {self._rows.shape[1]} finite numbers")
+        if v.shape != (self._rows.x.shape[1],) or not np.isfinite(v).all():
+            raise ProtocolError(f"v is not {self._rows.x.shape[1]} finite numbers")
         self._round += 1
-        total = move(self._plan, self._rows, self._labels, self._alpha, v, self._batch(t))
-        if self._sigma == 0:
-            return total
-        noise = gaussian_shares(self._sigma, self._split, 1, v.size, self._randomness, self._grid)[
-            0
-        ]
-        unit = self._grid.unit
-        answer: Array = np.rint(total / unit) * unit + noise
-        return answer
+        batch = self._batch(t)
+        own = self._rows.only(batch)
+        return step(self._plan, own, self._labels, self._alpha, v, batch)
 
     def _batch(self, t: int) -> Rows:
-        count = len(self._rows)
+        count = len(self._rows.x)
         if self._plan.schedule == "cyclic":
             return cyclic_batch(count, self._plan.batches, t)
         return np.flatnonzero(uniform_below(self._randomness, self._plan.batches, count) == 0)
@@ -251,19 +260,26 @@ class DualParty:
 
 def move(plan: DualPlan, rows: Array, labels: Array, alpha: Array, v: Array, batch: Rows) -> Array:
     """Move alpha[batch] in place; X_B^T zeta, shape (d,)."""
-    x = rows[batch]
-    lengths = np.linalg.norm(x, ord=plan.norm, axis=1)
+    own = IntegerRows(rows[batch], _UNIT, plan.norm)
+    return step(plan, own, labels, alpha, v, batch).values
+
+
+def step(
+    plan: DualPlan, own: IntegerRows, labels: Array, alpha: Array, v: Array, batch: Rows
+) -> Exact:
+    """The same, of the batch's rows as integers, to integers."""
     zeta = dual_step(
         plan.loss,
         alpha=alpha[batch],
-        margin=x @ plan.theta(v),
+        margin=own.scores(plan.theta(v)[:, None])[:, 0],
         label=labels[batch],
         curvature=plan.curvature,
-        clip=plan.clip / np.maximum(1.0, lengths),
+        clip=plan.clip / np.maximum(1.0, own.lengths * 2.0**-own.bits),
     )
     alpha[batch] += zeta
-    total: Array = zeta @ x
-    return total
+    if not math.isfinite(plan.clip):  # without noise
+        return Exact.of((zeta @ own.x) * 2.0**-own.bits)
+    return Factors(own, Fraction(plan.clip), plan.norm).total(lambda some: zeta[some, None])
 
 
 def check_rows(plan: DualPlan, rows: Array, labels: Array) -> None:

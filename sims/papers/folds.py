@@ -21,6 +21,7 @@ from protocols.approximation import Polynomial
 from protocols.errors import DataError
 from protocols.models.registry import model_named
 from sims.config import SimulationConfig
+from sims.inputs import INFERRED
 from sims.owners import encode
 from sims.papers.curves import unit_rows
 from sims.papers.data import fold_numbers
@@ -77,7 +78,7 @@ def prepared(
     label = table.schema.label.name
     rng = np.random.default_rng(config.seed)
     frames, names = split_rows(train, config.parties, "even", label, rng)
-    data = encode(dict(zip(names, frames, strict=True)), table.schema, [])
+    data = encode(dict(zip(names, frames, strict=True)), table.schema, INFERRED, [])
     tested = encode_shard(test, table.schema)
     return replace(data, test=tested, raw_test=raw_rows(test, table.schema))
 

@@ -40,11 +40,13 @@ from rich.table import Table
 from coordinator.coordinator import AskParties, Coordinator, Observer
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
+from parties.objectives import Contributor
 from parties.party import Party
 from parties.policy import Policy
 from protocols.aggregate.parameters import AggregateParameters, choose
 from protocols.errors import ParameterError, ProtocolError
 from protocols.gradients import GradientPlan
+from protocols.integer_sums import Exact
 from protocols.messages import (
     COORDINATOR,
     Body,
@@ -202,17 +204,16 @@ def _asker(handlers: Mapping[str, Callable[[bytes], bytes]], meter: Meter) -> As
 
 
 @dataclass(frozen=True)
-class _Replay:
+class _Replay(Contributor):
     """Contributes given vectors, shape (rounds, features); keeps the points it was sent."""
 
     vectors: Array
     points: list[Array] = field(default_factory=list)
 
-    def contribution(self, query: str, t: int, point: Array) -> Array:
+    def exact(self, query: str, t: int, point: Array) -> Exact:
         """The vector of round t."""
         self.points.append(point)
-        row: Array = self.vectors[t]
-        return row
+        return Exact.of(self.vectors[t])
 
 
 class EncryptedArm:
@@ -232,7 +233,7 @@ class EncryptedArm:
                 shard=shard,
                 signing_key=signing[name],
                 coordinator_key=public_bytes(key),
-                policy=Policy(),
+                policy=Policy(exact_sums=True),
                 randomness=SystemRandomness(),
                 open_contributor=lambda plan, name, shard, randomness: self._replays[name],
             )

@@ -64,7 +64,6 @@ ROWS = (1200, 900, 1500)
 FEATURES, COLLUDERS, EPSILON, DELTA = 6, 1, 1.0, 1e-5
 FIGURES = PublicFigures(rows_by_party=ROWS, num_features=FEATURES)
 CONFIDENCE = 0.999
-LARGEST_RING = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +241,6 @@ def _examine_rows(case: Case, *, runs: int, rng: np.random.Generator) -> Found:
         accounted=circuit_epsilon(
             json.loads(json.dumps(certificate.setting.to_dict())),
             radius=certificate.figures["R"],
-            ring_dim=LARGEST_RING,
             delta=delta,
         ),
         attacked=audit.lower_bound,
@@ -276,7 +274,6 @@ def examine_whitened(case: Case, *, runs: int, rng: np.random.Generator) -> Foun
         accounted=whitened_epsilon(
             json.loads(json.dumps(first.to_dict())),
             json.loads(json.dumps(plan.to_dict())),
-            ring_dim=LARGEST_RING,
             delta=delta,
         ),
         attacked=audit.lower_bound,
@@ -302,12 +299,11 @@ def examine_regression(
     accounted = regression_epsilon(
         certificate.method,
         json.loads(json.dumps(certificate.setting.to_dict())),
-        ring_dim=LARGEST_RING,
         delta=delta,
     )
     if isinstance(plan, GramPlan):
         ratio = audit_regression.gram_ratio(plan, 1.0)
-        accounted = max(accounted, gaussian_epsilon([ratio, flooded(LARGEST_RING)], delta=delta))
+        accounted = max(accounted, gaussian_epsilon([ratio, flooded()], delta=delta))
         attacked = audit_regression.attack_gram(ratio, runs=runs, delta=delta, error=error, rng=rng)
     else:
         attacked = audit_regression.attack_lffr(

@@ -106,8 +106,8 @@ def test_costs_are_counted(finished: tuple[Session, Outcome]) -> None:
         "agree": "enrol agree reveal",
         "keys": "commit-keys keys public-shares rotations relinearise",
         "encrypt": "commit-rows contribute confirm",
-        "refresh": "refresh",
-        "decrypt": "decrypt finish",
+        "refresh": "commit-refresh refresh",
+        "decrypt": "commit-decrypt decrypt finish",
     }
     phase_of = {step: phase for phase, steps in words.items() for step in steps.split()}
     traffic: dict[str, dict[str, int]] = {}
@@ -187,7 +187,7 @@ def test_a_malformed_enrolment_is_named(meta: dict[str, Any]) -> None:
         forged = seal(json.dumps(fields).encode(), session.party_keys[name])
         return replies | {name: forged}
 
-    with pytest.raises(ProtocolError, match="malformed enrolment") as caught:
+    with pytest.raises(ProtocolError, match="malformed (enrolment|header)") as caught:
         session.run(ask)
     assert caught.value.culprit == name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from protocols import decrypt
 from protocols.ckks import shamir
 from protocols.errors import LostError, ParameterError, ProtocolError
 from protocols.messages import Body
+from protocols.protocol import protocol_of
 from protocols.statement import make_statement
 from protocols.train import train_plain
 from sims.verify_messages import bytes_per_party, sequence_problems
@@ -26,6 +28,7 @@ from tests.sessions import (
     Vanishing,
     asked,
     model_session,
+    question,
     reply_of,
     request,
     resigned,
@@ -39,11 +42,14 @@ Fates = dict[str, tuple[str, ...]]
 # Each step that can be repeated; one party and two, in each place of the plan's order; then twice.
 LOSSES: tuple[Fates, ...] = (
     *({"confirm": (B, D)}, {"decrypt": (D,)}, {"refresh/1": (A, C)}),
+    *({"commit-decrypt": (B, D)}, {"commit-refresh/1": (A,)}),
     {"refresh/0": (D,), "decrypt": (C,)},
+    {"confirm": (B,), "commit-refresh/0": (D,)},
 )
 # Of an encrypted model.
 MODEL_LOSSES: tuple[Fates, ...] = (
     *({"gradient/0": (D,)}, {"gradient/1": (B, D)}, {"decrypt": (B, D)}, {"refresh/1": (A,)}),
+    *({"commit-gradient/1": (D,)}, {"commit-decrypt": (A,)}),
     {"refresh/0": (D,), "gradient/1": (C,)},
 )
 Make = Callable[..., Session]
@@ -71,7 +77,8 @@ def finished(world: World, folder: Path) -> Outcome:
     sessions.record(folder, session, ask=world.ask)
     for step, names in world.ask.fates.items():
         after = world.asked[[name for name, _ in world.asked].index(step) + 1 :]
-        assert after[0][0] == f"cover-{step}"
+        again = protocol_of(session.plan).repetition(session.plan, step)
+        assert tuple(name for name, _ in after[: len(again)]) == again
         assert all(set(names).isdisjoint(asked) for _, asked in after)
         lost |= set(names)
     assert world.asked[-1] == ("finish", tuple(n for n in session.parties if n not in lost))
@@ -107,7 +114,7 @@ def test_a_model_goes_on_with_the_rows_that_are_left(fates: Fates, tmp_path: Pat
     for step, lost in fates.items():
         kind, _, t = step.partition("/")
         # A loss at a refresh is after the round's gradient.
-        since |= dict.fromkeys(lost, 3 if kind == "decrypt" else int(t) + (kind == "refresh"))
+        since |= dict.fromkeys(lost, int(t) + (kind == "refresh") if t else 3)
     outcome = finished(world, tmp_path)
     assert log2_error(outcome.weights, without(world, since)) < -17
     if min(since.values()) < 3:
@@ -134,7 +141,13 @@ def test_a_model_may_lose_two_parties_one_after_the_other() -> None:
     ask = world.ask
 
     def restarting(step: str, outgoing: Mapping[str, bytes]) -> Any:
-        if step in ("refresh/0", "gradient/1", "cover-gradient/1", "gradient/2"):
+        if step in (
+            "refresh/0",
+            "gradient/1",
+            "cover-commit-gradient/1",
+            "cover-gradient/1",
+            "gradient/2",
+        ):
             for name in (A, B):
                 world.session.restart(name)
         return ask(step, outgoing)
@@ -150,12 +163,12 @@ def test_a_round_is_repeated_at_its_point() -> None:
     sent = stop_after(world, "gradient/1")
     covering = {"missing": [D], "stand_ins": [A, B]}
     other = bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:]
-    words = refusal(world, A, "cover-gradient/1", Body(covering, (other, *sent.blobs[1:])))
+    words = refusal(world, A, "cover-commit-gradient/1", Body(covering, (other, *sent.blobs[1:])))
     assert "not for the point that 'gradient/1' was asked at" in words
     world.session.restart(C)
-    words = refusal(world, C, "cover-gradient/1", Body(covering, (other, *sent.blobs[1:])))
+    words = refusal(world, C, "cover-commit-gradient/1", Body(covering, (other, *sent.blobs[1:])))
     assert "not for the point" in words
-    assert refusal(world, B, "cover-gradient/1", Body(covering, sent.blobs)) == ""
+    assert refusal(world, B, "cover-commit-gradient/1", Body(covering, sent.blobs)) == ""
 
 
 def test_no_cover_with_a_promise() -> None:
@@ -230,10 +243,10 @@ def refusal(world: World, name: str, step: str, body: Body) -> str:
 
 
 def stop_after(world: World, step: str) -> Body:
-    """Run until everybody has answered a step; what A was asked."""
+    """Run until everybody has answered a step; what A's reply is about."""
     outgoing = run_until(world.session, step)
     world.session.ask(step, outgoing)
-    return asked(world.session, outgoing[A])
+    return question(world.session, step, A)
 
 
 def test_a_step_is_repeated_once_for_the_same_ciphertext() -> None:
@@ -242,15 +255,17 @@ def test_a_step_is_repeated_once_for_the_same_ciphertext() -> None:
     covering = {"missing": [D], "stand_ins": [A, B]}
     other = bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:]
     again = Body(covering, sent.blobs)
-    assert "out of order" in refusal(world, A, "cover-refresh/0", again)
-    assert "out of order" in refusal(world, A, "cover-decrypt", again)
-    words = refusal(world, A, "cover-refresh/1", Body(covering, (other, *sent.blobs[1:])))
+    assert "out of order" in refusal(world, A, "cover-commit-refresh/0", again)
+    assert "out of order" in refusal(world, A, "cover-commit-decrypt", again)
+    words = refusal(world, A, "cover-commit-refresh/1", Body(covering, (other, *sent.blobs[1:])))
     assert "is not for the ciphertext that 'refresh/1/0' was given for" in words
     more = Body(covering, (*sent.blobs, sent.blobs[0]))
-    assert "more ciphertexts" in refusal(world, B, "cover-refresh/1", more)
-    assert refusal(world, C, "cover-refresh/1", again) == ""
-    assert "out of order" in refusal(world, C, "cover-refresh/1", Body(covering, sent.blobs[:1]))
-    assert "it cannot be covered for" in refusal(world, D, "cover-refresh/1", again)
+    assert "more ciphertexts" in refusal(world, B, "cover-commit-refresh/1", more)
+    assert refusal(world, C, "cover-commit-refresh/1", again) == ""
+    assert "out of order" in refusal(
+        world, C, "cover-commit-refresh/1", Body(covering, sent.blobs[:1])
+    )
+    assert "it cannot be covered for" in refusal(world, D, "cover-commit-refresh/1", again)
 
 
 def test_a_repetition_that_is_refused_changes_no_secret() -> None:
@@ -262,11 +277,11 @@ def test_a_repetition_that_is_refused_changes_no_secret() -> None:
     other = Body(blobs=(bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:], *sent.blobs[1:]))
     for missing in ([D], [C, D]):
         covering = {"missing": missing, "stand_ins": [A, B]}
-        words = refusal(world, A, "cover-refresh/1", Body(covering, other.blobs))
+        words = refusal(world, A, "cover-commit-refresh/1", Body(covering, other.blobs))
         assert "is not for the ciphertext that" in words
         assert half.held.missing == () and (half.secret._present == own).all()
     again = Body({"missing": [D], "stand_ins": [A, B]}, sent.blobs)
-    assert refusal(world, A, "cover-refresh/1", again) == ""
+    assert refusal(world, A, "cover-commit-refresh/1", again) == ""
     assert half.held.missing == (D,) and (half.secret._present != own).any()
 
 
@@ -351,8 +366,9 @@ def test_flooding_is_charged_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     stop_after(world, "agree")
     plan = world.session.plan
     assert plan is not None
-    single = decrypt.flooding_std(plan.model_error_std())
-    assert decrypt.flooding_of(plan) == pytest.approx(np.sqrt(2) * single)
+    twice, once = decrypt.flooding_of(plan), decrypt.flooding_of(replace(plan, cover=None))
+    assert twice.std == pytest.approx(np.sqrt(2) * once.std)
+    assert twice.rest == pytest.approx(np.sqrt(2) * once.rest)
     assert share_is_flooded()  # without cover: once
 
 
@@ -365,7 +381,7 @@ def test_a_log_that_hides_an_answer_is_refused(tmp_path: Path) -> None:
     sessions.record(tmp_path, world.session, ask=world.ask)
     plan, lines = world.session.plan, world.session.transcript.lines
     for step, words in (
-        ("refresh/0", "'cover-refresh/0'"),
+        ("refresh/0", "'cover-commit-refresh/0'"),
         ("relinearise", "step relinearise: no message from hospital-3"),
     ):
         struck = [dict(line) for line in lines]

@@ -23,8 +23,8 @@ from protocols.held_out import HeldOut
 from protocols.plans import plan_from_dict
 from sims.deployed_evaluation import evaluation_plan, finished_evaluation
 from sims.evaluation import evaluate
+from sims.layout import EVALUATION
 from sims.predict import ReleasedModel
-from sims.run_folder import EVALUATION
 from tests.coordinator.test_deployment import NAMES, Centre
 from tests.helpers import log2_error
 from tests.parties.agents import COINS, PASSPHRASE

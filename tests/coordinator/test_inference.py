@@ -19,7 +19,7 @@ from parties.agent.vault import Vault
 from parties.data.look import filled_words, told
 from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.data.shard import encode_shard
-from parties.data.views import Views, by_range, missing_schema
+from parties.data.views import by_range, encode_with_views, missing_schema
 from parties.party import Party
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError, ProtocolError, SchemaError
@@ -73,7 +73,7 @@ class Owners(Agents):
     private = True
 
     def make_party(self, name: str) -> Party:
-        old, shard = self.session.parties[name], encode_shard(FRAMES[name], SCHEMA)
+        old, (shard, views) = self.session.parties[name], encode_with_views(FRAMES[name], SCHEMA)
         return Party(
             name=name,
             shard=shard,
@@ -83,7 +83,7 @@ class Owners(Agents):
             randomness=SeededRandomness(3, name),
             ledger=self.ledger(name) if self.private else None,
             dataset="rows",
-            views=Views(FRAMES[name], shard),
+            views=views,
             coins=self.coins(name),
         )
 
@@ -254,9 +254,8 @@ def test_empty_cells_are_counted_over_all_parties(
     assert abs(noisy["missing"]["age"] - empty) < 4 * noisy["noise_std"] < 100
     assert 0.97 < centre.agents.ledger(NAMES[0]).spent("rows").epsilon <= 1.0
     shards = {
-        name: Views(frame, shard).find(MISSING, missing_schema(SCHEMA).digest())
+        name: encode_with_views(frame, SCHEMA)[1].find(MISSING, missing_schema(SCHEMA).digest())
         for name, frame in FRAMES.items()
-        for shard in (encode_shard(frame, SCHEMA),)
     }
     whole = {name: shard for name, shard in shards.items() if shard is not None}
     specs = with_shards(
@@ -290,8 +289,8 @@ def test_a_view_is_never_answered_by_the_rows_as_for_training(centre: Hospitals)
 
 
 def test_rows_by_range_are_for_standard_errors_alone() -> None:
-    shard = encode_shard(FRAMES[NAMES[0]], SCHEMA)
-    views, own = Views(FRAMES[NAMES[0]], shard), by_range(SCHEMA)
+    shard, views = encode_with_views(FRAMES[NAMES[0]], SCHEMA)
+    own = by_range(SCHEMA)
     found = views.find(RANGES, own.digest())
     assert found is not None and found.schema == own
     assert np.abs(found.x).max() <= 1 and not np.array_equal(found.x, shard.x)

@@ -23,7 +23,6 @@ from coordinator.log import (
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import MAGIC, address_of, public_bytes
 from protocols.transcript import Transcript
-from sims.run_folder import RunFolder
 from tests.helpers import Session
 from tests.sessions import messages, record, small
 
@@ -98,14 +97,6 @@ def test_nothing_is_overwritten_or_kept_unasked(tmp_path: Path) -> None:
         with pytest.raises(ProtocolError, match="differs") if fails else nullcontext():
             list(arrivals(keeping("enrol", {"a": request})))
     assert (tmp_path / file_name(0)).read_bytes() == b"one"
-
-
-def test_an_overwritten_run_leaves_no_messages(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run")
-    folder.abort("over")
-    recorded(lambda step, outgoing: {}, folder.messages_path, "00" * 32, {})
-    RunFolder.create(tmp_path / "run", overwrite=True)
-    assert not folder.messages_path.exists()
 
 
 @pytest.mark.parametrize("damage", ["missing", "other", "longer", "shorter", "stray", "session"])

@@ -1,13 +1,14 @@
 """What parties sign of what they were asked: a log without one of the requests does not pass.
 
 INSECURE toy rings. A coordinator reads every key in a run with cover: two answers of T parties,
-`decrypt` of a chosen ciphertext and `cover-decrypt` of the same as stand-ins for all others, add up
-to c1 s. In its log they never answered.
+`commit-decrypt` of a chosen ciphertext and `cover-decrypt` of the same as stand-ins for all others,
+who are here and never told: what they open adds up to c1 s. In its log they never answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import pytest
 from coordinator.replay import CHECKS, replay
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
+from protocols.commitments import Terms
 from protocols.cover import StandIn
 from protocols.errors import LostError, MessageError
 from protocols.messages import Body, decode, digest, new_signing_key
+from protocols.signed_values import SignedValue, to_request
 from protocols.statement import STATEMENT, make_statement, read_statement
 from tests import exact
 from tests.helpers import Session, half_of, party_names
-from tests.sessions import NAG, record, reply_of, request, small, sums_session
+from tests.sessions import NAG, question, record, reply_of, request, small, sums_session
 
 A, B, C, D = party_names(4)
 OMITTED = "was asked something that this log does not hold"
@@ -67,10 +70,20 @@ def test_parties_that_are_lost_on_paper_are_named(
         low = primes[:2]
         c1 = np.stack([np.full(n, CHOSEN % p, np.uint64) for p in low])
         total = np.zeros_like(c1)
+        again, fixed = StandIn(rest, stand_ins).to_body((rns.pack(c1, low),)), {}
         for name in victims:
-            send(session, name, "decrypt", Body(blobs=(rns.pack(c1, low),)))
-            again = StandIn(rest, stand_ins).to_body((rns.pack(c1, low),))
-            blob = send(session, name, "cover-decrypt", again).blobs[0]
+            body = Body(question(session, "decrypt", rest[0]).meta, (rns.pack(c1, low),))
+            send(session, name, "commit-decrypt", body)
+            fixed[name] = SignedValue(**send(session, name, "cover-commit-decrypt", again).meta)
+        rounds = halves[A].rounds
+        terms = Terms.of_round(
+            session.plan, "cover-decrypt", rounds._seed, rest, rounds.view.digest
+        )
+        for name in set(stand_ins) - set(victims):
+            text = partial(terms.text, "commitment")
+            fixed[name] = SignedValue.by(session.party_keys[name], text, name, "ab" * 32)
+        for name in victims:
+            blob = send(session, name, "cover-decrypt", to_request(fixed)).blobs[0]
             total = rns.add(total, rns.unpack(blob, low, n), low)
         for name in set(stand_ins) - set(victims):
             factor = shamir.weights(names.index(name) + 1, [1, 3], primes)
@@ -81,10 +94,12 @@ def test_parties_that_are_lost_on_paper_are_named(
         found["secret"] = sum(np.array(exact.secret(halves[name].secret)) for name in names)
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        lost = victims if step == "decrypt" else ()
+        lost = victims if step == "commit-decrypt" else ()
         for name, data in outgoing.items():
             if name not in lost:
-                yield name, session.parties[name].handle(data)
+                reply = session.parties[name].handle(data)
+                session.recorded.append((step, name, data, reply))
+                yield name, reply
         if lost:
             read_the_key()
             raise LostError("no reply", lost)
@@ -94,7 +109,7 @@ def test_parties_that_are_lost_on_paper_are_named(
     check, words = failure(tmp_path)
     assert check == CHECKS[-1]
     for name in victims:
-        assert f"{name} from step 'decrypt' on" in words
+        assert f"{name} from step 'commit-decrypt' on" in words
     assert failure(tmp_path, stated(session, *victims)) == (
         "records",
         f"party {A!r} {OMITTED}: its statement says so",

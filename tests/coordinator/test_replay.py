@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,18 +23,18 @@ from coordinator.replay import CHECKS, Check, Replayed, replay
 from protocols.ckks import residues as rns
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError
-from protocols.messages import Ask, Body, new_signing_key, public_bytes
+from protocols.messages import Body, new_signing_key, public_bytes
+from protocols.survivors import Survivors
+from sims.layout import RELEASE
 from tests import exact
 from tests.helpers import NOISE, Session, half_of, log2_error, party_names
 from tests.sessions import (
     COORDINATOR,
     NAG,
     VICTIM,
-    Deviation,
     Message,
     altered,
     asked,
-    driven,
     messages,
     model_session,
     position,
@@ -129,10 +130,12 @@ OF_ROWS: list[tuple[Any, ...]] = [
     ("relinearise", zeros, "blob 0"),
     ("public-shares/0", one_bit, "blob 1"),
     ("confirm", meta(signed={}), "field 'signed'"),
-    ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
-    ("refresh/1", lambda body: Body(blobs=body.blobs[:1]), "the number of blobs, 1 for 2"),
-    ("refresh/2", one_bit, "blob 0"),
-    ("decrypt", one_bit, "blob 0"),
+    ("commit-refresh/1", lambda body: Body(body.meta, body.blobs[::-1]), "blob 0"),
+    ("commit-refresh/1", lambda b: Body(b.meta, b.blobs[:1]), "the number of blobs, 1 for 2"),
+    ("commit-refresh/1", meta(signed={}), "field 'signed'"),
+    ("refresh/1", meta(signed={}), "field 'signed'"),
+    ("commit-refresh/2", one_bit, "blob 0"),
+    ("commit-decrypt", one_bit, "blob 0"),
     ("finish", meta(transcript="00" * 32), "field 'transcript'"),
     ("finish", lambda body: Body({"transcript": body.meta["transcript"]}), "field 'weights'"),
 ]
@@ -140,9 +143,11 @@ OF_A_MODEL: list[tuple[Any, ...]] = [
     ("pad-keys", meta(signed={}), "field 'signed'"),
     ("evaluation-keys/1", one_bit, "blob 0"),
     ("gradient/0", meta(hello=1), "field 'hello'"),
-    ("gradient/1", one_bit, "blob 1"),
-    ("refresh/1", lambda body: Body(blobs=body.blobs[::-1]), "blob 0"),
-    ("decrypt", zeros, "blob 0"),
+    ("commit-gradient/1", one_bit, "blob 1"),
+    ("gradient/1", meta(signed={}), "field 'signed'"),
+    ("refresh/1", lambda body: Body(body.meta, body.blobs[::-1]), "blob 0"),
+    ("refresh/1", meta(signed={}), "field 'signed'"),
+    ("commit-decrypt", zeros, "blob 0"),
 ]
 
 
@@ -165,59 +170,58 @@ def test_a_deviation_is_named(
 
 def test_a_deviation_towards_everyone_is_named(tmp_path: Path) -> None:
     """No party differs from another: only the arithmetic tells."""
-    record(tmp_path, small(**NAG), altered("refresh/1", one_bit, *NAMES))
-    assert failure(tmp_path)[1].startswith("step 'refresh/1', party 'hospital-1': blob 1")
-
-
-def reads_the_share(session: Session, found: dict[str, Any]) -> Deviation:
-    """A coordinator that decrypts c1 = K, reads s_p from K s_p + e, and ends the run well."""
-
-    def meet(ask: Ask) -> Any:
-        if ask.step != "decrypt":
-            return (yield ask)
-        share = half_of(session.parties[VICTIM]).secret
-        found["secret"] = exact.secret(share)
-        low, n, large = share._context.primes[:2], share._context.params.ring_dim, 1 << 50
-        body = Body(blobs=(rns.pack(np.full((2, n), large, np.uint64), low),))
-        replies = yield Ask("decrypt", {**ask.bodies, VICTIM: body})
-        d = rns.unpack(replies[VICTIM].blobs[0], low, n)
-        s = [round(int(v) / large) for v in exact.coefficients(d[0], low[0])]
-        found["read"] = s
-        rows = np.array([exact.evaluations(s, prime) for prime in low], dtype=object)
-        c1 = rns.unpack(ask.bodies[VICTIM].blobs[0], low, n)
-        return {**replies, VICTIM: Body(blobs=(rns.pack(exact.product(c1, rows, low), low),))}
-
-    return lambda exchange: driven(exchange, meet)
+    record(tmp_path, small(**NAG), altered("commit-refresh/1", one_bit, *NAMES))
+    assert failure(tmp_path)[1].startswith("step 'commit-refresh/1', party 'hospital-1': blob 1")
 
 
 @pytest.fixture(scope="module")
-def stolen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
-    """A run whose coordinator took the victim's key share, and nobody noticed."""
-    folder, session, found = tmp_path_factory.mktemp("stolen"), small(**NAG), dict[str, Any]()
-    record(folder, session, reads_the_share(session, found))
-    assert found["read"] == list(found["secret"])
+def stolen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session, Body]:
+    """A run whose coordinator took the joint key, and nobody noticed; what it should have asked.
+
+    It has everyone decrypt c1 = K, reads s from K s + e, and ends the run well.
+    """
+    folder, session = tmp_path_factory.mktemp("stolen"), small(**NAG)
+    honest, due = Survivors.ask, list[Body]()
+
+    def ask(
+        self: Survivors, step: str, request: Body, primes: Any, n: int, work: Any = None
+    ) -> Any:
+        if step != "decrypt":
+            return (yield from honest(self, step, request, primes, n, work))
+        due.append(Body({**request.meta, **self._endorsed.meta}, request.blobs))
+        secret = sum(exact.secret(half_of(p).secret) for p in session.parties.values())
+        (low,), large = primes, 1 << 50
+        body = Body(blobs=(rns.pack(np.full((2, n), large, np.uint64), low),))
+        name, (total,) = yield from honest(self, step, body, primes, n)
+        read = [round(int(v) / large) for v in exact.coefficients(total[0], low[0])]
+        assert read == list(secret)
+        rows = np.array([exact.evaluations(secret, prime) for prime in low], dtype=object)
+        return name, [exact.product(rns.unpack(request.blobs[0], low, n), rows, low)]
+
+    with patch.object(Survivors, "ask", ask):
+        record(folder, session)
     assert session.recorded[-1][0] == "finish"
     weights = asked(session, session.recorded[-1][2]).meta["weights"]
     assert np.abs(np.array(weights) - session.twin()).max() < 1e-4
-    return folder, session
+    return folder, session, due[0]
 
 
-def test_a_chosen_ciphertext_is_named(stolen: tuple[Path, Session]) -> None:
-    """The attack of test_key_share.py that is NOT prevented; here it is detected."""
+def test_a_chosen_ciphertext_is_named(stolen: tuple[Path, Session, Body]) -> None:
+    """NOT prevented where all are asked for it alike; here it is detected."""
     name, detail = failure(stolen[0])
-    assert (name, "step 'decrypt', party 'hospital-2': blob 0" in detail) == ("re-execution", True)
+    words = "step 'commit-decrypt', party 'hospital-1': blob 0"
+    assert (name, words in detail) == ("re-execution", True)
 
 
 def test_a_chosen_ciphertext_cannot_be_covered_up(
-    stolen: tuple[Path, Session], tmp_path: Path
+    stolen: tuple[Path, Session, Body], tmp_path: Path
 ) -> None:
     """The request that should have been sent, signed and chained: the victim's reply denies it."""
-    folder, session = shutil.copytree(stolen[0], tmp_path / "log"), stolen[1]
+    folder, session, due = shutil.copytree(stolen[0], tmp_path / "log"), *stolen[1:]
 
     def cover(found: list[Message]) -> None:
-        at = position(found, "decrypt", COORDINATOR, VICTIM)
-        right = position(found, "decrypt", COORDINATOR, "hospital-1")
-        found[at] = (found[at][0], resigned(session, found[right][1], recipient=VICTIM))
+        at = position(found, "commit-decrypt", COORDINATOR, VICTIM)
+        found[at] = (found[at][0], resigned(session, found[at][1], body=due))
 
     rewrite(folder, cover)
     name, detail = failure(folder)
@@ -329,7 +333,7 @@ def without(*steps: str, party: str = "", sender: str = "") -> Callable[[list[Me
         (without("enrol"), "steps", "step 1 is 'agree', the plan has 'enrol'"),
         (without("agree"), "plan", "before a plan was agreed"),
         (without("contribute"), "steps", "the plan has 'contribute'"),
-        (without("refresh/1"), "steps", "is 'refresh/2', the plan has 'refresh/1'"),
+        (without("refresh/1"), "steps", "is 'commit-refresh/2', the plan has 'refresh/1'"),
         (without("finish"), "re-execution", "ends before step 'finish'; what was asked so far is"),
         (without("decrypt", "finish"), "re-execution", "ends before step 'decrypt'"),
         (
@@ -411,10 +415,10 @@ def test_the_command(tmp_path: Path) -> None:
     assert "FAILED" not in shown.stdout and "INSECURE" in shown.stdout
     assert "run the steps again" in shown.stderr
 
-    honest = json.loads((out / "model.json").read_text())
+    honest = json.loads((out / "release/model.json").read_text())
     for field in ("released", "coef"):
         values = honest[field]
-        (out / "model.json").write_text(
+        (out / "release/model.json").write_text(
             json.dumps({**honest, field: [values[0] + 1e-9, *values[1:]]})
         )
         shown = cohort("audit", "transcript", out, "--json")
@@ -422,14 +426,14 @@ def test_the_command(tmp_path: Path) -> None:
         found = json.loads(shown.stdout)
         assert not found["passed"] and [check["passed"] for check in found["checks"]][-2:] == [1, 0]
         assert f"model.json, field {field}" in found["checks"][-1]["detail"]
-    (out / "model.json").write_text("[]")
+    (out / "release/model.json").write_text("[]")
     shown = cohort("audit", "transcript", out)
     assert shown.exit_code == 1 and "model.json has another shape" in " ".join(shown.stdout.split())
 
-    (out / FOLDER / file_name(7)).unlink()
+    (out / RELEASE / FOLDER / file_name(7)).unlink()
     shown = cohort("audit", "transcript", out)
     assert shown.exit_code == 1 and "FAILED" in shown.stdout and "signatures" in shown.stdout
-    shutil.rmtree(out / FOLDER)
+    shutil.rmtree(out / RELEASE / FOLDER)
     shown = cohort("audit", "transcript", out)
     assert shown.exit_code == 2 and "--keep-messages" in shown.stderr
 

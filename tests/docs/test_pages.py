@@ -88,7 +88,7 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Monk
     assert (age["typical"], age["spread"]) == (70, 10), "section 2 says so"
     assert "epsilon by number of colluding parties" in said["plan --rows"], "section 3"
     assert len(pd.read_csv(tmp_path / "scored.csv")) == 200
-    assert (tmp_path / "runs" / "died" / "report.html").exists()
+    assert (tmp_path / "runs" / "died" / "release" / "report.html").exists()
     assert "every check passed" in said["verify runs/died"]
 
 

@@ -33,7 +33,7 @@ from protocols.plan import Member
 from protocols.rows import RowsPlan
 from tests.faults import roles
 from tests.faults.relay import Relay
-from tests.helpers import NOISE, make_data, make_plan, unit_columns
+from tests.helpers import make_data, make_plan, unit_columns
 
 NAMES = ("hospital-1", "hospital-2")
 # Longest step by default: a restart of a party has to fit in.
@@ -173,7 +173,7 @@ def _found(folder: Path, idle_seconds: float) -> Settings:
             socket=folder / f"{name}.sock",
             insecure_noise_seed=SEED,
             consent={"mode": "policy"},
-            policy={"allow_insecure": True},
+            policy={"allow_insecure": True, "exact_sums": True},
             keep_ledger=False,
         )
         path = folder / name / FILE
@@ -202,7 +202,6 @@ def _template(settings: Settings) -> RowsPlan:
         degree=3,
         update="gd",
         ring_dim=512,
-        privacy=NOISE,
         members=members,
         schema={"digest": cards[NAMES[0]].schema},
     ).with_slot_bound(FEATURES**0.5)

@@ -128,13 +128,13 @@ def test_a_message_knows_its_run_and_sender(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(party_app.LOCAL, "echo", Shard(np.zeros(1)))
     seen: list[Any] = []
     grid = LocalGrid({7: "local:echo"}, run_id=5)
-    relay = party_app.app
+    relay = party_app.relay
 
-    def watched(message: Message, context: Any) -> Message:
+    def watched(message: Message, address: str) -> Message:
         seen.append(message.metadata)
-        return relay(message, context)
+        return relay(message, address)
 
-    monkeypatch.setattr(party_app, "app", watched)
+    monkeypatch.setattr(party_app, "relay", watched)
     message = Message(party_app.to_record(bytes(8)), 7, MessageType.QUERY, group_id="step")
     (identifier,) = grid.push_messages([message])
     (reply,) = grid.pull_messages([identifier])

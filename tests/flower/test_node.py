@@ -27,7 +27,7 @@ import parties.flower_app as party_app
 from coordinator import flower_waits
 from parties import flower_link, flower_node
 from parties.flower_link import Link, TurnedAwayError, UnknownFlowerError
-from protocols.errors import ParameterError
+from protocols.errors import DataError, ParameterError
 from protocols.waits import LONGEST_SECONDS, SHORTEST_SECONDS, pause
 from tests.flower.environment import quiet
 from tests.flower.fleet import Fleet
@@ -253,26 +253,36 @@ def test_waits_grow_with_silence_within_bounds() -> None:
     assert pause(0.0, 3.0) == 6.0 and pause(4.0, 0.1) == pytest.approx(0.2)
 
 
-def test_of_an_error_the_kind_leaves_and_the_words_stay(
+def test_of_an_error_neither_kind_nor_words_leave(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They may carry data. The next request is answered."""
+    """They may carry data. The next request is answered. So in Flower's own SuperNode."""
     Fleet()
 
     class Broken:
-        def handle(self, data: bytes) -> bytes:
-            raise ValueError("row 17 is 4.25")
+        def __init__(self, error: type[Exception]) -> None:
+            self.error = error
 
-    monkeypatch.setitem(party_app.LOCAL, "broken", Broken())
-    for address, message, kind in (
-        ("local:broken", request(), "ValueError"),
-        ("local:nobody", request(), "ParameterError"),
-        ("local:p", request(kind=MessageType.TRAIN), "MessageError"),
-        ("local:p", Message(RecordDict(), 7, MessageType.QUERY), "MessageError"),
-        ("local:p", Message(foreign(), 7, MessageType.QUERY), "MessageError"),
+        def handle(self, data: bytes) -> bytes:
+            raise self.error("row 17 is 4.25")
+
+    kinds = (ValueError, KeyError, MemoryError, RuntimeError, RecursionError, DataError)
+    for kind in kinds:
+        monkeypatch.setitem(party_app.LOCAL, kind.__name__, Broken(kind))
+    for address, message in (
+        *((f"local:{kind.__name__}", request()) for kind in kinds),
+        ("local:nobody", request()),
+        ("local:p", request(kind=MessageType.TRAIN)),
+        ("local:p", Message(RecordDict(), 7, MessageType.QUERY)),
+        ("local:p", Message(foreign(), 7, MessageType.QUERY)),
     ):
-        reply = flower_node.answer(message, address)
-        assert (reply.error.code, reply.error.reason) == (coordinator_app._RELAY_RAISED, kind)
+        replies = [flower_node.answer(message, address)]
+        if message.metadata.message_type == MessageType.QUERY:
+            context = SimpleNamespace(node_config={"party": address})
+            replies.append(party_app.query(message, context))  # type: ignore[arg-type]
+        for reply in replies:
+            told = reply.error.code, reply.error.reason
+            assert told == (coordinator_app._RELAY_RAISED, party_app.FAILED)
     assert "row 17 is 4.25" in caplog.text  # for the owner, in its own log
     assert flower_node.answer(request(), "local:p").has_content()
 

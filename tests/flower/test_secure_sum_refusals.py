@@ -6,7 +6,7 @@ from typing import Any
 
 import flwr.server.strategy as legacy
 import pytest
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from ciphercohort.flower import Privacy, SecureSum, SecureSumMod
@@ -110,11 +110,24 @@ def test_clients_in_the_clear_are_named(caplog: pytest.LogCaptureFixture) -> Non
     assert "is secure_sum_mod in its ClientApp(mods=[…])?" in caplog.text
 
 
-def test_where_nobody_may_vanish_all_need_keys() -> None:
-    with pytest.raises(
-        ProtocolError, match=r"4 of 5 .* with lost=0 all are needed.*secure_sum_mod"
-    ):
-        run(Bare(5), SecureSum(FedAvg(), lost=0))
+def largest(records: Any, weighted_by: str) -> MetricRecord:
+    return MetricRecord({"epsilon": max(r.metric_records["metrics"]["loss"] for r in records)})
+
+
+@pytest.mark.parametrize("name", ["train_metrics_aggr_fn", "evaluate_metrics_aggr_fn"])
+def test_functions_of_single_metrics_are_refused(name: str) -> None:
+    """They see one reply: a largest value would be the mean."""
+    with pytest.raises(ParameterError, match=f"{name}='largest' would see one reply"):
+        SecureSum(FedAvg(**{name: largest}))
+    strategy = FedAvg(fraction_evaluate=0.0, **{name: largest})
+    assert run(Federation(3), SecureSum(strategy, means_only=True)).arrays is not None
+
+
+def test_where_nobody_may_vanish_those_with_keys_train(caplog: pytest.LogCaptureFixture) -> None:
+    federation = Bare(5)
+    assert run(federation, SecureSum(FedAvg(), lost=0)).arrays is not None
+    assert len({r.metadata.dst_node_id for r, _ in federation.of_step("sum")}) == 4
+    assert f"1 nodes stay out of the secure sums: node {FIRST_NODE}: no key: " in caplog.text
 
 
 @pytest.mark.parametrize("field", [{"rounds": 0}, {"sampling": 0}, {"delta": 0}, {"epsilon": "a"}])

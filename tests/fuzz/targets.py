@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from protocols.errors import CohortError
 from protocols.messages import decode, public_bytes
 from protocols.plans import plan_from_dict
@@ -38,7 +40,9 @@ class Refusals(logging.Handler):
     kind = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the error among the record's arguments."""
+        """Keep the error among the record's arguments; one that nobody expected is a finding."""
+        if record.exc_info and record.exc_info[1]:
+            raise record.exc_info[1]
         for value in record.args if isinstance(record.args, tuple) else ():
             if isinstance(value, CohortError):
                 self.kind = type(value).__name__
@@ -52,7 +56,8 @@ class Snapshot:
         self._save(root)
 
     def _save(self, thing: Any) -> None:
-        ours = type(thing).__module__.startswith(OWN) and hasattr(thing, "__dict__")
+        kinds = type(thing).__mro__  # a test's own Party is one
+        ours = any(k.__module__.startswith(OWN) for k in kinds) and hasattr(thing, "__dict__")
         if not ours or any(thing is other for other, _ in self._saved):
             return
         self._saved.append((thing, _copied(vars(thing))))
@@ -67,7 +72,9 @@ class Snapshot:
 
 
 def _copied(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: copy.copy(v) if type(v) in (dict, list, set) else v for k, v in fields.items()}
+    # Secrets are overwritten where they stand.
+    kinds = (dict, list, set, np.ndarray)
+    return {k: copy.copy(v) if type(v) in kinds else v for k, v in fields.items()}
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class Agents:
 
     def make_party(self, name: str) -> Party:
         old = self.session.parties[name]
-        return Party(
+        return type(old)(
             name=name,
             shard=old._shard,
             signing_key=old._signing_key,

@@ -20,6 +20,7 @@ from parties.agent.store import STATE, SessionStore, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.key_share import KeyShare
 from parties.party import Party
+from protocols.ckks.flooding import Flooding
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import UNHEARD, decode, digest, heard, new_signing_key, public_bytes
 from tests.helpers import NOISE, log2_error
@@ -186,7 +187,7 @@ def test_a_second_share_is_refused_after_a_restart_too(agents: Agents) -> None:
     assert "out of order; next is 'finish'" in words
     share = secret_of(agents.agents[NAME])
     with pytest.raises(PolicyError, match="already given"):
-        share.decryption_share(np.zeros((2, 512), np.uint64), "decrypt", 1.0)
+        share.decryption_share(np.zeros((2, 512), np.uint64), "decrypt", Flooding.even(512, 1.0))
     with pytest.raises(PolicyError, match="already given"):
         share.public_share()
 
@@ -417,7 +418,7 @@ def test_a_person_is_asked(
         helper.join()
     for words in ("hospital-2: 4 rows", "NO NOISE", "Joint decryptions: 1; iterations: 2"):
         assert words in seen[0]
-    assert "1 x your rows with noise, encrypted under the joint key (contribute)" in seen[0]
+    assert "1 x your rows, encrypted under the joint key, without noise (contribute)" in seen[0]
 
 
 def broken() -> dict[str, str]:

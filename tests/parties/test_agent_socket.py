@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ import pytest
 from parties.agent import frames
 from parties.agent.agent import Limits
 from parties.agent.frames import AgentClient
-from parties.agent.server import CONNECTIONS, AgentServer
+from parties.agent.server import CONNECTIONS, FAILED, AgentServer
 from parties.agent.vault import Vault
 from parties.flower_app import connect
-from protocols.errors import MessageError, ParameterError, ProtocolError
+from protocols.errors import DataError, MessageError, ParameterError, ProtocolError
 from protocols.statement import read_statement
 from tests.helpers import log2_error
 from tests.parties.agents import PASSPHRASE, Agents
@@ -90,6 +91,25 @@ def send_raw(path: Path, data: bytes) -> bytes:
 def framed(kind: bytes, payload: bytes) -> bytes:
     """A whole frame."""
     return frames.MAGIC + kind + len(payload).to_bytes(8, "big") + payload
+
+
+ERRORS = (ValueError, KeyError, OSError, MemoryError, RuntimeError, RecursionError, DataError)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_of_an_agents_error_the_relay_hears_one_text(
+    error: type[Exception], running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, too: a connection that is cut would be tried again for minutes."""
+
+    def fail(data: bytes) -> bytes:
+        raise error("row 3 is 8675309")
+
+    agent = running.agents.agents[NAME]
+    monkeypatch.setattr(running.servers[NAME], "_agent", SimpleNamespace(handle=fail))
+    reply = send_raw(running.path(NAME), framed(frames.MESSAGE, b"x"))
+    assert reply == framed(frames.REFUSAL, FAILED)
+    monkeypatch.setattr(running.servers[NAME], "_agent", agent)
 
 
 def test_a_session_through_the_relay_with_agents_that_restart(running: Running) -> None:

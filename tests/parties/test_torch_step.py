@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from parties.torch_step import (  # noqa: E402
     trainable,
 )
 from protocols.errors import DataError, ParameterError, PolicyError  # noqa: E402
+from protocols.integer_sums import PartSum  # noqa: E402
 from protocols.plan import Member  # noqa: E402
 from protocols.privacy.randomness import SeededRandomness  # noqa: E402
 from protocols.updates.momentum import GradientDescent  # noqa: E402
@@ -127,6 +129,38 @@ def test_one_row_moves_the_sum_by_at_most_two_clips() -> None:
     assert np.isfinite(sums).all()
     moved = np.linalg.norm(sums[0] - sums[1])
     assert 0 < moved <= 2 * 0.1 / 20 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("model", "schema"), [(MLP, cases.SCHEMA), (CONVOLUTION, cases.IMAGES)])
+@pytest.mark.parametrize("microbatch", [None, 1, 7])
+def test_a_row_changes_no_bit_of_anothers_part(model, schema, microbatch) -> None:
+    """Replaced by anything, overflow included: the sum moves by the two rows' own parts alone."""
+    shard = cases.data(40, schema)
+    plan = plan_of(model, [shard, shard])
+    point = to_vector(model.build())
+    rng = np.random.default_rng(4)
+
+    def parts(inputs, labels):
+        rows = TensorShard(inputs=inputs, labels=labels, schema=schema)
+        contributor = TorchContributor(plan, "p0", rows, model, microbatch)
+        load_vector(contributor._module, point)
+        own = torch.split(torch.arange(40), contributor._microbatch)
+        found = [
+            contributor._gradients(contributor._inputs[k], contributor._labels[k]) for k in own
+        ]
+        return torch.cat(found).numpy(), contributor.exact("gradient", 0, point).units
+
+    before, total = parts(shard.inputs, shard.labels)
+    for k, scale in ((0, 1.0), (17, 1e6), (39, 1e30)):
+        inputs, labels = shard.inputs.copy(), shard.labels.copy()
+        inputs[k], labels[k] = scale * rng.standard_normal(inputs[k].shape), (labels[k] + 1) % 3
+        after, moved = parts(inputs, labels)
+        others = np.arange(40) != k
+        assert (before[others] == after[others]).all()
+        clip = Fraction(0.5) * Fraction(plan.row_weight(0))
+        bits = PartSum(clip, 2, len(point), 40).bits
+        step = [int(a) - int(b) for a, b in zip(total, moved, strict=True)]
+        assert 0 < sum(v * v for v in step) <= (2 * clip * 2**bits) ** 2
 
 
 def test_a_row_without_a_finite_gradient_counts_as_zero() -> None:

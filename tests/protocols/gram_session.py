@@ -22,7 +22,7 @@ from protocols.messages import Body, Exchange
 from sims.regression_twin import run_gram_twin
 from tests.exact import product
 from tests.helpers import Floats, drive, party_names
-from tests.joint import JointKeys, refreshing, run_ceremony, uncommitted
+from tests.joint import JointKeys, Uncommitted, refreshing, run_ceremony, uncommitted
 
 LEVELS = 4
 
@@ -120,7 +120,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     heads = drive(train_gram(evaluator, task, inputs, fresh), answer)
     low = context.primes[: decrypt.DECRYPTION_TOWERS]
     assert heads.level == task.ckks.num_towers - len(low)
-    slots = drive(decrypt.decrypt(context, plan, heads), share)
+    slots = drive(decrypt.decrypt(context, plan, heads, Uncommitted(plan)), share)
     c0, c1 = context.polynomials_of(heads.ct)
     message = c0
     for name in task.names:

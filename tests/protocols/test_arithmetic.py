@@ -12,7 +12,7 @@ from scipy import stats
 
 from protocols import arithmetic
 from protocols.circuit_plan import CircuitPlan
-from protocols.ckks.flooding import flooding_std, slot_std
+from protocols.ckks.flooding import Flooding, slot_std
 from protocols.ckks.masks import smallest_mask_bits
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan
@@ -26,14 +26,15 @@ from tests.joint import encrypted_weights
 
 
 def test_flooding_is_a_gaussian_release() -> None:
-    # Two errors of norm sqrt(n) sigma_e, opposite, under noise of flooding_std(sigma_e).
-    n, sigma_e = 1 << 15, 7.0
-    error = np.full(n, sigma_e)
-    mu = float(np.linalg.norm(error - -error)) / flooding_std(sigma_e)
-    assert arithmetic.flooding_mu(n) == pytest.approx(mu, rel=1e-12)
-    # Its total variation, about mu / 2.5, is far above a delta of 1e-5: hence no share of delta.
-    assert math.erf(mu / math.sqrt(8)) > 1e-5
-    assert arithmetic.flooding_mu(n) < arithmetic.FLOODING_MU < 3e-4
+    # Two errors at the bounds, opposite, under noise that is sized for them.
+    shown, sigma_e = np.arange(1 << 15) < 10, 7.0
+    flooding = Flooding.of(shown, 1 << 15, sigma_e, sigma_e)
+    error = np.where(shown, sigma_e, 0.0)
+    error[10] = math.sqrt(1 << 15) * sigma_e
+    mu = flooding.norm(error - -error)
+    assert mu == pytest.approx(arithmetic.FLOODING_MU, rel=1e-3)
+    # Its total variation, about mu / 2.5, is far above 2^-40.
+    assert math.erf(mu / math.sqrt(8)) > 2.0**-23
 
 
 def test_the_error_of_a_run_is_within_the_bound() -> None:

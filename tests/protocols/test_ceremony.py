@@ -33,7 +33,7 @@ from protocols.ckks.clear_rows import ClearRows
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.flooding import flooding_std, gaussian_polynomial, rounding_std
+from protocols.ckks.flooding import Flooding, rounding_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
 from protocols.ckks.periodic import PeriodicLayout
@@ -47,7 +47,7 @@ from protocols.updates.quadratic import Quadratic, QuadraticNesterov
 from tests import exact
 from tests.exact import SIGMA, TERNARY, rms
 from tests.helpers import drive, make_data, make_link, make_plan, plain_weights
-from tests.joint import JointKeys, encrypted_weights, joint_keys
+from tests.joint import JointKeys, Uncommitted, encrypted_weights, joint_keys
 
 # OpenFHE 1.6 draws the errors of key switching keys in an OpenMP loop with `private(dgg)`: each
 # thread's generator is a new one, whose deviation is 1. A modulus 3.19 times as large would be as
@@ -233,7 +233,9 @@ def refreshed(
     plan: Any = SimpleNamespace(
         names=tuple(keys.shares), cover=None, column_maps=lambda step: maps, key_colluders=1
     )
-    exchange = refresh.refresh(evaluator_of(keys), plan, keys.seed, 0, keys.public_key, vectors)
+    exchange = refresh.refresh(
+        evaluator_of(keys), plan, keys.seed, 0, keys.public_key, vectors, Uncommitted(plan)
+    )
 
     def answer(name: str, step: str, body: Body) -> Body:
         index = int(step.partition("/")[2])
@@ -314,7 +316,8 @@ def decryption(keys: JointKeys, seed: int, std: float) -> tuple[np.ndarray, list
     level = keys.context.params.num_towers - decrypt.DECRYPTION_TOWERS
     vector = evaluator_of(keys).drop_to(encrypt(keys, values), level)
     c0, c1 = keys.context.polynomials_of(vector.ct)
-    shares = [share.decryption_share(c1, f"d{seed}", std) for share in keys.shares.values()]
+    noise = Flooding.even(N, std)
+    shares = [share.decryption_share(c1, f"d{seed}", noise) for share in keys.shares.values()]
     return values, [c0, *shares]
 
 
@@ -327,8 +330,7 @@ def test_all_shares_decrypt(keys: JointKeys) -> None:
     """Every slot, to six deviations of the flooding."""
     std = 2.0**28
     values, parts = decryption(keys, 8, std)
-    # As slots, and as much again from OpenFHE's decoder.
-    derived = math.sqrt(2 * len(keys.shares) * N / 2) * std / SCALE
+    derived = math.sqrt(len(keys.shares) * N / 2) * std / SCALE
     error = rms(fused(keys, parts) - values)
     close(error, derived)
 
@@ -360,21 +362,15 @@ def test_flooding_is_gaussian_and_never_the_same() -> None:
     context = joint_keys(2, DEPTH, N).context
     prime, draws = context.primes[0], []
     for source in (SystemRandomness(), SystemRandomness(), SeededRandomness(1)):
-        rows = gaussian_polynomial(context, 2.0**30, 2, source)
+        rows = Flooding.even(N, 2.0**30).draw(context, 2, source)
         draws.append(exact.coefficients(rows[0], prime).astype(float))
     for draw in draws:
         close(rms(draw), 2.0**30)
         # Kurtosis of a Gaussian is 3 +- sqrt(24 / n).
         assert abs(np.mean(draw**4) / rms(draw) ** 4 - 3) < 6 * math.sqrt(24 / N)
     assert np.abs(np.corrcoef(draws) - np.eye(3)).max() < 6 / math.sqrt(N)
-    again = gaussian_polynomial(context, 2.0**30, 2, SeededRandomness(1))
+    again = Flooding.even(N, 2.0**30).draw(context, 2, SeededRandomness(1))
     assert (exact.coefficients(again[0], prime) == draws[2]).all()
-
-
-def test_forty_bits() -> None:
-    """sigma_flood = sqrt(12 tau) 2^20 sigma_e; four decryptions need twice as much."""
-    assert flooding_std(3.0) == pytest.approx(math.sqrt(12) * 2**20 * 3)
-    assert flooding_std(3.0, decryptions=4) == pytest.approx(2 * flooding_std(3.0))
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_softmax_of_two_classes_is_logistic_regression() -> None:
         offset=np.zeros(ROWS),
         rows=ROWS,
         num_features=FEATURES,
-        schema=unit_schema(FEATURES),
+        schema=SimpleNamespace(label=SimpleNamespace(outputs=2), norm_bound=1.0, row_terms={}),
     )
     scores = np.column_stack([0 * w, w])
     two = added(plan_of("softmax", outputs=2), x_and_labels, scores).reshape(FEATURES, 2)
@@ -120,8 +120,8 @@ def test_softmax_of_two_classes_is_logistic_regression() -> None:
     )
     schema = unit_schema(FEATURES)
     shard = Shard(x=x, y=labels.astype(float), counts=ClampCounts(rows=ROWS), schema=schema)
-    np.testing.assert_allclose(two[:, 1], added(binary, shard, w), atol=1e-15)
-    np.testing.assert_allclose(two.sum(axis=1), 0.0, atol=1e-15)
+    np.testing.assert_allclose(two[:, 1], added(binary, shard, w), atol=1e-9)
+    np.testing.assert_allclose(two.sum(axis=1), 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", OF_CLASSES)
@@ -133,7 +133,9 @@ def test_a_row_is_clipped_as_a_whole(kind: str, mechanism: str) -> None:
         shard, w = shard_of(x[None], [1]), rng.normal(size=(FEATURES, CLASSES))
         whole = added(free, shard, w)
         length = 2 * ROWS * np.linalg.norm(whole, ord=norm)
-        np.testing.assert_allclose(added(clipped, shard, w), whole * min(1, 0.3 / length))
+        wanted = whole * min(1, 0.3 / length)
+        # Integers of 2^-31 of a row's bound.
+        np.testing.assert_allclose(added(clipped, shard, w), wanted, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", OF_CLASSES)

@@ -49,6 +49,7 @@ SHARES = "public-shares/0"
 # Where a party asks for everyone's endorsement of a phase.
 CHECKED = {KEYS: ROWS.commit, ROWS: CONFIRM}
 SEED = b"s" * 32
+FIRST_REFRESH = ("commit-refresh/0", "refresh/0")
 
 
 def signed(session: Session, phase: Phase, kind: str, name: str, value: str) -> dict[str, str]:
@@ -449,8 +450,9 @@ def test_what_is_committed_to_is_kept_until_it_is_opened() -> None:
     sizes: dict[str, int] = {}
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
-        if step in (KEYS.open, ROWS.commit, ROWS.open, CONFIRM, "refresh/0"):
-            _, _, *blobs = session.parties[FIRST].state(lambda secret: secret).blobs
+        if step in (KEYS.open, ROWS.commit, ROWS.open, CONFIRM, *FIRST_REFRESH):
+            # Without the seed, the order's coins and the last reply.
+            _, _, _, *blobs = session.parties[FIRST].state(lambda secret: secret).blobs
             sizes[step] = sum(map(len, blobs))
             session.restart(FIRST)
         return session.ask(step, outgoing)
@@ -463,7 +465,9 @@ def test_what_is_committed_to_is_kept_until_it_is_opened() -> None:
         if name == FIRST
     }
     # What is kept besides: secrets, with the second one gone after `relinearise`.
-    bare = sizes["refresh/0"]
+    commit, refresh = FIRST_REFRESH
+    bare = sizes[commit]
+    assert sizes[refresh] == bare + sent[refresh]
     assert sizes[ROWS.commit] == sizes[CONFIRM] == bare
     assert sizes[ROWS.open] == bare + sent[ROWS.open]
     assert sizes[KEYS.open] > bare + sent[KEYS.open] > sizes[ROWS.open]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +15,11 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent
 from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
-from parties.objectives import clip_rows, open_contributor
+from parties.objectives import open_contributor
 from protocols.aggregate.parameters import choose
 from protocols.errors import CohortError, MessageError, ParameterError
 from protocols.gradients import GradientPlan, read_point, run_rule
+from protocols.integer_sums import Exact, PartSum
 from protocols.messages import Body
 from protocols.objectives import RowObjective
 from protocols.plan import Member, PrivacyPlan
@@ -59,7 +61,7 @@ PRIVACY = PrivacyPlan(
 
 
 def test_a_plan_survives_the_wire() -> None:
-    plan = make_plan(privacy=PRIVACY, noise_scales=(0.5, 0.4), weights=(0.2, 0.3, 0.5))
+    plan = make_plan(privacy=PRIVACY, noise_scales=(0.5, 0.4), weights=(1 / 3,) * 3)
     back = plan_from_dict(json.loads(json.dumps(plan.to_dict())))
     assert back == plan and back.digest() == plan.digest()
 
@@ -70,8 +72,12 @@ def test_a_plan_survives_the_wire() -> None:
         ({"noise_scales": (0.5, 0.4)}, "go together"),
         ({"privacy": PRIVACY, "noise_scales": (0.5,)}, "1 entries for 2"),
         ({"privacy": PRIVACY, "noise_scales": (0.5, math.inf)}, "finite"),
-        ({"weights": (0.5, 0.5)}, "weights"),
-        ({"weights": (0.5, 0.5, 0.5)}, "summing to 1"),
+        ({"weights": (0.5, 0.5)}, "2 of them"),
+        ({"weights": (0.5, 0.5, 0.5)}, "all the same, 0.333333 each"),
+        ({"weights": (0.2, 0.3, 0.5)}, "from 0.2 to 0.5"),
+        ({"weights": (1 - 2**-29, 2**-30, 2**-30)}, "by their rows"),
+        ({"weights": (math.nan,) * 3}, "from nan"),
+        ({"privacy": replace(PRIVACY, colluders=2), "noise_scales": (0.5, 0.4)}, "is above 1"),
         ({"mechanism": "uniform"}, "mechanism"),
         ({"length": 0}, "length"),
         ({"cipher": choose(parties=2, largest_sum=1.0, precision=0.1)}, "parties"),
@@ -100,8 +106,9 @@ def test_replacing_a_row_moves_a_sum_by_at_most_the_sensitivity() -> None:
     rows = rng.normal(size=(20_000, 2, LENGTH)) * rng.exponential(3, (20_000, 2, 1))
     rows[:100, 1] = -rows[:100, 0]
     for norm in (1, 2):
-        first, second = (clip_rows(rows[:, k], bound, norm) for k in (0, 1))
-        moved = np.linalg.norm(first - second, ord=norm, axis=1)
+        total = PartSum(Fraction(bound), norm, LENGTH, 20_000)
+        first, second = (total.rounded(rows[:, k]) for k in (0, 1))
+        moved = np.linalg.norm(first - second, ord=norm, axis=1) * 2.0**-total.bits
         largest = float(moved.max())
         assert largest <= 2 * bound * (1 + 1e-12)
         assert largest > 1.98 * bound
@@ -197,9 +204,10 @@ def test_noise_is_on_the_grid_and_split() -> None:
     plan = make_plan(privacy=PRIVACY, noise_scales=(0.5, 0.4), length=20_000)
     share = plan.draw_noise(0, SeededRandomness(1, "a"))
     assert share.std() == pytest.approx(0.5 / math.sqrt(2), rel=0.02)
-    assert (plan.on_grid(0, share) == share).all()
-    rounded = plan.on_grid(0, share + 1e-13)
-    assert np.abs(rounded - share).max() <= plan.grid(0).unit
+    units = share / plan.grid(0).unit
+    assert (plan.on_grid(0, Exact.of(share)) == units).all()
+    assert np.abs(plan.on_grid(0, Exact.of(share + 1e-13)) - units).max() <= 1
+    assert (plan.noisy(0, Exact.of(share), share).values == 2 * share).all()
 
 
 @pytest.mark.parametrize(

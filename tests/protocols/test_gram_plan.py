@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,8 @@ def make_plan(**changes: Any) -> GramPlan:
 
 def test_steps_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan()
-    assert sequence(plan)[-3:-1] == (f"refresh/{len(plan.refreshes) - 1}", "decrypt")
+    last = f"refresh/{len(plan.refreshes) - 1}"
+    assert sequence(plan)[-4:-1] == (last, "commit-decrypt", "decrypt")
     assert len(plan.rotations) == 9
     data = json.loads(json.dumps(plan.to_dict()))
     assert plans.plan_from_dict(data) == plan
@@ -79,12 +82,39 @@ def test_contribution() -> None:
     np.testing.assert_array_equal(np.diag(noisy.gram) / 40 % unit, 0)
 
 
-def test_flooding_leaves_four_digits_at_128_bits() -> None:
-    """Ring 2^15, 9 features, 2 outputs, 2 parties, 60 iterations: weights are right to 1e-4."""
+def test_flooding_leaves_three_digits_at_128_bits() -> None:
+    """Ring 2^15, 9 features, 2 outputs, 2 parties, 60 iterations: right to 1e-3 (std)."""
     from protocols.ckks.parameters import choose_parameters
     from protocols.gram_training import LEVELS
 
     ckks = choose_parameters(LEVELS)
     assert (ckks.ring_dim, ckks.security_bits) == (32768, 128)
     plan = make_plan(ckks=ckks, profile="secure", num_features=9, rounds=60)
-    assert release_error_std(plan) < 1e-4 / 3
+    assert release_error_std(plan) < 1e-3
+
+
+def test_noisy_sums_are_of_rows_in_any_order_and_no_further_apart_than_certified() -> None:
+    """In exact integers of the grid: |u u^T - v v^T| of two rows u = (x, y) of the bounds."""
+    rng = np.random.default_rng(5)
+    x, y = rng.uniform(-1, 1, (50, 5)), rng.uniform(0, 1, (50, 2))
+    x[:10] = np.sign(x[:10])
+    plan = make_plan(privacy=NOISE)
+    grid = plan.split.grid(NOISE.sigma)
+    zero = np.zeros(plan.task.noise_size)
+
+    def units(rows: np.ndarray, targets: np.ndarray) -> list[int]:
+        sums = plan.contribution(rows, targets, zero)
+        upper = np.triu_indices(5)
+        gram = sums.gram[upper] * np.where(upper[0] == upper[1], 1, np.sqrt(2))
+        flat = np.concatenate([gram, sums.cross.ravel()]) / plan.num_rows
+        return [int(v) for v in np.rint(flat / grid.unit)]
+
+    once, order = units(x, y), rng.permutation(50)
+    assert units(x[order], y[order]) == once
+    setting = plan.privacy_setting(math.sqrt(5))
+    bound = Fraction(setting.sensitivity) / plan.num_rows / Fraction(grid.unit)
+    for k in range(10):
+        other, target = x.copy(), y.copy()
+        other[k], target[k] = -np.roll(x[k], 1), 1 - y[k]
+        moved = [a - b for a, b in zip(once, units(other, target), strict=True)]
+        assert 0 < sum(v * v for v in moved) <= bound * bound

@@ -12,7 +12,9 @@ import logging
 import math
 import pickle
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,15 +25,17 @@ from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext
 from protocols.ckks.evaluator import Evaluator
-from protocols.ckks.flooding import FRESH_ERROR_STD
+from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.trace_map import TraceMap
 from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body
+from protocols.privacy.randomness import SeededRandomness
 from protocols.samples import SampleLedger
 from tests import exact
 from tests.helpers import half_of, header_of, make_plan
-from tests.joint import joint_keys
+from tests.joint import Uncommitted, joint_keys
 from tests.sessions import (
     VICTIM,
     N,
@@ -72,10 +76,10 @@ def test_a_chosen_random_element_gives_the_key_away(share: KeyShare) -> None:
     low = context.primes[:REFRESH_TOWERS]
     c1 = context.uniform_polynomial(b"c" * 32, "attack")
     crp = rns.add(c1, constant(delta, context.primes), context.primes)
-    h0, h1 = context.cc.IntMPBootDecrypt(
-        share._secret, context.ciphertext([c1[:REFRESH_TOWERS]]), context.ciphertext([crp])
-    )
-    total = rns.add(context.residues_of(h0), context.residues_of(h1)[:REFRESH_TOWERS], low)
+    share._ledger = SampleLedger()
+    with patch.object(CkksContext, "uniform_polynomial", lambda self, seed, label: crp):
+        ((h0, h1),) = share.refresh_shares([(c1[:REFRESH_TOWERS], "refresh/5/0", None)])
+    total = rns.add(h0, h1[:REFRESH_TOWERS], low)
     assert (recovered(total[0], -delta, low[0]) == exact.secret(share)).all()
 
 
@@ -154,7 +158,9 @@ def test_a_deviating_coordinator_reads_a_share_from_a_chosen_ciphertext(share: K
     context, s = share._context, exact.secret(share)
     prime, large = context.primes[0], 1 << 45
     share._ledger = SampleLedger()
-    d = share.decryption_share(constant(large, context.primes[:2]), "decrypt", 2.0**30)
+    d = share.decryption_share(
+        constant(large, context.primes[:2]), "decrypt", Flooding.even(N, 2.0**30)
+    )
     assert (recovered(d[0], large, prime) == s).all()
 
 
@@ -164,7 +170,7 @@ def test_an_unscaled_ciphertext_is_not_decrypted() -> None:
     keys = joint_keys(2, plan.ckks.depth, N)
     evaluator = Evaluator(keys.context, plan.layout)
     vector = evaluator.wrap(keys.context.encrypt(keys.public_key, np.zeros(N // 2)))
-    ask = next(decrypt.release(evaluator, plan, vector))
+    ask = next(decrypt.release(evaluator, plan, vector, Uncommitted(plan)))
     assert (ask.step, set(ask.bodies)) == ("decrypt", set(plan.names))
 
     class Forgetful(Evaluator):
@@ -172,7 +178,7 @@ def test_an_unscaled_ciphertext_is_not_decrypted() -> None:
             return self.wrap(self.cc.EvalMult(vector.ct, vector.ct))
 
     with pytest.raises(ProtocolError, match="only rescaled"):
-        next(decrypt.release(Forgetful(keys.context, plan.layout), plan, vector))
+        next(decrypt.release(Forgetful(keys.context, plan.layout), plan, vector, Uncommitted(plan)))
 
 
 # -- the secret stays where it is ------------------------------------------------------------------
@@ -201,7 +207,7 @@ def test_an_erased_share_refuses() -> None:
         lambda: share.encrypt(key, np.zeros(4), "x"),
         lambda: share.rotation_share(1),
         lambda: share.refresh_shares([(c1[:REFRESH_TOWERS], "r", None)]),
-        lambda: share.decryption_share(c1[:2], "d", 2.0**20),
+        lambda: share.decryption_share(c1[:2], "d", Flooding.even(N, 2.0**20)),
     ):
         with pytest.raises(PolicyError, match="erased"):
             operation()
@@ -266,3 +272,52 @@ def test_refusals_do_not_quote_data() -> None:
     text = refusal(session, name, request(session, name, "contribute", Body()))
     cells = {f"{value:.6f}"[:6] for value in session.shards[0][0].ravel()} - {"1.0000"}
     assert cells and not any(cell in text for cell in cells)
+
+
+class Tape:
+    """INSECURE: words of a fixed seed, another stream for every source that is opened."""
+
+    opened = 0
+
+    def __init__(self) -> None:
+        Tape.opened += 1
+        self._source = SeededRandomness(7, f"{Tape.opened}")
+
+    def words(self, count: int) -> Any:
+        return self._source.words(count)
+
+
+def published(context: CkksContext, key: Any) -> dict[str, bytes]:
+    """Everything that a key share can publish."""
+    Tape.opened = 0
+    share, seed = KeyShare(context, b"t" * 32, 2), b"t" * 32
+    h0, h1 = share.relinearisation_first()
+    c1 = context.uniform_polynomial(seed, "c1")[:REFRESH_TOWERS]
+    trace = TraceMap(N // 2, 1, 0.5)
+    found: dict[str, Any] = {
+        "public": share.public_share(),
+        "first": np.concatenate([h0, h1]),
+        "second": share.relinearisation_second(h0, h1),
+        "rotation": share.rotation_share(1),
+        "encryption": share.encrypt(key, np.linspace(-1, 1, N // 2), "x"),
+        "onto": np.concatenate(share.encrypt_onto(key, [[c1, c1]], "y")[0]),
+        "refresh": np.concatenate(share.refresh_shares([(c1, "refresh/0/0", None)])[0]),
+        "trace": np.concatenate(share.trace_shares([(c1, "refresh/1/0", trace)])[0]),
+        "deal": np.concatenate(list(share.deal(2, [1, 2]).values())),
+        "decrypt": share.decryption_share(c1[:2], "decrypt", Flooding.even(N, 2.0**30)),
+    }
+    return {name: rows.tobytes() for name, rows in found.items()}
+
+
+def test_all_that_is_random_comes_from_the_operating_system() -> None:
+    """On a fixed tape every share is the same bit for bit: OpenFHE draws nothing of it."""
+    context = joint_keys(2, 6, N).context
+    key = joint_keys(2, 6, N).public_key
+    with ExitStack() as stack:
+        for module in ("protocols.ckks.sampling", "parties.key_share"):
+            stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))
+        stack.enter_context(patch("parties.key_share.SystemRandomness", Tape))
+        first, again = published(context, key), published(context, key)
+        assert first == again
+    other = published(context, key)
+    assert all(first[name] != other[name] for name in first)

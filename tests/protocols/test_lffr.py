@@ -219,7 +219,7 @@ def test_a_party_refuses_targets_that_are_not_scaled() -> None:
     noise = np.zeros((2, 3, 2))
 
     def answer(rows: Floats, targets: Floats) -> None:
-        check_outputs(plan, targets)
+        check_outputs(plan, targets.shape[1:])
         plan.pack(plan.names[0], rows, targets, noise)
 
     with pytest.raises(DataError, match=r"targets outside \[0, 1\]"):
@@ -236,9 +236,9 @@ def test_a_party_refuses_targets_that_are_not_scaled() -> None:
 
 
 def test_the_smallest_secure_ring() -> None:
-    """Ring 2^15; the released error of four iterations on 768 rows is below 5e-6."""
+    """Ring 2^15; the released error of four iterations on 768 rows is below 1e-4."""
     ckks = choose_parameters(LFFR_LEVELS)
     assert (ckks.ring_dim, ckks.depth, ckks.security_bits) == (32768, 8, 128)
     plan = make_plan(9, 2, (256, 256, 256), 4, ckks=ckks, profile="secure")
-    assert release_error_std(plan) < 5e-6
+    assert release_error_std(plan) < 1e-4
     assert plan.layout.num_data_ciphertexts == 6

@@ -21,7 +21,7 @@ from protocols.messages import Body
 from protocols.precondition import LEVELS, precondition, relative_error
 from tests import exact
 from tests.helpers import drive
-from tests.joint import uncommitted
+from tests.joint import Uncommitted, uncommitted
 from tests.protocols.gram_session import gram_keys
 from tests.protocols.lffr_session import make_plan, make_rows, shards
 
@@ -66,7 +66,9 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
         )
 
     def fresh(vectors: Any) -> Any:
-        return refresh.refresh(evaluator, plan, keys.seed, next(steps), keys.public_key, vectors)
+        return refresh.refresh(
+            evaluator, plan, keys.seed, next(steps), keys.public_key, vectors, Uncommitted(plan)
+        )
 
     _, side = drive(collect(evaluator, plan, uncommitted(plan.names)), answer)
     found = drive(precondition(evaluator, numbers, side[0], fresh), answer)

@@ -85,7 +85,7 @@ def twin_of(session: Session) -> Floats:
     plan = session.plan
     sources = [SeededRandomness(session.rng_seed, name) for name in session.parties]
     noise = sum(plan.draw_noise(source) for source in sources)
-    return plan.decode(plain(plan, session.shards, noise, sources)).reshape(plan.layout.shape)
+    return plan.decode(plain(plan, session.in_order, noise, sources)).reshape(plan.layout.shape)
 
 
 LFFR_RULE = {"kind": "gd", "rounds": 3, "learning_rate": 4.0}
@@ -124,7 +124,7 @@ def test_encrypted_equals_plain(case: str) -> None:
     restarted = []
 
     def deliver(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
-        if step == "gradient/1":
+        if step == "commit-gradient/1":
             session.restart(next(iter(session.parties)))
             restarted.append(step)
         if step == "refresh/1":  # what is public is in a process once

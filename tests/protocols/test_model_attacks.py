@@ -26,6 +26,7 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.trace_map import TraceMap
+from protocols.commitments import Gathering
 from protocols.errors import PolicyError, ProtocolError
 from protocols.messages import Body
 from tests import exact
@@ -40,6 +41,7 @@ from tests.sessions import (
     asked,
     deliver,
     model_session,
+    question,
     refusal,
     reply_of,
     request,
@@ -110,7 +112,7 @@ def opened() -> Opened:
     half = half_of(run.parties[VICTIM])
     context: CkksContext = half.context
     low = context.primes[:REFRESH_TOWERS]
-    blobs = asked(run, outgoing[VICTIM]).blobs
+    blobs = question(run, "gradient/1", VICTIM).blobs
     point = [rns.unpack(blob, context.primes, N) for blob in blobs]
     elements = [context.uniform_polynomial(half.seed, name) for name in half.elements]
     secret = sum(exact.secret(half_of(p).secret) for p in run.parties.values())
@@ -239,47 +241,70 @@ def test_every_label_has_pads_of_its_own_that_cancel() -> None:
 # -- an owner that deviates ------------------------------------------------------------------------
 
 
-def copied(factor: int, of: str) -> Callable[[Session, str, Replies], bytes]:
-    """VICTIM's reply is another party's, times a factor."""
-
-    def change(run: Session, step: str, replies: Replies) -> bytes:
-        primes = half_of(run.parties[VICTIM]).context.primes[:REFRESH_TOWERS]
-        stolen = reply_of(run, of, replies[of]).body
-        blobs = []
-        for blob in stolen.blobs:
-            rows = rns.unpack(blob, primes, N)
-            blobs.append(rns.pack(rns.scale(rows, [factor % q for q in primes], primes), primes))
-        return resigned(run, replies[VICTIM], body=Body(blobs=tuple(blobs)))
-
-    return change
+def multiple(run: Session, body: Body, factor: int) -> tuple[bytes, ...]:
+    """Blobs of a reply, times a factor."""
+    primes = half_of(run.parties[VICTIM]).context.primes[:REFRESH_TOWERS]
+    factors = [factor % q for q in primes]
+    rows = (rns.unpack(blob, primes, N) for blob in body.blobs)
+    return tuple(rns.pack(rns.scale(each, factors, primes), primes) for each in rows)
 
 
 @pytest.mark.parametrize("factor", [1, -1, 1 << 90])
-def test_a_copy_or_a_multiple_of_anothers_reply_opens_nothing(factor: int) -> None:
-    """Of FIRST's alone, its pads are in the sum twice: what is decrypted is uniform."""
-    run, change = session(), copied(factor, FIRST)
+def test_a_copy_or_a_multiple_of_anothers_reply_is_named(factor: int) -> None:
+    """It was to be fixed before FIRST's was seen."""
+    run = session()
 
     def swapped(step: str, replies: Replies) -> Replies:
-        if not step.startswith("gradient"):
+        if step != "gradient/1":
             return replies
-        return replies | {VICTIM: change(run, step, replies)}
+        blobs = multiple(run, reply_of(run, FIRST, replies[FIRST]).body, factor)
+        own = reply_of(run, VICTIM, replies[VICTIM]).body
+        return replies | {VICTIM: resigned(run, replies[VICTIM], body=Body(own.meta, blobs))}
 
-    with pytest.raises(ProtocolError, match="do not fit together"):
+    with pytest.raises(ProtocolError, match="opened other .* than it committed to") as caught:
         run.run(deliver(run, swapped))
+    assert caught.value.culprit == VICTIM
+
+
+def added_twice(monkeypatch: Patch, run: Session, factor: int) -> None:
+    """A coordinator that adds a multiple of FIRST's gradient in the place of VICTIM's."""
+    honest, stolen = Gathering.take, list[Body]()
+
+    def take(self: Gathering, name: str, body: Body) -> Body:
+        fold = self._fold
+
+        def other(name: str, body: Body) -> Body:
+            if name == FIRST:
+                stolen[:] = [body]
+            elif name == VICTIM:
+                body = Body(body.meta, multiple(run, stolen[0], factor))
+            return fold(name, body)
+
+        if self._terms.phase.open.startswith("gradient"):
+            self._fold = other
+        try:
+            return honest(self, name, body)
+        finally:
+            self._fold = fold
+
+    monkeypatch.setattr(Gathering, "take", take)
+
+
+@pytest.mark.parametrize("factor", [1, -1, 1 << 90])
+def test_a_coordinator_that_adds_a_multiple_opens_nothing(factor: int, monkeypatch: Patch) -> None:
+    """FIRST's pads are in the sum twice: what is decrypted is uniform."""
+    run = session()
+    added_twice(monkeypatch, run, factor)
+    with pytest.raises(ProtocolError, match="do not fit together"):
+        run.run()
 
 
 def test_without_pads_a_multiple_is_read(monkeypatch: Patch) -> None:
     """The mutant: a copy goes through, and the model has FIRST's gradient twice."""
     no_pads(monkeypatch)
-    run, change = session(), copied(1, FIRST)
-    found = run.run(
-        deliver(
-            run,
-            lambda step, replies: (
-                replies | {VICTIM: change(run, step, replies)} if "gradient" in step else replies
-            ),
-        )
-    )
+    run = session()
+    added_twice(monkeypatch, run, 1)
+    found = run.run()
     assert np.isfinite(found.weights).all() and np.abs(found.weights).max() > 1e-3
 
 
@@ -316,35 +341,36 @@ def test_a_round_is_asked_once() -> None:
     run = session()
     outgoing = run_until(run, "gradient/1")
     run.ask("gradient/1", outgoing)
-    sent = asked(run, outgoing[VICTIM])
+    sent = question(run, "gradient/1", VICTIM)
     shifted = bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:]
     for step, blobs in (
-        ("gradient/1", (shifted, *sent.blobs[1:])),
-        ("gradient/0", ()),
-        ("gradient/2", sent.blobs),
-        ("cover-gradient/1", sent.blobs),
+        ("commit-gradient/1", (shifted, *sent.blobs[1:])),
+        ("commit-gradient/0", ()),
+        ("commit-gradient/2", sent.blobs),
+        ("cover-commit-gradient/1", sent.blobs),
     ):
         words = refusal(run, VICTIM, request(run, VICTIM, step, Body(blobs=blobs)))
         assert "out of order" in words
 
 
 def test_replies_to_another_point_and_under_other_keys_are_as_uniform() -> None:
-    """A party cannot tell; what it sends opens no more than a true reply does."""
-    for step, at in (("gradient/1", 0), ("evaluation-keys/0", 1)):
+    """A party cannot tell; what it fixes opens no more than a true reply does."""
+    for step, at in (("commit-gradient/1", 0), ("evaluation-keys/0", 1)):
         run = session()
         for name, data in run_until(run, step).items():
             body = asked(run, data)
             context = half_of(run.parties[name]).context
-            primes = context.primes if step == "gradient/1" else context.key_primes
+            primes = context.key_primes if at else context.primes
             chosen = rns.uniform(b"chosen", step, primes, N)
             blobs = (*body.blobs[:at], rns.pack(chosen, primes), *body.blobs[at + 1 :])
             other = request(run, name, step, Body(body.meta, blobs))
             if name == VICTIM:
                 other_reply = run.parties[name].handle(other)
                 assert "error" not in reply_of(run, name, other_reply).body.meta
-        if step == "gradient/1":
-            low = half_of(run.parties[VICTIM]).context.primes[:REFRESH_TOWERS]
-            rows = [rns.unpack(b, low, N) for b in reply_of(run, VICTIM, other_reply).body.blobs]
+        if not at:
+            half = half_of(run.parties[VICTIM])
+            low = half.context.primes[:REFRESH_TOWERS]
+            rows = [rns.unpack(b, low, N) for b in half.rounds._last._message.blobs]
             secret = sum(exact.secret(half_of(p).secret) for p in run.parties.values())
             key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
             values = exact.whole(rns.add(rows[0], rns.product(rows[1], key, low), low), low)

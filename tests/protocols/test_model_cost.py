@@ -332,7 +332,7 @@ def test_bytes_of_a_slow_line_are_seconds() -> None:
     assert slow - fast == pytest.approx(8 * planner.iteration_bytes(plan) * (1e-6 - 1e-9))
     line = planner.Line(bandwidth=1e6, latency=0.02)
     assert line.seconds(10**6, 3) == pytest.approx(8.06)
-    assert planner.trips(plan)[0] == 2
+    assert planner.trips(plan)[0] == 3
     assert planner.Line().seconds(10**9, 10**3) == 0
 
 

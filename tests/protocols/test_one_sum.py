@@ -55,7 +55,7 @@ SUMS: dict[str, OneSum] = {
 INFORMATION: Any = SUMS["information"]
 EXACT = replace(INFORMATION, epsilon_in_all=None)
 FIGURES = PublicFigures(rows_by_party=(300, 200), num_features=D, norm_bound=BOUND)
-PROMISE = Wanted(update="gd", epsilon=1.0, delta=1e-6, colluders=1)
+PROMISE = Wanted(update="gd", epsilon=1.0, delta=1e-6)
 
 
 def parts(task: OneSum, rows: int = 400) -> np.ndarray:

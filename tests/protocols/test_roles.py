@@ -78,6 +78,7 @@ def test_a_forked_child_refuses() -> None:
         import numpy as np
         from parties.key_share import KeyShare
         from protocols.ckks.context import CkksContext
+        from protocols.ckks.flooding import Flooding
         from protocols.ckks.parameters import CkksParameters
         from protocols.errors import PlatformError
         params = CkksParameters(ring_dim=512, depth=3, security_bits=0)
@@ -90,7 +91,7 @@ def test_a_forked_child_refuses() -> None:
             lambda: KeyShare(context, b"f" * 32, 2),
             lambda: share.rotation_share(1),
             lambda: share.refresh_shares([(c1[:3], "refresh", None)]),
-            lambda: share.decryption_share(c1[:2], "decrypt", 2.0**20),
+            lambda: share.decryption_share(c1[:2], "decrypt", Flooding.even(512, 1.0)),
             lambda: context.encrypt(key, np.zeros(4)),
         ]
         child = os.fork()

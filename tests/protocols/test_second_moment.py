@@ -221,7 +221,7 @@ def test_more_than_was_announced_is_refused() -> None:
     [
         ({"mechanism": "laplace"}, "mechanism=laplace"),
         ({"mechanism": "skellam"}, "mechanism=skellam"),
-        ({"weights": (0.5, 0.25, 0.25)}, "weights="),
+        ({"weights": (1 / 3,) * 3}, "weights="),
         ({"length": 7}, "length=7"),
         ({"objective": {"epsilon_in_all": 0.01}}, "epsilon_in_all=0.01"),
     ],
@@ -291,7 +291,7 @@ def test_a_seal_is_its_partys_own() -> None:
         Body(),
         Body({"plan": {}, "seeds": {}}),
         Body({"plan": 1, "seeds": {}}),
-        Body({"plan": {"version": 7, "kind": "rows"}, "seeds": {}}),
+        Body({"plan": {"version": 8, "kind": "rows"}, "seeds": {}}),
     ],
 )
 def test_evidence_that_is_none(body: Body) -> None:

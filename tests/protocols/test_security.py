@@ -17,6 +17,7 @@ from parties.agent.agent import Limits
 from parties.agent.settings import ConsentMode
 from parties.policy import Policy
 from protocols import agree
+from protocols.ckks.flooding import Flooding
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key
@@ -102,12 +103,12 @@ def test_a_key_share_answers_a_label_once() -> None:
     share = keys.shares[FIRST]
     c1 = keys.context.uniform_polynomial(keys.seed, "any")
     share.refresh_shares([(c1[:REFRESH_TOWERS], "refresh/0/0", None)])
-    share.decryption_share(c1[:2], "decrypt", 2.0**20)
+    share.decryption_share(c1[:2], "decrypt", Flooding.even(N, 2.0**20))
     for other in (c1, (c1 + np.uint64(1)) % np.uint64(2**50)):
         with pytest.raises(PolicyError, match="already given"):
             share.refresh_shares([(other[:REFRESH_TOWERS], "refresh/0/0", None)])
         with pytest.raises(PolicyError, match="already given"):
-            share.decryption_share(other[:2], "decrypt", 2.0**20)
+            share.decryption_share(other[:2], "decrypt", Flooding.even(N, 2.0**20))
 
 
 # -- what a party consents to ----------------------------------------------------------------------
@@ -124,7 +125,7 @@ def test_a_key_share_answers_a_label_once() -> None:
         (lambda p: p.update(members=p["members"][:1]), "parties=1"),
         (lambda p: p["ckks"].update(depth=5), "depth=5"),
         (lambda p: p.update(profile="secure"), "128-bit"),
-        (lambda p: p.clear(), "plan version None is not 7"),
+        (lambda p: p.clear(), "plan version None is not 8"),
     ],
 )
 def test_plans_that_a_party_refuses(change: Callable[[dict[str, Any]], Any], words: str) -> None:
@@ -140,7 +141,10 @@ def test_plans_that_a_party_refuses(change: Callable[[dict[str, Any]], Any], wor
     [
         (Policy(), None, "only secure"),
         (Policy(allow_insecure=True, max_epsilon=1.0), None, "no privacy noise"),
+        (Policy(allow_insecure=True), None, "no privacy noise"),
         (Policy(allow_insecure=True, max_epsilon=0.9), NOISE, "exceeds"),
+        (Policy(allow_insecure=True, max_delta=1e-6), NOISE, "exceeds"),
+        (Policy(allow_insecure=True, min_colluders=2), NOISE, "colluders=1"),
         (Policy(allow_insecure=True, max_epsilon=1.0, max_delta=1e-6), NOISE, "exceeds"),
         (Policy(allow_insecure=True, max_epsilon=1.0, min_colluders=2), NOISE, "colluders=1"),
     ],
@@ -150,7 +154,7 @@ def test_policies(policy: Policy, privacy: Any, words: str) -> None:
     plan = make_plan(privacy=privacy)
     with pytest.raises(PolicyError, match=words):
         policy.check(plan)
-    Policy(allow_insecure=True).check(plan)
+    Policy(allow_insecure=True, exact_sums=True).check(make_plan(privacy=None))
     Policy(allow_insecure=True, max_epsilon=1.0, min_colluders=1).check(make_plan(privacy=NOISE))
 
 

@@ -399,8 +399,8 @@ def test_gram_rows_beyond_the_curvature_stay_at_home() -> None:
 
 
 def strict(**fields: Any) -> Party:
-    """A party with the default policy, but for the toy ring."""
-    return Party(**{**fields, "policy": Policy(allow_insecure=True)})
+    """A party with the default policy, but for the toy ring and runs without noise."""
+    return Party(**{**fields, "policy": Policy(allow_insecure=True, exact_sums=True)})
 
 
 @pytest.mark.parametrize(

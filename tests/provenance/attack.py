@@ -19,6 +19,7 @@ import numpy as np
 from parties.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
+from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.ckks.residues import Residues
 from tests import exact
 from tests.exact import Integers
@@ -39,11 +40,10 @@ def old_flow() -> Iterator[None]:
 
     def leaking(share: KeyShare) -> tuple[Residues, Residues]:
         _, h1 = first(share)
-        context, key = share._context, share._key
-        a = context.uniform_key_half(share._seed, "relinearisation")
-        reference = context.evaluation_key(a, np.zeros_like(a))
-        share._ephemeral = key
-        return share._halves(context.cc.MultiKeySwitchGen(key, key, reference))[1], h1
+        a = share._context.uniform_key_half(share._seed, "relinearisation")
+        share._ephemeral = share._key.copy()
+        h0 = share._hidden(a, share._wide(), NARROW_ERROR_STD, -1)
+        return share._with_gadget(h0), h1
 
     with patch.object(KeyShare, "relinearisation_first", leaking):
         yield

@@ -55,4 +55,4 @@ def examined(name: str, *, whole: int = WHOLE, part: int = PART) -> tuple[int, F
     covering = getattr(run.plan, "cover", None)
     lost = covering and any(step.startswith("cover-refresh") for step, *_ in run.messages)
     covered = STAND_IN if lost else None
-    return count, audit(run.samples, covering, covered, whole=whole, part=part)
+    return count, audit(run.sent, covering, covered, whole=whole, part=part)

@@ -86,7 +86,8 @@ def published(run: Run, party: str) -> dict[str, Published]:
         UntrueError: see `unpacked`; a label's polynomial differs from an earlier one.
     """
     found: dict[str, Published] = {}
-    for step, name, _, reply in run.messages:
+    fixed = ((*place, None, reply) for place, reply in run.unopened.items())
+    for step, name, _, reply in [*run.messages, *fixed]:
         # Dealt shares are sealed: see `dealt`.
         if name != party or step == cover.DEAL:
             continue

@@ -41,7 +41,8 @@ def rows_session(update: Any = "gd", **changes: Any) -> Session:
 class Run:
     """secrets, ephemerals: coefficients of s_p, u_p; held: what each party holds of other
     dealers; slots: what was encrypted, by party and label; sums: (c0, c1) of what was computed on
-    rows in the clear, what was added to c0 included; messages: (step, party, request, reply).
+    rows in the clear, what was added to c0 included; messages: (step, party, request, reply);
+    unopened: replies that were fixed and never sent, by step and party.
     """
 
     session: Session
@@ -54,12 +55,24 @@ class Run:
     slots: dict[tuple[str, str], Any] = field(default_factory=dict)
     sums: dict[tuple[str, str], list[rns.Residues]] = field(default_factory=dict)
     messages: list[tuple[str, str, Body, Body]] = field(default_factory=list)
+    unopened: dict[tuple[str, str], Body] = field(default_factory=dict)
     weights: Any = None
 
     @property
     def samples(self) -> dict[str, tuple[Sample, ...]]:
         """Every party's ledger."""
         return {n: half_of(party).secret.samples for n, party in self.session.parties.items()}
+
+    @property
+    def sent(self) -> dict[str, tuple[Sample, ...]]:
+        """The same, without those of replies that were fixed and never sent."""
+        kept = {
+            name: [f"{step}/" for step, n in self.unopened if n == name] for name in self.samples
+        }
+        return {
+            name: tuple(s for s in samples if not f"{s.label}/".startswith(tuple(kept[name])))
+            for name, samples in self.samples.items()
+        }
 
     def watch(self) -> None:
         """Take what parties hold now."""
@@ -77,8 +90,7 @@ class Run:
             if share._secret is not None and name not in self.secrets:
                 self.secrets[name] = exact.secret(share)
             if share._ephemeral is not None and name not in self.ephemerals:
-                rows = share._context.residues_of(share._ephemeral)
-                self.ephemerals[name] = exact.coefficients(rows[0], share._context.primes[0])
+                self.ephemerals[name] = share._ephemeral.astype(object)
             if half.held is not None and half.held._held:
                 self.held[name] = dict(half.held._held)
 
@@ -152,6 +164,10 @@ def watching(
             replies = session.ask(step, outgoing)
         reply = reply_of(session, name, replies[name]).body
         run.messages.append((step, name, asked(session, data), reply))
+        run.unopened.pop((step, name), None)
+        fixed = getattr(half_of(session.parties[name]), "rounds", None)
+        if fixed is not None and fixed._last is not None and not fixed._last.is_open:
+            run.unopened[fixed._step, name] = fixed._last._message
         run.watch()
         return replies
 

@@ -21,9 +21,9 @@ import numpy as np
 from protocols import agree, commitments, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
-from protocols.ckks.flooding import gaussian_polynomial
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS, Opening, Terms
+from protocols.encrypted_rows import PROTOCOL
 from protocols.messages import (
     COORDINATOR,
     UNHEARD,
@@ -36,6 +36,7 @@ from protocols.messages import (
     public_bytes,
 )
 from protocols.privacy.randomness import SeededRandomness
+from protocols.protocol import sequence
 from protocols.rows import RowsPlan
 from tests.helpers import Session, make_session
 from tests.provenance.published import shapes
@@ -64,6 +65,7 @@ class Simulator:
         )
         self.session.coordinator._make_plan = self._plan_for
         self._openings: dict[tuple[str, commitments.Phase], Opening] = {}
+        self._rounds: dict[str, commitments.Rounds] = {}
         self._seeds = {name: self._bytes(f"seed {name}") for name in plan.names}
 
     def _plan_for(self, members: Any) -> RowsPlan:
@@ -98,6 +100,8 @@ class Simulator:
         def ask(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
             for name, data in outgoing.items():
                 request = decode(data, read)
+                if step in sequence(self._plan)[3:-1] and PROTOCOL.is_alike(step):
+                    self._rounds[name].view.note(step, request.body)
                 body = self._reply(name, step, request.body)
                 run.messages.append((step, name, request.body, body))
                 asked, address = digest(data), (request.session, step, name, COORDINATOR)
@@ -120,10 +124,18 @@ class Simulator:
             return Body({"seed": self._seeds[name].hex()})
         if kind in ("finish", keygen.PUBLIC_SHARES, commitments.CONFIRM):
             return Body()
-        if kind == decrypt.STEP:
-            return Body(blobs=(self._share(name),))
+        place = PROTOCOL.place(step)
+        if place.commits:
+            blobs = len(request.blobs)
+            drawn = Body(blobs=(self._share(name),)) if place.step.opens else None
+            reply = drawn or self._drawn_reply(name, place.opened, blobs)
+            return self._rounds[name].commit(place.opened, reply, ())
+        if place.fixed:
+            return self._rounds[name].open(request)
         for phase in (KEYS, ROWS):
             if kind == phase.commit:
+                if phase is KEYS:
+                    self._rounds[name] = self._begun(name)
                 return self._opening(name, phase).commit(self._drawn_reply(name, phase.open))
             if kind == phase.open:
                 return self._openings[name, phase].open(request)
@@ -131,10 +143,17 @@ class Simulator:
 
     def _opening(self, name: str, phase: commitments.Phase) -> Opening:
         """Digests are signed as the parties sign them: the simulator has keys of its own."""
-        seed = agree.joint_seed(self._now, {n: s.hex() for n, s in self._seeds.items()})
-        key = self.session.party_keys[name]
+        key, seed = self.session.party_keys[name], self._joint_seed()
         self._openings[name, phase] = Opening(Terms.of(self._now, phase, seed), name, key)
         return self._openings[name, phase]
+
+    def _begun(self, name: str) -> commitments.Rounds:
+        rounds = commitments.Rounds(self._now, name, self.session.party_keys[name])
+        rounds.begin(self._joint_seed())
+        return rounds
+
+    def _joint_seed(self) -> bytes:
+        return agree.joint_seed(self._now, {n: s.hex() for n, s in self._seeds.items()})
 
     def _drawn_reply(self, name: str, step: str, asked: int = 0) -> Body:
         """Uniform polynomials in the places of a reply; asked: blobs of the request."""
@@ -170,8 +189,8 @@ class Simulator:
                 share = rns.add(share, rns.negate(self._drawn(other, "decrypt", low), low), low)
             for party in self._plan.names:
                 noise = SeededRandomness(self._seed, f"flood {party}")
-                std = decrypt.flooding_of(self._plan)
-                share = rns.add(share, gaussian_polynomial(context, std, len(low), noise), low)
+                flooding = decrypt.flooding_of(self._plan)
+                share = rns.add(share, flooding.draw(context, len(low), noise), low)
         return rns.pack(share, low)
 
     def _drawn(self, name: str, label: str, primes: tuple[int, ...]) -> Residues:

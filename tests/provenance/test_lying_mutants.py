@@ -29,18 +29,16 @@ Mutant = Callable[[], Any]
 
 
 def second_round(error: Callable[[KeyShare, Any], Any]) -> Mutant:
-    """t with another error than OpenFHE's; error: of a key share, evaluation form."""
+    """t with another error; error: of a key share, evaluation form."""
 
     def second(share: KeyShare, h0: Any, h1: Any) -> Any:
         primes = share._context.key_primes
-        ephemeral = share._ephemeral
+        assert share._ephemeral is not None
+        ephemeral = share._ephemeral.copy()
         KeyShare_second(share, h0, h1)  # notes the samples
 
         def rows(key: Any) -> Any:
-            coefficients = exact.coefficients(
-                share._context.residues_of(key)[0], share._context.primes[0]
-            )
-            one = [exact.evaluations(coefficients, q) for q in share._context.extended_primes]
+            one = [exact.evaluations(key.astype(object), q) for q in share._context.extended_primes]
             return np.concatenate([np.array(one, np.uint64)] * share._context.params.num_digits)
 
         s, u = rows(share._secret), rows(ephemeral)
@@ -77,7 +75,7 @@ def one_mask() -> Iterator[None]:
 
 
 def gaussian(change: Callable[[Any], Any]) -> Mutant:
-    """Another error in h1 of a refresh."""
+    """Another error in the public key and in h1 of a refresh."""
 
     def drawn(context: CkksContext, count: int) -> list[Any]:
         random, n = SystemRandomness(), context.params.ring_dim
@@ -123,8 +121,8 @@ LIES: dict[str, tuple[Mutant, str]] = {
     "no e2": (second_round(no_error), "error of relinearisation/0/t has std 0"),
     "one e2 for two digits": (second_round(one_error), "/t are not independent"),
     "reused M": (one_mask, "/h0 are not independent"),
-    "half the error": (gaussian(lambda e: e // 2), "error of refresh/0/0/h1 has std [12]"),
-    "twice the error": (gaussian(lambda e: e * 2), "error of refresh/0/0/h1 has std [56]"),
+    "half the error": (gaussian(lambda e: e // 2), "error of public-key has std [12]"),
+    "twice the error": (gaussian(lambda e: e * 2), "error of public-key has std [56]"),
     "one a for two digits": (one_key_half, "error of relinearisation/1/h0 has std"),
     "an element 3 a": (multiple_of_the_public_key, "error of refresh/0/0/h1 has std"),
 }

@@ -34,13 +34,15 @@ def seen(share: KeyShare, shift: int, label: str, old: bool) -> tuple[exact.Inte
     modulus = math.prod(low)
     c = rng.integers(-(1 << SIZE), 1 << SIZE, N).astype(object)
     c1 = context.uniform_polynomial(b"m" * 32, label)[:REFRESH_TOWERS]
-    s = exact.secret_rows(share)[:REFRESH_TOWERS]
+    key = context.cc.KeyGen().secretKey
+    s = context.residues_of(key) if old else exact.secret_rows(share)
+    s = s[:REFRESH_TOWERS]
     # c0 of a ciphertext of m under this party's key; the others' shares of it are known.
     message = np.array([exact.evaluations(c * (1 << shift), q) for q in low], np.uint64)
     c0 = rns.add(message, rns.negate(rns.product(c1, s, low), low), low)
     if old:
         element = context.ciphertext([context.uniform_polynomial(b"o" * 32, label)])
-        masked, _ = context.cc.IntMPBootDecrypt(share._secret, context.ciphertext([c1]), element)
+        masked, _ = context.cc.IntMPBootDecrypt(key, context.ciphertext([c1]), element)
         h0 = context.residues_of(masked)
     else:
         ((h0, _),) = share.refresh_shares([(c1, label, None)])

@@ -6,6 +6,7 @@ The ring is the profile fast-insecure's: INSECURE, for tests only.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ from protocols.protocol import PHASES, phase_of, sequence
 from protocols.rows import RowsPlan
 from protocols.transcript import Transcript
 from protocols.updates.barrier import Barrier
+from sims.documents import to_json
+from sims.layout import HALVES, STATUS
 from sims.prepare import raw_rows
 from sims.result import RunResult
-from sims.run_folder import RunFolder
+from sims.run_folder import RunFolder, file_digest
 from sims.twin import fit_optimum, fit_unclipped, run_twin, score
 
 NASTY = "<script>alert('x')</script> & $a$ [red]"
@@ -123,8 +126,10 @@ def make_result(folder: RunFolder | None = None, **changes: Any) -> RunResult:
     optimum = fit_unclipped(fit_optimum, raw, train.y)
     transcript, costs = fake_transcript(plan, folder.transcript_path if folder else None)
     result = RunResult(
+        exact_sums=plan.opens_exact_sums,
         plan=plan,
         schema=SCHEMA,
+        schema_from="given",
         released=weights,
         scaling=None,
         weights=weights,
@@ -149,6 +154,20 @@ def make_result(folder: RunFolder | None = None, **changes: Any) -> RunResult:
         transcript_head=transcript.head,
     )
     return replace(result, **changes)
+
+
+def place(run: Path, name: str) -> Path:
+    """Where a file of a run folder is; a report that can be mailed, of the two."""
+    halves = [half for half in HALVES if name in (*HALVES[half], STATUS)]
+    return run / halves[0] / name
+
+
+def reseal(run: Path) -> None:
+    """Repair the digests, as a forger would."""
+    for half in HALVES:
+        status = json.loads((run / half / STATUS).read_text())
+        status["files"] = {name: file_digest(run / half / name) for name in status["files"]}
+        (run / half / STATUS).write_text(to_json(status))
 
 
 def finished_run(path: Path, **changes: Any) -> RunResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import pandas as pd
 from click.testing import Result
 from typer.testing import CliRunner
 
+from parties.data.infer import infer_schema
 from sims import cli
 from sims.documents import to_json
-from sims.places import STATUS
-from sims.run_folder import file_digest
 from sims.verify import verify_run
+from tests.sims.fake_run import place, reseal
 
 TOY = ("--profile", "fast-insecure")
 RUNS = {
@@ -48,6 +49,13 @@ def make_counts(rows: int = 300, seed: int = 1) -> pd.DataFrame:
     return frame.assign(visits=np.random.default_rng(seed + 10).poisson(mean))
 
 
+def public_schema(sample: Any, label: str | list[str], **options: Any) -> Path:
+    """File of a schema that stands for a public one."""
+    path = Path(tempfile.mkdtemp()) / "schema.json"
+    infer_schema(sample, label, **options).save(path)
+    return path
+
+
 def cohort(*words: object) -> Result:
     return CliRunner().invoke(cli.app, [str(word) for word in words])
 
@@ -72,26 +80,24 @@ class Run:
     tables: Tables
 
     def read(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text())
+        return json.loads(place(self.folder, name).read_text())
 
     @property
     def report(self) -> str:
-        return (self.folder / "report.html").read_text()
+        return (self.folder / "private/report.html").read_text()
 
     def course(self) -> list[dict[str, Any]]:
-        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        lines = (self.folder / "private/metrics.jsonl").read_text().splitlines()
         return [line for line in map(json.loads, lines) if line["kind"] == "iteration"]
 
     def tampered(self, folder: Path, name: str, *path: Any, value: Any) -> set[str]:
         """Names of the checks that fail once a field is changed and the digests are repaired."""
         copy = Path(shutil.copytree(self.folder, folder / "run"))
-        fields = json.loads((copy / name).read_text())
-        place = fields
+        fields = json.loads(place(copy, name).read_text())
+        inner = fields
         for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = value
-        (copy / name).write_text(to_json(fields))
-        status = json.loads((copy / STATUS).read_text())
-        status["files"] = {known: file_digest(copy / known) for known in status["files"]}
-        (copy / STATUS).write_text(to_json(status))
+            inner = inner[key]
+        inner[path[-1]] = value
+        place(copy, name).write_text(to_json(fields))
+        reseal(copy)
         return {check.name for check in verify_run(copy) if not check.passed}

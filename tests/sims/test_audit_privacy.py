@@ -23,8 +23,8 @@ from sims.config import SimulationConfig
 from sims.many_twins import train_many
 
 ROWS, FEATURES, ROUNDS, RUNS = 1000, 5, 10, 200_000
-# About sqrt(5) of the noise is missing where a coalition of 4 of 5 meets a split by P.
-PARTIES, COLLUDERS = 5, 4
+# About sqrt(3) of the noise is missing where a coalition of 4 of 6 meets a split by P.
+PARTIES, COLLUDERS = 6, 4
 SATURATING = "quadratic-gd, saturating"
 """On few rows."""
 
@@ -145,7 +145,7 @@ def test_rates_are_bounded_by_clopper_and_pearson() -> None:
 
 def test_impossible_arguments_are_refused() -> None:
     setting = _setting("gd")
-    with pytest.raises(ParameterError, match="coalition=5"):
+    with pytest.raises(ParameterError, match="coalition=6"):
         _audit(setting, coalition=PARTIES)
     with pytest.raises(ParameterError, match="runs=10"):
         _audit(setting, runs=10)

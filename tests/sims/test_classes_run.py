@@ -30,6 +30,7 @@ from sims.cli import app
 from sims.config import SimulationConfig
 from sims.figures import check_kind, figures_of
 from sims.held_out import HeldBack
+from sims.layout import RELEASE
 from sims.planning import Forecast
 from sims.predict import load_model
 from sims.prepare import PreparedData, builtin_dataset, prepare
@@ -100,14 +101,17 @@ def test_the_encrypted_run_is_its_twin(ran: tuple[RunResult, Path]) -> None:
     assert result.weights.shape == (5, 3) and result.max_abs_diff_to_twin < 1e-5
     assert result.plan.model == "softmax"
     assert result.certificate is not None and result.certificate["satisfied"]
-    checks = [*verify_run(out), *replay(out).checks]
+    checks = [*verify_run(out), *replay(out / RELEASE).checks]
     assert all(check.passed for check in checks), checks
     assert confusion(result).sum() == len(result.test_y)
 
 
 def test_the_model_document_predicts(ran: tuple[RunResult, Path]) -> None:
     _, out = ran
-    fields, model = json.loads((out / "model.json").read_text()), load_model(out / "model.json")
+    fields, model = (
+        json.loads((out / "release/model.json").read_text()),
+        load_model(out),
+    )
     names = ("setosa", "versicolor", "virginica")
     assert fields["kind"] == "classification" and tuple(fields["classes"]) == names == model.classes
     rows = datasets.load_iris(as_frame=True).data

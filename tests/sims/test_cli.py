@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from tests.sims.model_runs import cohort
 
 CALIBRATION = ("calibration_slope", "calibration_intercept")
 TOY = ("--profile", "fast-insecure", "--no-privacy", "--update", "gd")
+
+REPORTS = ("release/report.html", "private/report.html")
 
 
 def make_frame(rows: int = 90, seed: int = 1) -> pd.DataFrame:
@@ -85,7 +88,7 @@ def test_one_json_object_on_stdout(finished: tuple[Path, Result]) -> None:
     assert predicted["bytes_per_party"] == pytest.approx(
         sum(summary["bytes_per_party"].values()), rel=1e-3
     )
-    assert summary == json.loads((out / "summary.json").read_text())
+    assert summary == json.loads((out / "private/summary.json").read_text())
 
 
 def test_a_diverged_training_is_told_from_a_broken_share(table: Path) -> None:
@@ -102,9 +105,9 @@ def test_a_toy_ring_is_called_insecure_everywhere(
 ) -> None:
     out, result = finished
     assert "INSECURE" in result.stderr and "INSECURE" in json.loads(result.stdout)
-    for name in ("model.json", "summary.json", "report.html"):
+    for name in ("release/model.json", "private/summary.json", *REPORTS):
         assert "INSECURE" in (out / name).read_text()
-    model = out / "model.json"
+    model = out / "release/model.json"
     assert "INSECURE" in cohort("predict", "--model", model, "--data", test_table).stderr
     assert "INSECURE" in cohort("verify", out).stdout
 
@@ -114,16 +117,15 @@ def test_the_folder_verifies(finished: tuple[Path, Result], test_table: Path) ->
     result = cohort("verify", out, "--data", test_table)
     assert result.exit_code == 0 and "every check passed" in result.stdout
     assert "test scores" in result.stdout
-    assert json.loads((out / "status.json").read_text())["state"] == "finished"
-    text = "".join(path.read_text() for path in out.iterdir())
+    assert json.loads((out / "release/status.json").read_text())["state"] == "finished"
+    text = "".join(path.read_text() for path in out.rglob("*") if path.is_file())
     assert "PRIVATE KEY" not in text
 
 
 def test_a_tampered_folder_does_not(finished: tuple[Path, Result], tmp_path: Path) -> None:
-    for path in finished[0].iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    text = (tmp_path / "model.json").read_text()
-    (tmp_path / "model.json").write_text(text.replace('"intercept": ', '"intercept": 1'))
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    text = (tmp_path / "release/model.json").read_text()
+    (tmp_path / "release/model.json").write_text(text.replace('"intercept": ', '"intercept": 1'))
     result = cohort("verify", tmp_path)
     assert result.exit_code == 1 and "FAILED" in result.stdout
     found = json.loads(cohort("verify", tmp_path, "--json").stdout)
@@ -131,7 +133,7 @@ def test_a_tampered_folder_does_not(finished: tuple[Path, Result], tmp_path: Pat
 
 
 def test_predict(finished: tuple[Path, Result], test_table: Path, tmp_path: Path) -> None:
-    model, scored = finished[0] / "model.json", tmp_path / "scored.csv"
+    model, scored = finished[0] / "release/model.json", tmp_path / "scored.csv"
     printed = cohort("predict", "--model", model, "--data", test_table)
     assert printed.exit_code == 0
     frame = pd.read_csv(io.StringIO(printed.stdout))
@@ -257,7 +259,7 @@ def test_more_refusals(tmp_path: Path, test_table: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written(finished: tuple[Path, Result], test_table: Path) -> None:
-    model = finished[0] / "model.json"
+    model = finished[0] / "release/model.json"
     out = test_table / "below.csv"
     result = cohort("predict", "--model", model, "--data", test_table, "--out", out)
     assert result.exit_code == 2 and "Traceback" not in result.stderr
@@ -450,8 +452,8 @@ def test_ctrl_c_leaves_a_folder_that_says_where_it_stopped(table: Path, tmp_path
     with running("simulate", "--data", table, *options, *TOY) as process:
         status: dict[str, Any] = {}
         for _ in range(3000):
-            if (out / "status.json").exists():
-                status = json.loads((out / "status.json").read_text())
+            if (out / "release/status.json").exists():
+                status = json.loads((out / "release/status.json").read_text())
             if status.get("iteration", 0) >= 2:
                 break
             assert process.poll() is None, process.communicate()
@@ -460,10 +462,12 @@ def test_ctrl_c_leaves_a_folder_that_says_where_it_stopped(table: Path, tmp_path
         stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130 and stdout == ""
     assert "Traceback" not in stderr
-    status = json.loads((out / "status.json").read_text())
+    status = json.loads((out / "release/status.json").read_text())
     assert (status["state"], status["phase"]) == ("aborted", "train")
     assert 2 <= status["iteration"] < 200 and status["reason"] == "interrupted"
     assert f"in phase 'train', {status['iteration']} of 200 iterations done" in stderr
     # Public files only: no key share, no model.
-    assert {path.name for path in out.iterdir()} == {"status.json", "transcript.jsonl"}
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == {
+        *("release/status.json", "release/transcript.jsonl", "private/status.json")
+    }
     assert "run finished" in cohort("verify", out).stdout

@@ -16,6 +16,7 @@ from protocols import traffic
 from protocols.errors import ParameterError, PolicyError
 from protocols.plans import plan_from_dict
 from sims.config import SimulationConfig
+from sims.layout import RELEASE
 from sims.party_process import PartyProcess, PartySpec
 from sims.simulation import simulate
 from sims.verify import verify_run
@@ -80,13 +81,13 @@ def test_every_protocol_goes_on(
     assert result.missing == (lost,)
     assert result.max_abs_diff_to_twin < 1e-4
     assert all(check.passed for check in verify_run(out)), verify_run(out)
-    found = {check.name: check.passed for check in replay(out).checks}
+    found = {check.name: check.passed for check in replay(out / RELEASE).checks}
     assert list(found) == list(CHECKS)
     assert [name for name, passed in found.items() if not passed] == ["records"]
-    summary = json.loads((out / "summary.json").read_text())
+    summary = json.loads((out / "private/summary.json").read_text())
     assert summary["missing"] == [lost]
     assert any(f"stood in for {lost}" in text for text in summary["warnings"])
-    page = (out / "report.html").read_text()
+    page = (out / "private/report.html").read_text()
     assert f"stood in for {lost}" in page and "any 2 could stand in" in page
 
 
@@ -96,11 +97,10 @@ def test_the_command_states_what_cover_costs(tmp_path: Path) -> None:
     words = ("--epsilon", 10, "--update", "gd", "--iterations", 2, "--json")
     result = cohort("simulate", *toy, *words, "--out", out)
     assert result.exit_code == 0, result.stderr
-    plan = plan_from_dict(
-        {k: v for k, v in json.loads((out / "plan.json").read_text()).items() if k != "digest"}
-    )
+    fields = json.loads((out / "release/plan.json").read_text())
+    plan = plan_from_dict({k: v for k, v in fields.items() if k != "digest"})
     assert plan.cover == 2  # type: ignore[attr-defined]
-    certificate = json.loads((out / "certificate.json").read_text())
+    certificate = json.loads((out / "release/certificate.json").read_text())
     assert any("fewer than 2 parties collude" in each for each in certificate["assumptions"])
     assert all(check.passed for check in verify_run(out)), verify_run(out)
     refused = cohort("simulate", *toy, "--colluders", "2")

@@ -85,6 +85,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             allow_insecure=True,
             keep_ledger=False,
             site_tables=name != "west",
+            exact_sums=True,
         )
         parties.append(party)
     cards = [party.card for party in parties]
@@ -126,7 +127,8 @@ def run(centre: Coordinator, home: Path) -> Any:
     owner, told = answering(Party(home / "west"), accept=True), list[str]()
     run = centre.run(tell=told.append)
     owner.join(10)
-    assert told == [f"session {run.session}"]
+    session, headline = told
+    assert session == f"session {run.session}" and headline.startswith("EXACT SUMS")
     return run
 
 

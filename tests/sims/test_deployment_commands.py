@@ -94,6 +94,7 @@ def init(home: Path, name: str, **changes: str) -> tuple[object, ...]:
         *passphrase,
         "--allow-insecure",
         "--accept-no-privacy",
+        "--exact-sums",
         "--no-ledger",
     )
 
@@ -191,6 +192,8 @@ def test_a_plan_of_encrypted_sums(home: Path, tmp_path: Path) -> None:
             4,
             "--schedule",
             "poisson",
+            "--colluders",
+            0,
         ),
     )
     assert done.exit_code == 0, done.output
@@ -298,7 +301,11 @@ def test_a_known_peer_counts_at_once(home: Path, tmp_path: Path) -> None:
 
 def private(home: Path, folder: Path, *more: object) -> tuple[object, ...]:
     """`init` of a party that accepts private runs only."""
-    words = [word for word in init(home, "c") if word not in ("--accept-no-privacy", "--no-ledger")]
+    words = [
+        word
+        for word in init(home, "c")
+        if word not in ("--accept-no-privacy", "--exact-sums", "--no-ledger")
+    ]
     words[2] = folder
     return (*words, *more)
 
@@ -478,7 +485,7 @@ def test_a_whitened_pair_is_chosen_once(
 
     centre = tmp_path / "centre"
     words = ("--schema", home / "schema.json", "--update", "quadratic-gd", "--epsilon", 5)
-    words = (*words, "--held-out", 0.25)
+    words = (*words, "--held-out", 0.25, "--colluders", 0)
     assert cohort("coordinator", "init", centre, *words).exit_code == 0
     cards = [home / name / "card.json" for name in ("a", "b")]
     assert cohort("coordinator", "admit", centre, *cards).exit_code == 0

@@ -24,6 +24,7 @@ from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.data.shard import encode_shard
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from sims import estimator
+from sims.inputs import READ_FROM_ROWS
 
 NAME = "FederatedLogisticRegression"
 Rows = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -190,7 +191,7 @@ def test_coefficients_are_in_the_units_of_the_data() -> None:
     # Beyond the range a row counts as the nearest one within.
     beyond, nearest = np.array([[-1e9, 50, 121]]), np.array([[-80, 50, 120]])
     assert model.decision_function(beyond) == model.decision_function(nearest)
-    assert all(note != estimator.INFERRED for note in model.notes_)
+    assert READ_FROM_ROWS not in model.notes_ and model.schema_from_ == "given"
 
 
 @pytest.mark.parametrize(("low", "high"), [("b", "c"), (False, True), (0.5, 1.5), (9, 10)], ids=str)
@@ -280,7 +281,7 @@ def test_noise_is_seeded_only_where_asked() -> None:
 
 
 def test_notes_say_what_the_model_is_not(fitted: FederatedLogisticRegression) -> None:
-    for note in (estimator.NO_NOISE, estimator.INSECURE, estimator.INFERRED):
+    for note in (estimator.NO_NOISE, estimator.INSECURE, READ_FROM_ROWS):
         assert note in fitted.notes_
     assert estimator.SEEDED not in fitted.notes_
 
@@ -322,7 +323,7 @@ def test_a_run_folder_only_where_asked(tmp_path: Path, monkeypatch: pytest.Monke
     fast(iterations=1).fit(X, y)
     assert list(tmp_path.iterdir()) == []
     fast(iterations=1, out="run").fit(X, y)
-    assert (tmp_path / "run" / "model.json").exists()
+    assert (tmp_path / "run" / "release/model.json").exists()
 
 
 def test_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -336,7 +336,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert set(found) >= NAMES and agrees(found)
     assert [row["name"] for row in found["inference"]][:3] == ["intercept", "age", "dose"]
     assert json.loads((out / "evaluation.json").read_text()) == found
-    assert (out / "inference.tex").read_text().startswith(r"\begin{table}")
+    said, table = (out / "inference.tex").read_text().split("\n", 1)
+    assert said.startswith("% EXACT SUMS: ") and table.startswith(r"\begin{table}")
     assert cohort(*asked, "--out", out).exit_code == 0
     assert cohort(*asked, "--out", tmp_path).exit_code == 2
     shown = cohort(*asked, "--epsilon", "2", "--seed", "1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sims.report import render_report
 from sims.result import RunResult
 from sims.simulation import simulate
 from sims.verify import verify_run
+from tests.sims.model_runs import public_schema
 
 
 def table(rows: int = 120, seed: int = 1) -> pd.DataFrame:
@@ -35,6 +37,11 @@ def table(rows: int = 120, seed: int = 1) -> pd.DataFrame:
     x = rng.normal(size=(rows, 3))
     y = (x @ [1.5, -1.0, 0.0] + rng.logistic(size=rows) > 0).astype(int)
     return pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "y": y})
+
+
+@cache
+def schema_file() -> Path:
+    return public_schema(table(), "y")
 
 
 def run(**options: Any) -> RunResult:
@@ -48,6 +55,8 @@ def run(**options: Any) -> RunResult:
         "seed": 3,
         "epsilon": 5.0,
     }
+    if "data" not in options:
+        fields["schema"] = schema_file()
     return simulate(SimulationConfig(**{**fields, **options}))
 
 
@@ -74,7 +83,8 @@ def test_without_noise_it_reaches_the_optimum() -> None:
     result = run(update="nag", ridge=0.2, rounds=60, epsilon=None)
     recipe_rows = result.rows_by_party
     assert sum(recipe_rows.values()) == 96
-    config = SimulationConfig(data=table(), label="y", protocol="secure-aggregation", seed=3)
+    options: dict[str, Any] = {"label": "y", "protocol": "secure-aggregation", "seed": 3}
+    config = SimulationConfig(data=table(), schema=schema_file(), **options)
     from sims.prepare import prepare
 
     data = prepare(config, np.random.default_rng(3))
@@ -129,10 +139,10 @@ def test_an_altered_certificate_fails(
     folder: Path, tmp_path: Path, part: str, field: str, value: Any
 ) -> None:
     path = shutil.copytree(folder, tmp_path / "run")
-    content = json.loads((path / "certificate.json").read_text())
+    content = json.loads((path / "release/certificate.json").read_text())
     assert field in content[part]
     content[part][field] = value
-    (path / "certificate.json").write_text(json.dumps(content))
+    (path / "release/certificate.json").write_text(json.dumps(content))
     assert "certificate" in [c.name for c in verify_run(path) if not c.passed]
 
 

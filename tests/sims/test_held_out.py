@@ -19,13 +19,14 @@ from protocols.held_out import HeldOut
 from protocols.privacy.ledger import Ledger
 from sims.config import SimulationConfig
 from sims.evaluation import evaluate
+from sims.exact_sums import MARK
 from sims.held_out import HeldBack
 from sims.predict import load_model
 from sims.result import RunResult
 from sims.simulation import simulate
 from sims.verify import verify_run
 from tests.sims.evaluation_tables import table
-from tests.sims.model_runs import cohort
+from tests.sims.model_runs import cohort, public_schema
 
 FRAME = table(400)
 SHARE = 0.5
@@ -48,6 +49,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "keep_messages": True,
         "update": "quadratic-gd",
         "epsilon": 8.0,
+        "schema": public_schema(FRAME, "died", exclude=("site", "visits", "cost")),
     },
 }
 
@@ -63,7 +65,7 @@ class Run:
     def truth(self) -> tuple[Any, Any]:
         """Labels and probabilities of the rows that were held back."""
         frame = FRAME.iloc[self.held]
-        said = load_model(self.folder / "model.json").predict_proba(frame)[:, 1]
+        said = load_model(self.folder / "release/model.json").predict_proba(frame)[:, 1]
         return (frame.died == "yes").to_numpy(), said
 
     def agrees(self, figures: Any) -> bool:
@@ -118,15 +120,15 @@ def test_both_parts_are_the_table_and_training_uses_one(run: Run) -> None:
 
 
 def test_the_runs_own_evaluation_is_scikit_learns(run: Run) -> None:
-    found = json.loads((run.folder / "evaluation.json").read_text())
+    found = json.loads((run.folder / "release/evaluation.json").read_text())
     assert run.agrees(found) and found["rows_of"] == "held-out"
-    assert found == json.loads((run.folder / "summary.json").read_text())["evaluation"]
+    assert found == json.loads((run.folder / "private/summary.json").read_text())["evaluation"]
     assert found["held_out"]["draw"] == run.result.plan.held_out.draw  # type: ignore[union-attr]
-    report = (run.folder / "report.html").read_text()
+    report = (run.folder / "private/report.html").read_text()
     assert "On rows that were held back" in report and f"{found['auc']:.4f}" in report
     assert f"{found['log_loss']:.4f}" in report and "calibration slope" in report
     assert all(check.passed for check in verify_run(run.folder))
-    assert not (run.folder / "held-out.json").stat().st_mode & 0o077
+    assert not (run.folder / "private/held-out.json").stat().st_mode & 0o077
 
 
 def test_later_and_with_a_table_of_a_site(run: Run) -> None:
@@ -136,7 +138,7 @@ def test_later_and_with_a_table_of_a_site(run: Run) -> None:
     assert sum(site.rows for site in later.sites.values()) == len(run.held)
     noisy = evaluate(run.folder, FRAME, rows="held-out", epsilon=4.0, seed=1)
     assert noisy.summary()["privacy"]["epsilon"] == pytest.approx(4.0)
-    assert set(noisy.summary()) == set(later.summary())
+    assert {MARK, *noisy.summary()} == set(later.summary())
 
 
 @pytest.mark.parametrize("mutant", ["all rows", "the training's rows"])
@@ -166,8 +168,8 @@ def test_what_cannot_be_judged_is_refused(run: Run, tmp_path: Path) -> None:
         with pytest.raises(ParameterError, match=words):
             evaluate(run.folder, FRAME, **{"rows": "held-out", **options})
     with pytest.raises(ParameterError, match="needs the folder of the run"):
-        evaluate(run.folder / "model.json", FRAME, rows="held-out")
-    (tmp_path / "model.json").write_bytes((run.folder / "model.json").read_bytes())
+        evaluate(run.folder / "release/model.json", FRAME, rows="held-out")
+    (tmp_path / "model.json").write_bytes((run.folder / "release/model.json").read_bytes())
     with pytest.raises(ParameterError, match="no rows were held back from this run"):
         evaluate(tmp_path, FRAME, rows="held-out")
     with pytest.raises(ParameterError, match="add --held-out"):
@@ -193,14 +195,15 @@ def test_a_private_run_pays_for_the_evaluation(tmp_path: Path) -> None:
     assert not (tmp_path / "refused").exists() and not (tmp_path / "ledgers").exists()
     promise["however_noisy"] = True
     found = run_of(tmp_path / "run", **{**SUMS, "rounds": 2}, **promise).result
-    assert found.evaluation is not None and found.promise == (2.0, 1e-5)
+    assert found.evaluation is not None and found.promise is not None
+    assert (found.promise.epsilon, found.promise.delta) == (2.0, 1e-5)
     ledger = Ledger(path=tmp_path / "ledgers" / "party-1.jsonl", epsilon=2.0, delta=1e-5)
     spent = ledger.spent("data in memory")
     assert spent.runs == 2 and 1.9 < spent.epsilon <= 2.0
     own = found.evaluation.opened.plan.privacy
     trained = found.plan.privacy
     assert own is not None and trained is not None and own.epsilon < trained.epsilon < 2.0
-    assert "ε of the whole run" in (tmp_path / "run" / "report.html").read_text()
+    assert "ε of the whole run" in (tmp_path / "run" / "private/report.html").read_text()
 
 
 def test_the_commands(run: Run, tmp_path: Path) -> None:

@@ -35,11 +35,14 @@ from sims.inference import Inference, infer
 from sims.inference_cost import inference_line
 from sims.inference_rows import encoded, to_ranges, with_shards
 from sims.prepare import split_rows
-from sims.report import privacy_facts, render_report
+from sims.release import Release
+from sims.release_report import privacy_facts
+from sims.report import render_report
 from sims.studies.coverage import cover, inferred, symmetric_noise
 from sims.sums import sums_wanted
 from sims.verify import verify_run
 from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
+from tests.sims.model_runs import public_schema
 
 FRAME = table()
 RAW = np.column_stack(
@@ -298,17 +301,20 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     frame = pd.concat([table(), table(seed=1)], ignore_index=True)
     result = simulate(data=frame, no_privacy=True, out=tmp_path / "run", **asked)
     assert result.inference is not None
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    summary = json.loads((tmp_path / "run" / "private/summary.json").read_text())
     row = summary["inference"][1]
     assert set(row) >= {"name", "coef", "se", "z", "p", "low", "high", "odds_ratio"}
-    latex = (tmp_path / "run" / "inference.tex").read_text()
+    latex = (tmp_path / "run" / "release/inference.tex").read_text()
     assert r"\bottomrule" in latex and "odds ratio" in latex
     assert all(check.passed for check in verify_run(tmp_path / "run"))
-    page = (tmp_path / "run" / "report.html").read_text()
+    page = (tmp_path / "run" / "private/report.html").read_text()
     assert "Standard errors" in page and "Left out, for the other columns" in page
     text = result.inference.text()
     assert "P>|z|" in text and "[0.025" in text
-    private = simulate(data=frame, epsilon=8.0, out=tmp_path / "private", **asked)
+    schema = public_schema(frame, "died", exclude=("visits", "cost", "site"))
+    private = simulate(
+        data=frame, schema=schema, epsilon=8.0, out=tmp_path / "private", **{**asked, "exclude": []}
+    )
     assert private.inference is not None and private.plan.privacy is not None
     assert private.plan.privacy.epsilon < 8.0
     shares = [
@@ -322,11 +328,13 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
         for epsilon, delta in ((shown["epsilon"], 5e-6), (own["epsilon"], 1e-5))
     ]
     together = epsilon_for_mu(mu=math.hypot(*mus), delta=1e-5)
-    assert stated["privacy_in_all"] == {"epsilon": 8.0, "delta": 1e-5}
+    whole = stated["privacy_in_all"]
+    assert (whole["epsilon"], whole["delta"]) == (8.0, 1e-5)
+    assert whole["after"] == pytest.approx(own["epsilon"])
     assert shown["epsilon"] < own["epsilon_in_all"] == 8.0 == pytest.approx(together, rel=0.02)
     assert all(check.passed for check in verify_run(tmp_path / "private"))
-    facts = {name: value for name, value, _ in privacy_facts(private)}
-    assert facts["ε of the whole run"] == "8" and "ε of the standard errors" in facts
+    facts = {name: value for name, value, _ in privacy_facts(Release.of(private))}
+    assert facts["ε of the whole run"] == "8" and "ε of what followed the training" in facts
     assert "ε of the whole run" in render_report(private)
     forecast = plan(rows=1440, features=5, epsilon=8.0, inference=True, timing=False, **COMMON)
     body = forecast.to_dict()
@@ -344,8 +352,10 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     assert refused.inference is None
     assert any("no standard errors" in warning for warning in refused.warnings)
     assert any("standard errors: no intervals: 1,440" in note for note in refused.notes)
-    assert "with what came after: epsilon=0.05, delta=1e-05" in list(closing_lines(refused))
-    assert any("count epsilon=0.05" in warning for warning in refused.warnings)
+    paid = refused.promise is not None and refused.promise.after is not None
+    assert any("count epsilon=0.05" in warning for warning in refused.warnings) == paid
+    said = "with what followed: epsilon=0.05, delta=1e-05 for the whole run"
+    assert (said in list(closing_lines(refused))) == paid
     assert math.isfinite(refused.scores.log_loss)
 
 
@@ -366,7 +376,7 @@ def test_inference_pays_for_the_second_moment_too(tmp_path: Path) -> None:
         inference=True,
         out=tmp_path / "run",
     )
-    assert (tmp_path / "run" / "second-moment").is_dir()
+    assert (tmp_path / "run" / "release/second-moment").is_dir()
     assert result.inference is not None and len(result.inference.mechanisms) == 4
     accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
     for path in (tmp_path / "ledger").glob("*.jsonl"):

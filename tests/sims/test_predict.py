@@ -18,7 +18,7 @@ from tests.sims.fake_run import NASTY, SCHEMA, make_frame
 
 @pytest.fixture(scope="module")
 def model(fake: tuple[Path, RunResult]) -> ReleasedModel:
-    return load_model(fake[0] / "model.json")
+    return load_model(fake[0] / "release/model.json")
 
 
 def test_the_file_gives_back_the_model(fake: tuple[Path, RunResult], model: ReleasedModel) -> None:
@@ -84,7 +84,7 @@ def test_unknown_labels_cannot_be_scored(model: ReleasedModel) -> None:
 def test_bad_models_are_named(
     fake: tuple[Path, RunResult], tmp_path: Path, field: str, value: object, message: str
 ) -> None:
-    fields = json.loads((fake[0] / "model.json").read_text())
+    fields = json.loads((fake[0] / "release/model.json").read_text())
     fields[field] = value
     if value is None:
         del fields[field]

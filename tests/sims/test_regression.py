@@ -24,6 +24,7 @@ from parties.data.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.privacy.calibrate.regression import FLOOR
 from sims import estimator
+from sims.inputs import NOT_MET, READ_FROM_ROWS
 from sims.result import RunResult
 from tests.sims.model_runs import make_frame
 
@@ -93,7 +94,7 @@ def test_another_model_and_privacy(fitted: FederatedRegression) -> None:
     for found, private in ((model, True), (fitted, False)):
         assert (estimator.NO_NOISE in found.notes_) is not private
         assert any("ridge=" in note for note in found.notes_) is private
-        assert estimator.INFERRED in found.notes_
+        assert (NOT_MET if private else READ_FROM_ROWS) in found.notes_
 
 
 def test_what_scikit_learn_expects(fitted: FederatedRegression) -> None:
@@ -118,7 +119,7 @@ def test_a_schema_file_names_targets_and_columns(tmp_path: Path) -> None:
     schema.save(tmp_path / "schema.json")
     model = fast(schema=tmp_path / "schema.json").fit(frame)
     assert model.schema_ == schema == Schema.load(tmp_path / "schema.json")
-    assert estimator.INFERRED not in model.notes_ and model.coef_.shape == (2, 2)
+    assert READ_FROM_ROWS not in model.notes_ and model.coef_.shape == (2, 2)
     arrays = frame[["a", "b"]].to_numpy(), frame[TARGETS].to_numpy()
     assert fast(schema=schema, iterations=1).fit(*arrays).coef_.shape == (2, 2)
 

@@ -21,7 +21,8 @@ from sims.cli_run import show
 from sims.config import SimulationConfig
 from sims.console import closing_lines, stderr
 from sims.documents import coefficients
-from sims.report import confusion, privacy_facts, render_report
+from sims.release_report import privacy_facts
+from sims.report import confusion, render_report
 from sims.report_html import Html, fragment, section, table, tag
 from sims.result import Array, Figures, RunResult
 from sims.twin import score
@@ -89,7 +90,9 @@ def test_banners(secure: bool, noise: str) -> None:
     assert ("NOT PRIVATE" in text) == noise.startswith("seeded")
     title = text.partition("</title>")[0]
     assert ("INSECURE" in title) != secure
-    assert text.count('class="banner"') == (not secure) + noise.startswith("seeded")
+    # And one of exact sums.
+    assert text.count('class="banner"') == 1 + (not secure) + noise.startswith("seeded")
+    assert "EXACT SUMS" in text
 
 
 def test_privacy_in_words_and_the_certificate() -> None:
@@ -109,8 +112,8 @@ def test_noise_on_gram_sums_is_called_that() -> None:
         epsilon=1.0, delta=1e-5, colluders=0, sigma=0.2, share_std=0.2 / 2**0.5, sensitivity=4.0
     )
     plan = test_gram_plan.make_plan(privacy=noise, ridge=9.0)
-    result: Any = SimpleNamespace(plan=plan, promise=None)
-    told = " ".join(fact[-1] for fact in privacy_facts(result))
+    release: Any = SimpleNamespace(plan=plan, promise=None, certificate=None)
+    told = " ".join(fact[-1] for fact in privacy_facts(release))
     assert "mean of x xᵀ and x yᵀ over all rows, once" in told and "gradient" not in told
 
 

@@ -17,10 +17,12 @@ from parties.data.schema import Schema
 from protocols.errors import ParameterError
 from protocols.plans import plan_from_dict
 from sims.documents import to_json
-from sims.places import STATUS, read_status
+from sims.layout import HALVES, OPTIONAL, PRIVATE, RELEASE, STATUS, read_status
 from sims.result import Figures
-from sims.run_folder import FILES, TABLE, RunFolder, file_digest
+from sims.run_folder import RunFolder, file_digest
 from tests.sims.fake_run import CERTIFICATE, ROUNDS, finished_run, make_result
+
+REPORTS = ("release/report.html", "private/report.html")
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def status(path: Path) -> dict[str, Any]:
-    found = json.loads((path / STATUS).read_text())
+    found = json.loads((path / RELEASE / STATUS).read_text())
     assert isinstance(found, dict)
     return found
 
@@ -46,7 +48,8 @@ def test_it_says_from_the_start_where_the_run_is(tmp_path: Path) -> None:
     now = status(folder.path)
     assert (now["phase"], now["iteration"]) == ("decrypt", 3)
     assert now["started"] <= now["updated"]
-    assert [item.name for item in folder.path.iterdir()] == [STATUS]  # no scratch file is left
+    assert [item.name for item in folder.release.iterdir()] == [STATUS]  # no scratch file is left
+    assert not list(folder.private.iterdir())
 
 
 @pytest.mark.usefixtures("quick")
@@ -56,7 +59,8 @@ def test_an_aborted_run_says_why_and_a_finished_one_stays_finished(tmp_path: Pat
     folder.abort("interrupted")
     now = status(folder.path)
     assert (now["state"], now["phase"], now["iteration"]) == ("aborted", "train", 2)
-    assert now["reason"] == "interrupted"
+    assert now["reason"] == "aborted; private/status.json says why"
+    assert (read_status(folder.path) or {})["reason"] == "interrupted"
 
     finished_run(tmp_path / "other")
     done = RunFolder.create(tmp_path / "third", rounds=ROUNDS)
@@ -68,25 +72,30 @@ def test_an_aborted_run_says_why_and_a_finished_one_stays_finished(tmp_path: Pat
 def test_what_a_finished_run_holds(tmp_path: Path) -> None:
     result = finished_run(tmp_path / "run", certificate=CERTIFICATE)
     path = tmp_path / "run"
-    written = [name for name in FILES if name != TABLE]
-    assert {item.name for item in path.iterdir()} == {STATUS, *written}
-    assert status(path)["files"] == {name: file_digest(path / name) for name in written}
+    assert {item.name for item in path.iterdir()} == {RELEASE, PRIVATE}
+    digests = {}
+    for half, names in HALVES.items():
+        written = [name for name in names if name not in OPTIONAL or name == "certificate.json"]
+        assert {item.name for item in (path / half).iterdir()} == {STATUS, *written}
+        digests |= {f"{half}/{name}": file_digest(path / half / name) for name in written}
+    assert (read_status(path) or {})["files"] == digests
 
-    plan = json.loads((path / "plan.json").read_text())
+    plan = json.loads((path / "release/plan.json").read_text())
     assert plan.pop("digest") == result.plan.digest() == plan_from_dict(plan).digest()
 
-    model = json.loads((path / "model.json").read_text())
+    model = json.loads((path / "release/model.json").read_text())
     assert model["kind"] == "logistic-regression" and "INSECURE" in model
     assert (model["label"], model["positive"]) == ("died", "yes")
     coef, intercept = Schema.from_dict(model["schema"]).model_in_data_units(model["weights"])
     assert model["coef"] == coef.tolist() and model["intercept"] == intercept
     assert len(model["features"]) == len(coef)
 
-    assert json.loads((path / "summary.json").read_text()) == json.loads(to_json(result.summary()))
-    assert json.loads((path / "certificate.json").read_text()) == CERTIFICATE
+    summary = json.loads((path / "private/summary.json").read_text())
+    assert summary == json.loads(to_json(result.summary()))
+    assert json.loads((path / "release/certificate.json").read_text()) == CERTIFICATE
 
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    assert [line["kind"] for line in lines] == ["iteration"] * ROUNDS + ["costs", "final"]
+    lines = [json.loads(line) for line in (path / "private/metrics.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in lines] == ["iteration"] * ROUNDS + ["final"]
     assert set(lines[0]) == {
         *("kind", "iteration", "loss", "accuracy", "auc", "weight_norm", "largest_logit"),
         "seconds",
@@ -97,14 +106,14 @@ def test_what_a_finished_run_holds(tmp_path: Path) -> None:
 
 def test_a_secure_run_is_not_called_insecure(tmp_path: Path) -> None:
     finished_run(tmp_path / "run", secure=True)
-    for name in ("model.json", "summary.json", "report.html"):
+    for name in ("release/model.json", "private/summary.json", *REPORTS):
         assert "INSECURE" not in (tmp_path / "run" / name).read_text()
 
 
 @pytest.mark.usefixtures("quick")
 def test_figures_that_do_not_exist_are_null(tmp_path: Path) -> None:
     finished_run(tmp_path / "run", scores=Figures(accuracy=1.0, auc=float("nan")))
-    text = (tmp_path / "run" / "summary.json").read_text()
+    text = (tmp_path / "run" / "private/summary.json").read_text()
     assert "NaN" not in text and json.loads(text)["auc"] is None
     assert json.loads(to_json({"a": np.float64("inf"), 1: (np.int64(3),)})) == {"a": None, "1": [3]}
 
@@ -123,18 +132,6 @@ def test_an_earlier_run_is_moved_aside(tmp_path: Path, caplog: pytest.LogCapture
     assert len(list(tmp_path.iterdir())) == 5
 
 
-@pytest.mark.usefixtures("quick")
-def test_overwriting_keeps_what_is_not_the_runs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    finished_run(tmp_path / "run")
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    with caplog.at_level(logging.WARNING):
-        folder = RunFolder.create(tmp_path / "run", overwrite=True)
-    assert {item.name for item in folder.path.iterdir()} == {STATUS, "notes.txt"}
-    assert "overwritten" in caplog.text
-
-
 def test_nothing_else_is_touched(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
@@ -147,7 +144,7 @@ def test_nothing_else_is_touched(tmp_path: Path) -> None:
         other.mkdir()
         (other / name).write_text(text)
         with pytest.raises(ParameterError, match="no run of ciphercohort: choose another"):
-            RunFolder.create(other, overwrite=True)
+            RunFolder.create(other)
         assert (other / name).read_text() == text
 
 
@@ -158,7 +155,7 @@ def test_a_run_that_goes_on_keeps_its_folder(tmp_path: Path) -> None:
     # A killed process leaves "running" behind, but a pid that is gone.
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
-    (folder.path / STATUS).write_text(to_json({**folder.status, "pid": gone.pid}))
+    (folder.release / STATUS).write_text(to_json({**folder.status, "pid": gone.pid}))
     RunFolder.create(tmp_path / "run")
     assert read_status(tmp_path / "run.1") is not None
 

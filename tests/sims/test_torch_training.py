@@ -38,7 +38,7 @@ def test_encrypted_is_plain(momentum) -> None:
     options = {}
     if momentum is not None:
         options["update"] = HeavyBall(rounds=4, learning_rate=0.2, momentum=momentum, ridge=0.0)
-    model = federated(colluders=1, **options).fit(SHARDS)
+    model = federated(**options).fit(SHARDS)
     twin = model.twin(SHARDS)
     quiet = federated(epsilon=None, **options).twin(SHARDS)
     assert np.abs(model.weights_ - twin).max() < 1e-6

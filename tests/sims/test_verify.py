@@ -14,11 +14,10 @@ import pytest
 from protocols.errors import DataError, ParameterError
 from protocols.transcript import Transcript
 from sims.documents import to_json
-from sims.places import STATUS
+from sims.layout import HALVES, RELEASE, STATUS
 from sims.result import RunResult
-from sims.run_folder import FILES, file_digest
 from sims.verify import verify_run
-from tests.sims.fake_run import finished_run, make_frame
+from tests.sims.fake_run import finished_run, make_frame, place, reseal
 
 Fields = dict[str, Any]
 
@@ -34,26 +33,19 @@ def failed(path: Path, **options: Any) -> dict[str, str]:
     return {check.name: check.detail for check in verify_run(path, **options) if not check.passed}
 
 
-def reseal(path: Path) -> None:
-    """Repair status.json, as a forger would."""
-    status = json.loads((path / STATUS).read_text())
-    status["files"] = {name: file_digest(path / name) for name in status["files"]}
-    (path / STATUS).write_text(to_json(status))
-
-
 def edit(path: Path, name: str, change: Callable[[Fields], object]) -> None:
     """Change a JSON file and repair the digest."""
-    fields = json.loads((path / name).read_text())
+    fields = json.loads(place(path, name).read_text())
     change(fields)
-    (path / name).write_text(to_json(fields))
+    place(path, name).write_text(to_json(fields))
     reseal(path)
 
 
 def rewrite(path: Path, change: Callable[[list[Fields]], object]) -> None:
     """Change the transcript, and chain it again."""
-    lines = [json.loads(line) for line in (path / "transcript.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in place(path, "transcript.jsonl").read_text().splitlines()]
     change(lines)
-    transcript = Transcript(path / "transcript.jsonl")
+    transcript = Transcript(place(path, "transcript.jsonl"))
     for line in lines:
         transcript.add(
             step=line["step"],
@@ -69,9 +61,9 @@ def rewrite(path: Path, change: Callable[[list[Fields]], object]) -> None:
 
 def edit_final(path: Path, change: Callable[[Fields], object]) -> None:
     """Change the last line of metrics.jsonl and repair the digest."""
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in place(path, "metrics.jsonl").read_text().splitlines()]
     change(lines[-1])
-    (path / "metrics.jsonl").write_text("".join(to_json(line, indent=None) for line in lines))
+    place(path, "metrics.jsonl").write_text("".join(to_json(line, indent=None) for line in lines))
     reseal(path)
 
 
@@ -81,7 +73,8 @@ def test_a_run_passes(run: Path) -> None:
     names = [check.name for check in checks]
     assert names == [
         *("run finished", "files unchanged", "transcript chain", "plan digest", "plan valid"),
-        *("message sequence", "slot bound", "model", "figures"),
+        *("message sequence", "slot bound", "model", "costs", "whole run", "figures"),
+        "schema",
     ]
     assert "INSECURE" in checks[4].detail
     rewrite(run, lambda lines: None)  # the forger's tools alone do no harm
@@ -98,7 +91,7 @@ def test_a_secure_run_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", ["transcript.jsonl", "plan.json", "model.json"])
 def test_any_changed_byte_is_found(run: Path, name: str) -> None:
     """Without the digests of status.json, only what changes no figure at all may pass."""
-    rng, path = random.Random(3), run / name
+    rng, path = random.Random(3), place(run, name)
     whole = path.read_bytes()
     for _ in range(5):
         position = rng.randrange(len(whole))
@@ -107,23 +100,23 @@ def test_any_changed_byte_is_found(run: Path, name: str) -> None:
         assert "files unchanged" in failed(run)
     for cut in (whole[:-1], whole[: len(whole) // 2], b"", whole + b"\n"):
         path.write_bytes(cut)
-        assert f"{name}: found SHA-256" in failed(run)["files unchanged"]
+        assert f"release/{name}: found SHA-256" in failed(run)["files unchanged"]
 
 
 def test_a_changed_digit_is_found_even_if_the_digests_are_repaired(run: Path) -> None:
     rng = random.Random(4)
     for name in ("transcript.jsonl", "plan.json"):
-        whole = (run / name).read_text()
+        whole = place(run, name).read_text()
         digits = [k for k, letter in enumerate(whole) if letter.isdigit()]
         for position in rng.sample(digits, 8):
             digit = str((int(whole[position]) + rng.randrange(1, 10)) % 10)
             text = whole[:position] + digit + whole[position + 1 :]
             # "1.50" for "1.5" would be the same number; no digit of these files is like that
             assert text != whole
-            (run / name).write_text(text)
+            place(run, name).write_text(text)
             reseal(run)
             assert failed(run), (name, position)
-        (run / name).write_text(whole)
+        place(run, name).write_text(whole)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +159,8 @@ def test_a_forged_field_is_named(
         (lambda lines: lines.insert(-6, lines[-7]), "message sequence", "one message too many"),
         (lambda lines: lines.extend(lines[-12:-6]), "message sequence", "2 steps 'decrypt'"),
         (lambda lines: lines[5].update(sender="eve"), "message sequence", "'eve'"),
-        (lambda lines: lines[-1].update(bytes=10**9), "figures", "bytes_per_party.decrypt"),
-        (lambda lines: lines[0].update(step="gossip"), "figures", "KeyError 'gossip'"),
+        (lambda lines: lines[-1].update(bytes=10**9), "costs", "bytes_per_party.decrypt"),
+        (lambda lines: lines[0].update(step="gossip"), "costs", "KeyError 'gossip'"),
     ],
 )
 def test_a_rewritten_transcript_is_named(
@@ -196,24 +189,24 @@ def test_forged_metrics_are_named(
 
 
 def test_missing_lines_and_files(run: Path) -> None:
-    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (run / "metrics.jsonl").write_text("".join(lines[1:]))
+    lines = place(run, "metrics.jsonl").read_text().splitlines(keepends=True)
+    place(run, "metrics.jsonl").write_text("".join(lines[1:]))
     assert "found 3 lines 'iteration', expected 4" in failed(run)["figures"]
-    (run / "metrics.jsonl").unlink()
+    place(run, "metrics.jsonl").unlink()
     found = failed(run)
-    assert found["files unchanged"] == "metrics.jsonl is missing"
+    assert found["files unchanged"] == "private/metrics.jsonl is missing"
     assert "No such file" in found["metrics.jsonl readable"]
     for text in ("{", "[1]", "[" * 100_000):
-        (run / "plan.json").write_text(text)
+        place(run, "plan.json").write_text(text)
         assert "plan.json" in failed(run)["plan.json readable"]
 
 
 def test_files_must_be_listed(run: Path) -> None:
     edit(run, STATUS, lambda fields: fields["files"].pop("plan.json"))
-    assert "plan.json is not listed" in failed(run)["files unchanged"]
-    status = json.loads((run / STATUS).read_text())
-    status["files"] = {**dict.fromkeys(FILES, "x"), "../../etc/passwd": "00"}
-    (run / STATUS).write_text(to_json(status))
+    assert "release/plan.json is not listed" in failed(run)["files unchanged"]
+    status = json.loads(place(run, STATUS).read_text())
+    status["files"] = {**dict.fromkeys(HALVES[RELEASE], "x"), "../../etc/passwd": "00"}
+    place(run, STATUS).write_text(to_json(status))
     found = failed(run)["files unchanged"]
     assert "is no file of a run" in found and "certificate.json is missing" in found
 

@@ -25,10 +25,12 @@ from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.rescale import Scaling
 from protocols.published import published
 from sims.config import SimulationConfig
+from sims.layout import RELEASE, SECOND_MOMENT
 from sims.predict import load_model
-from sims.run_folder import SECOND_MOMENT, RunFolder
+from sims.run_folder import RunFolder
 from sims.simulation import _recording, simulate
 from sims.verify import Check, verify_run
+from tests.sims.model_runs import public_schema
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = SimulationConfig(
         data=frame,
         label="y",
+        schema=public_schema(frame, "y"),
         parties=3,
         epsilon=8.0,
         update="quadratic-gd",
@@ -64,8 +67,8 @@ def test_it_verifies(folder: Path) -> None:
 
 
 def test_what_is_published_follows_from_what_was_released(folder: Path) -> None:
-    model = json.loads((folder / "model.json").read_text())
-    fields = json.loads((folder / "plan.json").read_text())
+    model = json.loads((folder / "release/model.json").read_text())
+    fields = json.loads((folder / "release/plan.json").read_text())
     plan = plan_from_dict({k: v for k, v in fields.items() if k != "digest"})
     bias = Schema.from_dict(model["schema"]).bias
     weights, scaling = published(plan, np.array(model["released"]), bias)
@@ -77,13 +80,13 @@ def test_what_is_published_follows_from_what_was_released(folder: Path) -> None:
 def test_the_run_before_is_part_of_it(folder: Path, tmp_path: Path, what: str) -> None:
     """Without it nobody knows whether the ball is wide enough."""
     path = shutil.copytree(folder, tmp_path / "run")
-    messages = path / SECOND_MOMENT / "messages"
+    messages = path / RELEASE / SECOND_MOMENT / "messages"
     if what == "gone":
-        shutil.rmtree(path / SECOND_MOMENT)
+        shutil.rmtree(path / RELEASE / SECOND_MOMENT)
     elif what == "another":
-        plan = json.loads((path / "plan.json").read_text())
+        plan = json.loads((path / "release/plan.json").read_text())
         plan["moment_plan"] = "0" * 64
-        (path / "plan.json").write_text(json.dumps(plan))
+        (path / "release/plan.json").write_text(json.dumps(plan))
     else:
         last = max(messages.glob("*.msg"))
         last.write_bytes(last.read_bytes()[:-1])
@@ -94,12 +97,12 @@ def test_the_run_before_is_part_of_it(folder: Path, tmp_path: Path, what: str) -
 def test_a_scaling_of_ones_own_is_refused(folder: Path, tmp_path: Path, field: str) -> None:
     """What is stated may differ by a percent, as another machine's would, and no more."""
     path = shutil.copytree(folder, tmp_path / "run")
-    model = json.loads((path / "model.json").read_text())
+    model = json.loads((path / "release/model.json").read_text())
     for moved, refused in ((0.001, False), (0.2, True)):
         scaling = {**model["scaling"], field: model["scaling"][field] + moved}
         weights = Scaling(**scaling).of(np.array(model["released"]), _bias(model))
         changed = {**model, "scaling": scaling, "weights": weights.tolist()}
-        (path / "model.json").write_text(json.dumps(changed))
+        (path / "release/model.json").write_text(json.dumps(changed))
         told = " ".join(check.detail for check in failed(path) if check.name == "model")
         assert (f"scaling.{field}" in told) == refused
 
@@ -110,9 +113,9 @@ def _bias(model: dict[str, Any]) -> float:
 
 def test_the_report_says_what_each_run_costs(folder: Path) -> None:
     """mu of both in quadrature is mu of epsilon, by the plan's own figures."""
-    text = (folder / "report.html").read_text()
+    text = (folder / "private/report.html").read_text()
     (parts,) = re.findall(r"ε of the two runs.*?([0-9.]+) and ([0-9.]+)", text, re.DOTALL)
-    fields = json.loads((folder / "plan.json").read_text())
+    fields = json.loads((folder / "release/plan.json").read_text())
     first, second = (mu_for_epsilon(epsilon=float(part), delta=1e-5) for part in parts)
     whole = mu_for_epsilon(epsilon=fields["privacy"]["epsilon"], delta=1e-5)
     assert math.hypot(first, second) == pytest.approx(whole, rel=2e-3)
@@ -121,7 +124,7 @@ def test_the_report_says_what_each_run_costs(folder: Path) -> None:
 
 def test_a_loaded_model_scores_a_file(folder: Path, tmp_path: Path) -> None:
     """By path as by table; sigmoid(intercept + coefficients x) where no row is clipped."""
-    model = load_model(folder / "model.json")
+    model = load_model(folder / "release/model.json")
     table = pd.DataFrame({"a": [0.1, -0.3], "b": [0.2, 0.1], "c": [0.0, 0.3], "y": [1, 0]})
     table.to_csv(tmp_path / "some.csv", index=False)
     assert model.score(str(tmp_path / "some.csv")) == model.score(table)
@@ -141,6 +144,6 @@ def test_a_run_that_is_terminated_says_so(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), _recording(recorded):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
-    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    status = json.loads((tmp_path / "run" / "release/status.json").read_text())
     assert status["state"] == "aborted" and "interrupted" in str(status)
     assert signal.getsignal(signal.SIGTERM) == before

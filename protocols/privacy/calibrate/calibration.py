@@ -127,6 +127,8 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
     whitened = replace(wanted, update=WHITENED)
     if not _whitens(whitened):
         return usual
+    if wanted.colluders > figures.parties - 2:
+        return usual  # no sum withstands them, see `check_colluders_of_sums`
     if not pace(figures, wanted).whitens:
         return replace(wanted, update="gd")
     return whitened if figures.num_features <= MOST_FEATURES else usual

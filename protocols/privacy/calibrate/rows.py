@@ -35,7 +35,7 @@ CURVATURE_OFFSET = 0.01
 """Largest offset of the curvature over the largest entry of a row's part."""
 HALVINGS = 5
 """Of it: the inverse takes a range of 2^12 at most."""
-RELEASED = 5e-5
+RELEASED = 1e-3
 """Error of a weight [std] that a smaller offset may cost; the encryption hides it by flooding."""
 POISSON_ROUNDS = 30
 """Without privacy: as many as of regressions on sums."""
@@ -114,7 +114,7 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
         privacy=wanted.promise(figures, sigma=float(setting.sigma), sensitivity=float(moved)),
         certificate=certificate,
         notes=(
-            *((NOTES[update],) if update in NOTES else ()),
+            *((NOTES[update],) if update in NOTES and (update != "gd" or setting.lam > 0) else ()),
             *((TIMID,) if few else ()),
         ),
     )

@@ -16,7 +16,6 @@ import yaml  # type: ignore[import-untyped]
 # Std of OpenFHE's key and encryption errors; of those of rotation keys, which OpenFHE 1.6 draws in
 # a loop whose generators have deviation 1; of the encrypted sums' secrets and errors.
 SIGMA, KEY_SIGMA, SUM_SIGMA = 3.19, 1.0, 6.38
-FLOODING_BITS = 40
 WORDS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "words.yaml").read_text("utf-8"))
 
 
@@ -93,19 +92,14 @@ def model_refresh(parties: int) -> float:
     return SIGMA * math.sqrt(parties)
 
 
-def flooding(parties: int, sigma_e: float) -> float:
-    """P shares of std sqrt(12) 2^(s/2) sigma_e each."""
-    return math.sqrt(12 * parties) * 2 ** (FLOODING_BITS / 2) * sigma_e
+def release(parties: int, std: float, n: int, scale: float, radius: float) -> float:
+    """P shares' flooding of std `std` as slots; weights are kept over the radius."""
+    return radius * math.sqrt(n / 2 * parties) * std / scale
 
 
-def release(parties: int, sigma_e: float, n: int, scale: float, radius: float) -> float:
-    """Flooding as slots; OpenFHE's decoder adds as much again; weights are kept over the radius."""
-    return radius * math.sqrt(n) * flooding(parties, sigma_e) / scale
-
-
-def model_release(parties: int, sigma_e: float, period: int, scale: float, radius: float) -> float:
-    """Flooding of 2k coefficients as k slots, of which a cosine leaves half; no decoder adds."""
-    return radius * math.sqrt(period) * flooding(parties, sigma_e) / scale
+def model_release(parties: int, std: float, period: int, scale: float, radius: float) -> float:
+    """Flooding of 2k coefficients as k slots, of which a cosine leaves half."""
+    return radius * math.sqrt(period * parties) * std / scale
 
 
 def opened(parties: int) -> float:

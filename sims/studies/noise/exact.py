@@ -80,11 +80,9 @@ class JointSecret:
 
     def __init__(self, context: CkksContext, shares: Iterable[bytes]) -> None:
         """shares: key shares as `PartyProtocol.state` seals them, here by nothing."""
-        n, prime = context.params.ring_dim, context.primes[0]
-        total: Integers = np.zeros(n, dtype=object)
+        total: Integers = np.zeros(context.params.ring_dim, dtype=object)
         for share in shares:
-            rows = rns.read(share, n, context.extended_primes)[0]
-            total = total + coefficients(rows[0], prime)
+            total = total + np.frombuffer(share, np.int8).astype(object)
         self.context, self.coefficients = context, total
         self._evaluated: dict[int, Integers] = {}
 

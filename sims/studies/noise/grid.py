@@ -24,7 +24,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from protocols.errors import ParameterError
-from protocols.names import ENCRYPTED_ROWS, protocol_name
+from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION, protocol_name
 from protocols.updates.registry import UPDATES
 
 COALITIONS = ("0", "1", "half", "all-but-one")
@@ -230,7 +230,10 @@ class Grid:
             if colluders_of(coalition, parties) is not None:
                 yield self._cell(setting, "twin", coalition, parties)
         for coalition, parties in product(self.colluders, self.encrypted):
-            if colluders_of(coalition, parties) is not None:
+            # Secure sums withstand P - 2; the twins' noise is divided for P - 1 as well.
+            sums = self.protocol == SECURE_AGGREGATION and self.epsilons[0] is not None
+            t = colluders_of(coalition, parties)
+            if t is not None and t < parties - sums:
                 yield self._cell(self.settings()[0], "encrypted", coalition, parties)
 
     def _cell(self, setting: Mapping[str, Any], kind: str, coalition: str, parties: int) -> Cell:

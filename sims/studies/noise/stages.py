@@ -30,7 +30,7 @@ from protocols.ckks.evaluator import EncryptedVector
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.side_by_side import Parts
-from protocols.decrypt import DECRYPTION_TOWERS
+from protocols.decrypt import DECRYPTION_TOWERS, flooding_of
 from protocols.gradients import GradientPlan
 from protocols.messages import Body
 from protocols.model_plan import ModelPlan
@@ -132,8 +132,9 @@ class SumStages(Stages):
             point = gradients.read_point(plan, asked[plan.names[0]], plan.length)
             sent: Floats = np.zeros(plan.length)
             for name in plan.names:
-                values = self._own[name].contribution(plan.queries[index], index, point)
-                sent += plan.on_grid(index, values) + plan.draw_noise(index, self._sources[name])
+                own = self._own[name].exact(plan.queries[index], index, point)
+                noise = plan.draw_noise(index, self._sources[name])
+                sent += plan.noisy(index, own, noise).values
             coordinator = CoordinatorCipher(cipher, plan.session, self.clients.seed, self._key)
             sums = sum_messages(cipher, replies, plan.names, plan.length)
             unit, course = 2.0**-cipher.scale_bits, self.courses["opened"]
@@ -185,7 +186,7 @@ class CircuitStages(Stages):
         """What a refresh should add."""
 
     @abstractmethod
-    def _released_std(self, bound: float, scale: float) -> float:
+    def _released_std(self, std: float, scale: float) -> float:
         """What the released weights should be off by."""
 
     @abstractmethod
@@ -249,9 +250,10 @@ class CircuitStages(Stages):
         c1 = rns.unpack(asked[plan.names[0]].blobs[0], low, self._n)
         shares = sum_blobs(replies, plan.names, 0, low, self._n)
         flooded = rms(self._secret.phase(shares[0], -c1[0].astype(object), prime))
-        bound, scale = plan.model_error_std(), 2.0**plan.ckks.scale_bits
-        self.note("flooding", flooded, components.flooding(self._parties, bound))
-        self.predicted[self.release] = self._released_std(bound, scale)
+        flooding = flooding_of(plan)
+        self.note("flooding", flooded, math.sqrt(self._parties) * flooding.rms(self._n))
+        scale = 2.0**plan.ckks.scale_bits
+        self.predicted[self.release] = self._released_std(flooding.drawn_std, scale)
 
     # -- refreshes and iterates ---------------------------------------------------------------
 
@@ -331,8 +333,8 @@ class RowStages(CircuitStages):
     def _refresh_std(self) -> float:
         return components.refresh(self._parties, self._n)
 
-    def _released_std(self, bound: float, scale: float) -> float:
-        return components.release(self._parties, bound, self._n, scale, self._plan.unit)
+    def _released_std(self, std: float, scale: float) -> float:
+        return components.release(self._parties, std, self._n, scale, self._plan.unit)
 
     def _sent(self, kind: str, index: int, replies: Bodies) -> None:
         if kind == "contribute":
@@ -416,9 +418,9 @@ class ModelStages(CircuitStages):
     def _refresh_std(self) -> float:
         return components.model_refresh(self._parties)
 
-    def _released_std(self, bound: float, scale: float) -> float:
+    def _released_std(self, std: float, scale: float) -> float:
         period, unit = self._plan.layout.period, self._plan.unit
-        return components.model_release(self._parties, bound, period, scale, unit)
+        return components.model_release(self._parties, std, period, scale, unit)
 
     def _sent(self, kind: str, index: int, replies: Bodies) -> None:
         if (kind, index) == (model_gradient.STEP, 0):
@@ -437,7 +439,8 @@ class ModelStages(CircuitStages):
             for name, half in self.clients.halves.items():
                 party: Any = half
                 own = np.array(party.own_terms(0)[part], dtype=object)
-                pad = party.pads.pad(f"{model_gradient.STEP}/0/{part}", low[:1], 2 * period)
+                label = f"{party.rounds.bound_to}/{model_gradient.STEP}/0/{part}"
+                pad = party.pads.pad(label, low[:1], 2 * period)
                 alone = self._left({name: replies[name]}, part, own + pad[0].astype(object))
                 each.append(alone)
                 terms = terms + own

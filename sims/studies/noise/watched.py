@@ -80,7 +80,7 @@ class Clients:
         protocol = protocol_of(self.plan)
         exchange: Exchange[Floats] = protocol.coordinate(self.plan, self.seed, self._seeds, watch)
         replies: Any = None
-        phase = "keys"
+        phase, asked = "keys", dict[str, Any]()
         while True:
             started = time.perf_counter()
             try:
@@ -98,7 +98,12 @@ class Clients:
                 self._seconds[name][phase] += time.perf_counter() - started
                 self._bytes[name] += request.num_bytes + reply.num_bytes
                 replies[name] = reply
-            stages.step(kind, int(index or 0), ask.bodies, replies)
+            place = protocol.place(ask.step)
+            if place.commits:  # what is asked for comes with the commitment to the reply
+                asked[place.opened] = ask.bodies
+            else:
+                bodies = asked.pop(place.opened, ask.bodies)
+                stages.step(kind, int(index or 0), bodies, replies)
             # What follows a refresh, or the contributions, is training.
             phase = "train" if phase in ("refresh", "encrypt") else phase
 

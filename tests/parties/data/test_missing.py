@@ -178,8 +178,8 @@ def test_what_leaves_a_site_depends_on_no_missing_cell(tmp_path: Path) -> None:
             learning_rate=1.0, radius=8.0,
         )  # fmt: skip
         assert result.max_abs_diff_to_twin < 1e-3
-        plan = json.loads((out / "plan.json").read_text())
-        lines = map(json.loads, (out / "transcript.jsonl").read_text().splitlines())
+        plan = json.loads((out / "release/plan.json").read_text())
+        lines = map(json.loads, (out / "release/transcript.jsonl").read_text().splitlines())
         steps = [
             tuple(line[of] for of in ("step", "sender", "recipient", "bytes"))
             for line in lines

@@ -257,7 +257,9 @@ def test_duckdb_reads_files(tmp_path: Path) -> None:
     (tmp_path / "rows.toml").write_text(f'connection = "duckdb:"\nquery = "{sql}"\n')
     joined = people.merge(visits, on="id").sort_values("id")[["age", "ward", "died"]]
     pd.testing.assert_frame_equal(
-        read_table(tmp_path / "rows.toml"), joined.reset_index(drop=True), check_dtype=False
+        read_table(tmp_path / "rows.toml").reset_index(drop=True),
+        joined.reset_index(drop=True),
+        check_dtype=False,
     )
 
 

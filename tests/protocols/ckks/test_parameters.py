@@ -14,8 +14,8 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import (
     MAX_LOG_QP_128,
     MIN_RING_DIM,
-    NARROW_ERROR_BITS,
     REFRESH_TOWERS,
+    RESERVED_BITS,
     CkksParameters,
     choose_parameters,
 )
@@ -68,18 +68,25 @@ def test_the_bounds_themselves_are_allowed(fields: dict[str, Any]) -> None:
     assert {name: getattr(params, name) for name in fields} == fields
 
 
-def test_the_table_is_the_standards() -> None:
-    """HomomorphicEncryption.org (2018), table 1: classical, ternary secret, 128 bits."""
-    standard = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
-    assert standard.items() <= MAX_LOG_QP_128.items()
-    # The larger two are OpenFHE's own; each at most doubles the one before, up to a few bits.
-    assert (MAX_LOG_QP_128[65536], MAX_LOG_QP_128[131072]) == (1747, 3523)
+def test_the_table_is_the_current_one() -> None:
+    """eprint 2024/463, classical, ternary secret, 128 bits; below the table of 2018 everywhere."""
+    current = (26, 53, 106, 214, 430, 868, 1747, 3523)
+    assert list(MAX_LOG_QP_128.items()) == [(1 << k, q) for k, q in enumerate(current, 10)]
+    older = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
+    assert all(MAX_LOG_QP_128[ring] < bits for ring, bits in older.items())
+
+
+@pytest.mark.parametrize(("ring_dim", "held"), [(8192, 212), (16384, 428), (32768, 866)])
+def test_what_is_held(ring_dim: int, held: int) -> None:
+    """Two bits below the table."""
+    params = CkksParameters(ring_dim=ring_dim, depth=1, scale_bits=20, num_digits=2)
+    assert params.max_log_qp == held
 
 
 @pytest.mark.parametrize("ring_dim", [16384, 32768, 65536])
 def test_128_bits_end_at_the_table(ring_dim: int) -> None:
-    """The deepest accepted modulus leaves the bits for narrow errors, one level more does not."""
-    bound = MAX_LOG_QP_128[ring_dim] - NARROW_ERROR_BITS
+    """The deepest accepted modulus leaves the reserve, one level more does not."""
+    bound = MAX_LOG_QP_128[ring_dim] - RESERVED_BITS
     fits = []
     for depth in range(2, 61):
         try:
@@ -128,6 +135,16 @@ def test_chosen_parameters(degree: int) -> None:
     assert params.depth == levels + REFRESH_TOWERS - 1
     with pytest.raises(ParameterError, match="fits no ring"):
         choose_parameters(levels, ring_dim=params.ring_dim // 2)
+
+
+def test_what_is_chosen_stays_within_the_bound() -> None:
+    """At any depth: the largest log2(QP) by ring, which SECURITY.md has."""
+    largest: dict[int, int] = {}
+    for levels in range(1, 45):
+        params = choose_parameters(levels)
+        largest[params.ring_dim] = max(params.log_qp, largest.get(params.ring_dim, 0))
+        assert params.log_qp <= params.max_log_qp
+    assert largest == {16384: 417, 32768: 831, 65536: 1722, 131072: 3502}
 
 
 def test_chosen_parameters_go_up_to_the_largest_ring() -> None:

@@ -10,12 +10,15 @@ from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 from parties.recompute import recompute
 from protocols.errors import ParameterError, PolicyError
 from protocols.objectives import OF_CLASSES
 from protocols.plan import RunPlan
+from protocols.privacy.accounting import GaussianEvent, compose
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.catalogue import NOISES
@@ -131,6 +134,49 @@ def test_chooser_party_and_auditor_agree(kind: str) -> None:
     assert mechanism.noise == plan.privacy.sigma and mechanism.sensitivity > 0
     assert mechanism.events and mechanism.conditions
     assert 0 < mechanism.additive_delta < plan.privacy.delta
+
+
+def delta_of(epsilon: float, mu: float) -> float:
+    """Of a Gaussian mechanism: Balle and Wang, arXiv:1805.06530, Theorem 8."""
+    upper, lower = norm.logcdf(mu / 2 - epsilon / mu), norm.logcdf(-mu / 2 - epsilon / mu)
+    return float(np.exp(upper) - np.exp(epsilon + lower))
+
+
+@every_kind
+def test_all_rounds_composed_stand_beside_the_promise(kind: str) -> None:
+    """At least what a ledger books, and the same but where coins are secret."""
+    plan, _ = chosen(kind)
+    mechanism = Mechanism.from_plan(plan, NORM)
+    found, t = mechanism.certificate, plan.privacy.colluders
+    pairs = list(zip(found.epsilon_composed, found.epsilon_by_coalition, strict=True))
+    assert len(pairs) == len(plan.members)
+    delta = found.figures["delta_mechanism"]
+    assert found.epsilon_composed[t] >= compose(mechanism.events, delta=delta) * (1 - 1e-9)
+    if "poisson" in kind:
+        assert all(composed > 1.5 * epsilon for composed, epsilon in pairs)
+    else:
+        for composed, epsilon in pairs:
+            assert composed == epsilon or composed == pytest.approx(epsilon, rel=1e-9)
+    if not all(isinstance(event, GaussianEvent) for event in mechanism.events):
+        return
+    paid = getattr(getattr(found.setting, "budget", None), "paid_mu", 0.0)
+    total = sum(1 / each.noise_multiplier**2 * each.count for each in mechanism.events) + paid**2
+    for k, composed in enumerate(found.epsilon_composed):
+        # What k colluders leave of the noise that stays without t.
+        left = (len(plan.members) - k) / (len(plan.members) - t)
+        assert delta_of(composed, math.sqrt(total / left)) == pytest.approx(delta, rel=1e-6)
+
+
+@every_kind
+@pytest.mark.parametrize("field", ["epsilon_composed", "epsilon_holds"])
+def test_an_auditor_recomputes_it(kind: str, field: str) -> None:
+    plan, certificate = chosen(kind)
+    schema: Any = SimpleNamespace(norm_bound=NORM)
+    changed = json.loads(to_json(certificate))
+    changed[field] = [0.5 * (each or 1) for each in changed[field]] if "composed" in field else ""
+    assert field in "; ".join(certificate_problems(changed, plan, schema))
+    del changed[field]
+    assert field in "; ".join(certificate_problems(changed, plan, schema))
 
 
 def stating(field: str, factor: float) -> Callable[[Any], Any]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
+from parties.data.infer import REGRESSION_SCALING
 from protocols.errors import DataError, ParameterError
 from protocols.gradients import GradientPlan
 from protocols.models.dual import targets_of
@@ -44,6 +45,7 @@ from sims.papers.data import ADULT
 from sims.papers.item import Settings
 from sims.prepare import prepare
 from sims.simulation import simulate
+from tests.sims.model_runs import public_schema
 
 Array = NDArray[np.float64]
 
@@ -68,6 +70,8 @@ def on_targets(**options: Any) -> SimulationConfig:
     x, y = regression()
     frame = pd.DataFrame(x, columns=list("abcde")).assign(y=y, z=-y)
     fields: dict[str, Any] = {"targets": "y", "exclude": ("z",), "update": "scd", "ridge": 0.5}
+    if options.get("epsilon"):
+        fields["schema"] = public_schema(frame, ["y"], exclude=("z",), **REGRESSION_SCALING)
     fields |= {"data": frame, "model": "linear", "protocol": SECURE_AGGREGATION, "seed": 3}
     return SimulationConfig(**{**fields, **options})
 

@@ -29,7 +29,7 @@ from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.sum_certificate import SumSetting
 from protocols.updates.registry import UPDATES
 from protocols.whitening import Whitening
-from sims import audit_regression, audit_sums
+from sims import audit_regression, audit_sums, second_accountant
 from sims.audit_whitened import both_runs
 from sims.documents import to_json
 from sims.second_accountant import gaussian_epsilon, laplace_epsilon, sums_epsilon, whitened_epsilon
@@ -203,8 +203,17 @@ def test_public_coins_are_not_amplified() -> None:
 # -- the decryption of regressions ----------------------------------------------------------------
 
 
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flooding so weak that its part of a small promise can be seen: 2e-4 in place of 5.5e-7."""
+    assert second_accountant.flooded() == arithmetic.FLOODING_MU
+    monkeypatch.setattr(arithmetic, "FLOODING_MU", 2e-4)
+    for module in (second_accountant, study):
+        monkeypatch.setattr(module, "flooded", lambda: 2e-4)
+
+
 def flooded_case(model: str) -> tuple[Case, Any]:
-    """At a promise so small that the flooded decryption is a thousandth of it."""
+    """At a promise so small that the coarse decryption is a thousandth of it."""
     return Case(protocol="regression", update=model), study.regression(model, 0.01)
 
 
@@ -216,7 +225,7 @@ def uncounted(patched: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("model", study.PRIVATE_REGRESSIONS)
 def test_a_decryption_that_is_not_counted_is_caught(
-    model: str, monkeypatch: pytest.MonkeyPatch
+    model: str, coarse: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query: dict[str, Any] = {"runs": 2000, "rng": np.random.default_rng(1)}
     found = study.examine_regression(*flooded_case(model), **query)
@@ -228,7 +237,7 @@ def test_a_decryption_that_is_not_counted_is_caught(
 
 @pytest.mark.parametrize("model", study.PRIVATE_REGRESSIONS)
 def test_party_and_auditor_count_the_decryption(
-    model: str, monkeypatch: pytest.MonkeyPatch
+    model: str, coarse: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = flooded_case(model)[1]
     plan, schema = chosen.template, SCHEMA
@@ -427,7 +436,7 @@ def test_the_second_accountant_reads_both_runs() -> None:
     first, plan = (json.loads(json.dumps(each.to_dict())) for each in made[:2])
 
     def mu(first: Any, plan: Any) -> float:
-        found = whitened_epsilon(first, plan, ring_dim=1024, delta=DELTA)
+        found = whitened_epsilon(first, plan, delta=DELTA)
         return mu_for_epsilon(epsilon=found, delta=DELTA)
 
     base = mu(first, plan)

@@ -128,6 +128,8 @@ def test_formulas_are_the_documented_ones() -> None:
     assert theory.refresh(3, 1024) == pytest.approx(math.sqrt(2049 / 12))
     assert theory.model_refresh(3) == pytest.approx(3.19 * math.sqrt(3))
     # 2k coefficients times cosines: k squares of them, from every party.
-    assert theory.model_release(3, 1.0, 8, 2.0**20, 5.0) == pytest.approx(5 * math.sqrt(12 * 24))
+    assert theory.model_release(3, 7.0, 8, 2.0**20, 5.0) == pytest.approx(
+        5 * 7 * math.sqrt(24) / 2**20
+    )
     assert theory.total_ratio(10, 9) == pytest.approx(math.sqrt(10))
     assert theory.left_ratio(10, 9, 5) == pytest.approx(math.sqrt(5))

@@ -1,0 +1,109 @@
+"""The boundary around rows: they open inside `Private` alone, and what fails there is not told.
+
+A party answers each request inside its `Private`. Checks of messages and plans come first and say
+what is wrong; from the first look at a row on, whatever is raised ends as `HiddenError`.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from parties.account import Account
+from protocols.errors import CohortError, DataError, PolicyError
+
+T = TypeVar("T")
+PUBLIC = ("rows", "num_features", "schema")
+"""Of a shard: everybody may know them."""
+
+
+class HiddenError(Exception):
+    """Something went wrong where rows are open; its cause is for their owner's log alone."""
+
+
+class Private:
+    """Opens rows, for one answer at a time; the run in `account` counts as spent if that fails.
+
+    Privacy: after the first look at a row, and for every exception that is no `CohortError` or is a
+    `DataError`, the one thing that leaves the block is `HiddenError`, whatever was raised. A
+    KeyboardInterrupt is spent as well and goes on: it is the owner's, no row's.
+    """
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._inside = self._touched = False
+
+    def keep(self, value: T) -> T:
+        """The value behind a `Kept`: used like the value itself."""
+        return cast(T, Kept(value, self))
+
+    def touch(self) -> None:
+        """From now on the answer depends on rows.
+
+        Raises:
+            PolicyError: nobody has asked for any.
+        """
+        if not self._inside:
+            raise PolicyError("rows open to answer a request, and at no other time")
+        self._touched = True
+
+    def __enter__(self) -> None:
+        self._inside, self._touched = True, False
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._inside, touched = False, self._touched
+        if error is None or _is_public(error, touched):
+            return
+        self._account.spend()
+        if not isinstance(error, KeyboardInterrupt):
+            raise HiddenError from error
+
+
+def _is_public(error: BaseException, touched: bool) -> bool:
+    return isinstance(error, CohortError) and not isinstance(error, DataError) and not touched
+
+
+class Kept(Generic[T]):
+    """Rows, or what was made of them. PUBLIC figures can be read; all else opens (`Private`)."""
+
+    __slots__ = ("_figures", "_private", "_value")
+
+    def __init__(self, value: T, private: Private) -> None:
+        self._value, self._private = value, private
+        self._figures = {name: getattr(value, name) for name in PUBLIC if hasattr(value, name)}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self._figures:
+            return self._figures[name]
+        self._private.touch()
+        return getattr(self._value, name)
+
+    def __repr__(self) -> str:
+        return "Kept(<private>)"
+
+    def __reduce__(self) -> Any:
+        raise PolicyError("rows are never serialised")
+
+    def keep(self, value: Any) -> Any:
+        """Something made of this one, behind the same boundary."""
+        return self._private.keep(value)
+
+
+def kept_like(rows: Any, value: T) -> T:
+    """What was made of rows: behind their boundary, if they have one."""
+    return cast(T, rows.keep(value)) if isinstance(rows, Kept) else value
+
+
+def opened(rows: Any) -> Any:
+    """The value itself, from now on; one that has no boundary is open."""
+    if isinstance(rows, Kept):
+        rows._private.touch()
+        return rows._value
+    return rows

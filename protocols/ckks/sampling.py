@@ -1,0 +1,86 @@
+"""Secrets and errors under threshold CKKS: small polynomials, all of which are drawn here.
+
+From the operating system's generator, expanded by AES-256 in counter mode. OpenFHE's own is seeded
+from the processor's instruction alone, so it draws nothing that protects anybody: it transforms and
+multiplies what stands here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregate.errors import quick_gaussian
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
+from protocols.ckks.residues import Residues
+from protocols.ckks.threads import each
+from protocols.ckks.transform import Integers, evaluations, to_slots
+from protocols.privacy.randomness import ExpandedRandomness, uniform_below
+
+Message = NDArray[np.float64] | None
+
+
+def ternary(ring_dim: int) -> Integers:
+    """Coefficients of a secret, exactly uniform on -1, 0, 1, shape (n,)."""
+    return uniform_below(ExpandedRandomness(), 3, ring_dim) - 1
+
+
+def gaussian(ring_dim: int, std: float = FRESH_ERROR_STD) -> Integers:
+    """Coefficients of an error, i.i.d. discrete Gaussians, shape (n,); std: 1 … 7."""
+    return quick_gaussian(std, ring_dim, ExpandedRandomness()).astype(np.int64)
+
+
+def in_q(context: CkksContext, coefficients: Integers, towers: int = 0) -> Residues:
+    """Evaluation form modulo so many primes of Q, all by default, shape (towers, n).
+
+    By OpenFHE's encoder, which is faster than `transform`: slots of so small a polynomial at the
+    scale are right to 2^-40 of a coefficient, which it rounds.
+    """
+    slots = to_slots(coefficients.astype(np.float64)) / 2.0**context.params.scale_bits
+    return _encoded(context, slots, towers)
+
+
+def _encoded(context: CkksContext, slots: NDArray[np.complex128], towers: int) -> Residues:
+    params = context.params
+    plaintext = encode_complex(context, slots, params.num_towers - (towers or params.num_towers))
+    nothing = context.nothing_at(towers or params.num_towers)
+    return context.residues_of(context.cc.EvalAdd(nothing, plaintext))
+
+
+def in_pq(context: CkksContext, coefficients: Integers) -> Residues:
+    """The same modulo the primes of Q and P."""
+    rows = each(lambda prime: evaluations(coefficients, [prime]), context.special_primes)
+    return np.concatenate([in_q(context, coefficients), *rows])
+
+
+def fresh_errors(context: CkksContext, count: int) -> list[Residues]:
+    """So many independent errors, each of shape (towers, n)."""
+    return [in_q(context, gaussian(context.params.ring_dim)) for _ in range(count)]
+
+
+def encryption(
+    context: CkksContext, b: Residues, a: Residues, towers: int = 0, message: Message = None
+) -> tuple[Residues, Residues]:
+    """A fresh encryption, (b v + e0 + m, a v + e1), v ternary, modulo so many primes of Q.
+
+    b, a: the public key, shape (towers or more, n); message: real slots m, zero by default.
+    """
+    primes = context.primes[: towers or context.params.num_towers]
+    n = context.params.ring_dim
+    v = in_q(context, ternary(n), len(primes))
+    c0, c1 = (
+        rns.add(
+            rns.product(half[: len(primes)], v, primes),
+            in_q(context, gaussian(n), len(primes)),
+            primes,
+        )
+        for half in (b, a)
+    )
+    if message is not None:
+        # Apart from e0: beside large slots the encoder's doubles would round it away.
+        slots = np.zeros(n // 2, np.complex128)
+        slots[: len(message)] = message
+        c0 = rns.add(c0, _encoded(context, slots, len(primes)), primes)
+    return c0, c1

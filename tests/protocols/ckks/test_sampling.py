@@ -1,0 +1,124 @@
+"""Secrets and errors: their laws, one polynomial at every prime, each on its own, nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.ckks import residues as rns
+from protocols.ckks.context import CkksContext
+from protocols.ckks.flooding import FRESH_ERROR_STD
+from protocols.ckks.parameters import CkksParameters
+from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary
+from protocols.ckks.transform import evaluations
+from protocols.privacy.randomness import SeededRandomness
+from tests import exact
+
+N, P_VALUE = 512, 1e-6
+CONTEXT = CkksContext(CkksParameters(ring_dim=N, depth=4, security_bits=0), "errors")
+
+
+def drawn(count: int) -> NDArray[np.float64]:
+    """Coefficients, shape (count, N)."""
+    rows = [error[0] for error in fresh_errors(CONTEXT, count)]
+    return np.array([exact.coefficients(row, CONTEXT.primes[0]) for row in rows], float)
+
+
+def chi2(values: NDArray[np.float64], std: float = FRESH_ERROR_STD) -> float:
+    """p of the discrete Gaussian of the stated std, tails beyond 10 in one cell each."""
+    cells = np.arange(-10, 11)
+    weights = np.exp(-(np.arange(-60, 61) ** 2) / (2 * std**2))
+    law = np.bincount(np.clip(np.arange(-60, 61), -10, 10) + 10, weights) / weights.sum()
+    counts = np.bincount(np.clip(values, -10, 10).astype(int).ravel() + 10, minlength=cells.size)
+    likely = law * values.size > 5
+    return float(
+        stats.chisquare(
+            *(np.r_[c[likely], c[~likely].sum() + 1e-9] for c in (counts, law * values.size))
+        ).pvalue
+    )
+
+
+def test_their_law_is_the_stated_one() -> None:
+    """Chi^2, p = 1e-6; a std that is 5 % off fails, so the test has power."""
+    assert chi2(drawn(100)) > P_VALUE
+    for factor in (0.95, 1.05):
+        wrong = narrow_gaussian(factor * FRESH_ERROR_STD, 100 * N, SeededRandomness(1))
+        assert chi2(wrong.astype(float)) < P_VALUE
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_each_is_one_small_polynomial_at_every_prime(count: int) -> None:
+    errors = fresh_errors(CONTEXT, count)
+    assert len(errors) == count
+    for error in errors:
+        assert error.shape == (CONTEXT.params.num_towers, N)
+        rows = [
+            exact.coefficients(row, prime).tolist()
+            for row, prime in zip(error, CONTEXT.primes, strict=True)
+        ]
+        assert all(row == rows[0] for row in rows)
+        assert 0 < max(map(abs, rows[0])) < 40
+
+
+def test_they_are_independent() -> None:
+    """Within a call and across calls, at every shift: correlations as of independent ones."""
+    errors = drawn(8) / FRESH_ERROR_STD
+    spectra = np.fft.fft(errors, axis=1)
+    for i in range(8):
+        for j in range(i):
+            # Cyclic correlations at all N shifts, of variance N: the largest is below 6 sqrt(N).
+            shifts = np.fft.ifft(spectra[i] * spectra[j].conj()).real
+            assert np.abs(shifts).max() < 6 * np.sqrt(N)
+
+
+@pytest.mark.parametrize("std", [1.0, FRESH_ERROR_STD, FRESH_ERROR_STD * 3**0.5])
+def test_errors_of_every_size(std: float) -> None:
+    """Chi^2 against the discrete Gaussian; 5 % more or less fails."""
+    assert chi2(gaussian(200 * N, std), std) > P_VALUE
+    for factor in (0.95, 1.05):
+        wrong = narrow_gaussian(factor * std, 200 * N, SeededRandomness(1))
+        assert chi2(wrong, std) < P_VALUE
+
+
+def test_secrets_are_uniform_on_three_values() -> None:
+    """Chi^2, alone and in pairs of neighbours; no two alike."""
+    drawn = ternary(300 * N)
+    assert set(drawn.tolist()) == {-1, 0, 1}
+    assert stats.chisquare(np.bincount(drawn + 1)).pvalue > P_VALUE
+    pairs = 3 * (drawn[::2] + 1) + drawn[1::2] + 1
+    assert stats.chisquare(np.bincount(pairs, minlength=9)).pvalue > P_VALUE
+    assert (ternary(N) != ternary(N)).any()
+
+
+@pytest.mark.parametrize("towers", [1, 2, 3, 5])
+def test_both_transforms_agree(towers: int) -> None:
+    """OpenFHE's encoder and our own, bit for bit, up to the largest coefficients."""
+    for drawn in (ternary(N), gaussian(N, 6.9), np.full(N, -127), np.arange(N) % 255 - 127):
+        wanted = evaluations(drawn, CONTEXT.primes[:towers])
+        assert (in_q(CONTEXT, drawn, towers) == wanted).all()
+
+
+@pytest.mark.parametrize("largest", [0.0, 1.0, 16.0, 2.0**12, 2.0**20])
+def test_errors_are_there_whatever_is_encrypted(largest: float) -> None:
+    """Under the public key (0, 0): e0 + m and e1. Slots of 2^12 have 62 bits, a double 53.
+
+    Of two encryptions of one message the difference is that of two errors: chi^2; half of the
+    coefficients without one would fail.
+    """
+    zero = np.zeros((CONTEXT.params.num_towers, N), np.uint64)
+    slots = largest * np.linspace(-1, 1, N // 2)
+    found = []
+    for _ in range(60):
+        (first, e1), (second, _) = (encryption(CONTEXT, zero, zero, message=slots) for _ in "ab")
+        prime = CONTEXT.primes[0]
+        moved = exact.coefficients(rns.subtract(first, second, CONTEXT.primes)[0], prime)
+        found.append(np.array(moved, float))
+        assert 0 < np.abs(np.array(exact.coefficients(e1[0], prime), float)).max() < 40
+    std = FRESH_ERROR_STD * 2**0.5
+    differences = np.array(found)
+    assert chi2(differences, std) > P_VALUE
+    kept = np.where(np.arange(N) % 2, differences, 0)
+    assert chi2(kept, std) < P_VALUE
