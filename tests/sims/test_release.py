@@ -211,6 +211,8 @@ def test_one_row_changes_nothing_but_what_is_opened(name: str, tmp_path: Path) -
     mine = [summary[key] for key in ("twin", "optimum", "clipped_optimum")]
     mine += [metrics[:-1], metrics[-1]["twin"], metrics[-1]["optimum"]]
     figures = {repr(value) for value in private_figures(mine)}
+    # A coefficient that took few steps may come out as the twin's, to the last bit.
+    figures -= {repr(value) for value in private_figures(metrics[-1]["decrypted"]["weights"])}
     assert len(figures) > 10
     assert not [figure for figure in figures if figure in text]
 
