@@ -7,18 +7,17 @@
                  round, asked, plan}
     open     -> {session, epoch, round, set, shares}     <- {answer}; left out if none may vanish
 
-All four travel as the type of message that is being answered ("train" or "evaluate"). Messages of
-other types ("query", "get_properties") are not ours: the mod passes them on, and what the app
-replies to them leaves in the clear.
+All four travel as the type of message that is being answered ("train", "evaluate" or "query").
 
 Promises, each held by this file whatever the server asks
-- A train or evaluate message without a step is refused: no reply to one leaves in the clear.
+- A message without a step is refused: no reply to one leaves in the clear.
 - Rounds rise, and a round is answered once; one set of contributors is answered for in a round, and
   only if this client and enough others are in it. Who asks for that set again gets the same bytes.
 - Session, roster, round, those asked, plan, the message's group and all its content, in its order,
   are hashed into what masks and seals; the run's configuration into what seals.
 - A roster, and those whom a round asks, are half of those known or pinned here at least.
-- At one model one set of contributors is summed; what is cut off is as in the run's first plan.
+- At one model, and to one query, one set of contributors is summed; what is cut off is as in the
+  run's first plan.
 - Once a run has had noise, or its owner has a budget, no sum leaves without noise.
 - Errors name bounds and never values, and no number causes one; errors of the app's own function
   stay here, in the log.
@@ -30,7 +29,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from typing import Any
 
@@ -38,7 +37,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from ciphercohort.flower.contributions import COUNTS, Cut
+from ciphercohort.flower import named
+from ciphercohort.flower.contributions import Cut, num_words
 from ciphercohort.flower.members import Entry, Roster, pair_keys, refused, trusted
 from ciphercohort.flower.memory import RECORD, Memory, Owner, alone
 from ciphercohort.flower.plan import SumPlan
@@ -50,8 +50,20 @@ from ciphercohort.flower.records import (
     differences,
     digests,
 )
-from ciphercohort.flower.rounds import KEYS, LEAST_SHARE, OPEN, ROSTER, SUM, WORDS, round_context
-from protocols.aggregate import limbs, one_time
+from ciphercohort.flower.rounds import (
+    KEYS,
+    LEAST_SHARE,
+    OPEN,
+    QUERY,
+    ROSTER,
+    SUM,
+    SUMS,
+    WORDS,
+    bound,
+    round_context,
+)
+from protocols.aggregate import one_time, two_words
+from protocols.aggregate.limbs import METRICS
 from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
 from protocols.aggregate.words import Words
 from protocols.errors import CohortError, MessageError, PolicyError, ProtocolError
@@ -68,7 +80,10 @@ _TOLD: list[str] = []
 
 
 class Client:
-    """Answers one message; requirements: refuses plans, see `SecureSumMod`."""
+    """Answers one message; requirements: refuses plans; statistics: kinds by metric's name.
+
+    See `SecureSumMod` of both.
+    """
 
     def __init__(
         self,
@@ -76,9 +91,10 @@ class Client:
         context: Context,
         call_next: AppFunction,
         requirements: Callable[[SumPlan], None],
+        statistics: Mapping[str, str],
     ) -> None:
         self._message, self._context, self._call_next = message, context, call_next
-        self._require = requirements
+        self._require, self._statistics = requirements, statistics
         self._owner = Owner.of(context)
         self._randomness: RandomSource = ExpandedRandomness()
 
@@ -92,7 +108,7 @@ class Client:
         if config is None:
             raise PolicyError(
                 "the server asks for a reply in the clear: wrap its strategy in "
-                "ciphercohort.flower.SecureSum"
+                "ciphercohort.flower.SecureSum, or the grid that it sends by in SecureGrid"
             )
         request = Request(config)
         steps = {KEYS: self._keys, ROSTER: self._roster, SUM: self._sum, OPEN: self._open}
@@ -245,8 +261,7 @@ class Client:
         content, arrays = digests(self._message.content, RECORD)
         kind = metadata.message_type
         context = round_context(memory.roster, fields, kind, metadata.group_id, content)
-        # Flower hands both "train" and "train.default" to one function.
-        model = _digest(kind.removesuffix(".default").encode() + b"\0" + arrays)
+        model = _digest(bound(kind, content, arrays))
         return self._round(asked, plan.lost, context), asked, plan, model
 
     def _check_noise(self, plan: SumPlan) -> None:
@@ -311,7 +326,14 @@ class Client:
             self._message.content[RECORD] = step
         if reply.has_error():
             raise ProtocolError(FAILED)
-        return Reply.of(reply.content, bases, plan.weighted_by, weigh=plan.privacy is None)
+        weigh = plan.privacy is None
+        return Reply.of(reply.content, bases, plan.weighted_by, weigh=weigh, named=self._named)
+
+    def _named(self, record: str, key: str) -> str:
+        """Kind of a named statistic: see `named`."""
+        query = self._message.metadata.message_type.split(".")[0] == QUERY
+        summed = query or record.split(".")[0] == SUMS
+        return self._statistics.get(key, "") or ("sum" if summed else "")
 
     def _layout(self, plan: SumPlan, reply: Reply) -> str:
         layout = reply.layout
@@ -335,11 +357,11 @@ class Client:
             found = noisy_words(plan.privacy, place.quorum, reply, bases, self._randomness)
             return found.view(np.uint32)
         length, cut = reply.layout.length, Cut(weights=not reply.weight_fits)
-        words = np.empty(length + limbs.LIMBS * (len(reply.metrics) + COUNTS), np.uint32)
+        words = np.empty(num_words(reply.layout, plan, clients), np.uint32)
         factor = reply.weight / plan.weight_scale * plan.units(clients)
-        most = one_time.largest_units(clients)
+        most = plan.most(clients)
         # Beyond float32's exponents no product with a factor is right.
-        least = np.float32 if factor < 2.0**64 else np.float64
+        least = np.float32 if factor < 2.0**64 and not plan.two_words else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
             for start, block in differences(reply, bases, least):
                 block *= factor
@@ -351,14 +373,21 @@ class Client:
                     cut.odd += int(odd.sum())
                     cut.values += int((np.abs(block) > most).sum())
                     np.clip(block, -most, most, out=block)
-                words[start : start + len(block)].view(np.int32)[:] = block
+                if plan.two_words:
+                    low, high = two_words.split(block.astype(np.int64), clients)
+                    words[start : start + len(low)] = low
+                    words[length + start : length + start + len(high)] = high
+                else:
+                    words[start : start + len(block)].view(np.int32)[:] = block
         weighed = []
         for value in reply.metrics:
             cut.odd_metrics += not math.isfinite(value)
             cut.metrics += LARGEST_METRIC < abs(value) < math.inf
             bounded = min(max(value, -LARGEST_METRIC), LARGEST_METRIC)
             weighed.append(bounded * reply.weight if math.isfinite(value) else math.nan)
-        words[length:] = limbs.encode([reply.weight, *cut.numbers(), *weighed], clients)
+        exact = METRICS.encode([reply.weight, *cut.numbers(), *weighed], clients)
+        sums = named.encode(reply.layout.sums, reply.sums, clients, self._randomness)
+        words[length * (1 + plan.two_words) :] = np.concatenate([exact, sums])
         return words
 
     def _open(self, request: Request) -> RecordDict:

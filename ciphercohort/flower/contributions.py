@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 from flwr.app import Message
 
+from ciphercohort.flower import named
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.records import (
@@ -18,9 +19,10 @@ from ciphercohort.flower.records import (
     Layout,
     digests,
 )
-from ciphercohort.flower.rounds import WORDS
+from ciphercohort.flower.rounds import WORDS, bound
 from ciphercohort.flower.session import field
-from protocols.aggregate import limbs, one_time
+from protocols.aggregate import one_time
+from protocols.aggregate.limbs import METRICS
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.words import Words
 from protocols.errors import MessageError, ParameterError, ProtocolError
@@ -47,14 +49,14 @@ class Cut:
         """In the order of the fields."""
         return list(astuple(self))
 
-    def warnings(self, plan: SumPlan, mean_weight: float) -> Iterator[str]:
+    def warnings(self, plan: SumPlan, clients: int, mean_weight: float) -> Iterator[str]:
         """What was done to them, and what helps; mean_weight: of the clients."""
         if self.values:
-            scale = plan.weight_scale
+            scale, range = plan.weight_scale, plan.most(clients) / plan.units(clients)
             yield (
                 f"{self.values:.0f} values moved by more than "
-                f"{plan.range * scale / mean_weight:.3g} and were cut off. That is the bound for a "
-                f"client with the mean number of examples: range={plan.range:g} times "
+                f"{range * scale / mean_weight:.3g} and were cut off. That is the bound for a "
+                f"client with the mean number of examples: {range:g} times "
                 f"{scale:g} / {mean_weight:.6g}. Give SecureSum a larger range"
                 + (f", or examples={mean_weight:.0f}" if mean_weight > 2 * scale else "")
             )
@@ -89,9 +91,21 @@ def same_model(requests: list[Message]) -> bytes:
     return found.pop()
 
 
+def num_words(layout: Layout, plan: SumPlan, clients: int) -> int:
+    """Of one client's contribution: arrays, then what is exact, then named statistics."""
+    if plan.privacy:
+        return layout.length
+    exact = sum(place.size for place in layout.metrics) + COUNTS
+    return (
+        layout.length * (1 + plan.two_words)
+        + exact * METRICS.width(clients)
+        + named.width(layout.sums, clients)
+    )
+
+
 def model_of(request: Message) -> bytes:
-    """Digest of its arrays alone, which clients bind contributors to."""
-    return digests(request.content, RECORD)[1]
+    """Digest of what clients bind contributors to: see `rounds.bound`."""
+    return bound(request.metadata.message_type, *digests(request.content, RECORD))
 
 
 @dataclass(slots=True)
@@ -145,8 +159,9 @@ class Total:
         if len(array.data) % 4:
             raise MessageError("a reply whose words are not of four bytes each")
         words = np.frombuffer(array.data, "<u4")
-        exact = 0 if self._plan.privacy else sum(p.size for p in layout.metrics) + COUNTS
-        if not self._bases.fit(layout) or len(words) != layout.length + limbs.LIMBS * exact:
+        if not self._bases.fit(layout) or len(words) != num_words(
+            layout, self._plan, self._quorum.clients
+        ):
             raise MessageError("a reply whose words do not fit its layout")
         size = one_time.share_bytes(self._quorum, len(words))
         if len(shares) != self._shares or not all(

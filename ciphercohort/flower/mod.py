@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from flwr.app import Context, Message
 
 from ciphercohort.flower.client import AppFunction, Client
 from ciphercohort.flower.plan import SumPlan, check_number
 from protocols.errors import ParameterError, PolicyError
 
-_SUMMED = ("train", "evaluate")
-_PLAIN = ("query", "get_properties", "reconnect")
+_SUMMED = ("train", "evaluate", "query")
 
 
 class SecureSumMod:
-    """A Flower mod: replies to train and evaluate leave as parts of secure sums only.
+    """A Flower mod: replies to train, evaluate and query leave as parts of secure sums only.
 
     privacy: whether a plan without noise is refused; max_epsilon, max_delta: the largest of a plan
     that this client takes part in; max_lost: share of a round's clients that may vanish, at most;
-    weighted_by: the metric that weighs a reply: a plan that names another one is refused.
+    weighted_by: the metric that weighs a reply: a plan that names another one is refused. largest,
+    smallest, totals: metrics of which the server gets the largest or smallest of all clients (three
+    digits), or the exact sum, in place of the mean.
 
     Put it first in `mods`: other mods then work on the plain message and reply, inside.
 
@@ -33,6 +36,9 @@ class SecureSumMod:
         max_delta: float = 1e-4,
         max_lost: float = 1 / 3,
         weighted_by: str = "num-examples",
+        largest: Iterable[str] = (),
+        smallest: Iterable[str] = (),
+        totals: Iterable[str] = (),
     ) -> None:
         if type(privacy) is not bool:
             raise ParameterError(f"privacy={privacy!r} is neither True nor False")
@@ -45,16 +51,23 @@ class SecureSumMod:
         self._privacy, self._max_epsilon = privacy or max_epsilon is not None, max_epsilon
         self._max_delta, self._max_lost = max_delta, max_lost
         self._weighted_by = weighted_by
+        self._statistics = {weighted_by: ""}
+        for kind, names in {"max": largest, "min": smallest, "sum": totals}.items():
+            for name in [names] if isinstance(names, str) else names:
+                if self._statistics.setdefault(name, kind) != kind:
+                    raise ParameterError(f"{name!r} is named twice, or weighs replies")
 
     def __call__(self, message: Message, context: Context, call_next: AppFunction) -> Message:
         """Answer a message."""
         kind = message.metadata.message_type.split(".")[0]
         if kind in _SUMMED:
-            return Client(message, context, call_next, self._require).answer()
-        if kind in _PLAIN:
+            client = Client(message, context, call_next, self._require, self._statistics)
+            return client.answer()
+        if kind == "reconnect":
             return call_next(message, context)
         raise PolicyError(
-            f"a reply to {kind!r} would leave in the clear: give the strategy initial parameters"
+            f"a reply to {kind!r} would leave in the clear: give the strategy initial parameters, "
+            "and ask for other figures by a query through ciphercohort.flower.SecureGrid"
         )
 
     def _require(self, plan: SumPlan) -> None:

@@ -11,8 +11,8 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,13 @@ Values = NDArray[np.float64]
 # Values handled at once: they stay in cache.
 BLOCK = 1 << 17
 _MOST_VALUES = 1 << 40
-# Bounds on one client's metric and weight: their product is below `limbs.LARGEST`.
+# Bounds on one client's metric and weight: their product is below the bound of `limbs.METRICS`.
 LARGEST_METRIC = 2.0**40
 LARGEST_WEIGHT = 2.0**32
 _NPY: Any = np.lib.format
 # Of a layout, in characters; of an array's shape.
 _LONGEST_LAYOUT, _MOST_AXES = 1 << 24, 32
-_KINDS = ("array", "count", "metric", "config")
+_KINDS = ("array", "count", "metric", "sum", "max", "min")
 _NUMBERS = [np.dtype(code) for code in "efdgbBhHiIlLqQ"]
 TYPES = {kind.str: kind for native in _NUMBERS for kind in (native, native.newbyteorder())}
 TYPES |= {kind.name: kind for kind in _NUMBERS}
@@ -43,6 +43,7 @@ _LEGACY = {
     "fitres": ("fitres.num_examples", "num_examples"),
     "evaluateres": ("evaluateres.num_examples", "num_examples"),
 }
+_LEGACY_METRICS = {f"{legacy}.metrics" for legacy in _LEGACY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,9 @@ class Place:
     """Where numbers stand in a reply.
 
     record, key; kind: "array", "count" (an array of one integer, summed exactly, as metrics are),
-    "metric" or "config" (legacy metrics); type: of an array, or "float"; shape: of an array, [k]
-    for a list of k metrics, [] for one; relative: to the request's array.
+    "metric", or of a named statistic (see `named`) "sum", "max", "min"; type: of an array, or
+    "number"; shape: of an array, [k] for a list of k metrics, [] for one; relative: to the
+    request's array.
     """
 
     record: str
@@ -69,11 +71,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything that a reply sums: arrays, then what is exact; weight: its record and key."""
+    """Everything that a reply sums: arrays, metrics, named statistics.
+
+    weight: its record and key, or two empty texts if there is nothing to weigh.
+    """
 
     arrays: tuple[Place, ...]
     metrics: tuple[Place, ...]
     weight: tuple[str, str]
+    sums: tuple[Place, ...] = ()
 
     @property
     def length(self) -> int:
@@ -88,7 +94,7 @@ class Layout:
     @property
     def places(self) -> tuple[Place, ...]:
         """All."""
-        return self.arrays + self.metrics
+        return self.arrays + self.metrics + self.sums
 
     def beside(self, other: Layout) -> str:
         """The first thing in which it differs from another one."""
@@ -116,10 +122,12 @@ class Layout:
                 raise ValueError("two numbers in one place")
             for place in places:
                 _check_shape(place.shape)
-                if place.kind in ("array", "count"):
+                if place.kind in ("array", "count") or place.type != "number":
                     type_of(place.type)
             arrays = tuple(p for p in places if p.kind == "array")
-            return cls(arrays, tuple(p for p in places if p.kind != "array"), (record, key))
+            sums = tuple(p for p in places if p.kind in ("sum", "max", "min"))
+            metrics = tuple(p for p in places if p not in arrays and p not in sums)
+            return cls(arrays, metrics, (record, key), sums)
         except (ValueError, TypeError) as error:
             raise MessageError(f"a reply holds no layout: {error}") from None
 
@@ -222,9 +230,9 @@ def digests(request: RecordDict, without: str) -> tuple[bytes, bytes]:
 class Reply:
     """What a client's function returned, as numbers.
 
-    Arrays are in the request's order and metrics by name, so that replies that differ in nothing
-    else can be added. metrics: and other exact numbers; weight: 0 where the reply's own is no
-    number from 0 to LARGEST_WEIGHT.
+    Arrays are in the request's order and all else by name, so that replies that differ in nothing
+    else can be added. metrics: and other exact numbers; sums: numbers of named statistics, by
+    place; weight: 0 where the reply's own is no number from 0 to LARGEST_WEIGHT.
     """
 
     layout: Layout
@@ -232,18 +240,27 @@ class Reply:
     metrics: tuple[float, ...]
     weight: float = 1.0
     weight_fits: bool = True
+    sums: tuple[list[Any], ...] = ()
 
     @classmethod
     def of(
-        cls, content: RecordDict, bases: Bases, weighted_by: str, *, weigh: bool = True
+        cls,
+        content: RecordDict,
+        bases: Bases,
+        weighted_by: str,
+        *,
+        weigh: bool = True,
+        named: Callable[[str, str], str] = lambda record, key: "",
     ) -> Reply:
         """Sort a reply's content; weigh: or leave the weight at 1 and count nothing exactly.
+
+        named: kind of the named statistic in a record, under a key; "" for none.
 
         Raises:
             DataError: it has no weight, or nothing that can be summed. Never for a value: the
                 server would learn of this client alone.
         """
-        arrays, values, metrics = [], [], []
+        arrays, values, metrics, sums = [], [], [], []
         for legacy in _LEGACY:
             status = content.config_records.get(f"{legacy}.status")
             if status is not None and status["code"] != 0:
@@ -253,23 +270,43 @@ class Reply:
                 value = numbers_of(array)
                 if value.dtype.kind not in "fiu":
                     raise DataError(f"array {key!r} is of type {value.dtype}: not numbers")
+                if named(name, key):
+                    kind = {"f": "<f8", "i": "<i8", "u": "<i8"}[value.dtype.kind]
+                    sums.append(
+                        (Place(name, key, "sum", kind, value.shape), value.ravel().tolist())
+                    )
+                    continue
                 place = bases.place(name, key, value, exact=weigh)
                 if place.kind == "count":
                     metrics.append((place, [float(value.item())]))
                 else:
                     arrays.append(place)
                     values.append(value.ravel())
-        weight_at = _weight_place(content, weighted_by)
-        metrics += [m for m in _metrics(content) if (m[0].record, m[0].key) != weight_at]
-        metrics.sort(key=lambda metric: (metric[0].record, metric[0].key))
-        weight = _weight(content, weight_at) if weigh else 1.0
+        for place, numbers in _metrics(content):
+            if kind := named(place.record, place.key):
+                sums.append((replace(place, kind=kind), numbers))
+            else:
+                metrics.append((place, [_number(v) for v in numbers]))
+        if not (arrays or metrics or sums):
+            raise DataError("the reply has no numbers: put them in an ArrayRecord or MetricRecord")
+        weight_at = _weight_place(content, weighted_by) if arrays or metrics else ("", "")
+        metrics = [m for m in metrics if (m[0].record, m[0].key) != weight_at]
+        for found in (metrics, sums):
+            found.sort(key=lambda each: (each[0].record, each[0].key))
+        weight = _weight(content, weight_at) if weigh and any(weight_at) else 1.0
         fits = 0 <= weight <= LARGEST_WEIGHT
         return cls(
-            Layout(tuple(arrays), tuple(place for place, _ in metrics), weight_at),
+            Layout(
+                tuple(arrays),
+                tuple(place for place, _ in metrics),
+                weight_at,
+                tuple(place for place, _ in sums),
+            ),
             tuple(values),
             tuple(number for _, numbers in metrics for number in numbers),
             weight if fits else 0.0,
             fits,
+            tuple(numbers for _, numbers in sums),
         )
 
 
@@ -322,20 +359,14 @@ def _number(value: float) -> float:
 
 
 def _metrics(content: RecordDict) -> Iterator[tuple[Place, list[float]]]:
-    records: list[tuple[str, str, Mapping[str, Any]]] = [
-        (name, "metric", record) for name, record in content.metric_records.items()
-    ]
-    records += [
-        (name, "config", content.config_records[name])
-        for name in (f"{legacy}.metrics" for legacy in _LEGACY)
-        if name in content.config_records
-    ]
-    for name, kind, record in records:
+    records: dict[str, Mapping[str, Any]] = dict(content.metric_records.items())
+    records |= {name: r for name, r in content.config_records.items() if name in _LEGACY_METRICS}
+    for name, record in records.items():
         for key, value in record.items():
             numbers = value if isinstance(value, list) else [value]
             if numbers and all(isinstance(v, (int, float)) for v in numbers):
                 shape = (len(numbers),) if isinstance(value, list) else ()
-                yield Place(name, key, kind, "float", shape), [_number(v) for v in numbers]
+                yield Place(name, key, "metric", "number", shape), numbers
 
 
 # -- server ---------------------------------------------------------------------------------------
@@ -344,15 +375,16 @@ def _metrics(content: RecordDict) -> Iterator[tuple[Place, list[float]]]:
 def build(
     layout: Layout,
     bases: Bases,
-    sums: NDArray[np.int32],
+    sums: NDArray[np.signedinteger[Any]],
     unit: float,
     metrics: list[float],
     weight: float,
+    statistics: Iterable[list[float]] = (),
 ) -> RecordDict:
     """The reply of one client that has the mean of everything, and all weight.
 
     sums: of differences, shape (length,); unit: what 1 in them is of a mean; metrics: means of what
-    is exact; weight: the sum.
+    is exact; weight: the sum; statistics: named ones, by place.
     """
     content = RecordDict()
     start = 0
@@ -369,7 +401,7 @@ def build(
             flat[block] = mean if base is None else mean + base[block]
         start += place.size
         records.setdefault(place.record, {})[place.key] = Array(typed)
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     rest = iter(metrics)
     for place in layout.metrics:
         numbers = [next(rest) for _ in range(place.size)]
@@ -377,18 +409,26 @@ def build(
             exact = Array(np.array(numbers, np.float64).reshape(place.shape))
             records.setdefault(place.record, {})[place.key] = exact
             continue
-        own = found.setdefault((place.record, place.kind), {})
-        own[place.key] = numbers if place.shape else numbers[0]
+        found.setdefault(place.record, {})[place.key] = numbers if place.shape else numbers[0]
+    for place, numbers in zip(layout.sums, statistics, strict=True):
+        if place.type == "number":
+            found.setdefault(place.record, {})[place.key] = numbers if place.shape else numbers[0]
+            continue
+        whole = all(isinstance(v, int) and abs(v) < 1 << 63 for v in numbers)
+        typed = np.array(numbers, np.int64 if whole and place.type != "<f8" else np.float64)
+        records.setdefault(place.record, {})[place.key] = Array(typed.reshape(place.shape))
     for name, arrays in records.items():
         content[name] = ArrayRecord(bases.in_order(arrays))
     record, key = layout.weight
-    whole = round(weight)
-    found.setdefault((record, "metric"), {})[key] = whole if whole == weight else weight
-    for (name, kind), values in found.items():
-        content[name] = MetricRecord(values) if kind == "metric" else ConfigRecord(values)
-    for legacy, (name, _) in _LEGACY.items():
+    if record:
+        rounded = round(weight)
+        found.setdefault(record, {})[key] = rounded if rounded == weight else weight
+    for name, values in found.items():
+        legacy = name in _LEGACY_METRICS
+        content[name] = ConfigRecord(values) if legacy else MetricRecord(values)
+    for legacy_of, (name, _) in _LEGACY.items():
         if name == record:
-            content[f"{legacy}.status"] = ConfigRecord({"code": 0, "message": ""})
-            if f"{legacy}.metrics" not in content:
-                content[f"{legacy}.metrics"] = ConfigRecord({})
+            content[f"{legacy_of}.status"] = ConfigRecord({"code": 0, "message": ""})
+            if f"{legacy_of}.metrics" not in content:
+                content[f"{legacy_of}.metrics"] = ConfigRecord({})
     return content

@@ -12,8 +12,21 @@ from ciphercohort.flower.members import Roster
 # Of those known, that each roster has at least, and that each round asks.
 LEAST_SHARE = 0.5
 KEYS, ROSTER, SUM, OPEN = "keys", "roster", "sum", "open"
+QUERY = "query"
+# Records of a reply whose numbers are summed as they are; also with more, after a full stop.
+SUMS = "sums"
 # Name of the record that holds a contribution.
 WORDS = "secure-sum.words"
+
+
+def bound(kind: str, content: bytes, arrays: bytes) -> bytes:
+    """What has one set of contributors: the model, of a query the whole question.
+
+    content, arrays: digests, of all that a message holds and of its arrays alone.
+    """
+    # Flower hands both "train" and "train.default" to one function.
+    name = kind.removesuffix(".default")
+    return name.encode() + b"\0" + (content if name.split(".")[0] == QUERY else arrays)
 
 
 def round_context(

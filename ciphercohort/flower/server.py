@@ -11,14 +11,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from ciphercohort.flower import named
 from ciphercohort.flower.closed import Closed
 from ciphercohort.flower.contributions import COUNTS, Cut, Total, model_of, same_model
 from ciphercohort.flower.exchange import Exchange, sentences
@@ -26,29 +27,31 @@ from ciphercohort.flower.grids import WrappedGrid
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import Privacy, SumPlan
 from ciphercohort.flower.records import LARGEST_WEIGHT, Bases, build
-from ciphercohort.flower.rounds import LEAST_SHARE, SUM, round_context
+from ciphercohort.flower.rounds import LEAST_SHARE, QUERY, SUM, round_context
 from ciphercohort.flower.session import Session, step_record
 from ciphercohort.flower.strategies import check_rounds, check_strategy
-from protocols.aggregate import limbs
+from protocols.aggregate import two_words
+from protocols.aggregate.limbs import METRICS
 from protocols.aggregate.quorum import MAX_CLIENTS, MIN_CLIENTS, Quorum
 from protocols.errors import MessageError, ParameterError, ProtocolError
 
 log = logging.getLogger("flwr.secure-sum")
 
-_KINDS = (MessageType.TRAIN, MessageType.EVALUATE)
+_KINDS = (MessageType.TRAIN, MessageType.EVALUATE, QUERY)
 SETTLE_SECONDS = 1.0
 TELL_SECONDS = 5.0
 
 
-class SecureSum:
+class SecureSum(Strategy):
     """A strategy whose server gets means in place of updates.
 
     strategy: of `flwr.serverapp.strategy`, one that is a function of the mean. range: bound on how
-    far a value may move in a round, see `SumPlan`; examples: a client's usual number, for the first
-    round (later ones take the mean of the one before); lost: share of the sampled
-    clients that may vanish; with 0 none may, and a round is one message in place of two; privacy:
-    certified noise (evaluation metrics are then not asked for: they carry none); means_only: the
-    strategy's own functions of metrics are weighted means, since they see one reply.
+    far a value may move in a round, see `SumPlan`; examples: a client's usual number, where it is
+    known: the first round then takes one word a value in place of two (later ones take the mean of
+    the one before); lost: share of the sampled clients that may vanish; with 0 none may, and a
+    round is one message in place of two; privacy: certified noise (evaluation metrics are then not
+    asked for: they carry none); means_only: the strategy's own functions of metrics are weighted
+    means, since they see one reply.
 
     Raises:
         ParameterError: the strategy needs more than means, or a field is out of range.
@@ -59,7 +62,7 @@ class SecureSum:
         strategy: Strategy,
         *,
         range: float = 16.0,
-        examples: float = 1024.0,
+        examples: float | None = None,
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
         means_only: bool = False,
@@ -67,47 +70,67 @@ class SecureSum:
         check_strategy(strategy, privacy, means_only)
         self.strategy = strategy
         weighted_by = getattr(strategy, "weighted_by_key", "num-examples")
-        self._plan = SumPlan(
-            range=range,
-            weight_scale=examples,
-            lost=lost,
-            privacy=privacy,
-            weighted_by=weighted_by,
-        )
+        self._plan = SumPlan.of(range, examples, lost, privacy, weighted_by=weighted_by)
 
     def start(
         self,
         grid: Grid,
         initial_arrays: ArrayRecord,
         num_rounds: int = 3,
-        *arguments: Any,
-        **named: Any,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """As the strategy's own `start`.
+        """As the strategy's own `start`; timeout: of each exchange of a round [seconds].
 
         Raises:
             ParameterError: the plan's privacy is spent before the last round.
         """
         check_rounds(self.strategy, self._plan.privacy, num_rounds)
         least = getattr(self.strategy, "min_available_nodes", 0)
-        secure = SecureGrid(grid, self._plan, least)
-        return self.strategy.start(secure, initial_arrays, num_rounds, *arguments, **named)
+        return self.strategy.start(
+            SecureGrid(grid, self._plan, least),
+            initial_arrays,
+            num_rounds,
+            timeout,
+            train_config,
+            evaluate_config,
+            evaluate_fn,
+        )
 
+    def summary(self) -> None:
+        """Log both."""
+        self.strategy.summary()
+        log.info("secure sums: %s", self._plan)
 
-class Mean(NamedTuple):
-    """What a round opened.
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's own: send it by `SecureGrid`."""
+        return self.strategy.configure_train(server_round, arrays, config, grid)
 
-    message: the reply that the strategy gets; narrow: values were cut off because clients have more
-    examples than the plan says; who: epoch of the roster, and contributors.
-    """
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The strategy's own, of the one reply that `SecureGrid` hands out."""
+        return self.strategy.aggregate_train(server_round, replies)
 
-    message: Message
-    narrow: bool
-    who: tuple[int, list[int]]
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's own: send it by `SecureGrid`."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """The strategy's own, of the one reply that `SecureGrid` hands out."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
 
 
 class SecureGrid(WrappedGrid):
-    """Flower's grid for a strategy; see the module.
+    """Flower's grid for a strategy, or for an app's own rounds; see the module.
 
     least: nodes that the strategy waits for before it samples any.
 
@@ -117,7 +140,7 @@ class SecureGrid(WrappedGrid):
     def __init__(self, grid: Grid, plan: SumPlan | None = None, least: int = 0) -> None:
         super().__init__(grid)
         self._least = least
-        self._plan = plan or SumPlan()
+        self._plan = plan or SumPlan(two_words=True)
         # By kind of message: those who evaluate have other numbers of examples.
         self._plans: dict[str, SumPlan] = {}
         self._exchange = Exchange(grid)
@@ -156,7 +179,7 @@ class SecureGrid(WrappedGrid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """One reply, with the mean; none where too few stayed, or where metrics lack noise.
+        """One reply, with the mean, or the named sums; none where too few stayed, or lack noise.
 
         Raises:
             ProtocolError: the first round of all failed, or asked too few. ParameterError: fewer
@@ -177,55 +200,38 @@ class SecureGrid(WrappedGrid):
                 f"{len(requests)} clients are sampled, and a secure sum needs {MIN_CLIENTS}: raise "
                 "the strategy's fraction or its least number of nodes"
             )
-        if self._plan.privacy and kind.split(".")[0] == MessageType.EVALUATE:
-            log.info("no evaluation by clients: their metrics would carry no noise")
+        if self._plan.privacy and kind.split(".")[0] != MessageType.TRAIN:
+            log.info("no %s in a private run: its figures would carry no noise", kind)
             return []
         if self._plan.privacy and not self._round:
             warn_of_noise(self._plan.privacy, requests, self._plan.lost)
-        seconds, first = 3600.0 if timeout is None else timeout, kind not in self._plans
+        self._exchange.seconds = 3600.0 if timeout is None else timeout
         try:
-            mean = self._sum(requests, kind, seconds)
+            mean = self._sum(requests, kind)
         except (ProtocolError, MessageError) as error:
             if not self._opened:
                 raise
             log.warning("no sum in this round: %s", error)
             return []
         self._opened += 1
-        if first and mean.narrow:
-            log.info("this first round is asked again, with the bound of the clients' mean number")
-            try:
-                mean = self._sum(requests, kind, seconds, mean.who)
-            except (ProtocolError, MessageError) as error:
-                log.warning("its first sum is taken: %s", error)
-        return [mean.message]
+        return [mean]
 
-    def _sum(
-        self,
-        requests: list[Message],
-        kind: str,
-        seconds: float,
-        who: tuple[int, list[int]] | None = None,
-    ) -> Mean:
-        """who: contributors of an earlier sum at this model; another sum is not opened."""
-        self._exchange.seconds = seconds
+    def _sum(self, requests: list[Message], kind: str) -> Message:
         closed = self._closed.pop(kind, None)
         if closed is None or closed.model != model_of(requests[0]):
             closed = self._gather(requests, kind)
         else:
             log.info("the sum of before, which did not open, is opened first")
-        here = self._session.roster.epoch, closed.members
-        if who not in (None, here):
-            raise ProtocolError("other clients contributed to the second one")
         try:
             words = closed.open(self._exchange, self._session.fields())
         except ProtocolError:
             # Its contributors refuse any other sum at this model.
             self._closed[kind] = closed
             raise
-        found, narrow = self._mean(kind, closed, words)
+        found = self._mean(kind, closed, words)
         contributors = set(closed.nodes.values())
         first = next((r for r in requests if r.metadata.dst_node_id in contributors), requests[0])
-        return Mean(Message(found, reply_to=first), narrow, here)
+        return Message(found, reply_to=first)
 
     def _gather(self, requests: list[Message], kind: str) -> Closed:
         """Have the sampled clients contribute."""
@@ -298,9 +304,11 @@ class SecureGrid(WrappedGrid):
             "plan": plan.to_json(),
         }
 
-    def _mean(self, kind: str, closed: Closed, words: Any) -> tuple[RecordDict, bool]:
+    def _mean(self, kind: str, closed: Closed, words: Any) -> RecordDict:
         plan, quorum, bases, layout = closed.plan, closed.quorum, closed.bases, closed.total.layout
-        summed, contributors = words[: layout.length], len(closed.members)
+        clients, contributors = quorum.clients, len(closed.members)
+        length, exact = layout.length, layout.length * (1 + plan.two_words)
+        summed, rest = words[:length], words[exact:].view(np.uint32)
         if plan.privacy is not None:
             unit = 1 / (plan.privacy.units(quorum) * plan.privacy.sampling * contributors)
             std = plan.privacy.noise_of_mean(quorum, contributors)
@@ -314,9 +322,13 @@ class SecureGrid(WrappedGrid):
                 unit * float(np.linalg.norm(summed)),
                 plan.privacy.clip,
             )
-            return build(layout, bases, summed, unit, [], contributors), False
-        exact = words[layout.length :].view(np.uint32)
-        numbers = limbs.decode(exact, quorum.clients, contributors)
+            return build(layout, bases, summed, unit, [], contributors)
+        named_at = len(rest) - named.width(layout.sums, clients)
+        numbers = METRICS.decode(rest[:named_at], clients, contributors)
+        sums = named.decode(layout.sums, rest[named_at:], clients, contributors)
+        if not any(layout.weight):
+            log.info("sums of %d clients", contributors)
+            return build(layout, bases, summed, 1.0, [], 0.0, sums)
         (weight, *counts), metrics = numbers[:COUNTS], numbers[COUNTS:]
         cut = Cut(*counts)
         if not 0 < weight <= LARGEST_WEIGHT * contributors:
@@ -325,18 +337,19 @@ class SecureGrid(WrappedGrid):
                 f"were no number from 0 to {LARGEST_WEIGHT:.2g}), or their sum is one that only a "
                 "client which deviates from the protocol can cause"
             )
-        for text in cut.warnings(plan, weight / contributors):
+        for text in cut.warnings(plan, clients, weight / contributors):
             log.warning(text)
-        unit = plan.weight_scale / (plan.units(quorum.clients) * weight)
+        if plan.two_words:
+            high = words[length:exact].view(np.uint32)
+            summed = two_words.join(summed.view(np.uint32), high, clients, contributors)
+        unit = plan.weight_scale / (plan.units(clients) * weight)
         log.info(
             "mean of %d clients; std of its error: %.2g",
             contributors,
-            plan.error(quorum.clients, weight / contributors),
+            plan.error(clients, weight / contributors),
         )
-        found = build(layout, bases, summed, unit, [m / weight for m in metrics], weight)
         self._plans[kind] = plan.weighed_like(weight / contributors)
-        narrow = cut.values > 0 and self._plans[kind].weight_scale >= 2 * plan.weight_scale
-        return found, narrow
+        return build(layout, bases, summed, unit, [m / weight for m in metrics], weight, sums)
 
 
 def warn_of_noise(privacy: Privacy, requests: list[Message], lost: float) -> None:

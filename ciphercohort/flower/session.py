@@ -75,7 +75,8 @@ class Session:
         for node, text in self._exchange.errors.items():
             # The mod itself refuses this step for its owner's settings only.
             foreign = text != LATE and "secure-sum" not in text
-            hint = ": is secure_sum_mod in its ClientApp(mods=[…])?" if foreign else ""
+            hint = ": is secure_sum_mod in its ClientApp(mods=[…]), and the first of them?"
+            hint = hint if foreign else ""
             left[node] = f"no key: {text}{hint}"
         for node, reply in replies.items():
             try:

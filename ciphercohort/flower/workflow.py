@@ -31,13 +31,13 @@ class SecureSumWorkflow:
         self,
         *,
         range: float = 16.0,
-        examples: float = 1024.0,
+        examples: float | None = None,
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
         means_only: bool = False,
     ) -> None:
         self._means_only = means_only
-        self._plan = SumPlan(range=range, weight_scale=examples, lost=lost, privacy=privacy)
+        self._plan = SumPlan.of(range, examples, lost, privacy)
 
     def __call__(self, grid: Grid, context: Context) -> None:
         """Run all rounds.

@@ -47,7 +47,26 @@ def evaluate(message: Message, context: Context) -> RecordDict:
     return RecordDict({"metrics": MetricRecord(metrics)})
 
 
-def make_app(mods: list[Any], train: Callable[[Message, Context], RecordDict] = train) -> ClientApp:
+def query(message: Message, context: Context) -> RecordDict:
+    """Counts, an exact wide integer, real numbers, a table; and what must not leave."""
+    client = int(context.node_config["partition-id"])
+    figures = {"counts": [client, 1, 0], "wide": 2**62 - client, "mean": client / 7}
+    table = Array(np.full((2, 3), np.pi * 10.0**client))
+    histogram = Array(np.full((4,), 2**31 + client, np.int64))
+    return RecordDict(
+        {
+            "figures": MetricRecord(figures),
+            "tables": ArrayRecord({"table": table, "histogram": histogram}),
+            "texts": ConfigRecord({"note": "patient 4711", "blob": b"4711"}),
+        }
+    )
+
+
+def make_app(
+    mods: list[Any],
+    train: Callable[[Message, Context], RecordDict] = train,
+    query: Callable[[Message, Context], RecordDict] = query,
+) -> ClientApp:
     app = ClientApp(mods=mods)
 
     @app.train()
@@ -57,6 +76,10 @@ def make_app(mods: list[Any], train: Callable[[Message, Context], RecordDict] = 
     @app.evaluate()
     def on_evaluate(message: Message, context: Context) -> Message:
         return Message(evaluate(message, context), reply_to=message)
+
+    @app.query()
+    def on_query(message: Message, context: Context) -> Message:
+        return Message(query(message, context), reply_to=message)
 
     return app
 
@@ -74,10 +97,11 @@ class Federation(InProcessGrid):
         *,
         mods: list[Any] | None = None,
         train: Callable[[Message, Context], RecordDict] = train,
+        query: Callable[[Message, Context], RecordDict] = query,
         config: Mapping[str, Any] | None = None,
         configs: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
-        app = make_app([secure_sum_mod] if mods is None else mods, train)
+        app = make_app([secure_sum_mod] if mods is None else mods, train, query)
         nodes = {
             FIRST_NODE + k: {"partition-id": k, **(config or {}), **(configs or {}).get(k, {})}
             for k in range(clients)
@@ -150,10 +174,12 @@ def federation_first(federation: Federation) -> int:
     return int(request.metadata.dst_node_id)
 
 
-def asking(federation: Federation, clients: Any, moved: float = 0.0) -> list[Message]:
+def asking(
+    federation: Federation, clients: Any, moved: float = 0.0, kind: str = "train"
+) -> list[Message]:
     arrays = start({name: np.asarray(value + moved, value.dtype) for name, value in START.items()})
     content = {"arrays": arrays, "config": ConfigRecord({"server-round": 1})}
-    return [Message(RecordDict(content), FIRST_NODE + k, "train") for k in clients]
+    return [Message(RecordDict(content), FIRST_NODE + k, kind) for k in clients]
 
 
 def rosters(federation: Federation) -> Roster:

@@ -16,7 +16,8 @@ from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.records import LARGEST_METRIC
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.server import SecureGrid
-from protocols.aggregate import limbs, one_time
+from protocols.aggregate import one_time
+from protocols.aggregate.limbs import METRICS
 from protocols.errors import ProtocolError
 from tests.flower.federation import (
     FIRST_NODE,
@@ -60,10 +61,11 @@ def test_garbage_of_one_client_is_noticed_and_opens_nothing() -> None:
 
 
 def test_an_overflow_by_one_client_moves_the_mean_and_shows_nothing() -> None:
-    """It adds 2^31 to a word, as if it had moved that far: the mean moves by half the range."""
+    """It adds 2^31 to a high word, as if it had moved so far: the mean moves by half the range."""
 
     def overflow(words: np.ndarray) -> None:
-        words[:1] += np.uint32(1 << 31)
+        first = sum(value.size for value in START.values())
+        words[first : first + 1] += np.uint32(1 << 31)
 
     honest, deviant = (
         one_round(each).arrays["matrix"].numpy() for each in (Federation(10), Deviant(overflow))
@@ -203,10 +205,10 @@ def test_a_sum_of_weights_that_no_honest_clients_have_is_refused(weight: float) 
     """One client adds to its weight's limbs."""
 
     def heavier(words: np.ndarray) -> None:
-        first = sum(value.size for value in START.values())
-        rest = round(weight * 2**limbs.FRACTION_BITS)
-        for k in range(limbs.LIMBS):
-            words[first + k] += np.uint32((rest >> 8 * k & 0xFF) << limbs._gap(10))
+        # Two words a value in the first round.
+        first = 2 * sum(value.size for value in START.values())
+        more = METRICS.encode([weight], 10) - METRICS.encode([0.0], 10)
+        words[first : first + len(more)] += more
 
     with pytest.raises(ProtocolError, match="all clients are 0 .*, or their sum"):
         one_round(Deviant(heavier))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +14,16 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
-from protocols.aggregate import limbs, one_time, packed, words
+from protocols.aggregate import largest, one_time, packed, two_words, words
 from protocols.aggregate.errors import _table, quick_gaussian
 from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.aggregate.limbs import INTEGERS, METRICS, NUMBERS, REALS, Fixed
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.security import NOISE_STD
 from protocols.aggregate.words import RING_DIM, add_products, num_secrets
 from protocols.errors import (
     CohortError,
-    DataError,
     MessageError,
     ParameterError,
     PolicyError,
@@ -376,29 +377,109 @@ def test_a_contribution_alone_is_noise() -> None:
 # -- exact numbers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clients", [3, 10, 1024])
-def test_limbs_sum_exactly_under_the_noise(clients: int) -> None:
+@pytest.mark.parametrize("clients", [3, 10, 64, 65, 1024])
+@pytest.mark.parametrize("codec", [METRICS, NUMBERS, REALS])
+def test_limbs_sum_exactly_under_the_noise(clients: int, codec: Fixed) -> None:
     rng = np.random.default_rng(0)
     numbers = rng.uniform(-(2.0**32), 2.0**32, (clients, 4))
     numbers[:, 0] = np.round(numbers[:, 0])
-    numbers[:, 1] = np.nextafter(limbs.LARGEST, 0) * np.sign(numbers[:, 1])
-    noise = one_time.noise_units(clients)
-    total = sum((limbs.encode(row.tolist(), clients) for row in numbers), np.uint32(0))
-    shaken = total + rng.integers(-noise, noise, total.size, endpoint=True).astype(np.uint32)
-    found = limbs.decode(shaken, clients, clients)
+    numbers[:, 1] = np.nextafter(codec.bound, 0) * np.sign(numbers[:, 1])
+    found = summed(codec, numbers.tolist(), clients, rng)
     assert found[:2] == [math.fsum(numbers[:, k]) for k in (0, 1)]
     assert np.abs(np.array(found) - numbers.sum(axis=0))[2:].max() <= clients * 2.0**-20
 
 
+def summed(codec: Fixed, rows: list[Any], clients: int, rng: np.random.Generator) -> list[float]:
+    """By their words, with all the noise that a sum can have."""
+    noise = one_time.noise_units(clients)
+    total = sum((codec.encode(row, clients) for row in rows), np.uint32(0))
+    assert total.size == codec.width(clients) * len(rows[0])
+    shaken = total + rng.choice([-noise, noise], total.size).astype(np.uint32)
+    return codec.decode(shaken, clients, len(rows))
+
+
+@pytest.mark.parametrize("clients", [3, 64, 1024])
+@pytest.mark.parametrize("codec", [NUMBERS, INTEGERS])
+def test_wide_integers_are_exact(clients: int, codec: Fixed) -> None:
+    """Where every number is as large as its type allows, too."""
+    rng = np.random.default_rng(1)
+    rows = [[2**64 - 1, -(2**63), int(rng.integers(-(2**62), 2**62))] for _ in range(clients)]
+    assert summed(codec, rows, clients, rng) == [sum(column) for column in zip(*rows, strict=True)]
+
+
 def test_a_number_that_is_none_makes_its_sum_none() -> None:
-    total = limbs.encode([math.nan, 1.5], 3) + limbs.encode([2.0, 2.5], 3)
-    assert str(limbs.decode(total, 3, 2)) == "[nan, 4.0]"
+    rng = np.random.default_rng(2)
+    for codec in (METRICS, NUMBERS, REALS):
+        for bad in (math.nan, math.inf, -math.inf, codec.bound, -codec.bound):
+            assert str(summed(codec, [[bad, 1.5], [2.0, 2.5]], 3, rng)) == "[nan, 4.0]"
+
+
+def test_a_sum_is_an_integer_where_all_its_numbers_are() -> None:
+    rng = np.random.default_rng(3)
+    found = summed(NUMBERS, [[1, 1, 2.0], [2, 2.0, 3.0]], 3, rng)
+    assert found == [3, 3, 5] and list(map(type, found)) == [int, float, float]
 
 
 def test_limbs_refuse_what_no_honest_client_sends() -> None:
-    for bad in (-math.inf, math.inf, limbs.LARGEST):
-        with pytest.raises(DataError, match="exceeds"):
-            limbs.encode([bad], 10)
-    total = 10 * limbs.encode([1.0], 10)
+    total = 10 * METRICS.encode([1.0], 10)
     with pytest.raises(ProtocolError, match="deviates"):
-        limbs.decode(total + np.uint32(400), 10, 10)
+        METRICS.decode(total + np.uint32(400), 10, 10)
+
+
+@pytest.mark.parametrize("clients", [3, 10, 64, 1000, 1024])
+def test_two_words_have_the_noise_of_one(clients: int) -> None:
+    """In all of their range, which is at least 100 times that of one word."""
+    most, noise = two_words.most(clients), one_time.noise_units(clients)
+    assert most > 100 * one_time.largest_units(clients)
+    rng = np.random.default_rng(4)
+    for contributors in (clients, clients - clients // 3):
+        rows = rng.integers(-most, most, (contributors, 50), endpoint=True)
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = most, -most, 0, -1
+        low, high = np.zeros((2, 50), np.uint32)
+        for row in rows:
+            parts = two_words.split(row, clients)
+            low, high = low + parts[0], high + parts[1]
+        for sign in (-1, 1):
+            shaken = [part + np.uint32(sign * noise % 2**32) for part in (low, high)]
+            found = two_words.join(*shaken, clients, contributors)
+            assert (found - rows.sum(axis=0) == sign * noise).all()
+    with pytest.raises(ProtocolError, match="deviates"):
+        two_words.join(low, high + np.uint32(3 * noise), clients, contributors)
+
+
+# -- the largest number ----------------------------------------------------------------------------
+
+
+def largest_of(numbers: list[float], noise: int = 0) -> float:
+    words = [largest.encode(number, SeededRandomness(k)) for k, number in enumerate(numbers)]
+    return largest.decode(sum(words, np.uint32(0)) + np.uint32(noise % 2**32), 10)
+
+
+def test_the_largest_number_is_told_to_three_digits() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        sizes = 10.0 ** rng.uniform(-3.9, 5.9, 10)
+        numbers = (sizes * rng.choice([-1, 1], 10)).tolist()
+        noise = one_time.noise_units(10) * int(rng.choice([-1, 1]))
+        assert largest_of(numbers, noise) == float(f"{max(numbers):.2e}")
+    for number, told in {
+        0.0: 0.0, 9e-5: 0.0, -9e-5: 0.0, 1e-4: 1e-4, -1e-4: -1e-4, 9.996: 10.0, -9.996: -10.0,
+        4.86: 4.86, 1e-3: 1e-3, 0.999: 0.999, 1e7: 999e3, -1e7: -999e3, 999_400.0: 999e3,
+        math.inf: 999e3, -math.inf: -999e3,
+    }.items():  # fmt: skip
+        assert largest_of([number] * 10) == told
+    assert math.isnan(largest_of([1.0, math.nan, 3.0]))
+
+
+def test_words_of_the_largest_number_tell_nothing_else() -> None:
+    """Below the largest number they are uniform, whoever else is there; above it all are 0."""
+    alone, many = (
+        sum((largest.encode(x, ExpandedRandomness()) for x in numbers), np.uint32(0))
+        for numbers in ([5.0, -1e9, -1e9], [5.0, 5.0, 4.9])
+    )
+    for total in (alone, many):
+        above = np.flatnonzero(total).max() + 1
+        assert not total[above:].any()
+        # 14,000 uniform words: the mean of 32 bits has std 2^32 / sqrt(12 * 14000).
+        assert abs(total[:above].mean() / 2**32 - 0.5) < 5 / math.sqrt(12 * above)
+        assert len(np.unique(total[:above])) > above - 3

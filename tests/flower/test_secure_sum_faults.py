@@ -16,8 +16,17 @@ from flwr.serverapp.strategy import FedAvg
 
 from ciphercohort.flower import SecureSum, exchange
 from ciphercohort.flower.memory import RECORD
+from ciphercohort.flower.server import SecureGrid
 from ciphercohort.flower.session import expelled
-from tests.flower.federation import FIRST_NODE, START, Federation, start, step_of, update
+from tests.flower.federation import (
+    FIRST_NODE,
+    START,
+    Federation,
+    asking,
+    start,
+    step_of,
+    update,
+)
 
 TIMEOUT = 10.0
 EXCHANGES = ("keys", "roster", "sum", "open")
@@ -106,6 +115,24 @@ def test_one_late_client_ends_nothing(clock: Clock, step: str, lost: float, dela
     result = trained(federation, lost)
     missed = {2} if step == "sum" and delay > TIMEOUT and not lost else set()
     assert set(result.train_metrics_clientapp) == {1, 2, 3} - missed
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate", "query"])
+@pytest.mark.parametrize("step", EXCHANGES)
+@pytest.mark.parametrize("fault", ["late", "slow", "dead", "failing", "late twice"])
+def test_one_faulty_client_at_each_exchange_of_each_type_of_message(
+    clock: Clock, kind: str, step: str, fault: str
+) -> None:
+    """Three sums, each at another model: none is missing, whatever the message is."""
+    federation = LateFederation(6, clock)
+    delay = {"late": 0.9, "slow": 1.5, "dead": 1e9, "late twice": 1.5}.get(fault, 0.0) * TIMEOUT
+    federation.delays[2, step] = [delay] * (9 if fault in ("dead", "late twice") else 1)
+    if fault == "failing":
+        federation.failing = {(2, step)}
+    grid = SecureGrid(federation)
+    for moved in range(3):
+        requests = asking(federation, range(6), float(moved), kind)
+        assert grid.send_and_receive(requests, timeout=TIMEOUT), (moved, federation.errors)
 
 
 @pytest.mark.parametrize("slow", [1, 2])

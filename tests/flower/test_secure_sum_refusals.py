@@ -7,9 +7,10 @@ from typing import Any
 import flwr.server.strategy as legacy
 import pytest
 from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.client.mod import adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp.strategy import FedAvg
 
-from ciphercohort.flower import Privacy, SecureSum, SecureSumMod
+from ciphercohort.flower import Privacy, SecureSum, SecureSumMod, secure_sum_mod
 from ciphercohort.flower.plan import SumPlan
 from protocols.errors import MessageError, ParameterError, ProtocolError
 from tests.flower.federation import FIRST_NODE, Federation, train
@@ -107,7 +108,26 @@ def test_clients_in_the_clear_are_named(caplog: pytest.LogCaptureFixture) -> Non
     caplog.clear()
     run(Bare(5), SecureSum(FedAvg(fraction_evaluate=0.0)))
     assert f"1 nodes stay out of the secure sums: node {FIRST_NODE}: no key: " in caplog.text
-    assert "is secure_sum_mod in its ClientApp(mods=[…])?" in caplog.text
+    assert "is secure_sum_mod in its ClientApp(mods=[…]), and the first of them?" in caplog.text
+
+
+def test_a_mod_in_front_of_ours_is_named_as_what_may_be_wrong() -> None:
+    """Flower's own, which take every message for one of training: they fail at the first key."""
+    for mod in (fixedclipping_mod, adaptiveclipping_mod):
+        federation = Federation(3, mods=[mod, secure_sum_mod])
+        with pytest.raises(ProtocolError, match=r"0 of 3 .* keys.*and the first of them"):
+            run(federation, SecureSum(FedAvg()))
+
+
+def test_a_mod_behind_ours_works_on_the_plain_message() -> None:
+    seen = []
+
+    def mod(message: Message, context: Context, call_next: Any) -> Message:
+        seen.append(set(message.content))
+        return call_next(message, context)
+
+    run(Federation(3, mods=[secure_sum_mod, mod]), SecureSum(FedAvg(fraction_evaluate=0.0)))
+    assert seen == [{"arrays", "config"}] * 3
 
 
 def largest(records: Any, weighted_by: str) -> MetricRecord:
