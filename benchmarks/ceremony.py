@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import session
 from benchmarks.cases import Case
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols import keygen
 from protocols.ckks.context import CkksContext
 from protocols.ckks.residues import Residues

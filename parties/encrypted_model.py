@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from parties.data.shard import Shard
 from parties.encrypted_rows import EncryptedRowsParty
-from parties.pads import Pads
+from parties.kernel.pads import Pads
+from parties.kernel.private import kept_like, opened
 from parties.party_protocol import Seal
-from parties.private import kept_like, opened
 from protocols import keygen
 from protocols.ckks import residues as rns
 from protocols.ckks import subring

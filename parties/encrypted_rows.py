@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from parties.cover_share import CoverShare
 from parties.data.schema import Schema, target_shape
 from parties.data.shard import Shard
-from parties.key_share import KeyShare
+from parties.kernel.cover_share import CoverShare
+from parties.kernel.key_share import KeyShare
 from parties.party_protocol import PartyProtocol, Seal
 from protocols import commitments, second_moment
 from protocols.circuit_plan import CircuitPlan, Packed

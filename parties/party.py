@@ -15,10 +15,10 @@ from parties.account import Account
 from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.data.views import Views
-from parties.order import order_coins, shuffled
+from parties.kernel.order import order_coins, shuffled
+from parties.kernel.private import HiddenError, Private
 from parties.party_protocol import PartyProtocol, Seal, half_of
 from parties.policy import Policy
-from parties.private import HiddenError, Private
 from parties.recompute import recompute
 from protocols import agree
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
@@ -59,9 +59,10 @@ class Party:
     head of all requests of the session, refused ones too: no log without one of them fits it. The
     key share is erased at the last step, or by `close`.
 
-    Privacy: whatever goes wrong once rows are open (`parties.private`), of any type, has one text,
-    counts as spent and ends the session, so that a coordinator learns nothing from words, kind or
-    absence of a reply and cannot ask again. All other refusals follow from public figures alone.
+    Privacy: whatever goes wrong once rows are open (`parties.kernel.private`), of any type, has one
+    text, counts as spent and ends the session, so that a coordinator learns nothing from words,
+    kind or absence of a reply and cannot ask again. All other refusals follow from public figures
+    alone.
 
     name: as in the plan; shard: encoded private rows; signing_key: this party's
     identity; coordinator_key: the coordinator's verification key (hex);
@@ -336,7 +337,7 @@ class Party:
     def _used(self, plan: RunPlan, shard: Shard) -> Shard:
         """Of all rows, those that a run uses, shuffled: all, or without those that are held back.
 
-        Nothing else may count positions: see `parties.order`.
+        Nothing else may count positions: see `parties.kernel.order`.
         """
         if plan.held_out is not None:
             chosen = self._coins.chosen(plan.held_out, self._private.keep(self._shard))

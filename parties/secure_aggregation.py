@@ -9,12 +9,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from parties.aggregate_share import AggregateShare
 from parties.data.shard import Shard
+from parties.kernel.aggregate_share import AggregateShare
+from parties.kernel.private import kept_like
 from parties.objectives import Contributor, OpenContributor
 from parties.objectives import open_contributor as gradients_of_rows
 from parties.party_protocol import PartyProtocol, Seal
-from parties.private import kept_like
 from protocols import agree, gradients, second_moment
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan

@@ -111,7 +111,7 @@ class StandIn:
 
 
 class CoverHalf(Protocol):
-    """What these steps need of a party; see `parties.cover_share.CoverShare`."""
+    """What these steps need of a party; see `parties.kernel.cover_share.CoverShare`."""
 
     def key(self) -> SignedValue:
         """This party's signed ephemeral key."""

@@ -382,7 +382,7 @@ def _check_range(plan: GradientPlan) -> None:
 
 
 class SumHalf(Protocol):
-    """What a round needs of a party's secret; see `parties.aggregate_share.AggregateShare`."""
+    """A party's secret in a round: `parties.kernel.aggregate_share.AggregateShare`."""
 
     def encrypt(self, t: int, values: Any) -> Any:
         """The ciphertext of round t, once; values: float64, or units of the cipher's scale."""

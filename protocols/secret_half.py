@@ -24,7 +24,7 @@ Halves = tuple[Residues, Residues]
 
 
 class SecretHalf(Protocol):
-    """Operations with one party's secret s_p; see `parties.key_share.KeyShare` for shapes."""
+    """Operations with one party's secret s_p; shapes: `parties.kernel.key_share.KeyShare`."""
 
     def public_share(self) -> Residues:
         """b_p of the joint public key."""

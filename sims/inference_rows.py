@@ -12,7 +12,7 @@ import pandas as pd
 from parties.data.schema import Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.data.views import by_range, shard_by_range
-from parties.order import order_coins, shuffled
+from parties.kernel.order import order_coins, shuffled
 from protocols.inference.estimate import Estimate
 from protocols.models.poisson import Poisson
 from sims.party_process import PartySpec

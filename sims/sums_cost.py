@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.aggregate_share import AggregateShare
+from parties.kernel.aggregate_share import AggregateShare
 from parties.objectives import open_contributor
 from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.parameters import AggregateParameters

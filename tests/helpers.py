@@ -19,7 +19,7 @@ from coordinator.coordinator import Coordinator, Outcome
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard, encode_columns
 from parties.data.table import read_table
-from parties.order import order_coins, order_of
+from parties.kernel.order import order_coins, order_of
 from parties.party import Party
 from parties.policy import Policy
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation

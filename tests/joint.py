@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CONJUGATION, CkksContext

@@ -19,7 +19,7 @@ PACKAGES = ("ciphercohort", "protocols", "parties", "coordinator", "sims")
 
 #: External package -> the only modules (or packages, with all below them) that may import it.
 ALLOWED = {
-    "openfhe": ("protocols.ckks", "parties.key_share"),
+    "openfhe": ("protocols.ckks", "parties.kernel.key_share"),
     "flwr": (
         "ciphercohort.flower",
         "coordinator.flower_app",
@@ -99,7 +99,7 @@ def violations(module: str, imported: set[str]) -> list[str]:
             and not within(name, PUBLIC_FLOWER)
         ):
             broken.append(f"{module} imports {name}; stay with {', '.join(PUBLIC_FLOWER)}")
-        if within(name, ("parties.key_share",)) and not within(module, ("parties", "sims")):
+        if within(name, ("parties.kernel.key_share",)) and not within(module, ("parties", "sims")):
             broken.append(f"{module} imports {name}, where the secret key is")
     return broken
 
@@ -166,11 +166,11 @@ def test_commands_and_parties_run_without_torch() -> None:
         ("coordinator.flower_app", "from flwr.server.superlink import state", True),
         ("parties.flower_node", "import flwr.supernode.nodestate", True),
         ("coordinator.coordinator", "from distributed import Client", True),
-        ("coordinator.coordinator", "from parties.key_share import KeyShare", True),
+        ("coordinator.coordinator", "from parties.kernel.key_share import KeyShare", True),
         ("coordinator.coordinator", "from ..parties import key_share", True),
-        ("protocols.decrypt", "import parties.key_share", True),
+        ("protocols.decrypt", "import parties.kernel.key_share", True),
         ("protocols.ckks.context", "import openfhe", False),
-        ("parties.key_share", "from openfhe import PrivateKey", False),
+        ("parties.kernel.key_share", "from openfhe import PrivateKey", False),
         ("coordinator.flower_app", "from flwr.serverapp import ServerApp", False),
         ("parties.torch_step", "import torch, opacus", False),
     ],
@@ -183,8 +183,8 @@ def test_a_broken_rule_is_seen(module: str, source: str, broken: bool) -> None:
 def test_an_indirect_way_to_the_key_is_seen() -> None:
     found = {
         "coordinator.coordinator": {"protocols.train"},
-        "protocols.train": {"parties.key_share"},
+        "protocols.train": {"parties.kernel.key_share"},
     }
     modules = {name: set[str]() for name in ("coordinator", "protocols", "parties")} | found
-    modules["parties.key_share"] = set()
-    assert "parties.key_share" in reachable(("coordinator",), modules)
+    modules["parties.kernel.key_share"] = set()
+    assert "parties.kernel.key_share" in reachable(("coordinator",), modules)

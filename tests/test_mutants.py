@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties import private, secure_aggregation
 from parties.data.schema import Label, Schema
-from parties.key_share import KeyShare
+from parties.kernel import private, secure_aggregation
+from parties.kernel.key_share import KeyShare
 from parties.party import REFUSED, Party
 from parties.policy import Policy
 from protocols import decrypt

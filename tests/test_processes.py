@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols.ckks.context import CkksContext, release
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import CohortError

@@ -2,8 +2,8 @@
 
     round t   ->   <- b_p = (a_t s_p + e_p + m_p), coefficients of the values only
 
-The party's half is in parties/aggregate_share.py, beside its secret. Values beyond the n of one
-ring element go to further elements a_(t, 1), a_(t, 2), …
+The party's half is in parties/kernel/aggregate_share.py, beside its secret. Values beyond the n of
+one ring element go to further elements a_(t, 1), a_(t, 2), …
 Error: sum_p b_p - a_t s = sum_p m_p + e, std NOISE_STD sqrt(P) units, bound `error_bound`.
 """
 

@@ -35,7 +35,7 @@ Masked = NDArray[np.uint16]
 
 
 class OpeningHalf(Protocol):
-    """What these steps need of a party's secret; see `parties.aggregate_share.AggregateShare`."""
+    """A party's secret in these steps: `parties.kernel.aggregate_share.AggregateShare`."""
 
     def mask_key(self) -> SignedValue:
         """This party's signed ephemeral key."""

@@ -353,7 +353,7 @@ def _operations(context: CkksContext, fresh: Sequence[Any], level: int) -> dict[
 
 
 def _key_times(context: CkksContext) -> dict[str, float]:
-    """Both parts of one rotation key, a party's as in `parties.key_share`."""
+    """Both parts of one rotation key, a party's as in `parties.kernel.key_share`."""
     half = context.uniform_key_half(_SEED, "timing")
 
     def share() -> Any:
@@ -369,7 +369,7 @@ def _key_times(context: CkksContext) -> dict[str, float]:
 
 
 def _refresh_times(context: CkksContext, keys: Any, fresh: Any) -> dict[str, float]:
-    """The party's part as in `parties.key_share`, the coordinator's from `protocols.refresh`."""
+    """Of `parties.kernel.key_share`, and the coordinator's of `protocols.refresh`."""
     cc, params = context.cc, context.params
     deep = cc.Compress(fresh, REFRESH_TOWERS)
     primes, low, n = context.primes, context.primes[:REFRESH_TOWERS], params.ring_dim
@@ -416,7 +416,7 @@ def _refresh_times(context: CkksContext, keys: Any, fresh: Any) -> dict[str, flo
 
 
 def _model_times(context: CkksContext, public_key: Any, fresh: Any) -> dict[str, float]:
-    """Of an encrypted model; the party's parts as in `parties.key_share`."""
+    """Of an encrypted model; the party's parts as in `parties.kernel.key_share`."""
     params, cc, primes, n = context.params, context.cc, context.primes, context.params.ring_dim
     low = primes[:REFRESH_TOWERS]
     trace_map = TraceMap(params.num_slots, 1, 0.5)

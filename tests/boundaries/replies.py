@@ -25,10 +25,10 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import strategies as st
 
-from parties import ephemeral_key
 from parties.account import Account
 from parties.data.schema import Classes, Label, NumericColumn, Offset, Targets, Weight
 from parties.data.shard import ClampCounts, Shard
+from parties.kernel import ephemeral_key
 from protocols.aggregate.parameters import choose
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import CohortError

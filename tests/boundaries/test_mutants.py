@@ -18,9 +18,9 @@ import pytest
 from parties import party as parties_party
 from parties.data import cells
 from parties.data.shard import Shard
-from parties.order import shuffled
+from parties.kernel.order import shuffled
+from parties.kernel.private import opened
 from parties.party import Party
-from parties.private import opened
 from protocols.integer_sums import Exact, Factors
 from protocols.messages import Body
 from tests.boundaries.explore import explore

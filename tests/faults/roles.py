@@ -58,7 +58,7 @@ def agent(folder: Path) -> None:
     _log_to(folder / "agent.log")
     from parties.agent.server import AgentServer
     from parties.agent.settings import Settings, build_agent
-    from parties.key_share import KeyShare
+    from parties.kernel.key_share import KeyShare
 
     make = KeyShare.decryption_share
 

@@ -18,7 +18,7 @@ from parties.agent import manifest
 from parties.agent.agent import Agent, Limits
 from parties.agent.store import STATE, SessionStore, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from parties.party import Party
 from protocols.ckks.flooding import Flooding
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError

@@ -14,8 +14,8 @@ import pytest
 
 from parties import party as party_module
 from parties.account import Account
+from parties.kernel.private import Kept, Private, kept_like, opened
 from parties.party import REFUSED, Party
-from parties.private import Kept, Private, kept_like, opened
 from protocols.errors import (
     CohortError,
     DataError,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.cover_share import CoverShare
-from parties.key_share import KeyShare
+from parties.kernel.cover_share import CoverShare
+from parties.kernel.key_share import KeyShare
 from protocols import cover
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext

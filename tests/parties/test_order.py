@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import Shard, encode_shard
 from parties.data.tensor_shard import TensorSchema, TensorShard
-from parties.order import order_coins, shuffled
+from parties.kernel.order import order_coins, shuffled
+from parties.kernel.private import opened
 from parties.party import Party
 from parties.policy import Policy
-from parties.private import opened
 from protocols.messages import Body, new_signing_key, public_bytes
 from protocols.privacy.randomness import SeededRandomness, SystemRandomness
 from protocols.updates.coordinate import DualPlan, cyclic_batch, move

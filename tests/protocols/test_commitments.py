@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from coordinator.replay import replay
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from parties.party import Party
 from protocols import commitments
 from protocols.ckks import residues as rns

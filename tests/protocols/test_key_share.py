@@ -19,7 +19,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols import decrypt
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
@@ -314,9 +314,9 @@ def test_all_that_is_random_comes_from_the_operating_system() -> None:
     context = joint_keys(2, 6, N).context
     key = joint_keys(2, 6, N).public_key
     with ExitStack() as stack:
-        for module in ("protocols.ckks.sampling", "parties.key_share"):
+        for module in ("protocols.ckks.sampling", "parties.kernel.key_share"):
             stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))
-        stack.enter_context(patch("parties.key_share.SystemRandomness", Tape))
+        stack.enter_context(patch("parties.kernel.key_share.SystemRandomness", Tape))
         first, again = published(context, key), published(context, key)
         assert first == again
     other = published(context, key)

@@ -18,7 +18,7 @@ import pytest
 from scipy.stats import kstest
 
 from parties.encrypted_model import EncryptedModelParty
-from parties.pads import Pads
+from parties.kernel.pads import Pads
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.clear_rows import ClearRows
@@ -193,7 +193,7 @@ def no_pads(patch: Patch) -> None:
 
 def no_fresh_encryption(patch: Patch) -> None:
     """Sums as they are computed, with zeros for nothing."""
-    from parties.key_share import KeyShare
+    from parties.kernel.key_share import KeyShare
 
     def onto(self: Any, key: Any, sums: Any, label: str) -> list[list[rns.Residues]]:
         return [list(total) for total in sums]

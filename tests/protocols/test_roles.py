@@ -11,7 +11,7 @@ from typing import Any
 import openfhe
 
 from coordinator.coordinator import Coordinator
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from tests.scripts import ROOT
@@ -76,7 +76,7 @@ def test_a_forked_child_refuses() -> None:
         import os, sys, warnings
         warnings.simplefilter("ignore")
         import numpy as np
-        from parties.key_share import KeyShare
+        from parties.kernel.key_share import KeyShare
         from protocols.ckks.context import CkksContext
         from protocols.ckks.flooding import Flooding
         from protocols.ckks.parameters import CkksParameters

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import NARROW_ERROR_STD

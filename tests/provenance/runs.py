@@ -16,9 +16,9 @@ from unittest.mock import patch
 import numpy as np
 
 from coordinator.log import recorded
-from parties.aggregate_share import AggregateShare
 from parties.encrypted_model import EncryptedModelParty
-from parties.key_share import KeyShare
+from parties.kernel.aggregate_share import AggregateShare
+from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS

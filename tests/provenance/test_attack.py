@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import choose_parameters

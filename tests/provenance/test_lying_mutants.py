@@ -10,8 +10,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-import parties.key_share as key_share
-from parties.key_share import KeyShare
+import parties.kernel.key_share as key_share
+from parties.kernel.key_share import KeyShare
 from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.key_share import KeyShare
+from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-import parties.aggregate_share as aggregate_share
+import parties.kernel.aggregate_share as aggregate_share
 from protocols.errors import PolicyError
 from protocols.samples import SampleLedger
 from tests.provenance import sums

@@ -9,7 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from parties.aggregate_share import AggregateShare
+from parties.kernel.aggregate_share import AggregateShare
 from protocols.aggregate import setup, wire
 from protocols.aggregate.cipher import CoordinatorCipher, session_digest
 from protocols.aggregate.ntt import Residues

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parties.aggregate_share import AggregateShare
+from parties.kernel.aggregate_share import AggregateShare
 from protocols.aggregate import wire
 from protocols.aggregate.cipher import public_element
 from protocols.aggregate.parameters import AggregateParameters, choose
@@ -199,7 +199,7 @@ def test_public_elements_are_uniform_and_all_different() -> None:
     [
         ("protocols.aggregate.cipher, protocols.aggregate.setup, protocols.aggregate.wire", True),
         # Not blocked: the package `parties` looks for openfhe before its first import.
-        ("parties.aggregate_share", False),
+        ("parties.kernel.aggregate_share", False),
     ],
 )
 def test_the_aggregation_loads_no_openfhe(module: str, kept_out: bool) -> None:

@@ -15,8 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from parties.ephemeral_key import EphemeralKey
-from parties.key_share import KeyShare
+from parties.kernel.ephemeral_key import EphemeralKey
+from parties.kernel.key_share import KeyShare
 from protocols import cover
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns

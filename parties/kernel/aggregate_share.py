@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
-from parties.ephemeral_key import EphemeralKey
+from parties.kernel.ephemeral_key import EphemeralKey
 from protocols.aggregate import setup
 from protocols.aggregate.cipher import public_element, session_digest
 from protocols.aggregate.fixed_point import encode

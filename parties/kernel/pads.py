@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from parties.ephemeral_key import EphemeralKey
+from parties.kernel.ephemeral_key import EphemeralKey
 from protocols import pads
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import subring
