@@ -167,7 +167,7 @@ def test_commands_and_parties_run_without_torch() -> None:
         ("parties.flower_node", "import flwr.supernode.nodestate", True),
         ("coordinator.coordinator", "from distributed import Client", True),
         ("coordinator.coordinator", "from parties.kernel.key_share import KeyShare", True),
-        ("coordinator.coordinator", "from ..parties import key_share", True),
+        ("coordinator.coordinator", "from ..parties.kernel import key_share", True),
         ("protocols.decrypt", "import parties.kernel.key_share", True),
         ("protocols.ckks.context", "import openfhe", False),
         ("parties.kernel.key_share", "from openfhe import PrivateKey", False),
