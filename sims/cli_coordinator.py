@@ -206,7 +206,7 @@ def infer(centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: M
     """
     path, found = centre.infer(model, **asked)
     if not as_json:
-        stdout().print(found.text(), markup=False, highlight=False, soft_wrap=True)
+        stdout().print(found.text(marked=False), markup=False, highlight=False, soft_wrap=True)
     _finished({"state": "finished"}, as_json, inference=path)
 
 

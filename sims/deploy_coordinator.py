@@ -178,12 +178,12 @@ class Coordinator(Background):
             AbortedError: the run ended without a model; the message says why, `culprit` by whom.
             CohortError: no plan can be certified, or parties are not connected in time.
         """
-        name = session or self._begin()
-        self._drive(name, tell)
+        name, see = session or self._begin(), self._driving(tell)
+        see(name)
         if is_first(self.settings, name):
             name = following(self.settings, name) or self._begin(name)
             tell("the second moment is summed; training follows on whitened rows")
-            self._drive(name, tell)
+            see(name)
         return finished_run(self.settings, name)
 
     def evaluate(
@@ -235,7 +235,7 @@ class Coordinator(Background):
                 however_noisy=however_noisy,
             ),
         )
-        self._drive(name, tell)
+        self._driving(tell)(name)
         return finished_evaluation(self.settings, name, known)
 
     def infer(
@@ -268,7 +268,7 @@ class Coordinator(Background):
         return infer_deployed(
             self.settings,
             known,
-            lambda name: self._drive(name, tell),
+            self._driving(tell),
             epsilon=epsilon,
             delta=delta,
             colluders=colluders,
@@ -301,7 +301,7 @@ class Coordinator(Background):
         """
         return check_deployed(
             self.settings,
-            lambda name: self._drive(name, tell),
+            self._driving(tell),
             epsilon=epsilon,
             delta=delta,
             colluders=colluders,
@@ -316,16 +316,25 @@ class Coordinator(Background):
         plan, wanted = plan_template(self.settings, before)
         return create_session(self.settings, plan, to_plain(wanted), before)
 
-    def _drive(self, session: str, tell: Tell) -> dict[str, Any]:
-        """See a session through to its end, to its final status."""
-        tell(f"session {session}")
-        plan = plan_from_dict(session_fields(self.settings, session)["plan"])
-        if plan.opens_exact_sums:
-            tell(exact_words(True))
-        status = drive(self.settings, session, tell)
-        if status["state"] != "finished":
-            raise AbortedError(status["reason"], session, status["culprit"])
-        return status
+    def _driving(self, tell: Tell) -> Drive:
+        """Sees one session after another through to its end, to its final status.
+
+        Exact sums are told of once, before the first of them.
+        """
+        told = list[str]()
+
+        def see(session: str) -> dict[str, Any]:
+            tell(f"session {session}")
+            plan = plan_from_dict(session_fields(self.settings, session)["plan"])
+            if plan.opens_exact_sums and not told:
+                told.append(exact_words(True))
+                tell(*told)
+            status = drive(self.settings, session, tell)
+            if status["state"] != "finished":
+                raise AbortedError(status["reason"], session, status["culprit"])
+            return status
+
+        return see
 
 
 def _superlink(settings: Settings) -> Program:

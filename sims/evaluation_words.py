@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sims.exact_sums import exact_words
 from sims.judged import WORDS, Evaluation, shown
 
 
 def lines(found: Evaluation) -> Iterator[str]:
-    """What a person wants to know, one sentence or figure a line."""
-    if found.exact_sums:
-        yield exact_words(True)
+    """What a person wants to know, one sentence or figure a line.
+
+    Exact sums are told of before they are opened: see `sims.exact_sums.tell`.
+    """
     yield found.title
     for words, value, errors in found.measures():
         yield f"{words}: {value}{f' ({errors})' if errors else ''}"

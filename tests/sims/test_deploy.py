@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,12 @@ from coordinator.status import read_status
 from parties.agent.frames import AgentClient
 from parties.data.infer import infer_schema
 from protocols.errors import AbortedError, CohortError, ParameterError, PolicyError
+from protocols.words import EXACT_SUMS
 from sims import deploy_coordinator
 from sims.documents import to_json
 from sims.supervise import Background
 from tests.sims.document import Document
+from tests.sims.model_runs import cohort
 
 NAMES = ("north", "south", "west")
 PASSPHRASE = "correct horse battery staple"
@@ -157,6 +159,37 @@ def test_an_evaluation_is_that_of_the_simulation(centre: Coordinator, run: Any, 
     )
     assert Document(found._repr_html_()).cells == Document(known._repr_html_()).cells
     assert "north: 30 rows, area under ROC" in found._repr_html_()
+
+
+@contextmanager
+def accepting(party: Party) -> Iterator[None]:
+    """The owner, who accepts whatever waits."""
+    over = threading.Event()
+
+    def accept() -> None:
+        while not over.wait(0.05):
+            for digest in party.pending():
+                party.accept(digest[:8])
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(10)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "infer"])
+def test_a_command_at_the_centre_says_once_that_sums_are_exact(
+    centre: Coordinator, run: Any, home: Path, command: str
+) -> None:
+    """On screen and log together, of one sum as of a series."""
+    model = run.folder / "model.json"
+    with accepting(Party(home / "west")):
+        shown = cohort("coordinator", command, home / "centre", "--model", model)
+    assert shown.exit_code == 0, shown.output
+    assert " ".join(shown.output.split()).count(EXACT_SUMS) == 1
 
 
 def test_an_owner_who_refuses_ends_the_run_with_a_reason(centre: Coordinator, home: Path) -> None:

@@ -87,6 +87,37 @@ def test_the_console_says_it_before_the_first_key(
     assert 0 <= said.find(EXACT_SUMS) < said.find("the first key")
 
 
+@pytest.fixture(scope="module")
+def a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run's rows and its model, some rows held back."""
+    home = tmp_path_factory.mktemp("run")
+    FRAME.to_csv(home / "rows.csv", index=False)
+    options = {"no_privacy": True, "evaluate": True, "held_out": 0.4, "label": "y"}
+    ciphercohort.simulate(data=home / "rows.csv", **SUMS, **options, out=home / "run")
+    return home
+
+
+SIMULATE = "simulate --data rows.csv --label y --protocol secure-aggregation --no-privacy"
+COMMANDS = {
+    "training": SIMULATE,
+    "training and its standard errors": f"{SIMULATE} --inference",
+    "training and its held-out rows": f"{SIMULATE} --held-out 0.4 --evaluate --inference",
+    "an evaluation": "evaluate --model run --data rows.csv",
+    "an evaluation and standard errors": "evaluate --model run --data rows.csv --inference",
+    "held-out rows": "evaluate run --rows held-out --data rows.csv",
+    "a forecast": "plan --data rows.csv --label y --protocol secure-aggregation --no-privacy",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_says_it_once(command: str, a_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On screen and log together."""
+    monkeypatch.chdir(a_run)
+    shown = cohort(*command.split())
+    assert shown.exit_code == 0, shown.output
+    assert " ".join(shown.output.split()).count(EXACT_SUMS) == 1
+
+
 def test_an_estimator_says_it(caplog: pytest.LogCaptureFixture) -> None:
     for epsilon in (None, 3.0):
         caplog.clear()
