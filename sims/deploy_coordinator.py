@@ -37,7 +37,7 @@ from sims.deployed import (
 )
 from sims.deployed_check import check_deployed
 from sims.deployed_evaluation import evaluation_plan, finished_evaluation
-from sims.deployed_inference import infer_deployed
+from sims.deployed_inference import Drive, infer_deployed
 from sims.drive import drive, registered
 from sims.exact_sums import exact_words
 from sims.inference import Inference

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sims.exact_sums import exact_fields, exact_words
-from sims.latex import latex
+from sims.latex import latex, latex_number, latex_words
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -87,7 +87,7 @@ def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
     r"""A `table` for \input; it needs booktabs."""
     heads = _heads(ratio, about["freedom"])
     lines = [f"% {mark}: {words}" for mark, words in exact_fields(about["exact_sums"]).items()]
-    lines += [r"\begin{table}", rf"\caption{{{latex(caption(about))}.}}"]
+    lines += [r"\begin{table}", rf"\caption{{{latex_words(caption(about))}.}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule"]
     lines += [" & ".join(["", *(latex(head) for head in heads)]) + r" \\"]
     for target in dict.fromkeys(row.get("target", "") for row in rows):
@@ -96,12 +96,8 @@ def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
             lines.append(rf"\multicolumn{{{len(heads) + 1}}}{{l}}{{{latex(target)}}} \\")
         for row in rows:
             if row.get("target", "") == target:
-                cells = [_math(cell) for cell in _cells(row, ratio)]
+                cells = [latex_number(cell) for cell in _cells(row, ratio)]
                 lines.append(" & ".join([latex(str(row["name"])), *cells]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize Note: {latex(note)}." for note in about["notes"]]
+    lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in about["notes"]]
     return "\n".join([*lines, r"\end{table}", ""])
-
-
-def _math(cell: str) -> str:
-    return "--" if cell == "–" else f"${cell}$"

@@ -1,14 +1,49 @@
-"""Texts for LaTeX."""
+"""Texts and numbers for LaTeX."""
 
 from __future__ import annotations
+
+import re
 
 _SIGNS = {
     **{"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"},
     **{sign: f"\\{sign}" for sign in "&%$#_"},
     **{"^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "±": r"$\pm$", "…": r"\ldots{}"},
+    **{"–": "--", "−": "$-$", "²": "$^2$"},
 }
+_NUMBER = re.compile(r"(?<![\w.\-−])([-−]?)(\d[\d,]*(?:\.\d+)?|inf\b)(?:e([-+−]?\d+))?(?!\w)")
 
 
 def latex(text: str) -> str:
     """The text, every sign that LaTeX would take for a command escaped."""
     return "".join(_SIGNS.get(sign, sign) for sign in text)
+
+
+def latex_words(text: str) -> str:
+    """The same of a sentence or a figure: its numbers with a sign or an exponent as mathematics.
+
+    Names of columns and categories go through `latex`: a category "1e-5" is no number.
+    """
+    parts, end = list[str](), 0
+    for found in _NUMBER.finditer(text):
+        sign, digits, exponent = found.groups()
+        if sign or exponent or digits == "inf":
+            parts += [latex(text[end : found.start()]), _mathematics(sign, digits, exponent)]
+            end = found.end()
+    return "".join([*parts, latex(text[end:])])
+
+
+def latex_number(text: str) -> str:
+    """A number as Python prints it, as mathematics; a dash for none."""
+    if text in ("–", "nan"):
+        return "--"
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no number")
+    return _mathematics(*found.groups())
+
+
+def _mathematics(sign: str, digits: str, exponent: str | None) -> str:
+    number = r"\infty" if digits == "inf" else digits.replace(",", "{,}")
+    power = int((exponent or "0").replace("−", "-"))
+    times = rf" \times 10^{{{power}}}" if exponent else ""
+    return f"${'-' * bool(sign)}{number}{times}$"

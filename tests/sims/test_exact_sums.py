@@ -92,8 +92,8 @@ def a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run's rows and its model, some rows held back."""
     home = tmp_path_factory.mktemp("run")
     FRAME.to_csv(home / "rows.csv", index=False)
-    options = {"no_privacy": True, "evaluate": True, "held_out": 0.4, "label": "y"}
-    ciphercohort.simulate(data=home / "rows.csv", **SUMS, **options, out=home / "run")
+    options = SUMS | {"no_privacy": True, "evaluate": True, "held_out": 0.4, "label": "y"}
+    ciphercohort.simulate(data=home / "rows.csv", **options, out=home / "run")
     return home
 
 

@@ -69,10 +69,14 @@ def in_text(text: str, names: set[str]) -> list[list[str]]:
 def in_latex(text: str, names: set[str]) -> list[list[str]]:
     lines = [re.split(" & ", line.removesuffix(r" \\")) for line in text.splitlines()]
     return [
-        [line[0], *(cell.strip("$").replace("--", "–") for cell in line[1:])]
-        for line in lines
-        if line[0] in names
+        [line[0], *(as_printed(cell) for cell in line[1:])] for line in lines if line[0] in names
     ]
+
+
+def as_printed(cell: str) -> str:
+    """What Python prints in place of a cell of LaTeX."""
+    power = re.compile(r" \\times 10\^\{(-?\d+)\}")
+    return power.sub(lambda m: f"e{int(m[1]):+03d}", cell.strip("$").replace("--", "–"))
 
 
 def in_html(text: str, rows: list[dict[str, Any]], width: int) -> list[list[str]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from protocols.names import SECURE_AGGREGATION
-from sims.latex import latex
+from sims.latex import latex_words
 from sims.studies.noise.figures import Plot
 from sims.studies.noise.grid import Grid, coalition_words
 from sims.studies.noise.slopes import Slope, random_ones
@@ -22,13 +22,13 @@ from sims.studies.noise.slopes import Slope, random_ones
 def table(words: str, label: str, head: Sequence[str], rows: Iterable[tuple[Any, Any]]) -> str:
     """A longtable: rows of (name, cells) as the report shows them, parts of a cell in a line."""
     body = [[_line(name), *(_line(each) for each in cells)] for name, cells in rows]
-    frame = pd.DataFrame(body, columns=list(head)).map(latex)
-    frame.columns = pd.Index([latex(name) for name in head])
+    frame = pd.DataFrame(body, columns=list(head)).map(latex_words)
+    frame.columns = pd.Index([latex_words(name) for name in head])
     text: str = frame.style.hide(axis="index").to_latex(
         column_format="p{0.28\\linewidth}" + "l" * (len(head) - 1),
         hrules=True,
         environment="longtable",
-        caption=latex(words),
+        caption=latex_words(words),
         label=f"tab:{label}",
     )
     return text
@@ -62,7 +62,7 @@ def figures(plots: Iterable[Plot]) -> str:
                 r"\begin{figure}",
                 r"  \centering",
                 rf"  \includegraphics[width=0.6\linewidth]{{figures/{plot.name}.pdf}}",
-                rf"  \caption{{{latex(caption(plot))}}}",
+                rf"  \caption{{{latex_words(caption(plot))}}}",
                 rf"  \label{{fig:{plot.name}}}",
                 r"\end{figure}",
                 "",

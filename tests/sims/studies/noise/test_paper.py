@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sims.latex import latex
+from sims.latex import latex, latex_words
 from sims.studies.noise import paper
 from sims.studies.noise.gallery import plots_of
 from sims.studies.noise.report import slope_tables, write_all
@@ -46,10 +46,10 @@ def test_the_tables_are_those_of_the_report(out: Path) -> None:
     wanted = [found for found in slope_tables(slopes) if found["rows"]]
     assert len(bodies) == 1 + len(wanted)
     for body, found in zip(bodies[1:], wanted, strict=True):
-        assert latex(found["words"]) in body
+        assert latex_words(found["words"]) in body
         for _, cells in found["rows"]:
             for parts in cells:
-                assert " ".join(latex(words) for words, _ in parts) in body
+                assert latex_words(" ".join(words for words, _ in parts)) in body
     for body in bodies:
         rows = re.findall(r"^(?!\\caption|\\multicolumn).* \\\\$", body, re.MULTILINE)
         assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1 < len(rows)
