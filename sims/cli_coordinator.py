@@ -181,6 +181,8 @@ def evaluate(
     )
     ended = centre.settings.session_folder(found.opened.plan.session)
     _finished(read_status(ended) or {}, as_json, evaluation=ended / EVALUATION)
+    for note in found.notes:
+        asked["tell"](f"warning: {note}")
     for line in () if as_json else lines(found):
         say(stdout(), line)
 

@@ -19,6 +19,7 @@ from sims.layout import EVALUATION, TABLE
 from sims.predict import ReleasedModel
 from sims.result import Array, Figures, targets_of
 from sims.sums import Opened
+from sims.verdict import no_better
 
 LOUD = 0.1
 """Of the area under ROC: a larger standard deviation of noise is told of."""
@@ -209,8 +210,21 @@ def judged(
         opened=opened,
         noise=noise,
         least=least,
-        notes=tuple(_remarks(found, plan.num_rows)) if plan.privacy else (),
+        notes=(
+            *_verdict(found, plan.num_rows, model),
+            *(_remarks(found, plan.num_rows) if plan.privacy else ()),
+        ),
     )
+
+
+def _verdict(found: Figures, rows: int, model: ReleasedModel) -> Iterator[str]:
+    """Whether a constant would do, unless noise has left figures that cannot be."""
+    if not found.get("out_of_range"):
+        constant = "classes’ shares"
+        if "base_rate" in found and "by_class" not in found:
+            constant = f"share of positives ({found.base_rate:.3f})"
+        names = model.schema.label.names
+        yield from filter(None, [no_better(found, f"{rows:,} rows", names, constant)])
 
 
 def _remarks(found: Figures, rows: int) -> Iterator[str]:

@@ -64,6 +64,7 @@ def deployed_html(run: DeployedRun) -> str:
 def evaluation_html(found: Evaluation) -> str:
     """How good a model is, on whose rows, and at which promise."""
     told = [tag("p", tag("b", exact_words(True)))] * found.exact_sums
+    told += [tag("p", note) for note in found.notes]
     told += [tag("p", f"{found.title}."), _table((), found.measures())]
     return str(fragment(*told, *(tag("p", words) for words in more(found))))
 

@@ -21,13 +21,13 @@ from sims.exact_sums import MARK, exact_fields
 from sims.inputs import SchemaFrom, stated, unmet
 from sims.plan_figures import plan_figures, run_words
 from sims.promise import WHOLE, Promise
+from sims.verdict import no_better
 
 if TYPE_CHECKING:
     from sims.inference import Inference
     from sims.judged import Evaluation
 
 Array = NDArray[np.float64]
-ROUNDING = 1e-9  # of a mean of losses, with room
 
 
 class Figures(dict[str, Any]):
@@ -254,21 +254,13 @@ class RunResult:
 
     @property
     def verdict(self) -> str:
-        """A sentence where the probabilities say no more than the base rate; else empty.
-
-        Empty, too, on test rows of one class: whoever knew it would be right about every row.
-        """
-        base = self.scores.get("base_rate_log_loss", 0.0)
-        if base == 0 or self.scores.log_loss < base - ROUNDING:
-            return ""
+        """A sentence where the model is no better than a constant; see `no_better`."""
         more = "a larger epsilon" if self.plan.privacy else "more iterations"
-        share = f"share of positives ({np.mean(self.test_y):.3f})"
-        return (
-            f"the model is no better than the base rate: on {len(self.test_y):,} test rows its log "
-            f"loss is {self.scores.log_loss:.4f}, and that of always saying their "
-            f"{'classes’ shares' if self.model.several else share} is {base:.4f}; use more rows, "
-            f"{more} or fewer columns"
-        )
+        constant = f"share of positives ({np.mean(self.test_y):.3f})"
+        if self.model.several:
+            constant = "classes’ shares"
+        told = no_better(self.scores, f"{len(self.test_y):,} test rows", self.outputs, constant)
+        return told and f"{told}; use more rows, {more} or fewer columns"
 
     @property
     def notes(self) -> tuple[str, ...]:
