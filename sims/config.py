@@ -91,10 +91,11 @@ class DataOptions:
     test: Path | None = option(None, "File with the rows to test on.")
     test_share: float = option(
         0.2,
-        "Share of the table that belongs to no owner: test rows, in the open, for the report.",
-        above=0,
+        "Share of the table that belongs to no owner: test rows, in the open, for the report. "
+        "0: every row is trained on, and none is left to test on.",
+        least=0,
         below=1,
-        cure="; 0.2 is usual",
+        cure="; 0.2 is usual, 0 trains on every row",
         is_asked=True,
     )
     exclude: tuple[str, ...] = option((), "Column to leave out; may be repeated.")

@@ -104,14 +104,16 @@ class _Handler(logging.Handler):
             say(self._console, f"note: {record.getMessage()}", "yellow")
 
 
-def closing_table(result: RunResult) -> Table:
-    """The decrypted model beside its twin and the plain optimum."""
+def closing_table(result: RunResult) -> Table | Text:
+    """The decrypted model beside its twin and the plain optimum; without test rows the title."""
     from sims.report import score_table
 
-    title = Text(f"Scores on {len(result.test_y):,} test rows")
+    title = Text(f"Scores on {len(result.test_y):,} test rows" if result.tested else "No test rows")
     for marked, words in ((result.insecure, INSECURE), (result.seeded, NOT_PRIVATE)):
         if marked:
             title.append(f"\n{words}", style="bold red")
+    if not result.tested:
+        return title
     table = Table(title=title, title_style="")
     head, rows = score_table(result)
     for position, (name, _) in enumerate(head):
@@ -124,23 +126,14 @@ def closing_table(result: RunResult) -> Table:
 
 def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
-    from protocols.words import HOLDS, count
+    from protocols.words import HOLDS
     from sims.plan_figures import composed_of, encryption_words
-    from sims.report import class_names, confusion, overall_lines
+    from sims.report import overall_lines
     from sims.slot_report import slot_lines
 
     yield from overall_lines(result)
-    if result.model.several:
-        table = confusion(result)
-        found_of = zip(class_names(result), table.diagonal(), table.sum(axis=1), strict=True)
-        each = (f"{name} {found:,} of {total:,}" for name, found, total in found_of)
-        yield f"test rows found, by class: {', '.join(each)}"
-    elif not result.model.numeric:
-        (kept, alarms), (missed, found) = confusion(result)
-        yield (
-            f"at probability 1/2: {found:,} of {count(found + missed, 'positive row')} found, "
-            f"{alarms:,} of {count(kept + alarms, 'negative row')} called positive"
-        )
+    if result.tested and not result.model.numeric:
+        yield _found(result)
     if result.filled_words:
         yield result.filled_words
     summary, privacy = result.summary(), result.plan.privacy
@@ -166,6 +159,23 @@ def closing_lines(result: RunResult) -> Iterator[str]:
         yield "privacy: no noise was added"
     yield f"encryption: {encryption_words(result.plan)}"
     yield from slot_lines(result.plan, result.schema.norm_bound)
+
+
+def _found(result: RunResult) -> str:
+    """How many test rows of each class were found."""
+    from protocols.words import count
+    from sims.report import class_names, confusion
+
+    if result.model.several:
+        table = confusion(result)
+        found_of = zip(class_names(result), table.diagonal(), table.sum(axis=1), strict=True)
+        each = (f"{name} {found:,} of {total:,}" for name, found, total in found_of)
+        return f"test rows found, by class: {', '.join(each)}"
+    (kept, alarms), (missed, found) = confusion(result)
+    return (
+        f"at probability 1/2: {found:,} of {count(found + missed, 'positive row')} found, "
+        f"{alarms:,} of {count(kept + alarms, 'negative row')} called positive"
+    )
 
 
 def tell(checks: list[Check], title: str, fine: str, as_json: bool) -> None:

@@ -31,8 +31,9 @@ def result_html(result: RunResult) -> str:
         *(tag("p", tag("b", words)) for words in result.unmet),
         tag("p", promise(result.plan, result.certificate)),
         *(tag("p", words) for words in (result.promise.lines() if result.promise else ())),
-        _table([text for text, _ in top], ([text for text, _ in row] for row in rows)),
     ]
+    if result.tested:
+        told += [_table([text for text, _ in top], ([text for text, _ in row] for row in rows))]
     told += [tag("p", words) for words in (*overall_lines(result), result.verdict) if words]
     if result.inference:
         told += [tag("p", f"{result.inference.caption}."), _table(*result.inference.cells())]

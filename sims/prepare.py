@@ -41,8 +41,22 @@ PLACE = "\0place"
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoRows:
+    """In place of test rows where every row is trained on; fields as of `Shard`, of no row."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    offset: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, shard: Shard) -> NoRows:
+        """Of the shapes of a shard's."""
+        return cls(x=shard.x[:0], y=shard.y[:0], offset=shard.offset[:0])
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreparedData:
-    """shards by party name, encoded; test: encoded test rows; notes: sentences for the reader.
+    """shards by party name, encoded; test: encoded test rows, if any; notes: for the reader.
 
     raw, raw_test: training and test rows in the data's own units, see `raw_rows`; places: of each
     party's rows in the table, where it came from one; schema_from: whether the schema was read
@@ -52,7 +66,7 @@ class PreparedData:
     schema: Schema
     schema_from: SchemaFrom
     shards: dict[str, Shard]
-    test: Shard
+    test: Shard | NoRows
     raw: NDArray[np.float64] = field(repr=False)
     raw_test: NDArray[np.float64] = field(repr=False)
     notes: tuple[str, ...]
@@ -122,8 +136,10 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         name: _encode(part, schema, config.strict, name)
         for name, part in zip(names, frames, strict=True)
     }
-    tested = _encode(test, schema, False, "the test rows")
-    notes += clamped_targets(tested, schema)
+    tested: Shard | NoRows = NoRows.of(next(iter(shards.values())))
+    if len(test):
+        tested = _encode(test, schema, False, "the test rows")
+        notes += clamped_targets(tested, schema)
     notes += cohort_warnings(shards, config.split)
     notes += bounds_notes(shards.values(), schema)
     return PreparedData(
@@ -132,7 +148,7 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         shards=shards,
         test=tested,
         raw=np.concatenate([raw_rows(part, schema) for part in frames]),
-        raw_test=raw_rows(test, schema),
+        raw_test=raw_rows(test, schema) if len(test) else np.zeros((0, schema.num_features)),
         notes=tuple(notes),
         places={name: part[PLACE].to_numpy() for name, part in zip(names, frames, strict=True)},
     )
@@ -219,6 +235,8 @@ def _train_and_test(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     if config.test is not None:
         return frame, read_table(config.test, label=label)
+    if not config.test_share:
+        return _take(frame, rng.permutation(len(frame))), frame[:0]
     stratified = None if config.is_regression else label
     return holdout(frame, config.test_share, rng, stratified, _several(config))
 

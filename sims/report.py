@@ -24,6 +24,10 @@ from sims.report_html import noted, render
 from sims.result import RunResult, classes_of, label_of, targets_of
 
 MOST_PICTURES = 6
+NO_TEST = (
+    "No row was left to test on: every row was trained on. cohort evaluate judges the model on "
+    "other rows"
+)
 Noted = tuple[str, str]
 
 
@@ -53,14 +57,14 @@ def render_report(result: RunResult) -> str:
 def headline(result: RunResult) -> str:
     """What happened, in one paragraph."""
     plan = result.plan
+    rows = count(len(result.test_y), "test row")
+    said = f"On {rows}: {result.scores_words}" if result.tested else NO_TEST
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a {result.model.title} for "
         f"{result.outcome} on {count(plan.num_rows, 'row')}, of which only encrypted "
         f"{plan.gathered} left their owners{opened_words(plan)}; "
         f"{count(plan.rounds, 'iteration')} took "
-        f"{duration(sum(result.costs.iteration_seconds))}. On "
-        f"{count(len(result.test_y), 'test row')}: "
-        f"{result.model.words(result.scores, result.outputs)}."
+        f"{duration(sum(result.costs.iteration_seconds))}. {said}."
     )
 
 
@@ -100,6 +104,9 @@ def class_names(result: RunResult) -> tuple[str, ...]:
 
 def overall_lines(result: RunResult) -> Iterator[str]:
     """Measures of all targets together, in sentences; and why an optimum is not the best."""
+    if not result.tested:
+        yield f"{NO_TEST}."
+        return
     for m in result.model.measures:
         if m.overall:
             each = (f"{m.shown(s[m.key])} {name}" for name, _, s in result.models)
@@ -113,6 +120,8 @@ def overall_lines(result: RunResult) -> Iterator[str]:
 
 
 def _quality(result: RunResult) -> dict[str, Any]:
+    if not result.tested:
+        return {"head": (), "rows": (), "overall": list(overall_lines(result)), "confusion": ()}
     head, rows = score_table(result)
 
     def cells(pairs: list[Noted]) -> list[object]:
@@ -145,6 +154,9 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
             f"Loss of the twin by iteration, ending at {last.loss:.4f}",
             "Loss by iteration. Only the twin can draw it: it takes all training rows in clear.",
         )
+    if not result.tested:
+        yield None, "", f"{NO_TEST}."
+        return
     key, _ = result.model.drawn
     measure = next(m for m in result.model.measures if m.key == key)
     yield (

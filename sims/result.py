@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -98,11 +100,21 @@ def scored(
 ) -> Figures:
     """Metrics of a model on encoded rows, each once; errors in the units of the schema's targets.
 
-    offset: of each row's score, shape (rows,).
+    offset: of each row's score, shape (rows,). Without rows every figure is NaN.
     """
     width = targets_of(schema.label).width if model.numeric else 1.0
+    if not len(y):
+        x, y = np.zeros((1, x.shape[1])), np.zeros((1, *y.shape[1:]))
+        found = model.metrics(weights, x, y, width)
+        return Figures(blank(found, found))
     x = x if offset is None else shifted(x, offset)
     return Figures(model.metrics(with_offset(weights, x), x, y, width))
+
+
+def blank(figures: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The figures, those of these names NaN."""
+    none = {k: [math.nan] * len(v) if isinstance(v, list) else math.nan for k, v in figures.items()}
+    return {**figures, **{name: none[name] for name in names}}
 
 
 class Course:
@@ -112,8 +124,10 @@ class Course:
     {iteration, loss, accuracy, auc, weight_norm, largest_logit}: loss: mean on the training rows;
     largest_logit: max |score| seen so far on them. Of targets {iteration, training_mse,
     relative_mse, mean_relative_mse, weight_norm}; see `TargetModel.metrics`; of counts also loss
-    and largest_logit.
+    and largest_logit. Without test rows their figures are NaN.
     """
+
+    TRAINING = ("loss", "training_mse")
 
     def __init__(self, model: Model, train: tuple[Array, Array], test: tuple[Array, Array]) -> None:
         self._model, self._train, self._test, self._largest = model, train, test, 0.0
@@ -122,7 +136,11 @@ class Course:
     def record(self, t: int, weights: Array, largest: float | None = None) -> None:
         """After iteration t, counted from 0; largest: |score| so far, of a label if None: here."""
         whole = with_offset(weights, self._train[0])
-        found = Figures(iteration=t + 1, **self._model.course(whole, self._train, self._test))
+        tested = bool(len(self._test[1]))
+        course = self._model.course(whole, self._train, self._test if tested else self._train)
+        if not tested:
+            course = blank(course, course.keys() - self.TRAINING)
+        found = Figures(iteration=t + 1, **course)
         found["weight_norm"] = float(np.linalg.norm(weights))
         if largest is None and not self._model.numeric:
             largest = float(np.abs(self._train[0] @ whole).max(initial=0.0))
@@ -194,7 +212,7 @@ class RunResult:
         """One line for a person; no rows, no weights."""
         said = {"INSECURE": self.insecure, "seeded": self.seeded, MARK: self.exact_sums}
         marks = [mark for mark, is_so in said.items() if is_so]
-        told = [run_words(self.plan), self.model.words(self.scores, self.outputs), *marks]
+        told = [run_words(self.plan), self.scores_words, *marks]
         return f"RunResult({', '.join(told)})"
 
     def _repr_html_(self) -> str:
@@ -213,6 +231,16 @@ class RunResult:
         x = shifted(self.test_raw if raw else self.test_x, self.test_offset)
         scores: Array = x @ with_offset(weights, x)
         return scores
+
+    @property
+    def tested(self) -> bool:
+        """Whether there are test rows."""
+        return bool(len(self.test_y))
+
+    @property
+    def scores_words(self) -> str:
+        """Figures of the test rows in a line, or that there are none."""
+        return self.model.words(self.scores, self.outputs) if self.tested else "no test rows"
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -255,6 +283,8 @@ class RunResult:
     @property
     def verdict(self) -> str:
         """A sentence where the model is no better than a constant; see `no_better`."""
+        if not self.tested:
+            return ""
         more = "a larger epsilon" if self.plan.privacy else "more iterations"
         constant = f"share of positives ({np.mean(self.test_y):.3f})"
         if self.model.several:

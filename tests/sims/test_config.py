@@ -40,7 +40,10 @@ DEGREE_WORDS = "degree=4 is not one of 3, 5"
         ({"epsilon": float("inf")}, "epsilon=inf is not a finite number"),
         ({"delta": 1}, r"delta=1 is outside \(0, 1\); 1e-5 is usual"),
         ({"delta": None}, "delta=None: leave it out"),
-        ({"test_share": 0}, r"test_share=0 is outside \(0, 1\); 0.2 is usual"),
+        (
+            {"test_share": 1},
+            r"test_share=1 is outside \[0, 1\); 0.2 is usual, 0 trains on every row",
+        ),
         ({"colluders": -1}, "colluders=-1 is below 0"),
         ({"parties": 1}, "parties=1 is below 2: joint training"),
         ({"learning_rate": "fast"}, "learning_rate='fast' is not a finite number"),

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parties.data.shard import ClampCounts, Shard
+from protocols.errors import ParameterError
 from sims.config import SimulationConfig
 from sims.prepare import PreparedData, prepare, split_rows
 from sims.studies.noise.grid import Cell
@@ -97,6 +98,8 @@ def open_pool(source: Source, norm: float | None) -> PreparedData:
 def _prepared(source: Source) -> PreparedData:
     """All rows as one shard."""
     data = prepare(source.config(Cell(parties=2, epsilon=None)), np.random.default_rng(source.draw))
+    if not len(data.test.y):
+        raise ParameterError("test_share=0: a study judges models on test rows; 0.2 is usual")
     counts = ClampCounts(rows=len(data.labels))
     whole = Shard(x=data.rows, y=data.labels, counts=counts, schema=data.schema)
     return replace(data, shards={"all": whole})
