@@ -150,6 +150,7 @@ def check(
     """
     with refusals(debug) as console:
         from parties.data.look import party_warnings
+        from parties.data.moments import moment_notes
         from parties.data.schema import Schema
         from parties.data.shard import encode_shard
 
@@ -165,7 +166,7 @@ def check(
         say(stdout(), f"missing cells: {absent or 'none'}")
         for line in shard.counts.summary():
             say(stdout(), line)
-        for words in party_warnings(shard):
+        for words in (*moment_notes(known), *party_warnings(shard)):
             say(console, f"warning: {words}", "yellow")
         say(stdout(), "these figures are private: nothing here was sent")
 
@@ -176,10 +177,14 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show a schema as a table."""
-    with refusals(debug):
+    with refusals(debug) as console:
+        from parties.data.moments import moment_notes
         from parties.data.schema import Schema
 
-        _print(Schema.load(schema))
+        known = Schema.load(schema)
+        _print(known)
+        for words in moment_notes(known):
+            say(console, f"warning: {words}", "yellow")
 
 
 def _print(schema: Schema) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from parties.data.cells import cell_text, kinds_of, missing_cells, numeric_cells, text_cells
+from parties.data.moments import CURE, holds_moments, moment_notes
 from parties.data.problems import Places
 from parties.data.schema import (
     CLAMP_SPREADS,
@@ -90,7 +91,7 @@ def infer_schema(
         DataError: the table cannot be read or has no rows, or a label is missing.
 
     Warns:
-        UserWarning: a column looks like an ID; it is kept.
+        UserWarning: a column looks like an ID, or holds dates or times; it is kept.
     """
     names = [label] if isinstance(label, str) else list(label)
     table = read_table(frame, label=names[0])
@@ -112,6 +113,8 @@ def infer_schema(
             raise DataError(f"{others}; {problem}") from None
         raise
     schema = Schema(columns=tuple(columns), label=outcome, scaling=scaling, **beside)
+    for words in moment_notes(schema):
+        warnings.warn(words, UserWarning, stacklevel=2)
     if row_norm == "auto":
         row_norm = typical_row_norm(table, schema.columns, schema.scaling)
     return replace(schema, row_norm=row_norm)
@@ -255,7 +258,7 @@ def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
             )
         return infer_numeric(name, numeric_cells(cells)[0])
     if "date" in kinds:
-        raise SchemaError(f"column {shown(name)} holds dates: convert or exclude it")
+        raise SchemaError(f"column {shown(name)} holds dates: {CURE}")
     if "object" in kinds:
         raise SchemaError(f"column {shown(name)} holds objects: convert or exclude it")
     categories = sorted(text_cells(cells)[1])
@@ -266,6 +269,11 @@ def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
             "correct the texts, leave their cells empty, or exclude the column"
         )
     if len(categories) > MAX_CATEGORIES and not deliberate:
+        if holds_moments(categories):
+            raise SchemaError(
+                f"column {shown(name)} holds {len(categories)} different dates or times, which as "
+                f"categories are more than {MAX_CATEGORIES}: {CURE}"
+            )
         raise SchemaError(
             f"column {shown(name)} has {len(categories)} different texts, more than "
             f"{MAX_CATEGORIES}: exclude it, or list it among the columns to include"
