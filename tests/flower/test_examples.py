@@ -20,7 +20,8 @@ PAGE = ROOT / "docs" / "flower.md"
 
 
 def folder_of(example: str) -> Path:
-    return ROOT / "examples" / f"flower-quickstart-{example}"
+    kind = "" if example == "survival" else "quickstart-"
+    return ROOT / "examples" / f"flower-{kind}{example}"
 
 
 def diff_of(example: str) -> str:

@@ -1,0 +1,1 @@
+"""A weighted Cox regression over hospitals with Flower."""
