@@ -25,10 +25,10 @@ from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context, once
 from protocols.errors import PolicyError
 from protocols.integer_sums import added
+from protocols.labels import repeated
 from protocols.messages import Body
 from protocols.model_plan import ModelPlan
 from protocols.privacy.randomness import ExpandedRandomness, RandomSource
-from protocols.protocol import repeated
 
 ROOM = 16.0
 _KEYS_DUE = "not all evaluation keys are here yet"
@@ -63,7 +63,7 @@ class EncryptedModelParty(EncryptedRowsParty):
     def begin(self, seed: bytes) -> None:
         """Make the key share and the pads' key; seed: the joint one."""
         super().begin(seed)
-        self.pads = Pads(self.plan, self.name, seed, self._signing_key)
+        self.pads = Pads(self.plan.roster, self.name, seed, self._signing_key)
 
     def take_keys(self, index: int, keys: Sequence[Residues]) -> None:
         """Keep some of the evaluation keys; once all are there, load them."""
@@ -255,7 +255,7 @@ class EncryptedModelParty(EncryptedRowsParty):
         rows, (count, own) = model["rows_blobs"], model["pads"]
         super().restore(Body(meta, state.blobs[:rows]), unseal)
         rest = list(state.blobs[rows:])
-        self.pads = Pads(self.plan, self.name, self.seed, self._signing_key)
+        self.pads = Pads(self.plan.roster, self.name, self.seed, self._signing_key)
         self.pads.restore(Body(own, tuple(rest[:count])), unseal)
         drawn, *keys = rest[count:]
         if drawn:

@@ -157,4 +157,4 @@ class EncryptedRowsParty(PartyProtocol):
         self.keys = Opening(Terms.of(plan, commitments.KEYS, seed), name, key)
         self.rows = Opening(Terms.of(plan, commitments.ROWS, seed), name, key)
         if plan.cover is not None:
-            self.held = CoverShare(plan, name, seed, key, secret)
+            self.held = CoverShare(plan.roster, plan.cover, name, seed, key, secret)

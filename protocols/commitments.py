@@ -45,9 +45,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols import signed_values
 from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.labels import commit_of, repeated
 from protocols.messages import Body, Exchange, Fold, to_everyone
 from protocols.plan import RunPlan
-from protocols.protocol import commit_of, repeated
 from protocols.serialise import from_plain
 from protocols.signed_values import SignedValue
 from protocols.wire import reply_of

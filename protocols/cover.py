@@ -51,63 +51,20 @@ between `cover-deal` and `cover-hold`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
-
 from protocols import signed_values
 from protocols.circuit_plan import CircuitPlan
-from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.messages import SIGNATURE_BYTES, Ask, Body, Exchange, to_everyone
+from protocols.errors import ProtocolError
+from protocols.messages import Ask, Body, Exchange, to_everyone
 from protocols.protocol import Request
+from protocols.sealed_shares import address, binding, others, signed_share
 from protocols.secret_half import CircuitHalf
 from protocols.signed_values import SignedValue
 
 KEYS, DEAL, HOLD = "cover-keys", "cover-deal", "cover-hold"
-# A sealed share beyond its residues: signature, nonce, authentication tag.
-SEAL_BYTES = SIGNATURE_BYTES + 12 + 16
-
-
-@dataclass(frozen=True, slots=True)
-class StandIn:
-    """Who is missing, and which t parties stand in for them; both in the plan's order."""
-
-    missing: tuple[str, ...]
-    stand_ins: tuple[str, ...]
-
-    def to_body(self, blobs: tuple[bytes, ...]) -> Body:
-        """The request of a repeated step."""
-        return Body({"missing": list(self.missing), "stand_ins": list(self.stand_ins)}, blobs)
-
-    @classmethod
-    def of(cls, plan: CircuitPlan, request: Body) -> StandIn:
-        """Inverse of `to_body`.
-
-        Raises:
-            MessageError: no lists of members in the plan's order. PolicyError: not t stand-ins, or
-                one of them is missing.
-        """
-        found = []
-        for name in ("missing", "stand_ins"):
-            listed = request.meta.get(name)
-            if not isinstance(listed, list) or listed != [n for n in plan.names if n in listed]:
-                raise MessageError(f"{name}={listed!r} is no list of members in the plan's order")
-            found.append(tuple(listed))
-        missing, stand_ins = found
-        if not missing or len(stand_ins) != plan.cover or set(missing) & set(stand_ins):
-            raise PolicyError(
-                f"{len(stand_ins)} parties stand in for {len(missing)}: the plan has cover="
-                f"{plan.cover}, and nobody stands in for itself"
-            )
-        return cls(missing, stand_ins)
 
 
 class CoverHalf(Protocol):
@@ -131,45 +88,6 @@ class CoverHalf(Protocol):
         What is returned takes it back.
         """
         ...
-
-
-def binding(seed: bytes) -> bytes:
-    """What keys and shares are bound to: the joint seed, which holds the plan, 32 bytes."""
-    return hashlib.sha256(b"ciphercohort/cover/1\0" + seed).digest()
-
-
-def others(plan: CircuitPlan, name: str) -> tuple[str, ...]:
-    """All parties but one, in the plan's order."""
-    return tuple(other for other in plan.names if other != name)
-
-
-# -- what is signed -------------------------------------------------------------------------------
-
-
-def key_text(bound: bytes, name: str, key: str) -> bytes:
-    """What a party signs of its ephemeral key."""
-    return b"ciphercohort/cover-key/1\0" + bound + bytes.fromhex(key) + name.encode()
-
-
-def address(bound: bytes, dealer: str, receiver: str) -> bytes:
-    """What a sealed share is bound to: session, dealer, receiver."""
-    return b"ciphercohort/cover-share/1\0" + bound + repr((dealer, receiver)).encode()
-
-
-def sign_share(key: Ed25519PrivateKey, where: bytes, sealed: bytes) -> bytes:
-    """A sealed share with its dealer's signature before it."""
-    return key.sign(where + hashlib.sha256(sealed).digest()) + sealed
-
-
-def signed_share(verify_key: str, where: bytes, data: bytes) -> bytes | None:
-    """The sealed share, None if its dealer did not sign it for this address."""
-    signature, sealed = data[:SIGNATURE_BYTES], data[SIGNATURE_BYTES:]
-    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(verify_key))
-    try:
-        key.verify(signature, where + hashlib.sha256(sealed).digest())
-    except InvalidSignature:
-        return None
-    return sealed
 
 
 # -- party half -----------------------------------------------------------------------------------
@@ -213,11 +131,12 @@ def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
     names, bound = plan.names, binding(seed)
     replies = yield to_everyone(KEYS, names, Body())
     keys = signed_values.replied(replies)
-    signed_values.check("cover key", partial(key_text, bound), plan.roster, keys)
+    text = partial(signed_values.cover_key_text, bound)
+    signed_values.check("cover key", text, plan.roster, keys)
     replies = yield to_everyone(DEAL, names, signed_values.to_request(keys))
     dealt: dict[str, dict[str, bytes]] = {}
     for member in plan.members:
-        name, receivers = member.name, others(plan, member.name)
+        name, receivers = member.name, others(names, member.name)
         blobs = replies[name].blobs
         dealt[name] = dict(zip(receivers, blobs, strict=False))
         if len(blobs) != len(receivers) or not all(
@@ -226,7 +145,7 @@ def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
         ):
             raise ProtocolError(f"party {name!r} sealed its shares for others", culprit=name)
     held = {
-        name: Body(blobs=tuple(dealt[dealer][name] for dealer in others(plan, name)))
+        name: Body(blobs=tuple(dealt[dealer][name] for dealer in others(names, name)))
         for name in names
     }
     yield Ask(HOLD, held)

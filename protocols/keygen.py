@@ -36,20 +36,14 @@ from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import once
 from protocols.commitments import Opening, Terms
 from protocols.errors import MessageError, ProtocolError
+from protocols.labels import PUBLIC_KEY, rotation_label
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.secret_half import CircuitHalf, SecretHalf
 from protocols.wire import RunningSums, residues_of
 
-PUBLIC_KEY = "public-key"
-RELINEARISATION = "relinearisation"
 RELINEARISE = "relinearise"
 PUBLIC_SHARES = "public-shares"
-
-
-def rotation_label(index: int) -> str:
-    """Label of a rotation key's uniform half."""
-    return f"rotation/{index}"
 
 
 def public_key(context: CkksContext, seed: bytes, b: Residues) -> Any:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -22,11 +21,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from protocols.body import Body as Body
 from protocols.errors import MessageError
 from protocols.serialise import parse
+from protocols.signed_values import SIGNATURE_BYTES as SIGNATURE_BYTES
 
 MAGIC = b"CPHC\x02"
-SIGNATURE_BYTES = 64
 MAX_HEADER_BYTES = 1 << 20
 _PREFIX = len(MAGIC) + 4
 _DOMAIN = b"ciphercohort/message/1\0"
@@ -37,31 +37,6 @@ COORDINATOR = "coordinator"
 UNHEARD = "00" * 32
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Body:
-    """Content of one message: small public fields and binary blobs."""
-
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    blobs: tuple[bytes, ...] = ()
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the blobs."""
-        return sum(map(len, self.blobs))
-
-    @cached_property
-    def digests(self) -> tuple[str, ...]:
-        """SHA-256 of each blob, hexadecimal."""
-        return tuple(map(_digest, self.blobs))
-
-    def beside(self, meta: Mapping[str, Any]) -> Body:
-        """The same blobs, which are not hashed again, beside other fields."""
-        made = Body(meta, self.blobs)
-        if "digests" in vars(self):
-            vars(made)["digests"] = self.digests
-        return made
 
 
 # Takes one party's reply, in whatever order they arrive; returns what is kept until all are there.
@@ -210,26 +185,6 @@ def address_of(head: bytes) -> tuple[str, str, str]:
 
 def _header_end(data: bytes) -> int:
     return _PREFIX + int.from_bytes(data[len(MAGIC) : _PREFIX], "little")
-
-
-class _Recent:
-    """The last blobs and their digests, fewer than a message may have.
-
-    Sender and receiver of one process have the same blobs, and so have all its parties: to compare
-    them takes a tenth of the time of a hash.
-    """
-
-    held: tuple[tuple[bytes, str], ...] = ()
-
-
-def _digest(blob: bytes) -> str:
-    """SHA-256, hexadecimal."""
-    known = next((each for each in _Recent.held if each[0] == blob), None)
-    if known is None:
-        known = blob, hashlib.sha256(blob).hexdigest()
-    others = (each for each in _Recent.held if each is not known)
-    _Recent.held = (known, *others)[:4]
-    return known[1]
 
 
 def _parse(header: bytes, data: bytes, position: int) -> Envelope:

@@ -25,8 +25,8 @@ from protocols.ckks.periodic import Complexes, PeriodicLayout, widest
 from protocols.ckks.side_by_side import Pair, Parts, SideBySide
 from protocols.ckks.tally import COUNTED, CountingContext, IterationTally, Shadow, Tally, whole
 from protocols.encrypted_model import Given
+from protocols.labels import commit_of
 from protocols.model_plan import ModelPlan
-from protocols.protocol import commit_of
 from protocols.words import size
 
 Plan = TypeVar("Plan", bound=ModelPlan)

@@ -29,11 +29,6 @@ from protocols.signed_values import SignedValue
 KEYS, AGREE = "pad-keys", "agree-pads"
 
 
-def key_text(seed: bytes, name: str, key: str) -> bytes:
-    """What a party signs of its ephemeral key; seed: the joint one, which holds the plan."""
-    return b"ciphercohort/pad-key/1\0" + seed + bytes.fromhex(key) + name.encode()
-
-
 # -- party half -----------------------------------------------------------------------------------
 
 
@@ -64,5 +59,5 @@ def agreement(plan: CircuitPlan, seed: bytes, endorsements: Body) -> Exchange[No
         ProtocolError: a key is not signed by its party; names it.
     """
     keys = signed_values.replied((yield to_everyone(KEYS, plan.names, endorsements)))
-    signed_values.check("pad key", partial(key_text, seed), plan.roster, keys)
+    signed_values.check("pad key", partial(signed_values.pad_key_text, seed), plan.roster, keys)
     yield to_everyone(AGREE, plan.names, signed_values.to_request(keys))

@@ -23,12 +23,13 @@ from protocols.ckks.tally import CountingContext, IterationTally, Shadow, Tally,
 from protocols.encrypted_rows import circuit_of
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.labels import commit_of
 from protocols.messages import Exchange
 from protocols.model_cost import BANDWIDTH, CACHE
 from protocols.model_plan import ModelPlan
 from protocols.plan import RunPlan
 from protocols.precondition import precondition
-from protocols.protocol import PHASES, commit_of, protocol_of
+from protocols.protocol import PHASES, protocol_of
 from protocols.rows import RowsPlan
 from protocols.traffic import Circuit, Exchanged, exchanges, num_ciphertexts, packed
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import PolicyError, ProtocolError
+from protocols.labels import COMMIT, COVERED, commit_of, repeated
 from protocols.messages import Body, Exchange
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 
@@ -38,20 +39,6 @@ ABORT = "abort"
 """No step: tells a party agent that the run is given up."""
 PHASES = ("agree", "keys", "encrypt", "train", "refresh", "decrypt")
 """What costs are charged to."""
-COVERED, COMMIT = "cover-", "commit-"
-"""Prefixes: of a step that repeats another one without the parties that have vanished; of the step
-before another one, in which its replies are fixed."""
-
-
-def repeated(step: str) -> str:
-    """The step that `step` repeats, itself if it repeats none."""
-    return step.removeprefix(COVERED)
-
-
-def commit_of(step: str) -> str:
-    """The step in which the replies to `step` are fixed."""
-    again = COVERED if step != repeated(step) else ""
-    return f"{again}{COMMIT}{repeated(step)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ Nothing here is secret. What follows from the list is in docs/security-argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from protocols.errors import PolicyError
 
@@ -100,6 +101,14 @@ class Sample:
     message: str = ""
     lemma: str = ""
     error: str = ""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Sample:
+        """Inverse of `dataclasses.asdict`."""
+        terms = tuple(
+            Term(**{**term, "element": Element(**term["element"])}) for term in fields["terms"]
+        )
+        return cls(**{**fields, "terms": terms, "pads": tuple(Pad(**p) for p in fields["pads"])})
 
     @property
     def error_name(self) -> str:

@@ -39,6 +39,7 @@ from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.gradients import GradientPlan
+from protocols.labels import OPENING_KEY
 from protocols.messages import COORDINATOR, Body, Exchange, decode, to_everyone
 from protocols.objectives import MomentObjective
 from protocols.plan import RunPlan
@@ -50,7 +51,7 @@ from protocols.whitening import ROUNDING
 
 STEP, ROUND, SEAL = "second-moment", "round/0", "rows"
 AGREE = BEFORE[1]
-SHOWN = (setup.OPENING_KEY, ROUND, AGREE)
+SHOWN = (OPENING_KEY, ROUND, AGREE)
 """Steps whose replies open the sum, and say under which plan it was made."""
 Array = NDArray[np.float64]
 
@@ -119,7 +120,7 @@ class Evidence:
         for name in plan.names:
             if replies[AGREE, name].meta.get("plan") != plan.digest():
                 raise ProtocolError(f"party {name!r} has agreed to another plan than this one")
-        keys = {name: replies[setup.OPENING_KEY, name] for name in plan.names}
+        keys = {name: replies[OPENING_KEY, name] for name in plan.names}
         sums = {name: replies[ROUND, name] for name in plan.names}
         cipher = CoordinatorCipher(plan.cipher, plan.session, seed, setup.unmask(plan.cipher, keys))
         values = cipher.open(0, sum_messages(plan.cipher, sums, plan.names, plan.length))

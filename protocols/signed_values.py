@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -19,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PublicKey,
 )
 
-from protocols.documents import read
+from protocols.body import Body
 from protocols.errors import MessageError, ProtocolError
-from protocols.messages import Body
 
 VALUE_BYTES = 32
+SIGNATURE_BYTES = 64
 # What a party signs, by its name and value.
 SignedText = Callable[[str, str], bytes]
 
@@ -40,6 +41,15 @@ class SignedValue:
         """A party's value with its signature."""
         return cls(value, key.sign(text(name, value)).hex())
 
+    @classmethod
+    def of(cls, fields: Any) -> SignedValue:
+        """From JSON. Raises MessageError: it is no signed value."""
+        if not isinstance(fields, dict) or fields.keys() != {"value", "signature"}:
+            raise MessageError("not a value with its signature")
+        if not all(isinstance(text, str) for text in fields.values()):
+            raise MessageError("a value and its signature are texts")
+        return cls(**fields)
+
     def to_body(self) -> Body:
         """A party's reply."""
         return Body(asdict(self))
@@ -54,7 +64,7 @@ def replied(replies: Mapping[str, Body]) -> dict[str, SignedValue]:
     values = {}
     for name, reply in replies.items():
         try:
-            values[name] = read(dict(reply.meta), SignedValue, "the reply", MessageError)
+            values[name] = SignedValue.of(dict(reply.meta))
         except MessageError as error:
             raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
     return values
@@ -68,10 +78,9 @@ def to_request(values: Mapping[str, SignedValue]) -> Body:
 def of_request(request: Body) -> dict[str, SignedValue]:
     """Inverse of `to_request`. Raises MessageError: no values, or malformed ones."""
     signed = request.meta.get("signed")
-    found: dict[str, SignedValue] = read(
-        signed, dict[str, SignedValue], "the step's signed values", MessageError
-    )
-    return found
+    if not isinstance(signed, dict):
+        raise MessageError("the step hands out no signed values")
+    return {str(name): SignedValue.of(fields) for name, fields in signed.items()}
 
 
 def check(
@@ -101,6 +110,24 @@ def check(
                 "session: it was exchanged on the way; do not go on with this coordinator",
                 culprit=name,
             ) from None
+
+
+# -- of ephemeral keys ----------------------------------------------------------------------------
+
+
+def mask_key_text(digest: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key of its masks; digest: of the session."""
+    return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()
+
+
+def pad_key_text(seed: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key of its pads; seed: the joint one, which holds the plan."""
+    return b"ciphercohort/pad-key/1\0" + seed + bytes.fromhex(key) + name.encode()
+
+
+def cover_key_text(bound: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key that seals its shares; bound: see `sealed_shares.binding`."""
+    return b"ciphercohort/cover-key/1\0" + bound + bytes.fromhex(key) + name.encode()
 
 
 # Parties of one process check the same values, one after the other.

@@ -8,10 +8,11 @@ from typing import Any
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks.residues import Residues
 from protocols.commitments import Gathering, Terms, View
-from protocols.cover import StandIn
 from protocols.errors import ProtocolError
+from protocols.labels import COVERED, commit_of
 from protocols.messages import Ask, Body, Exchange, Fold
-from protocols.protocol import COVERED, commit_of, protocol_of
+from protocols.protocol import protocol_of
+from protocols.sealed_shares import StandIn
 from protocols.wire import Check, RunningSums
 
 # Told all covered parties, whenever one more is missing.

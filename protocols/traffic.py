@@ -16,17 +16,18 @@ from protocols.aggregate.parameters import choose
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.cover import SEAL_BYTES
 from protocols.decrypt import DECRYPTION_TOWERS
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
+from protocols.labels import commit_of
 from protocols.lffr import LffrPlan
 from protocols.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
 from protocols.model_plan import ModelPlan
 from protocols.plan import RunPlan
 from protocols.privacy.noise import NOISE_TAIL
-from protocols.protocol import PHASES, commit_of
+from protocols.protocol import PHASES
 from protocols.rows import RowsPlan
+from protocols.sealed_shares import SEAL_BYTES
 
 Circuit = RowsPlan | GramPlan | LffrPlan
 """A run under threshold CKKS."""

@@ -21,6 +21,7 @@ from protocols.errors import CohortError, LostError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.held_out import HeldOut
+from protocols.labels import commit_of
 from protocols.lffr import LffrPlan
 from protocols.lffr_model_plan import LffrModelPlan
 from protocols.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
@@ -30,7 +31,6 @@ from protocols.objectives import RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import moment_plan
-from protocols.protocol import commit_of
 from protocols.second_moment import SHOWN, Evidence
 from protocols.transcript import Transcript
 from protocols.updates.momentum import GradientDescent

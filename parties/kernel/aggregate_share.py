@@ -20,18 +20,19 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
-from protocols.aggregate import setup
 from protocols.aggregate.cipher import public_element, session_digest
 from protocols.aggregate.fixed_point import encode
 from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD
-from protocols.aggregate.setup import Masked
 from protocols.errors import ParameterError, PolicyError
+from protocols.labels import OPENING_KEY
 from protocols.privacy.randomness import RandomSource
 from protocols.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term
-from protocols.signed_values import SignedValue
+from protocols.signed_values import SignedValue, mask_key_text
+
+Masked = NDArray[np.uint16]
 
 
 class AggregateShare:
@@ -75,7 +76,7 @@ class AggregateShare:
         secret = narrow_gaussian(NOISE_STD, params.ring_dim, randomness)
         self._factor: Factor | None = self._ring.multiplier(secret)
         self._unmasked: NDArray[np.int64] | None = secret
-        text = partial(setup.signed_text, self._digest)
+        text = partial(mask_key_text, self._digest)
         self._ephemeral = EphemeralKey("mask key", text, name, signing_key)
         self._mask_key = self._ephemeral.signed()
 
@@ -121,7 +122,7 @@ class AggregateShare:
             for other in others
         )
         term = Term(Element(ONE), SHARE)
-        self._ledger.note(Sample(setup.OPENING_KEY, (term,), pads=tuple(pads), lemma="opening key"))
+        self._ledger.note(Sample(OPENING_KEY, (term,), pads=tuple(pads), lemma="opening key"))
         masked = self._unmasked.astype(np.uint16)  # mod 2^16
         for other in others:
             mask = self._mask(other, keys[other])

@@ -17,15 +17,14 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from parties.kernel.ephemeral_key import EphemeralKey
 from parties.kernel.key_share import KeyShare
-from protocols import cover
-from protocols.circuit_plan import CircuitPlan
+from protocols import sealed_shares as sealing
+from protocols.body import Body
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.ckks.residues import Residues
-from protocols.cover import StandIn
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.messages import Body
-from protocols.signed_values import SignedValue
+from protocols.sealed_shares import StandIn
+from protocols.signed_values import SignedValue, cover_key_text
 
 NONCE_BYTES = 12
 
@@ -36,22 +35,26 @@ class CoverShare:
     Security: its polynomial is dealt once, and the ephemeral key is forgotten with the last use;
     whom it stands in for, and with whom, follows the rules of `protocols.cover`.
 
-    plan: with cover; name: this party; seed: the joint seed; signing_key: this party's identity.
+    roster: verification keys (hexadecimal) by party, in the plan's order; threshold: how many stand
+    in for others; name: this party; seed: the joint seed; signing_key: this party's identity;
+    secret: its key share.
     """
 
     def __init__(
         self,
-        plan: CircuitPlan,
+        roster: Mapping[str, str],
+        threshold: int,
         name: str,
         seed: bytes,
         signing_key: Ed25519PrivateKey,
         secret: KeyShare,
     ) -> None:
-        self._plan, self._name, self._secret = plan, name, secret
-        self._bound, self._signing_key = cover.binding(seed), signing_key
+        self._roster, self._threshold, self._name = dict(roster), threshold, name
+        self._secret = secret
+        self._bound, self._signing_key = sealing.binding(seed), signing_key
         self._primes = secret.context.primes
-        self._points = {other: k + 1 for k, other in enumerate(plan.names)}
-        text = partial(cover.key_text, self._bound)
+        self._points = {other: k + 1 for k, other in enumerate(roster)}
+        text = partial(cover_key_text, self._bound)
         self._ephemeral = EphemeralKey("cover key", text, name, signing_key)
         self._keys: dict[str, SignedValue] = {}
         self._held: dict[str, Residues] = {}
@@ -79,20 +82,20 @@ class CoverShare:
         """
         if self._keys:
             raise PolicyError("shares were already dealt; resend the first ones, never new ones")
-        self._ephemeral.check(self._plan.roster, keys)
+        self._ephemeral.check(self._roster, keys)
         self._keys = dict(keys)
-        receivers = cover.others(self._plan, self._name)
+        receivers = sealing.others(list(self._roster), self._name)
         points = [self._points[receiver] for receiver in receivers]
-        shares = self._secret.deal(self._plan.cover or 0, points)
+        shares = self._secret.deal(self._threshold, points)
         return tuple(
             self._seal(receiver, rns.pack(shares[self._points[receiver]], self._primes))
             for receiver in receivers
         )
 
     def _seal(self, receiver: str, plain: bytes) -> bytes:
-        where, nonce = cover.address(self._bound, self._name, receiver), os.urandom(NONCE_BYTES)
+        where, nonce = sealing.address(self._bound, self._name, receiver), os.urandom(NONCE_BYTES)
         sealed = nonce + self._cipher(receiver, where).encrypt(nonce, plain, where)
-        return cover.sign_share(self._signing_key, where, sealed)
+        return sealing.sign_share(self._signing_key, where, sealed)
 
     def hold(self, sealed: Sequence[bytes]) -> None:
         """Open the others' shares, in the plan's order, and keep them.
@@ -101,7 +104,7 @@ class CoverShare:
             ProtocolError: one is not as its dealer signed it, or is no share; names who is at
                 fault.
         """
-        dealers = cover.others(self._plan, self._name)
+        dealers = sealing.others(list(self._roster), self._name)
         if not self._keys or len(sealed) != len(dealers):
             raise MessageError(f"{len(sealed)} shares to hold, expected {len(dealers)} once dealt")
         held = {
@@ -111,9 +114,8 @@ class CoverShare:
         self._ephemeral.forget()
 
     def _open(self, dealer: str, data: bytes) -> Residues:
-        where = cover.address(self._bound, dealer, self._name)
-        member = self._plan.members[self._plan.party_index(dealer)]
-        sealed = cover.signed_share(member.verify_key, where, data)
+        where = sealing.address(self._bound, dealer, self._name)
+        sealed = sealing.signed_share(self._roster[dealer], where, data)
         if sealed is None:
             raise ProtocolError(
                 f"the share that party {dealer!r} dealt was changed on the way, or is for another "
@@ -130,7 +132,7 @@ class CoverShare:
 
     def _cipher(self, other: str, where: bytes) -> ChaCha20Poly1305:
         """Of one share; where: its address, which holds both names in their order."""
-        ends = b"".join(bytes.fromhex(self._keys[n].value) for n in self._plan.names)
+        ends = b"".join(bytes.fromhex(self._keys[n].value) for n in self._roster)
         salt = hashlib.sha256(ends).digest()
         key = self._ephemeral.shared(other, self._keys[other], salt=salt, info=where)
         return ChaCha20Poly1305(key)
@@ -150,7 +152,8 @@ class CoverShare:
         Raises:
             PolicyError: against the rules of `protocols.cover`. MessageError: malformed.
         """
-        asked, before = StandIn.of(self._plan, request), self._covering
+        asked = StandIn.of(list(self._roster), self._threshold, request)
+        before = self._covering
         if self._name in asked.missing:
             raise PolicyError(f"party {self._name!r} is here: it cannot be covered for")
         if before and asked.stand_ins != before.stand_ins:

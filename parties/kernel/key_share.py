@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
 from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.body import Body
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir, subring
+from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CkksContext, refuse_forked_child
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
 from protocols.ckks.lift import lift
@@ -31,10 +34,8 @@ from protocols.ckks.threads import each
 from protocols.ckks.trace_map import TraceMap
 from protocols.ckks.transform import Integers, turned
 from protocols.errors import PolicyError
-from protocols.keygen import PUBLIC_KEY, RELINEARISATION, rotation_label
-from protocols.messages import Body
+from protocols.labels import PUBLIC_KEY, RELINEARISATION, repeated, rotation_label
 from protocols.privacy.randomness import ExpandedRandomness, SystemRandomness
-from protocols.protocol import repeated
 from protocols.samples import (
     EPHEMERAL,
     GADGET,
@@ -49,10 +50,11 @@ from protocols.samples import (
     SampleLedger,
     Term,
 )
-from protocols.secret_half import Asked, Halves
-from protocols.serialise import from_plain, to_plain
 
 T = TypeVar("T")
+# c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
+Asked = tuple[Residues, str, ColumnMap | None]
+Halves = tuple[Residues, Residues]
 # As of three errors: of s H0, s H1 and u H1.
 _ROUND_TWO_STD = FRESH_ERROR_STD * 3**0.5
 
@@ -123,7 +125,7 @@ class KeyShare:
             b"" if key is None else seal(key.astype(np.int8).tobytes())
             for key in (self._secret, self._ephemeral)
         ]
-        samples = [to_plain(sample) for sample in self.samples]
+        samples = [asdict(sample) for sample in self.samples]
         return Body({"parties": self._parties, "samples": samples}, (self._seed, *secrets))
 
     @classmethod
@@ -134,7 +136,7 @@ class KeyShare:
         refuse_forked_child()
         share = cls.__new__(cls)
         share._context, share._parties = context, int(state.meta["parties"])
-        share._ledger = SampleLedger(from_plain(Sample, sample) for sample in state.meta["samples"])
+        share._ledger = SampleLedger(Sample.of(sample) for sample in state.meta["samples"])
         share._public_b = share._rows = share._standing_in = share._joint = None
         share._seed, *secrets = state.blobs
         share._secret, share._ephemeral = (

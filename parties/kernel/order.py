@@ -16,17 +16,30 @@ keep the table's order.
 from __future__ import annotations
 
 import hashlib
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.shard import Shard
-from parties.data.tensor_shard import TensorShard
 from protocols.privacy.randomness import RandomSource, apart
 
-Rows = TypeVar("Rows", Shard, TensorShard)
 COIN_BYTES = 32
+
+
+class Ordered(Protocol):
+    """Rows that can be put in another order."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        ...
+
+    def in_order(self, order: NDArray[np.intp]) -> Any:
+        """All rows, otherwise ordered."""
+        ...
+
+
+Rows = TypeVar("Rows", bound=Ordered)
 
 
 def order_coins(randomness: RandomSource) -> bytes:
@@ -43,4 +56,5 @@ def order_of(rows: int, coins: bytes) -> NDArray[np.intp]:
 
 def shuffled(rows: Rows, coins: bytes) -> Rows:
     """The same rows in the order of these coins."""
-    return rows.in_order(order_of(rows.rows, coins))
+    found: Rows = rows.in_order(order_of(rows.rows, coins))
+    return found

@@ -15,13 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
-from protocols import pads
-from protocols.circuit_plan import CircuitPlan
+from protocols.body import Body
 from protocols.ckks import subring
 from protocols.ckks.residues import Residues
 from protocols.errors import PolicyError
-from protocols.messages import Body
-from protocols.signed_values import SignedValue
+from protocols.signed_values import SignedValue, pad_key_text
 
 # 32-bit digits of a pair's integers: 320 bits, of which three primes of 60 bits take a rest.
 _DIGITS = 10
@@ -42,14 +40,15 @@ class Pads:
     Security: pairs agree once, and the ephemeral key is forgotten with that. A pad is a function of
     pair and label; the caller answers a label once.
 
-    plan: of the run; name: this party; seed: the joint seed; signing_key: this party's identity.
+    roster: verification keys (hexadecimal) by party, in the plan's order; name: this party; seed:
+    the joint seed; signing_key: this party's identity.
     """
 
     def __init__(
-        self, plan: CircuitPlan, name: str, seed: bytes, signing_key: Ed25519PrivateKey
+        self, roster: Mapping[str, str], name: str, seed: bytes, signing_key: Ed25519PrivateKey
     ) -> None:
-        self._plan, self._name, self._seed = plan, name, seed
-        self._ephemeral = EphemeralKey("pad key", partial(pads.key_text, seed), name, signing_key)
+        self._roster, self._name, self._seed = dict(roster), name, seed
+        self._ephemeral = EphemeralKey("pad key", partial(pad_key_text, seed), name, signing_key)
         self._secrets: dict[str, bytes] = {}
 
     def __repr__(self) -> str:
@@ -70,8 +69,9 @@ class Pads:
         Raises:
             ProtocolError: a key is not its owner's. PolicyError: already agreed.
         """
-        self._ephemeral.check(self._plan.roster, keys)
-        names, place = self._plan.names, self._plan.party_index(self._name)
+        self._ephemeral.check(self._roster, keys)
+        names = list(self._roster)
+        place = names.index(self._name)
         # Both ends sort by place in the plan; keys have one size, names are quoted.
         for other in names[:place]:
             self._secrets[other] = self._shared(other, [other, self._name], keys)
@@ -101,7 +101,8 @@ class Pads:
             raise PolicyError("no pads are agreed yet, or they were erased")
         # A digit of a sum over 2^31 parties still has room.
         total = np.zeros((count, _DIGITS), np.int64)
-        before = set(self._plan.names[: self._plan.party_index(self._name)])
+        names = list(self._roster)
+        before = set(names[: names.index(self._name)])
         for other, secret in self._secrets.items():
             if other in missing:
                 continue

@@ -7,14 +7,21 @@ what is wrong; from the first look at a row on, whatever is raised ends as `Hidd
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
-from parties.account import Account
 from protocols.errors import CohortError, DataError, PolicyError
 
 T = TypeVar("T")
 PUBLIC = ("rows", "num_features", "schema")
 """Of a shard: everybody may know them."""
+
+
+class Account(Protocol):
+    """The entry of one run in its owner's ledger: `parties.account.Account`."""
+
+    def spend(self) -> None:
+        """From here on the run counts."""
+        ...
 
 
 class HiddenError(Exception):

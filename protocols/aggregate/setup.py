@@ -25,12 +25,12 @@ from protocols import agree, signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
 from protocols.integer_sums import Exact
+from protocols.labels import OPENING_KEY
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.signed_values import SignedValue
 
 MASK_KEYS = "mask-keys"
-OPENING_KEY = "opening-key"
 Masked = NDArray[np.uint16]
 
 
@@ -65,11 +65,6 @@ class SumsHalf(Protocol):
         ...
 
 
-def signed_text(digest: bytes, name: str, key: str) -> bytes:
-    """What a party signs: its name and ephemeral key, for one session."""
-    return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()
-
-
 def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, SignedValue]) -> None:
     """Refuse keys that are not those of exactly this roster.
 
@@ -79,7 +74,7 @@ def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, Sign
         ProtocolError: a key is missing, left over or not signed by its owner's identity
             key for this session.
     """
-    signed_values.check("mask key", partial(signed_text, digest), roster, keys)
+    signed_values.check("mask key", partial(signed_values.mask_key_text, digest), roster, keys)
 
 
 # -- party half -----------------------------------------------------------------------------------

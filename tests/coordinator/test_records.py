@@ -19,9 +19,9 @@ from coordinator.replay import CHECKS, replay
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir
 from protocols.commitments import Terms
-from protocols.cover import StandIn
 from protocols.errors import LostError, MessageError
 from protocols.messages import Body, decode, digest, new_signing_key
+from protocols.sealed_shares import StandIn
 from protocols.signed_values import SignedValue, to_request
 from protocols.statement import STATEMENT, make_statement, read_statement
 from tests import exact

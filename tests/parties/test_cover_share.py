@@ -12,13 +12,13 @@ import pytest
 
 from parties.kernel.cover_share import CoverShare
 from parties.kernel.key_share import KeyShare
-from protocols import cover
+from protocols import sealed_shares
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CkksContext
-from protocols.cover import StandIn
 from protocols.errors import CohortError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key, public_bytes
 from protocols.plan import Member
+from protocols.sealed_shares import StandIn, others
 from tests.exact import secret_rows
 from tests.helpers import NOISE, make_plan, party_names
 
@@ -29,6 +29,7 @@ MEMBERS = tuple(
     for name, key in KEYS.items()
 )
 PLAN = make_plan(rows=(4,) * 4, members=MEMBERS, ring_dim=512, degree=3, cover=2)
+TERMS = PLAN.roster, PLAN.cover or 0
 SEED = b"s" * 32
 
 
@@ -40,17 +41,17 @@ class House:
         context = CkksContext(PLAN.ckks, uuid.uuid4().hex)
         self.secrets = {name: KeyShare(context, seed, len(NAMES)) for name in NAMES}
         self.covers = {
-            name: CoverShare(self.plan, name, seed, KEYS[name], secret)
+            name: CoverShare(self.plan.roster, self.plan.cover or 0, name, seed, KEYS[name], secret)
             for name, secret in self.secrets.items()
         }
         self.keys = {name: each.key() for name, each in self.covers.items()}
         self.sealed = {
-            name: dict(zip(cover.others(self.plan, name), each.deal(self.keys), strict=True))
+            name: dict(zip(others(self.plan.names, name), each.deal(self.keys), strict=True))
             for name, each in self.covers.items()
         }
 
     def delivery(self, name: str) -> list[bytes]:
-        return [self.sealed[dealer][name] for dealer in cover.others(self.plan, name)]
+        return [self.sealed[dealer][name] for dealer in others(self.plan.names, name)]
 
     def hold(self) -> House:
         for name, each in self.covers.items():
@@ -138,9 +139,9 @@ def test_a_share_that_was_touched_on_the_way_is_refused() -> None:
 @pytest.mark.parametrize("plain", [b"", b"\xff" * (8 * 512), None])
 def test_what_is_no_share_names_its_dealer(plain: bytes | None) -> None:
     house, (name, dealer) = House(), NAMES[:2]
-    where = cover.address(house.covers[name]._bound, dealer, name)
+    where = sealed_shares.address(house.covers[name]._bound, dealer, name)
     sealed = bytes(60) if plain is None else house.covers[dealer]._seal(name, plain)[64:]
-    data = cover.sign_share(KEYS[dealer], where, sealed)
+    data = sealed_shares.sign_share(KEYS[dealer], where, sealed)
     with pytest.raises(ProtocolError, match="sealed something that is no share") as caught:
         house.covers[name].hold([data, *house.delivery(name)[1:]])
     assert caught.value.culprit == dealer
@@ -148,9 +149,9 @@ def test_what_is_no_share_names_its_dealer(plain: bytes | None) -> None:
 
 def test_an_exchanged_key_is_named() -> None:
     house = House()
-    fresh = CoverShare(PLAN, NAMES[0], SEED, KEYS[NAMES[0]], house.secrets[NAMES[0]])
+    fresh = CoverShare(*TERMS, NAMES[0], SEED, KEYS[NAMES[0]], house.secrets[NAMES[0]])
     keys = {**house.keys, NAMES[0]: fresh.key()}
-    stranger = CoverShare(PLAN, NAMES[1], SEED, new_signing_key(), house.secrets[NAMES[1]]).key()
+    stranger = CoverShare(*TERMS, NAMES[1], SEED, new_signing_key(), house.secrets[NAMES[1]]).key()
     other = House(b"t" * 32).keys[NAMES[1]]
     for key in (stranger, other, replace(keys[NAMES[1]], value="00"), replace(other, value="zz")):
         with pytest.raises(ProtocolError, match="exchanged on the way") as caught:
@@ -236,7 +237,7 @@ def test_it_goes_on_in_another_process() -> None:
         state = fresh.covers[NAMES[0]].state(box.seal)
         kept = fresh.secrets[NAMES[0]]
         secret = KeyShare.unsealed(kept.context, kept.sealed(box.seal), box.unseal)
-        back = CoverShare(fresh.plan, NAMES[0], SEED, KEYS[NAMES[0]], secret)
+        back = CoverShare(*TERMS, NAMES[0], SEED, KEYS[NAMES[0]], secret)
         back.restore(state, box.unseal)
         assert max(map(len, state.blobs)) < 4, "a share left unsealed"
         with pytest.raises(PolicyError, match="already dealt"):

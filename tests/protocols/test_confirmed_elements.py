@@ -21,8 +21,9 @@ from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.side_by_side import SideBySide
 from protocols.errors import CohortError, ProtocolError
+from protocols.labels import commit_of
 from protocols.messages import Body
-from protocols.protocol import commit_of, protocol_of
+from protocols.protocol import protocol_of
 from protocols.signed_values import SignedValue
 from tests import exact
 from tests.helpers import Session, half_of, party_names

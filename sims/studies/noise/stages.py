@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.objectives import open_contributor
-from protocols import gradients, keygen, model_gradient
+from protocols import gradients, labels, model_gradient
 from protocols.aggregate import setup
 from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
@@ -125,7 +125,7 @@ class SumStages(Stages):
         """The keys, and every round's sum."""
         plan, cipher = self._plan, self._plan.cipher
         derived = components.opened(len(plan.members))
-        if kind == setup.OPENING_KEY:
+        if kind == labels.OPENING_KEY:
             self._key = setup.unmask(cipher, replies)
             self.note("opening_key", rms(self._key), derived)
         elif kind == "round":
@@ -231,11 +231,11 @@ class CircuitStages(Stages):
         primes = context.primes if kind == "keys" else context.key_primes
         b = sum_blobs(replies, names, 0, primes, n)
         if kind == "keys":
-            a = context.uniform_polynomial(seed, keygen.PUBLIC_KEY)
+            a = context.uniform_polynomial(seed, labels.PUBLIC_KEY)
             self._key("public_key", components.public_key(parties), 0, b, a)
         elif kind == "rotations":
             index = self._plan.rotation_chunks[0][0]
-            a = context.uniform_key_half(seed, keygen.rotation_label(index))
+            a = context.uniform_key_half(seed, labels.rotation_label(index))
             turn = context.automorphism(index)
             self._key("rotation_key", components.rotation_key(parties), last, b, a, turn)
         else:  # a is H1, which the request carries

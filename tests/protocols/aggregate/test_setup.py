@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy import stats
 
+from protocols import signed_values
 from protocols.aggregate import setup
 from protocols.aggregate.parameters import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
@@ -53,7 +54,7 @@ Keys = dict[str, SignedValue]
 
 
 def own_signature(cohort: Cohort, keys: dict[str, dict[str, str]]) -> dict[str, str]:
-    text = setup.signed_text(cohort.digest, "party-1", OWN_KEY)
+    text = signed_values.mask_key_text(cohort.digest, "party-1", OWN_KEY)
     return {"value": OWN_KEY, "signature": new_signing_key().sign(text).hex()}
 
 
@@ -87,7 +88,7 @@ def test_a_coordinator_in_the_middle_is_detected(swap: str) -> None:
 
 
 def signed(cohort: Cohort, name: str, key: str) -> SignedValue:
-    text = setup.signed_text(cohort.digest, name, key)
+    text = signed_values.mask_key_text(cohort.digest, name, key)
     return SignedValue(key, cohort.signing_keys[name].sign(text).hex())
 
 
