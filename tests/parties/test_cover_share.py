@@ -237,7 +237,8 @@ def test_it_goes_on_in_another_process() -> None:
         state = fresh.covers[NAMES[0]].state(box.seal)
         kept = fresh.secrets[NAMES[0]]
         secret = KeyShare.unsealed(kept.context, kept.sealed(box.seal), box.unseal)
-        back = CoverShare(*TERMS, NAMES[0], SEED, KEYS[NAMES[0]], secret)
+        terms = fresh.plan.roster, fresh.plan.cover or 0
+        back = CoverShare(*terms, NAMES[0], SEED, KEYS[NAMES[0]], secret)
         back.restore(state, box.unseal)
         assert max(map(len, state.blobs)) < 4, "a share left unsealed"
         with pytest.raises(PolicyError, match="already dealt"):
