@@ -11,6 +11,7 @@ from protocols.ckks.context import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS
+from protocols.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
 from tests.provenance.runs import Run
 
 Published = tuple[tuple[int, ...], Residues]
@@ -40,13 +41,13 @@ def shapes(plan: Any, context: CkksContext, step: str, count: int) -> list[Shape
         return [(f"{name}/{k}{half}", extended) for k in range(plan.ckks.num_digits)]
 
     if kind == KEYS.open:
-        halves = (digits(keygen.RELINEARISATION, half) for half in ("/h0", "/h1"))
-        return [(keygen.PUBLIC_KEY, primes), *(shape for half in halves for shape in half)]
+        halves = (digits(RELINEARISATION, half) for half in ("/h0", "/h1"))
+        return [(PUBLIC_KEY, primes), *(shape for half in halves for shape in half)]
     if kind == "rotations":
-        names = map(keygen.rotation_label, plan.rotation_chunks[int(index)])
+        names = map(rotation_label, plan.rotation_chunks[int(index)])
         return [shape for name in names for shape in digits(name)]
     if kind == keygen.RELINEARISE:
-        return digits(keygen.RELINEARISATION, "/t")
+        return digits(RELINEARISATION, "/t")
     if kind == ROWS.open:
         return [(f"{kind}/{k}/{c}", primes) for k in range(count) for c in ("c0", "c1")]
     if repeats(kind) == model_gradient.STEP:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import keygen
+from protocols import keygen, labels
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir, subring
 from protocols.ckks.flooding import FRESH_ERROR_STD
@@ -88,7 +88,7 @@ class Equations:
         context, kind, name = self.context, element.kind, element.name
         if kind == SEED:
             head, _, digit = name.rpartition("/")
-            if head == keygen.RELINEARISATION or head.startswith("rotation/"):
+            if head == labels.RELINEARISATION or head.startswith("rotation/"):
                 half = rns.uniform(self.run.seed, head, context.key_primes, self.n)
                 return self._digit(half, int(digit))
             return rns.uniform(self.run.seed, name, context.primes, self.n)[: len(primes)]
@@ -205,14 +205,14 @@ def _check_sums(run: Run, equations: Equations) -> None:
     sent = [published(run, party) for party in run.samples]
     for digit in range(run.plan.ckks.num_digits):
         for half, summed in (("h0", "H0"), ("h1", "H1")):
-            name = f"{keygen.RELINEARISATION}/{digit}"
+            name = f"{labels.RELINEARISATION}/{digit}"
             primes = run.context.extended_primes
             total = np.zeros((len(primes), equations.n), np.uint64)
             for each in sent:
                 total = rns.add(total, each[f"{name}/{half}"][1], primes)
             if (total != equations.element(Element(RECEIVED, f"{name}/{summed}"), primes)).any():
                 raise UntrueError(f"{name}/{summed} is not the sum of the parties' {half}")
-    total = sum(each[keygen.PUBLIC_KEY][1].astype(object) for each in sent)
+    total = sum(each[labels.PUBLIC_KEY][1].astype(object) for each in sent)
     primes = run.context.primes
     joint = equations.element(Element(JOINT_KEY), primes)
     if (total % np.array(primes, object)[:, None] != joint).any():
@@ -392,7 +392,7 @@ def _spectrum(error: Integers, n: int) -> NDArray[np.complex128]:
 
 def _opened_power(found: list[Residual], n: int) -> NDArray[np.float64]:
     """Of v e + e0 + s e1, with e and s the sums of all parties': they are the same in every one."""
-    e = sum(each.error for each in found if each.label == keygen.PUBLIC_KEY)
+    e = sum(each.error for each in found if each.label == labels.PUBLIC_KEY)
     s = sum(each.error for each in found if each.label == SHARE)
     power = exact.TERNARY * np.abs(_spectrum(e, n)) ** 2
     power += FRESH_ERROR_STD**2 * (1 + np.abs(_spectrum(s, n)) ** 2)

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from protocols.aggregate import setup, wire
+from protocols import labels
+from protocols.aggregate import wire
 from protocols.aggregate.cipher import public_element
 from protocols.aggregate.fixed_point import encode
 from protocols.aggregate.ntt import reduce_once, ring_of
@@ -35,7 +36,7 @@ def check(run: Run) -> list[Residual]:
             if name != party or not reply.blobs:
                 continue
             (blob,) = reply.blobs
-            if step == setup.OPENING_KEY:
+            if step == labels.OPENING_KEY:
                 if ledger.pop(step, None) is None:
                     raise UntrueError(f"{party}: {step} stands in the messages alone")
                 masked.append((np.frombuffer(blob, "<u2"), run.secrets[party]))

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy import stats
 
-from protocols import signed_values
+from protocols import labels, signed_values
 from protocols.aggregate import setup
 from protocols.aggregate.parameters import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
@@ -83,7 +83,7 @@ def test_a_coordinator_in_the_middle_is_detected(swap: str) -> None:
     with pytest.raises(ProtocolError, match="party-1.*not signed"):
         cohort.opening_key(relay, record)
     # The deceived party gave no masked secret away.
-    assert (setup.OPENING_KEY, "party-0") not in sent
+    assert (labels.OPENING_KEY, "party-0") not in sent
     assert cohort.shares["party-0"]._unmasked is not None
 
 
@@ -147,9 +147,9 @@ REPLIES = [
     (setup.MASK_KEYS, Body({"value": "zz", "signature": ""}), ""),
     (setup.MASK_KEYS, Body({"value": "00", "signature": "00" * 64}), ""),
     (setup.MASK_KEYS, Body({"value": 1, "signature": ""}), ""),
-    (setup.OPENING_KEY, Body(), ""),
-    (setup.OPENING_KEY, Body(blobs=(b"\0",)), ""),
-    (setup.OPENING_KEY, Body(blobs=(bytes(4096),)), "do not cancel"),
+    (labels.OPENING_KEY, Body(), ""),
+    (labels.OPENING_KEY, Body(blobs=(b"\0",)), ""),
+    (labels.OPENING_KEY, Body(blobs=(bytes(4096),)), "do not cancel"),
 ]
 
 
