@@ -290,7 +290,8 @@ class RunResult:
         if self.model.several:
             constant = "classes’ shares"
         told = no_better(self.scores, f"{len(self.test_y):,} test rows", self.outputs, constant)
-        return told and f"{told}; use more rows, {more} or fewer columns"
+        cure = f"more rows, {more} or fewer columns may help, if the columns tell of it at all"
+        return told and f"{told}; {cure}"
 
     @property
     def notes(self) -> tuple[str, ...]:

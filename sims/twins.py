@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.objectives import open_contributor
+from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
 from protocols.gram_plan import GramPlan
 from protocols.lffr import LffrPlan
@@ -40,6 +41,10 @@ LONGER = 10
 """Times the iterations that LFFR and sums, without a closed form, are compared with."""
 MOST_MOVED = 0.05
 """Root mean square of a change of scores over that of scores, before a reader is told."""
+DOUBLINGS = 5
+"""Of the iterations, in search of how many are enough."""
+MOST_WORK, OVERHEAD = 5e7, 2e4
+"""Of that search for one number: iterations times entries of the rows, and as much for each."""
 Specs = Mapping[str, PartySpec]
 
 
@@ -111,11 +116,13 @@ def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
     if plan.link.degree > 1:  # else the polynomial is the score, wherever
         what, largest = "score" if plan.outputs else "logit", iterations[-1].largest_logit
         warnings = _warned(what, largest, plan.link.radius, cure)
-    warnings = _stopped_short(plan, data, weights) + warnings
+    warnings = _stopped_short(plan, data, specs, noise, weights) + warnings
     return Twin(weights=weights, iterations=iterations, warnings=warnings)
 
 
-def _stopped_short(plan: RowsPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
+def _stopped_short(
+    plan: RowsPlan, data: PreparedData, specs: Specs, noise: Floats, weights: Floats
+) -> tuple[str, ...]:
     """Without noise, which is no reason then to stop early."""
     if plan.privacy is not None:
         return ()
@@ -132,12 +139,61 @@ def _stopped_short(plan: RowsPlan, data: PreparedData, weights: Floats) -> tuple
     most = MOST_UNLEARNT * (start - least) if model.numeric else MOST_LOSS
     if not reached > least + most:
         return ()
+
+    def fine(rounds: int) -> bool:
+        longer = replace(plan, update={**plan.update, "rounds": rounds})
+        nothing = np.zeros((rounds, *noise.shape[1:]))
+        w, course = run_twin(
+            longer,
+            data.rows,
+            data.labels,
+            nothing,
+            *(data.rows[:1], data.labels[:1]),
+            weight=data.row_weights,
+            offset=data.offsets,
+            sources=[spec.noise_source() for spec in specs.values()],
+        )
+        losses = model.loss(x @ with_offset(w, x), data.labels).reshape(len(x), -1).mean(axis=1)
+        within = plan.link.degree == 1 or course[-1].largest_logit <= plan.link.radius
+        return within and float(np.average(losses, weights=data.row_weights)) <= least + most
+
     fastest = "nag" if plan.outputs or isinstance(plan, ModelPlan) else "quadratic-nag"
-    cure = "more (--iterations)" if kind == fastest else f"--update {fastest} --iterations 20"
+    other = "another --update" if model.numeric else "a wider --interval"
+    other = other if kind == fastest else f"--update {fastest}"
     return (
         f"training has not converged: {plan.rounds} iterations of {kind} leave a mean loss of "
-        f"{reached:.4f} on the training rows, and {least:.4f} is possible; take {cure}",
+        f"{reached:.4f} on the training rows, and {least:.4f} is possible; "
+        f"{_more(plan, data, fine, other=other)}",
     )
+
+
+def _more(
+    plan: RunPlan,
+    data: PreparedData,
+    fine: Callable[[int], bool],
+    times: int = 1,
+    other: str = "another --update",
+) -> str:
+    """What to do about training that has not converged: a number of iterations that was tried.
+
+    fine: whether so many would do, at the plan's steps; times: iterations that it runs for each;
+    other: what else might help.
+    """
+    rounds = tried = plan.rounds
+    # Steps of the barrier follow from the number of iterations.
+    doublings = 0 if plan.figures()["update"] == "barrier" else DOUBLINGS
+    for more in (rounds << k for k in range(1, doublings + 1)):
+        if more * times * (data.rows.size + OVERHEAD) > MOST_WORK:
+            break
+        try:
+            enough = fine(more)
+        except ParameterError:  # of a plan whose ring has no room for them
+            break
+        if enough:
+            return f"take --iterations {more}"
+        tried = more
+    said = f"not even {tried} of them would be enough" if tried > rounds else "more of them may do"
+    return f"{said}, {other} may"
 
 
 def _best(plan: RowsPlan, data: PreparedData) -> Floats:
@@ -161,11 +217,23 @@ def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
     encoded, counts = plan.fitted.encode(data.labels), data.row_weights[:, None]
     middle = (counts * encoded).sum(axis=0) / counts.sum()
     variance = np.mean(counts * (encoded - middle) ** 2, axis=0)
-    left = unlearnt(plan.task, sums, weights) / np.where(variance > 0, variance, np.inf)
+    whole = np.where(variance > 0, variance, np.inf)
+
+    def left(rounds: int) -> Floats:
+        task = replace(plan.task, rounds=rounds)
+        w = run_gram_twin(task, sums, lambda t, w: None)
+        share: Floats = unlearnt(task, sums, w) / whole
+        return share
+
+    def fine(rounds: int) -> bool:
+        return bool(left(rounds).max() <= MOST_UNLEARNT)
+
+    own = unlearnt(plan.task, sums, weights) / whole
+    cure = "" if own.max() <= MOST_UNLEARNT else _more(plan, data, fine)
     return Twin(
         weights=weights,
         iterations=tuple(course.metrics),
-        warnings=_unconverged(plan, data.schema.label.names, left, "more (--iterations)"),
+        warnings=_unconverged(plan, data.schema.label.names, own, cure),
     )
 
 
@@ -178,7 +246,7 @@ def _unconverged(
         return ()
     return (
         f"training has not converged: {plan.rounds} iterations leave {left[worst]:.3f} of the "
-        f"variance of {names[worst]} unexplained that more of them explain; take {cure}",
+        f"variance of {names[worst]} unexplained that more of them explain; {cure}",
     )
 
 
@@ -199,7 +267,7 @@ def _lffr(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
             for w in (weights, longer)
         ]
         share = (left[0] - left[1]) / np.where(spread > 0, spread, np.inf)
-        cure = "more (--iterations), or --model improved-lffr, which converges at once"
+        cure = "take more (--iterations), or --model improved-lffr, which converges at once"
         warnings += _unconverged(plan, data.schema.label.names, share, cure)
     return Twin(weights=weights, iterations=tuple(course.metrics), warnings=warnings)
 
@@ -226,18 +294,27 @@ def _moves_on(
     """Without noise: whether many more rounds would score the training rows otherwise."""
     if plan.privacy is not None or not isinstance(plan.task, RowObjective):
         return ()
-    longer = replace(plan, update={**plan.update, "rounds": LONGER * plan.rounds})
-    ours, theirs = (
-        data.rows @ found.reshape(data.rows.shape[1], -1)
-        for found in (weights, _run_sums(longer, specs, lambda t, w: None))
-    )
-    moved = float(np.linalg.norm(ours - theirs)) / max(float(np.linalg.norm(theirs)), 1e-300)
-    if moved <= MOST_MOVED:
+
+    def scores(rounds: int) -> Floats:
+        longer = replace(plan, update={**plan.update, "rounds": rounds})
+        found = _run_sums(longer, specs, lambda t, w: None)
+        return data.rows @ found.reshape(data.rows.shape[1], -1)
+
+    def moved(ours: Floats, rounds: int) -> float:
+        theirs = scores(LONGER * rounds)
+        return float(np.linalg.norm(ours - theirs)) / max(float(np.linalg.norm(theirs)), 1e-300)
+
+    share = moved(data.rows @ weights.reshape(data.rows.shape[1], -1), plan.rounds)
+    if share <= MOST_MOVED:
         return ()
+
+    def fine(rounds: int) -> bool:
+        return moved(scores(rounds), rounds) <= MOST_MOVED
+
     return (
         f"training has not converged: {LONGER} times the {plan.rounds} iterations of "
-        f"{plan.update['kind']} would change scores of the training rows by {moved:.0%}; take more "
-        "(--iterations)",
+        f"{plan.update['kind']} would change scores of the training rows by {share:.0%}; "
+        f"{_more(plan, data, fine, LONGER + 1)}",
     )
 
 
