@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pandas as pd
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from parties.data.infer import infer_schema
 from sims.cli import app
+from sims.verify import verify_run
 from tests.scripts import ROOT, load
 
 notebooks = load("scripts/run_notebook.py")
@@ -66,6 +70,95 @@ def test_every_command_of_a_page_exists() -> None:
         parse(get_command(app), words)
     with pytest.raises(click.UsageError, match="--partys"):
         parse(get_command(app), ["simulate", "--partys", "3"])
+
+
+# -- what claims an epsilon -----------------------------------------------------------------------
+
+CALLS = {"simulate", "FederatedLogisticRegression", "FederatedRegression"}
+
+
+def claiming() -> list[list[str]]:
+    """Commands that train with an epsilon."""
+    return [w for w in command_lines() if w[0] == "simulate" and "--no-privacy" not in w]
+
+
+def python_calls() -> Iterator[ast.Call]:
+    """Of every page's Python that trains, in blocks and within sentences."""
+    for page in TEXTS:
+        inline = re.findall(r"`((?:Federated\w+|simulate)\([^`]*\))[^`]*`", page.read_text("utf-8"))
+        pieces = [
+            block
+            for language, block in blocks(page)
+            if language == "python" and re.search(r"\b(simulate|Federated\w+)\(", block)
+        ]
+        for text in (*pieces, *(piece for piece in inline if "…" not in piece)):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in CALLS:
+                    yield node
+
+
+def test_whatever_claims_an_epsilon_names_a_public_schema() -> None:
+    """Built-in tables have theirs; an inferred one is a condition that is not met."""
+    assert len(claiming()) > 10
+    for words in claiming():
+        assert "--schema" in words or "--data" not in words, words
+    calls = list(python_calls())
+    assert len(calls) > 4
+    for call in calls:
+        given = {each.arg: each.value for each in call.keywords}
+        exact = isinstance(given.get("epsilon"), ast.Constant) and given["epsilon"].value is None
+        from_rows = call.func.id != "simulate" or "data" in given
+        assert exact or "no_privacy" in given or "schema" in given or not from_rows, ast.dump(call)
+
+
+def public_tables(folder: Path) -> None:
+    """Made-up tables under the pages' names, and schemas of tables made up likewise."""
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame(rng.normal(size=(5_000, 2)), columns=["age", "dose"]).assign(
+        ward=rng.choice(["A", "B"], 5_000), hospital=rng.choice(["north", "south", "west"], 5_000)
+    )
+    risk = rows.age + (rows.ward == "A")
+    died = np.where(risk + rng.logistic(size=5_000) > 0, "yes", "no")
+    species = pd.cut(risk, [-9, -1, 1, 9], labels=["setosa", "virginica", "other"]).astype(str)
+    for name, outcome, cells, schema in (
+        *((name, "died", died, "schema") for name in ("patients", "train", "new", "rows")),
+        ("stays", ["days"], 5 + risk.round(1), "stays"),
+        ("flowers", "species", species, "flowers"),
+    ):
+        column = outcome if isinstance(outcome, str) else outcome[0]
+        table = rows.assign(**{column: cells})
+        table.to_csv(folder / f"{name}.csv", index=False)
+        public = infer_schema(table, outcome, exclude=["hospital"], several=True)
+        public.save(folder / f"{schema}.json")
+
+
+@pytest.mark.slow
+def test_whatever_claims_an_epsilon_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every such command runs on a toy ring; certificate and check of the folder say satisfied."""
+    monkeypatch.chdir(tmp_path)
+    public_tables(tmp_path)
+    for number, given in enumerate(claiming()):
+        # The model is the same whatever the number of workers.
+        words = " ".join(given).replace(" --workers 4", "").split()
+        out = tmp_path / f"run-{number}"
+        placed = [
+            out if before == "--out" else word
+            for before, word in zip(["", *words], words, strict=False)
+        ]
+        placed += [] if "--out" in words else ["--out", out]
+        fast = "--profile" in words or "secure-aggregation" in words
+        toy = [] if fast else SHORTER["simulate"]
+        done = CliRunner().invoke(app, [*map(str, placed), *toy])
+        if words[-1] == "runs/second":
+            assert "exceeds the budget 0.5" in " ".join(done.output.split()), "docs/budgets.md"
+            continue
+        assert done.exit_code == 0, (words, done.output, done.exception)
+        certificate = json.loads((out / "release/certificate.json").read_text())
+        assert certificate["satisfied"] is True, words
+        assert "NOT satisfied" not in done.output, words
+        assert all(check.passed for check in verify_run(out)), words
 
 
 # -- the tutorial ---------------------------------------------------------------------------------
