@@ -211,6 +211,37 @@ def start(
             until_stopped()
 
 
+@party_app.command(epilog="Example:  cohort party trusted --json")
+def trusted(as_json: options.AsJson = False, debug: options.Debug = False) -> None:
+    """Show what an owner has to trust: files with secrets, and what else the agent may load."""
+    with refusals(debug):
+        import json
+
+        import sims
+        from sims.trusted import Trusted
+
+        found = Trusted.of(Path(sims.__file__).parents[1])
+        if as_json:
+            typer.echo(json.dumps(found.to_dict(), indent=2))
+            return
+        for name in found.kernel:
+            typer.echo(f"{found.lines[name]:6}  {name}")
+        typer.echo(
+            f"{found.total(found.kernel):6}  lines: the kernel, secrets and all that they load of "
+            "this project, beside Python, " + ", ".join(found.libraries)
+        )
+        for what, names in (
+            ("reader: cells become rows", found.reader),
+            ("agent: process, sockets, store, consent", found.agent),
+            ("plans, certificates, messages, sums over rows", found.verifier),
+        ):
+            typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")
+        typer.echo(
+            "the agent's process may load all of these. Rows and noise pass through the last as "
+            "well; secrets do not"
+        )
+
+
 @party_app.command()
 def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug = False) -> None:
     """Show the session that is going on, and plans that wait for consent."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
-import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +18,11 @@ import numpy as np
 
 from parties.agent import settings as files
 from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
-from parties.agent.server import AgentServer
 from parties.agent.setup import MAX_DELTA, MAX_EPSILON, init_party
 from parties.agent.vault import new_entry, read_entry
 from parties.data.schema import Classes, Label, Schema, Targets
 from parties.data.shard import encode_shard
+from protocols import errors
 from protocols.cards import Card, spoken
 from protocols.errors import ParameterError
 from protocols.names import DEFAULT_COLLUDERS
@@ -30,6 +32,9 @@ from sims.options import FilePath
 from sims.supervise import Background, Program, supervised
 
 log = logging.getLogger(__name__)
+
+# From the request to the end of an agent's process.
+_STOP_SECONDS = 15.0
 
 
 class Party(Background):
@@ -320,16 +325,42 @@ def _given(passphrase: str | None) -> str:
 
 @contextmanager
 def _agent(settings: files.Settings, passphrase: str) -> Iterator[None]:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
-    agent = files.build_agent(settings, passphrase)
-    server = AgentServer(agent, Path(settings.socket), settings.relay_uid)
-    thread = threading.Thread(target=server.serve, daemon=True)
-    thread.start()
+    """The agent, in a process of its own that ends with this one."""
+    process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
+        [sys.executable, "-m", "parties.agent", str(settings.folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin and process.stdout  # noqa: S101 (pipes)
+    stopping = threading.Event()
     try:
+        with suppress(BrokenPipeError):  # it has ended, and says why below
+            print(json.dumps({"passphrase": passphrase}), file=process.stdin, flush=True)
+        said = json.loads(process.stdout.readline() or "{}")
+        if "socket" not in said:
+            kind = getattr(errors, said.get("kind", ""), errors.ProtocolError)
+            raise kind(said.get("error", "the agent ended before it served: see what it wrote"))
+        threading.Thread(target=_watch, args=(process, stopping), daemon=True).start()
         yield
     finally:
-        server.stop()
-        thread.join(10)
+        stopping.set()
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdout.close()
+
+
+def _watch(process: subprocess.Popen[str], stopping: threading.Event) -> None:
+    """Say that the agent has ended by itself."""
+    code = process.wait()
+    if not stopping.is_set():
+        log.error("the agent ended with code %d: start it again, it goes on where it was", code)
 
 
 def _node(settings: files.Settings) -> Program:

@@ -12,6 +12,7 @@ import os
 import socket
 import socketserver
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,7 @@ _TICK_SECONDS = 0.5
 FAILED = b"the request is malformed, or the agent failed: see its own log"
 """All that a relay hears of an error of another type."""
 Answer = Callable[[bytes, bytes], bytes]
+OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 
 
 class AgentServer:
@@ -79,7 +81,7 @@ class AgentServer:
 
     def _control(self, kind: bytes, payload: bytes) -> bytes:
         if kind == frames.STATUS:
-            return json.dumps(self._agent.status()).encode()
+            return json.dumps({**self._agent.status(), "modules": loaded()}).encode()
         if kind == frames.GIVE_UP:
             return json.dumps({"ended": self._agent.give_up()}).encode()
         asked = json.loads(payload)
@@ -92,6 +94,11 @@ class AgentServer:
             plan, accept = str(asked.get("plan", "")), asked.get("accept") is True
             return json.dumps(self._agent.consent.decide(plan, accept)).encode()
         raise ParameterError(f"unknown request {kind!r}")
+
+
+def loaded() -> list[str]:
+    """Modules of this project in this process, by name."""
+    return sorted(name for name in sys.modules if name.partition(".")[0] in OURS)
 
 
 class _Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

@@ -6,6 +6,10 @@ them go through Flower.
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -34,6 +38,7 @@ from tests.sims.model_runs import cohort
 
 NAMES = ("north", "south", "west")
 PASSPHRASE = "correct horse battery staple"
+SOCKETS = shutil.ignore_patterns("*.sock*")
 TRAINING: dict[str, Any] = {
     "no_privacy": True, "update": "gd", "iterations": 2, "profile": "fast-insecure",
     "ring_dim": 1024,
@@ -107,6 +112,40 @@ def centre(home: Path) -> Iterator[Coordinator]:
         for name in NAMES:
             stack.enter_context(Party(home / name).start(PASSPHRASE, only="agent"))
         yield Coordinator(home / "centre")
+
+
+def test_rows_and_keys_have_a_process_of_their_own(centre: Coordinator, home: Path) -> None:
+    """It loads what a party needs, whatever its parent has loaded."""
+    loaded = Party(home / NAMES[0]).status()["modules"]
+    assert "parties.kernel.private" in loaded
+    assert {name.partition(".")[0] for name in loaded} == {"parties", "protocols"}
+
+
+def test_the_process_ends_with_the_one_that_began_it(home: Path, tmp_path: Path) -> None:
+    """However that ends: here its end of the pipe is closed, as by SIGKILL."""
+    folder = shutil.copytree(home / NAMES[0], tmp_path / "a", ignore=SOCKETS)
+    settings = folder / "party.toml"
+    settings.write_text(
+        settings.read_text().replace(
+            str(home / NAMES[0] / "agent.sock"), str(folder / "agent.sock")
+        )
+    )
+    command = [sys.executable, "-m", "parties.agent", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(b'{"passphrase": "%s"}\n' % PASSPHRASE.encode())
+        process.stdin.flush()
+        assert "socket" in json.loads(process.stdout.readline())
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [("another passphrase", PolicyError), ("", ParameterError)]
+)
+def test_what_keeps_it_from_serving_is_told(wrong: str, error: type, home: Path) -> None:
+    with pytest.raises(error, match="passphrase"):
+        Party(home / NAMES[0]).start(wrong, only="agent")
 
 
 def answering(party: Party, accept: bool) -> threading.Thread:

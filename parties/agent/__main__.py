@@ -1,0 +1,67 @@
+"""`python -m parties.agent FOLDER`: the process that holds an owner's rows and keys.
+
+Input: {"passphrase": …}, one line of JSON; the process ends with its input, so with whoever began
+it. Output: one line of JSON, {"socket": …} once the agent serves, {"error": …, "kind": …} where it
+cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from protocols.errors import CohortError
+
+
+def main(words: Sequence[str]) -> int:
+    """Serve until told to stop; 1 where that is not possible."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        return serve(Path(words[0]), json.loads(sys.stdin.readline())["passphrase"])
+    except CohortError as error:
+        tell({"error": str(error), "kind": type(error).__name__})
+        return 1
+
+
+def serve(folder: Path, passphrase: str) -> int:
+    """The agent of a folder, until the input ends or the process is told to stop.
+
+    Raises:
+        CohortError: see `build_agent` and `AgentServer`.
+    """
+    from parties.agent.server import AgentServer
+    from parties.agent.settings import Settings, build_agent
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
+    settings = Settings.load(folder)
+    agent = build_agent(settings, passphrase)
+    server = AgentServer(agent, Path(settings.socket), settings.relay_uid)
+
+    def stop(*_: object) -> None:
+        server.stop()
+
+    def last_input() -> None:
+        sys.stdin.read()
+        stop()
+
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, stop)
+    threading.Thread(target=last_input, daemon=True).start()
+    tell({"socket": settings.socket})
+    server.serve()
+    return 0
+
+
+def tell(what: Mapping[str, str]) -> None:
+    """One line, for whoever began this process."""
+    print(json.dumps(dict(what)), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

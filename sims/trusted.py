@@ -1,0 +1,131 @@
+"""What an owner has to trust: the kernel's files, and whatever else the agent's process may load.
+
+Read off the source, whatever is installed beside it: an import counts wherever it stands, inside a
+function too, and so does a module that is named in a table (`"protocols.rows:RowsPlan"`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
+KERNEL, READER, AGENT = "parties.kernel", "parties.data", "parties.agent"
+_NAMED = re.compile(rf"((?:{'|'.join(OURS)})(?:\.\w+)+)(?::\w+)?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """This project's modules, as files below a folder."""
+
+    root: Path
+
+    @cached_property
+    def files(self) -> dict[str, Path]:
+        """Files by the names of their modules."""
+        found = {}
+        for package in OURS:
+            for path in (self.root / package).rglob("*.py"):
+                parts = path.relative_to(self.root).with_suffix("").parts
+                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+        return found
+
+    def below(self, package: str) -> list[str]:
+        """A package's modules."""
+        return sorted(n for n in self.files if n == package or n.startswith(f"{package}."))
+
+    def lines(self, module: str) -> int:
+        """Of its file, comments and docstrings included."""
+        return len(self.files[module].read_text().splitlines())
+
+    def loaded(self, modules: Iterable[str]) -> list[str]:
+        """These modules and all of ours that they may load, by name."""
+        found, due = set[str](), list(modules)
+        while due:
+            name = due.pop()
+            if name in found or name not in self.files:
+                continue
+            found.add(name)
+            due += [each for each in self._names(name) if each in self.files]
+            if "." in name:
+                due.append(name.rpartition(".")[0])
+        return sorted(found)
+
+    def libraries(self, modules: Iterable[str]) -> list[str]:
+        """What these modules load that is neither ours nor Python's."""
+        roots = {each.partition(".")[0] for name in modules for each in self._names(name)}
+        return sorted(roots - {*OURS, *sys.stdlib_module_names})
+
+    def _names(self, module: str) -> Iterator[str]:
+        """Whatever a module imports or names, packages and members too."""
+        hidden = set[ast.AST]()
+        for node in ast.walk(ast.parse(self.files[module].read_text())):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                hidden.update(each for child in node.body for each in ast.walk(child))
+            elif node in hidden:
+                continue
+            elif isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named = _NAMED.fullmatch(node.value)
+                if named:
+                    yield named[1]
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """Modules by what they are for an owner.
+
+    kernel: secrets, and all that their files load; reader: what else sees rows as cells; agent:
+    process, sockets, store, consent; verifier: what else the agent's process may load: plans,
+    certificates, messages, steps; libraries: of others, that the kernel loads.
+    """
+
+    lines: dict[str, int]
+    kernel: list[str]
+    reader: list[str]
+    agent: list[str]
+    verifier: list[str]
+    libraries: list[str]
+
+    @classmethod
+    def of(cls, root: Path) -> Trusted:
+        """Of the source below a folder."""
+        source = Source(root)
+        kernel = source.loaded(source.below(KERNEL))
+        whole = source.loaded(source.below(AGENT))
+        reader = [n for n in source.below(READER) if n in whole and n not in kernel]
+        agent = [n for n in source.below(AGENT) if n not in kernel]
+        known = {*kernel, *reader, *agent}
+        return cls(
+            {name: source.lines(name) for name in {*whole, *known}},
+            kernel,
+            reader,
+            agent,
+            [name for name in whole if name not in known],
+            source.libraries(kernel),
+        )
+
+    def total(self, modules: Iterable[str]) -> int:
+        """Lines of modules."""
+        return sum(self.lines[name] for name in modules)
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON: counts, and the lines of each of the kernel's modules."""
+        return {
+            "kernel_lines": self.total(self.kernel),
+            "kernel": {name: self.lines[name] for name in self.kernel},
+            "libraries": self.libraries,
+            "agent_modules": len(self.lines),
+            "agent_lines": self.total(self.lines),
+            "verifier_modules": len(self.verifier),
+            "verifier_lines": self.total(self.verifier),
+        }
