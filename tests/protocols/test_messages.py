@@ -50,7 +50,7 @@ def signed(header: Any, blobs: bytes = b"abc", size: int = -1) -> bytes:
 JSON = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
+    | st.integers(1 - 10**19, 10**20 - 1)  # of at most 20 characters
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
