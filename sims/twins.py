@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -46,6 +48,13 @@ DOUBLINGS = 5
 MOST_WORK, OVERHEAD = 5e7, 2e4
 """Of that search for one number: iterations times entries of the rows, and as much for each."""
 Specs = Mapping[str, PartySpec]
+
+
+@contextmanager
+def _tried() -> Iterator[None]:
+    """For runs that are only compared with: one that diverges is no good, and no alarm."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +157,7 @@ def _stopped_short(
             data.rows,
             data.labels,
             nothing,
-            *(data.rows[:1], data.labels[:1]),
+            *(x[:1], data.labels[:1]),
             weight=data.row_weights,
             offset=data.offsets,
             sources=[spec.noise_source() for spec in specs.values()],
@@ -167,6 +176,7 @@ def _stopped_short(
     )
 
 
+@_tried()
 def _more(
     plan: RunPlan,
     data: PreparedData,
@@ -196,6 +206,7 @@ def _more(
     return f"{said}, {other} may"
 
 
+@_tried()
 def _best(plan: RowsPlan, data: PreparedData) -> Floats:
     """The optimum; of LFFR, which has no closed form, what many more iterations make."""
     if plan.model in OPTIMA:
@@ -300,6 +311,7 @@ def _moves_on(
         found = _run_sums(longer, specs, lambda t, w: None)
         return data.rows @ found.reshape(data.rows.shape[1], -1)
 
+    @_tried()
     def moved(ours: Floats, rounds: int) -> float:
         theirs = scores(LONGER * rounds)
         return float(np.linalg.norm(ours - theirs)) / max(float(np.linalg.norm(theirs)), 1e-300)
@@ -307,6 +319,11 @@ def _moves_on(
     share = moved(data.rows @ weights.reshape(data.rows.shape[1], -1), plan.rounds)
     if share <= MOST_MOVED:
         return ()
+    if not math.isfinite(share):
+        return (
+            f"training does not converge: {LONGER} times the {plan.rounds} iterations of "
+            f"{plan.update['kind']} diverge; take a smaller learning rate or another --update",
+        )
 
     def fine(rounds: int) -> bool:
         return moved(scores(rounds), rounds) <= MOST_MOVED

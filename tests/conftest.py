@@ -1,8 +1,12 @@
-"""The order in which test files run."""
+"""The order in which test files run, and no deadline for any example: a machine may be busy."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

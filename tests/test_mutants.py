@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from parties.data.schema import Label, Schema
-from parties.kernel import private, secure_aggregation
+from parties import secure_aggregation
+from parties.kernel import private
 from parties.kernel.key_share import KeyShare
 from parties.party import REFUSED, Party
 from parties.policy import Policy

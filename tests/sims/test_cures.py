@@ -41,6 +41,7 @@ UNTRIED: dict[str, dict[str, Any]] = {
 """Rules whose steps follow from the number of iterations."""
 ENDLESS: dict[str, dict[str, Any]] = {
     "sums, labels apart": SUMS | LABEL | {"data": APART, "update": "gd", "iterations": 3},
+    "rows, steps that diverge": TOY | LABEL | {"data": APART, "update": "nag", "iterations": 4},
     "rows, labels apart": TOY | LABEL | {"data": APART, "update": "gd", "iterations": 3},
 }
 
@@ -67,6 +68,6 @@ def test_what_was_not_tried_is_not_promised(case: str) -> None:
 
 @pytest.mark.parametrize("case", ENDLESS)
 def test_no_number_is_named_where_none_was_found(case: str) -> None:
-    """Of labels that columns separate, weights grow without an end."""
+    """Weights grow without an end of labels that columns separate, or out of the polynomial."""
     (words,) = told(ENDLESS[case])
     assert re.search(r"; not even \d+ of them would be enough, .*--update.* may$", words)
