@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.data.schema import Label, Schema
 from parties import secure_aggregation
+from parties.data.schema import Label, Schema
 from parties.kernel import private
 from parties.kernel.key_share import KeyShare
 from parties.party import REFUSED, Party
