@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -178,10 +179,10 @@ def _errors(figures: Mapping[str, Any], key: str, private: bool) -> Iterator[str
 
 
 def shown(value: float | list[float | None]) -> str:
-    """A figure with few digits; None: it does not exist."""
-    if isinstance(value, list):
-        return ", ".join("–" if each is None else f"{each:.4g}" for each in value)
-    return f"{value:.4f}"
+    """A figure with few digits; None or NaN: it does not exist, as no slope of labels apart."""
+    numbers = value if isinstance(value, list) else [value]
+    form = "{:.4g}" if isinstance(value, list) else "{:.4f}"
+    return ", ".join("–" if x is None or math.isnan(x) else form.format(x) for x in numbers)
 
 
 def judged(

@@ -35,7 +35,7 @@ from protocols.models.probabilities import probability_figures
 from protocols.privacy.randomness import SeededRandomness
 from sims.documents import model_fields
 from sims.evaluation import evaluate
-from sims.judged import Evaluation
+from sims.judged import Evaluation, shown
 from sims.judging import objective
 from sims.predict import ReleasedModel
 from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
@@ -118,6 +118,11 @@ def test_sites_have_tables_of_their_own_and_small_ones_none(exact: Evaluation) -
         assert own.auc == pytest.approx(roc_auc_score(Y[mine], P[mine]), abs=own.auc_error_bound)
         assert own.log_loss == pytest.approx(log_loss(Y[mine], P[mine]), abs=1e-5)
     assert exact.summary()["suppressed"] == {"below": 10, "sites": ["west", "south"]}
+
+
+def test_a_figure_that_does_not_exist_is_a_dash() -> None:
+    assert shown(math.nan) == shown([None]) == "–"
+    assert shown([0.25, math.nan]) == "0.25, –"
 
 
 def test_small_cells_are_not_shown() -> None:
@@ -340,7 +345,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert said.startswith("% EXACT SUMS: ") and table.startswith(r"\begin{table}")
     assert cohort(*asked, "--out", out).exit_code == 0
     assert cohort(*asked, "--out", tmp_path).exit_code == 2
-    shown = cohort(*asked, "--epsilon", "2", "--seed", "1")
-    assert "noise of std" in shown.stdout and "epsilon=2" in shown.stdout
+    told = cohort(*asked, "--epsilon", "2", "--seed", "1")
+    assert "noise of std" in told.stdout and "epsilon=2" in shown.stdout
     assert cohort(*asked, "--sites", "east").exit_code == 2
     assert isinstance(pd.DataFrame(found["roc"]), pd.DataFrame)

@@ -42,11 +42,11 @@ CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
 }
 
 
-def table(model: str) -> tuple[pd.DataFrame, list[str]]:
+def table(model: str, rows: int = ROWS) -> tuple[pd.DataFrame, list[str]]:
     """Rows, and what is predicted of them."""
     if model == "poisson":
-        return make_counts(ROWS), ["visits"]
-    frame = make_frame(ROWS)
+        return make_counts(rows), ["visits"]
+    frame = make_frame(rows)
     if model in REGRESSIONS:
         return frame, ["cost", "days"]
     frame = frame.drop(columns=["days", "ward"])
@@ -62,7 +62,9 @@ def test_every_model_is_among_the_cases() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_row_is_trained_on_and_every_output_says_so(case: str, tmp_path: Path) -> None:
     model, how = CASES[case]
-    frame, names = table(model)
+    # Noise leaves few rows no standard errors.
+    rows = 20 * ROWS if "private" in case and "--inference" in how else ROWS
+    frame, names = table(model, rows)
     frame.to_csv(tmp_path / "rows.csv", index=False)
     several = model not in ("logistic", *REGRESSIONS)
     outcome: Any = names if model in REGRESSIONS else names[0]
@@ -83,8 +85,8 @@ def test_every_row_is_trained_on_and_every_output_says_so(case: str, tmp_path: P
     assert "No test rows" in told and "every row was trained on" in told
     assert "no better than" not in told and "nan" not in told and "probability 1/2" not in told
     body = json.loads(shown.stdout, parse_constant=pytest.fail)
-    held_back = 0.3 * ROWS if "held out" in case else 0
-    assert body["rows"] == pytest.approx(ROWS - held_back, abs=3)
+    held_back = 0.3 * rows if "held out" in case else 0
+    assert body["rows"] == pytest.approx(rows - held_back, abs=3)
     figures = [body[half].values() for half in ("twin", "optimum", "clipped_optimum")]
     assert {str(value) for own in figures for value in own} <= {"None", "[None]", "[None, None]"}
     assert body["max_abs_diff_to_twin"] < 1e-2
@@ -94,7 +96,7 @@ def test_every_row_is_trained_on_and_every_output_says_so(case: str, tmp_path: P
     for page in (private, mailed):
         assert "nan" not in [cell.lower() for cell in Document(page).cells]
     if "--inference" in how:
-        assert body["inference_about"]["rows"] == ROWS
+        assert body["inference_about"]["rows"] == rows
         assert "nan" not in (tmp_path / "run/release/inference.tex").read_text()
     checks = verify_run(tmp_path / "run")
     assert all(check.passed for check in checks), [c for c in checks if not c.passed]
