@@ -346,6 +346,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert cohort(*asked, "--out", out).exit_code == 0
     assert cohort(*asked, "--out", tmp_path).exit_code == 2
     told = cohort(*asked, "--epsilon", "2", "--seed", "1")
-    assert "noise of std" in told.stdout and "epsilon=2" in shown.stdout
+    assert "noise of std" in told.stdout and "epsilon=2" in told.stdout
     assert cohort(*asked, "--sites", "east").exit_code == 2
     assert isinstance(pd.DataFrame(found["roc"]), pd.DataFrame)
