@@ -35,7 +35,7 @@ from protocols.clipping import clip_rows, row_norms
 from protocols.documents import shown, suggest
 from protocols.errors import DataError, SchemaError
 
-BATCH_ROWS = 1 << 13
+BATCH_ROWS = 1 << 15
 """Of a table, in memory at a time."""
 
 _USUAL: Any = None  # which becomes an array at birth
