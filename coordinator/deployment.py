@@ -11,12 +11,11 @@ leaves it running: `serve_session` in a new Flower run goes on.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +35,11 @@ from coordinator.settings import Settings
 from coordinator.status import Status
 from protocols.cards import Card
 from protocols.errors import CohortError, ParameterError, ProtocolError
+from protocols.locks import locked
 from protocols.messages import COORDINATOR, Body, Envelope, decode, encode, public_bytes
 from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
-from protocols.private_files import private_folder, private_opener, sweep, write_private
+from protocols.private_files import private_folder, sweep, write_private
 from protocols.protocol import ABORT
 from protocols.transcript import Transcript
 from protocols.workers import KINDS
@@ -244,14 +244,9 @@ def _until(deadline: float, settings: Settings, ask: AskParties) -> AskParties:
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
     """Hold the session's lock; the process of an earlier Flower run may take a moment to die."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    with open(folder / LOCK, "w", opener=private_opener) as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ProtocolError("another process drives this session") from None
-                time.sleep(0.5)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder / LOCK, LOCK_SECONDS))
+        except TimeoutError:
+            raise ProtocolError("another process drives this session") from None
         yield

@@ -7,6 +7,8 @@ import secrets
 from pathlib import Path
 
 MODE, FOLDER_MODE = 0o600, 0o700
+# No link is followed and no child inherits the file; on Windows bytes stay as they are.
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -18,8 +20,7 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     a symbolic link and never into a file that is there already.
     """
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(scratch, flags, MODE)
+    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, MODE)
     try:
         with open(handle, "wb") as file:
             file.write(data)
@@ -48,7 +49,7 @@ def sweep(folder: Path) -> None:
 
 def private_opener(path: str, flags: int) -> int:
     """For `open(…, opener=private_opener)`: a new file has mode 0600, a link is refused."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+    return os.open(path, flags | _SAFE, MODE)
 
 
 def private_folder(path: Path) -> Path:
@@ -59,7 +60,9 @@ def private_folder(path: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new, renamed and removed names survive a power cut."""
+    """Make new, renamed and removed names survive a power cut; Windows has no such call."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,8 @@ from typing import Any
 from coordinator.settings import NODES, Settings
 from coordinator.status import Status, read_status
 from protocols.errors import ProtocolError
-from protocols.private_files import private_opener, write_private
+from protocols.locks import locked
+from protocols.private_files import write_private
 from sims import flower_commands
 from sims.documents import to_json
 
@@ -72,8 +72,7 @@ def register_missing(settings: Settings) -> dict[str, str]:
 @contextmanager
 def _one_at_a_time(settings: Settings) -> Iterator[None]:
     """Of all processes: a node that another one registers cannot be registered again."""
-    with open(settings.folder / f"{NODES}.lock", "w", opener=private_opener) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(settings.folder / f"{NODES}.lock"):
         yield
 
 

@@ -9,7 +9,6 @@ it knows, and its privacy ledger.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import time
 from collections.abc import Iterator
@@ -24,7 +23,8 @@ from flwr.app import ConfigRecord, Context
 
 from ciphercohort.flower.members import KEY_BYTES
 from protocols.errors import ParameterError
-from protocols.private_files import erase, private_folder, private_opener, write_private
+from protocols.locks import locked
+from protocols.private_files import erase, private_folder, write_private
 from protocols.serialise import parse
 
 RECORD = "secure-sum"
@@ -204,8 +204,7 @@ def alone(owner: Owner) -> Iterator[None]:
     if owner.home is None:
         yield
         return
-    with open(owner.home / "lock", "w", opener=private_opener) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(owner.home / "lock"):
         for path in owner.home.glob("run-*.json"):
             if time.time() - path.stat().st_mtime > _KEPT_SECONDS:
                 _forget_keys(path)

@@ -13,7 +13,6 @@ so it is dropped.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -27,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
+from protocols.locks import locked
 from protocols.privacy.accounting import Event, compose
 from protocols.privacy.catalogue import noise_of
 from protocols.privacy.gdp import check_delta, check_epsilon
-from protocols.private_files import private_opener
+from protocols.private_files import private_opener, sync_folder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,8 +191,7 @@ class Ledger:
     def _locked(self) -> Iterator[None]:
         """Hold the ledger's lock, against other processes and other threads."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(f"{self.path}.lock", "w", opener=private_opener) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.path.with_name(f"{self.path.name}.lock")):
             yield
 
     def _lines(self) -> list[str]:
@@ -226,7 +225,7 @@ class Ledger:
             file.write(json.dumps(full, allow_nan=False, sort_keys=True) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        self._sync_folder()
+        sync_folder(self.path.parent)
 
     def _replace(self, text: str) -> None:
         """Replace the file's contents atomically."""
@@ -236,15 +235,7 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, self.path)
-        self._sync_folder()
-
-    def _sync_folder(self) -> None:
-        """Make a new or renamed file survive a power cut."""
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
 
 def _digest(line: str) -> str:
