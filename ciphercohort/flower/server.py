@@ -20,6 +20,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from ciphercohort.flower import named
+from ciphercohort.flower.accounting import check_accountant, event_of
 from ciphercohort.flower.closed import Closed
 from ciphercohort.flower.contributions import COUNTS, Cut, Total, model_of, same_model
 from ciphercohort.flower.exchange import Exchange, sentences
@@ -51,7 +52,7 @@ class SecureSum(Strategy):
     the one before); lost: share of the sampled clients that may vanish; with 0 none may, and a
     round is one message in place of two; privacy: certified noise (evaluation metrics are then not
     asked for: they carry none); means_only: the strategy's own functions of metrics are weighted
-    means, since they see one reply.
+    means, since they see one reply; accountant: of Flower's (`accounting`), told of private sums.
 
     Raises:
         ParameterError: the strategy needs more than means, or a field is out of range.
@@ -66,9 +67,11 @@ class SecureSum(Strategy):
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
         means_only: bool = False,
+        accountant: Any = None,
     ) -> None:
         check_strategy(strategy, privacy, means_only)
-        self.strategy = strategy
+        check_accountant(accountant, privacy)
+        self.strategy, self._accountant = strategy, accountant
         weighted_by = getattr(strategy, "weighted_by_key", "num-examples")
         self._plan = SumPlan.of(range, examples, lost, privacy, weighted_by=weighted_by)
 
@@ -90,7 +93,7 @@ class SecureSum(Strategy):
         check_rounds(self.strategy, self._plan.privacy, num_rounds)
         least = getattr(self.strategy, "min_available_nodes", 0)
         return self.strategy.start(
-            SecureGrid(grid, self._plan, least),
+            SecureGrid(grid, self._plan, least, self._accountant),
             initial_arrays,
             num_rounds,
             timeout,
@@ -137,8 +140,11 @@ class SecureGrid(WrappedGrid):
     Security: nothing that this class does is trusted by clients; see `client`.
     """
 
-    def __init__(self, grid: Grid, plan: SumPlan | None = None, least: int = 0) -> None:
+    def __init__(
+        self, grid: Grid, plan: SumPlan | None = None, least: int = 0, accountant: Any = None
+    ) -> None:
         super().__init__(grid)
+        self._accountant = accountant
         self._least = least
         self._plan = plan or SumPlan(two_words=True)
         # By kind of message: those who evaluate have other numbers of examples.
@@ -251,6 +257,8 @@ class SecureGrid(WrappedGrid):
                 f"{len(asked)} of {members_all} clients are sampled, and each of them refuses less "
                 "than half: raise the strategy's fraction (Flower rounds the number down)"
             )
+        if plan.privacy and self._accountant:
+            event_of(self._accountant, plan.privacy, len(asked))
         quorum = Quorum.of(len(asked), plan.lost)
         content = same_model(members_asked)
         self._round += 1
@@ -310,6 +318,8 @@ class SecureGrid(WrappedGrid):
         length, exact = layout.length, layout.length * (1 + plan.two_words)
         summed, rest = words[:length], words[exact:].view(np.uint32)
         if plan.privacy is not None:
+            if self._accountant:
+                self._accountant.compose(event_of(self._accountant, plan.privacy, clients))
             unit = 1 / (plan.privacy.units(quorum) * plan.privacy.sampling * contributors)
             std = plan.privacy.noise_of_mean(quorum, contributors)
             log.info(

@@ -119,8 +119,8 @@ def check_metrics(strategy: Any, means_only: bool) -> None:
             raise ParameterError(
                 f"{name}={getattr(function, '__name__', function)!r} would see one reply, the mean "
                 "of all clients: a largest value or a count would come out wrong. If it is a "
-                "weighted mean, give means_only=True; else leave it out, and have clients return "
-                "what a mean can tell"
+                "weighted mean, give means_only=True; else name the metric on the clients, as "
+                "SecureSumMod(largest=[…]), smallest or totals, and give means_only=True as well"
             )
 
 

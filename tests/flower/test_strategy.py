@@ -9,7 +9,8 @@ import pytest
 from flwr.app import ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from ciphercohort.flower import SecureGrid, SecureSum
+from ciphercohort.flower import Privacy, SecureGrid, SecureSum
+from protocols.errors import ParameterError
 from tests.flower.federation import Federation, start
 
 
@@ -30,6 +31,46 @@ def test_it_has_the_signatures_of_a_strategy() -> None:
             own.parameters.values(), flowers.parameters.values(), strict=True
         ):
             assert (parameter.default, parameter.kind) == (wanted.default, wanted.kind), name
+
+
+def private_run(accountant: Any, rounds: int = 3) -> Any:
+    privacy = Privacy.for_rounds(epsilon=4.0, delta=1e-5, rounds=3, clip=1.0)
+    strategy = SecureSum(FedAvg(), privacy=privacy, accountant=accountant)
+    return strategy.start(Federation(6), start(), num_rounds=rounds)
+
+
+def test_flowers_accountant_is_told_of_every_private_sum() -> None:
+    """From Flower 1.42 on: its epsilon is a bound by Renyi orders on the plan's exact one."""
+    serverapp = pytest.importorskip("flwr.serverapp")
+    if not hasattr(serverapp, "RdpAccountant"):
+        pytest.skip("needs Flower 1.42")
+
+    def new(limit: float | None, method: str = "NO_AMPLIFICATION") -> Any:
+        return serverapp.RdpAccountant(
+            serverapp.PrivacyConfig(
+                target_delta=0.9e-5,
+                population_size=6,
+                neighboring_relation=serverapp.NeighboringRelation.ADD_OR_REMOVE_ONE,
+                sampling_method=getattr(serverapp.SamplingMethod, method),
+                max_epsilon=limit,
+            )
+        )
+
+    accountant = new(None)
+    private_run(accountant)
+    assert accountant.num_releases == 3
+    assert 4.0 <= accountant.get_epsilon(0.9e-5) < 4.6
+    limited = new(3.5)
+    with pytest.raises(ParameterError, match="max_epsilon=3.5 of the accountant would be exceeded"):
+        private_run(limited)
+    assert limited.num_releases < 3
+    with pytest.raises(ParameterError, match="NO_AMPLIFICATION"):
+        private_run(new(None, "POISSON"))
+
+
+def test_an_accountant_is_for_private_sums() -> None:
+    with pytest.raises(ParameterError, match="give SecureSum privacy"):
+        SecureSum(FedAvg(), accountant=object())
 
 
 def test_its_summary_has_that_of_what_it_wraps(caplog: pytest.LogCaptureFixture) -> None:
