@@ -17,9 +17,11 @@ _HOMES = {
     "FederatedLogisticRegression": "sims.logistic_estimator",
     "FederatedRegression": "sims.regression_estimator",
     "Party": "sims.deploy_party",
+    "client_app": "parties.flower_site",
     "evaluate": "sims.evaluation",
     "load_model": "sims.predict",
     "plan": "sims.api",
+    "server_app": "sims.flower_job",
     "simulate": "sims.api",
 }
 __all__ = [*_HOMES, "__version__"]

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,7 @@ class _Run:
             "digest": plan.digest(),
             "weights": done.weights,
             "missing": missing,
+            "costs": asdict(self.status.costs),
         }
         write_private(self._folder / OUTCOME, json.dumps(outcome).encode())
         self.status.save(state="finished", phase="finished", reason=reason, missing=missing)

@@ -54,6 +54,11 @@ class Status:
 
         return asking
 
+    @property
+    def costs(self) -> Costs:
+        """Of this process's attempt."""
+        return self._costs
+
     def save(self, **changes: Any) -> None:
         """Replace the file."""
         self.fields.update(changes)

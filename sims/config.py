@@ -16,6 +16,7 @@ from protocols.documents import suggest
 from protocols.errors import ParameterError
 from protocols.models.registry import CLASSIFIERS, MODELS, model_named
 from protocols.names import (
+    DEFAULT_COLLUDERS,
     ENCRYPTED_MODEL,
     ENCRYPTED_ROWS,
     SECURE_AGGREGATION,
@@ -473,6 +474,26 @@ def privacy_fields(
     if no_privacy:
         return {}
     return {"epsilon": DEFAULT_EPSILON, "delta": DEFAULT_DELTA, **given}
+
+
+def training_fields(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What [training] of coordinator.toml holds, of options `DEPLOY` by name.
+
+    Raises:
+        ParameterError: an option does not exist, is out of range, or contradicts another one.
+    """
+    training = known_fields(function, DEPLOY, options)
+    promise = {name: training.pop(name, None) for name in ("epsilon", "delta", "colluders")}
+    no_privacy = training.pop("no_privacy", False)
+    training = {name: value for name, value in training.items() if value != ""}
+    training |= privacy_fields(no_privacy, **promise)
+    if not no_privacy:
+        training.setdefault("colluders", DEFAULT_COLLUDERS)
+    # Refused here, and not by the first run; the owners are not known yet.
+    chosen = SimulationConfig(**training, parties=None, split="by:owner")
+    training |= {"protocol": chosen.protocol}
+    training |= {"update": chosen.update} if chosen.update else {}
+    return training
 
 
 def alternatives(config: SimulationConfig) -> tuple[SimulationConfig, ...]:

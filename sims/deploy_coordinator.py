@@ -16,16 +16,12 @@ from parties.data.schema import Schema
 from protocols.cards import Card
 from protocols.errors import AbortedError
 from protocols.messages import public_bytes
-from protocols.names import DEFAULT_COLLUDERS
 from protocols.plans import plan_from_dict
 from protocols.serialise import to_plain
 from sims import flower_commands
 from sims.config import (
     DEFAULT_DELTA,
-    DEPLOY,
-    SimulationConfig,
-    known_fields,
-    privacy_fields,
+    training_fields,
 )
 from sims.deployed import (
     DeployedRun,
@@ -105,17 +101,7 @@ class Coordinator(Background):
         Raises:
             CohortError: the folder is in use, or an option is refused. Nothing is written then.
         """
-        training = known_fields("Coordinator.init", DEPLOY, options)
-        promise = {name: training.pop(name, None) for name in ("epsilon", "delta", "colluders")}
-        no_privacy = training.pop("no_privacy", False)
-        training = {name: value for name, value in training.items() if value != ""}
-        training |= privacy_fields(no_privacy, **promise)
-        if not no_privacy:
-            training.setdefault("colluders", DEFAULT_COLLUDERS)
-        # Refused here, and not by the first run; the owners are not known yet.
-        chosen = SimulationConfig(**training, parties=None, split="by:owner")
-        training |= {"protocol": chosen.protocol}
-        training |= {"update": chosen.update} if chosen.update else {}
+        training = training_fields("Coordinator.init", options)
         setup.init_coordinator(
             Path(folder),
             Schema.load(Path(schema)).to_dict(),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator.costs import Costs
 from coordinator.deployment import OUTCOME, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import evidence as read_evidence
@@ -24,16 +25,20 @@ from protocols.plan import Member, RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.mechanism import Mechanism
 from protocols.published import published
 from protocols.serialise import from_plain
 from protocols.transcript import verify
 from sims.config import SimulationConfig
+from sims.cover_words import with_cover
 from sims.documents import write_text
 from sims.figures import check_kind, figures_of, new_draw, settled
-from sims.inputs import GIVEN
+from sims.inputs import GIVEN, with_inputs
+from sims.layout import REPORT
 from sims.plan_figures import run_words
 from sims.predict import ReleasedModel, load_model
 from sims.release import Release
+from sims.release_report import render_release
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
@@ -93,8 +98,7 @@ def session_fields(settings: Settings, session: str) -> dict[str, Any]:
 
 def agreed_and_opened(settings: Settings, session: str) -> tuple[RunPlan, NDArray[np.float64]]:
     """The plan of a finished session, as all parties signed it, and what it opened."""
-    text = (settings.session_folder(session) / OUTCOME).read_text(encoding="utf-8")
-    outcome = json.loads(text)
+    outcome = _outcome(settings.session_folder(session))
     return plan_from_dict(outcome["plan"]), np.array(outcome["weights"])
 
 
@@ -152,14 +156,19 @@ class DeployedRun:
 
 
 def finished_run(settings: Settings, session: str) -> DeployedRun:
-    """Write model.json, in the data's own units, and plan.json of a finished session; read them.
+    """Write the documents of a finished session, see `Release.documents`, and its report.
+
+    model.json is in the data's own units; certificate.json is of a run with privacy; report.html
+    and run.json are of a run whose costs were kept.
 
     Raises:
         ProtocolError: the transcript is broken.
     """
     folder = settings.session_folder(session)
     plan, released = agreed_and_opened(settings, session)
-    schema = Schema.load(settings.folder / SCHEMA)
+    schema, costs = Schema.load(settings.folder / SCHEMA), _costs(folder)
+    private = plan.privacy is not None
+    found = Mechanism.from_plan(plan, schema.norm_bound).certificate if private else None
     weights, scaling = published(plan, released, schema.bias)
     release = Release(
         plan=plan,
@@ -169,17 +178,33 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
         released=released,
         scaling=scaling,
         transcript_head=transcript_head(folder),
-        noise="system" if plan.privacy else "none",
+        noise="system" if private else "none",
+        certificate=with_inputs(with_cover(found, plan), GIVEN, private=private),
+        costs=costs,
+        missing=_outcome(folder)["missing"],
         exact_sums=plan.opens_exact_sums,
     )
     for name, text in release.documents().items():
         write_text(folder / name, text)
+    if costs is not None:
+        write_text(folder / REPORT, render_release(release))
     return DeployedRun(
         folder=folder,
         plan=plan,
         model=load_model(folder),
         status=read_status(folder) or {},
     )
+
+
+def _outcome(folder: Path) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
+    return {"missing": [], **fields}
+
+
+def _costs(folder: Path) -> Costs | None:
+    """Of the process that finished the run; None where an earlier version did."""
+    kept = _outcome(folder).get("costs")
+    return None if kept is None else Costs(**kept)
 
 
 def transcript_head(folder: Path) -> str:

@@ -27,7 +27,9 @@ ALLOWED = {
         "parties.flower_app",
         "parties.flower_link",
         "parties.flower_node",
+        "parties.flower_site",
         "sims.flower_commands",
+        "sims.flower_job",
         "sims.local",
         "sims.studies.flower_secagg",
     ),
@@ -95,7 +97,7 @@ def violations(module: str, imported: set[str]) -> list[str]:
             broken.append(f"{module} imports {name}; only {', '.join(ALLOWED[top])} may")
         if (
             top == "flwr"
-            and module.endswith((".flower_app", ".flower_node"))
+            and module.endswith((".flower_app", ".flower_job", ".flower_node", ".flower_site"))
             and not within(name, PUBLIC_FLOWER)
         ):
             broken.append(f"{module} imports {name}; stay with {', '.join(PUBLIC_FLOWER)}")

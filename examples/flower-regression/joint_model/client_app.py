@@ -1,0 +1,6 @@
+"""A hospital: its rows never leave it in the clear."""
+
+from ciphercohort import client_app
+from joint_model.data import load_rows
+
+app = client_app(rows=load_rows)

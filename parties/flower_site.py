@@ -1,0 +1,266 @@
+"""A ClientApp for anybody's SuperNode: it takes part in a run, and starts the agent that it needs.
+
+    app = client_app()                     # rows: the file that the node's configuration names
+    app = client_app(rows=load_rows)       # rows: what load_rows(context) gives, a path or a frame
+
+A run asks `query.join` (the site's card), `query.members` (who takes part), `query` (the protocol's
+messages, signed end to end) and `query.leave`. What an owner may set in the node's configuration is
+in `SETTINGS`; docs/flower.md has the words. Each message may start a process, so whatever has to
+last is in the agent: `parties.agent.hosted`, or the one of `cohort party start`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from parties.agent import hosted as host
+from parties.agent.frames import AgentClient
+from parties.agent.hosted import Hosted
+from parties.agent.settings import CARD as PARTY_CARD
+from parties.agent.settings import Allowance
+from parties.agent.settings import Settings as PartySettings
+from parties.agent.setup import DEFAULT_POLICY
+from parties.flower_app import FAILED, RAISED, from_record, to_record
+from parties.policy import Policy
+from protocols.cards import Card
+from protocols.documents import suggest
+from protocols.errors import ParameterError, PolicyError
+from protocols.locks import locked
+from protocols.private_files import private_folder, write_private
+
+log = logging.getLogger("flwr.ciphercohort")
+
+Rows = Callable[[Context], "str | os.PathLike[str] | pd.DataFrame"]
+
+JOIN, MEMBERS, LEAVE = "join", "members", "leave"
+PREFIX = "cohort-"
+TERMS = (
+    *("max-epsilon", "max-delta", "min-colluders", "exact-sums", "allow-insecure"),
+    *("accept-unbounded", "site-tables"),
+)
+"""Of `parties.policy.Policy`; by default those of `cohort party init`."""
+BUDGET = ("budget-epsilon", "budget-delta")
+SETTINGS = ("data", "home", "name", "party", "coordinator", "pins", *TERMS, *BUDGET)
+# A hosted agent that is gone does not come back.
+_PATIENCE_SECONDS = 10.0
+_AGENTS: list[subprocess.Popen[bytes]] = []
+
+
+def client_app(rows: Rows | None = None, **terms: Any) -> ClientApp:
+    """A site of runs that `ciphercohort.server_app` leads.
+
+    rows: by the node's context; terms: `TERMS` as Python names, where the node says nothing of
+    them; a SuperNode's owner reads them with the app.
+
+    Raises:
+        ParameterError: a term does not exist.
+    """
+    known = {term.replace("-", "_") for term in TERMS}
+    for term in terms:
+        if term not in known:
+            raise ParameterError(
+                f"{term} is no term of client_app, which takes rows and "
+                f"{', '.join(sorted(known))}{suggest(term, known)}"
+            )
+    app = ClientApp()
+
+    def answering(kind: str, answer: Callable[[Site, RecordDict], RecordDict]) -> None:
+        @app.query(kind)
+        def query(message: Message, context: Context) -> Message:
+            try:
+                site = Site(context, rows, terms)
+                return Message(answer(site, message.content), reply_to=message)
+            except Exception:  # why is in this node's log alone: it may say something of the rows
+                log.warning("this site does not answer %s", kind, exc_info=True)
+                return Message(Error(RAISED, FAILED), reply_to=message)
+
+    answering(JOIN, Site.join)
+    answering(MEMBERS, Site.meet)
+    answering(LEAVE, Site.leave)
+    answering("default", Site.step)
+    return app
+
+
+class Site:
+    """One node in one run.
+
+    Raises:
+        ParameterError: a setting of the node is unknown or malformed.
+    """
+
+    def __init__(self, context: Context, rows: Rows | None, terms: Mapping[str, Any]) -> None:
+        self._context, self._rows, self._terms = context, rows, terms
+        self._config = {
+            key.removeprefix(PREFIX): value
+            for key, value in context.node_config.items()
+            if key.startswith(PREFIX)
+        }
+        for key in self._config:
+            if key not in SETTINGS:
+                raise ParameterError(
+                    f"{PREFIX}{key} in the node's configuration is none of "
+                    f"{', '.join(PREFIX + known for known in SETTINGS)}{suggest(key, SETTINGS)}"
+                )
+
+    # -- what a run asks --------------------------------------------------------------------------
+
+    def join(self, content: RecordDict) -> RecordDict:
+        """This site's card; its agent is there afterwards."""
+        asked = content.config_records[JOIN]
+        key, schema = str(asked["coordinator"]), json.loads(str(asked["schema"]))
+        pinned = self._config.get("coordinator")
+        if pinned is not None and pinned != key:
+            raise PolicyError(f"the run's coordinator is {key}, and this site takes {pinned} alone")
+        own = self._party()
+        card = Card.load(own.folder / PARTY_CARD) if own else self._hosted_card(key, schema)
+        if own and own.coordinator_key != key:
+            raise PolicyError(f"{own.folder} is a party of {own.coordinator_key}, not of {key}")
+        log.info("%s joins with %d rows; coordinator %s", card.name, card.rows, key)
+        return RecordDict(
+            {
+                JOIN: ConfigRecord(
+                    {
+                        "name": card.name,
+                        "identity": card.identity,
+                        "rows": card.rows,
+                        "num-features": card.num_features,
+                        "schema": card.schema,
+                    }
+                )
+            }
+        )
+
+    def meet(self, content: RecordDict) -> RecordDict:
+        """Note who takes part: once, so that no later list adds a member."""
+        if self._party() is None:
+            listed = {name: str(key) for name, key in content.config_records[MEMBERS].items()}
+            path, text = self._folder() / host.MEMBERS, json.dumps(listed, sort_keys=True)
+            if path.exists() and path.read_text(encoding="utf-8") != text:
+                raise PolicyError("the run names other members than before")
+            write_private(path, text.encode())
+            log.info("members: %s", ", ".join(f"{n} ({key[:16]})" for n, key in listed.items()))
+        return RecordDict({MEMBERS: ConfigRecord({"noted": True})})
+
+    def step(self, content: RecordDict) -> RecordDict:
+        """One message of the protocol."""
+        own = self._party()
+        client = (
+            AgentClient(Path(own.socket))
+            if own
+            else AgentClient(self._folder() / host.SOCKET, patience=_PATIENCE_SECONDS)
+        )
+        return to_record(client.handle(from_record(content)))
+
+    def leave(self, content: RecordDict) -> RecordDict:
+        """The run is over: a hosted agent ends."""
+        if self._party() is None:
+            with suppress(OSError):
+                (self._folder() / host.CARD).unlink()
+        return RecordDict({LEAVE: ConfigRecord({"left": True})})
+
+    # -- its agent --------------------------------------------------------------------------------
+
+    def _party(self) -> PartySettings | None:
+        """The owner's own party, if the node's configuration names its folder."""
+        folder = self._config.get("party")
+        return None if folder is None else PartySettings.load(Path(str(folder)))
+
+    def _folder(self) -> Path:
+        """Of this run on this node: private, and short enough for a socket."""
+        own = private_folder(Path(tempfile.gettempdir()) / f"ciphercohort-{os.getuid()}")
+        if own.is_symlink() or own.stat().st_uid != os.getuid():
+            raise PolicyError(f"{own} belongs to somebody else")
+        return private_folder(own / f"{self._context.run_id}-{self._context.node_id}")
+
+    def _hosted_card(self, key: str, schema: dict[str, Any]) -> Card:
+        folder = self._folder()
+        with locked(folder / "lock"):
+            if not (folder / host.CARD).exists():
+                self._start(self._hosted(folder, key, schema))
+            return Card.load(folder / host.CARD)
+
+    def _hosted(self, folder: Path, key: str, schema: dict[str, Any]) -> Hosted:
+        config, context = self._config, self._context
+        own = {term.replace("-", "_"): config[term] for term in TERMS if term in config}
+        policy = {**DEFAULT_POLICY, **self._terms, **own}
+        if policy.get("exact_sums") and "max_epsilon" not in {**self._terms, **own}:
+            policy["max_epsilon"] = None
+        pins = config.get("pins")
+        partition = context.node_config.get("partition-id")
+        usual = f"node-{context.node_id}" if partition is None else f"site-{partition}"
+        return Hosted(
+            folder=str(folder),
+            name=str(config.get("name", usual)),
+            coordinator_key=key,
+            schema=schema,
+            data=str(config.get("data", "")),
+            home=str(config.get("home", "")),
+            pins=None if pins is None else Path(str(pins)).read_text(encoding="utf-8").split(),
+            policy=Policy(**policy),
+            budget=Allowance(
+                **{
+                    name.removeprefix("budget-"): float(config[name])
+                    for name in BUDGET
+                    if name in config
+                }
+            ),
+        )
+
+    def _start(self, hosted: Hosted) -> None:
+        """Run the agent in a process of its own, which this one does not wait for.
+
+        Raises:
+            PolicyError: the site cannot take part.
+        """
+        rows = b""
+        if not hosted.data:
+            hosted, rows = self._given(hosted)
+        said = host.request(hosted) + rows
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "parties.agent.hosted"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=hosted.folder,
+            start_new_session=True,
+        )
+        # They outlive this process, or are reaped when the next one starts.
+        _AGENTS[:] = [*(agent for agent in _AGENTS if agent.poll() is None), process]
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101 - pipes
+        with process.stdin, process.stdout:
+            with suppress(BrokenPipeError):
+                process.stdin.write(said)
+                process.stdin.close()
+            heard = process.stdout.readline()
+        answer = json.loads(heard or b'{"refused": "the agent ended without a word"}')
+        if "refused" in answer:
+            raise PolicyError(str(answer["refused"]))
+
+    def _given(self, hosted: Hosted) -> tuple[Hosted, bytes]:
+        """With the rows that the app loads: their file, or what is in memory, as Parquet."""
+        if self._rows is None:
+            raise ParameterError(
+                f'this site has no rows: set {PREFIX}data="FILE" in --node-config, or '
+                "client_app(rows=…)"
+            )
+        found = self._rows(self._context)
+        if not isinstance(found, pd.DataFrame):
+            return msgspec.structs.replace(hosted, data=os.fspath(found)), b""
+        held = io.BytesIO()
+        found.to_parquet(held, index=False)
+        return hosted, held.getvalue()
