@@ -17,31 +17,27 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-import pandas as pd
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from parties.agent import hosted as host
+from parties.agent import run_folder as host
 from parties.agent.frames import AgentClient
-from parties.agent.hosted import Hosted
-from parties.agent.settings import CARD as PARTY_CARD
-from parties.agent.settings import Allowance
-from parties.agent.settings import Settings as PartySettings
-from parties.agent.setup import DEFAULT_POLICY
 from parties.flower_app import FAILED, RAISED, from_record, to_record
-from parties.policy import Policy
-from protocols.cards import Card
-from protocols.documents import suggest
+from protocols.documents import load_toml, suggest
 from protocols.errors import ParameterError, PolicyError
 from protocols.locks import locked
-from protocols.private_files import private_folder, write_private
+from protocols.private_files import write_private
+
+if TYPE_CHECKING:  # a process that passes one message on loads none of it
+    import pandas as pd
+
+    from parties.agent.hosted import Hosted
+    from protocols.cards import Card
 
 log = logging.getLogger("flwr.ciphercohort")
 
@@ -126,10 +122,9 @@ class Site:
         pinned = self._config.get("coordinator")
         if pinned is not None and pinned != key:
             raise PolicyError(f"the run's coordinator is {key}, and this site takes {pinned} alone")
-        own = self._party()
-        card = Card.load(own.folder / PARTY_CARD) if own else self._hosted_card(key, schema)
-        if own and own.coordinator_key != key:
-            raise PolicyError(f"{own.folder} is a party of {own.coordinator_key}, not of {key}")
+        folder = self._config.get("party")
+        own = None if folder is None else self._party_card(Path(str(folder)), key)
+        card = own or self._hosted_card(key, schema)
         log.info("%s joins with %d rows; coordinator %s", card.name, card.rows, key)
         return RecordDict(
             {
@@ -147,7 +142,7 @@ class Site:
 
     def meet(self, content: RecordDict) -> RecordDict:
         """Note who takes part: once, so that no later list adds a member."""
-        if self._party() is None:
+        if "party" not in self._config:
             listed = {name: str(key) for name, key in content.config_records[MEMBERS].items()}
             path, text = self._folder() / host.MEMBERS, json.dumps(listed, sort_keys=True)
             if path.exists() and path.read_text(encoding="utf-8") != text:
@@ -158,36 +153,39 @@ class Site:
 
     def step(self, content: RecordDict) -> RecordDict:
         """One message of the protocol."""
-        own = self._party()
-        client = (
-            AgentClient(Path(own.socket))
-            if own
-            else AgentClient(self._folder() / host.SOCKET, patience=_PATIENCE_SECONDS)
-        )
+        if "party" in self._config:
+            fields = load_toml(Path(str(self._config["party"])) / "party.toml")
+            client = AgentClient(Path(str(fields["socket"])))
+        else:
+            client = AgentClient(self._folder() / host.SOCKET, patience=_PATIENCE_SECONDS)
         return to_record(client.handle(from_record(content)))
 
     def leave(self, content: RecordDict) -> RecordDict:
         """The run is over: a hosted agent ends."""
-        if self._party() is None:
+        if "party" not in self._config:
             with suppress(OSError):
                 (self._folder() / host.CARD).unlink()
         return RecordDict({LEAVE: ConfigRecord({"left": True})})
 
     # -- its agent --------------------------------------------------------------------------------
 
-    def _party(self) -> PartySettings | None:
-        """The owner's own party, if the node's configuration names its folder."""
-        folder = self._config.get("party")
-        return None if folder is None else PartySettings.load(Path(str(folder)))
+    @staticmethod
+    def _party_card(folder: Path, key: str) -> Card:
+        """Of the owner's own party, whose coordinator the run's has to be."""
+        from parties.agent.settings import CARD, Settings
+        from protocols.cards import Card
+
+        own = Settings.load(folder)
+        if own.coordinator_key != key:
+            raise PolicyError(f"{folder} is a party of {own.coordinator_key}, not of {key}")
+        return Card.load(folder / CARD)
 
     def _folder(self) -> Path:
-        """Of this run on this node: private, and short enough for a socket."""
-        own = private_folder(Path(tempfile.gettempdir()) / f"ciphercohort-{os.getuid()}")
-        if own.is_symlink() or own.stat().st_uid != os.getuid():
-            raise PolicyError(f"{own} belongs to somebody else")
-        return private_folder(own / f"{self._context.run_id}-{self._context.node_id}")
+        return host.run_folder(self._context.run_id, self._context.node_id)
 
     def _hosted_card(self, key: str, schema: dict[str, Any]) -> Card:
+        from protocols.cards import Card
+
         folder = self._folder()
         with locked(folder / "lock"):
             if not (folder / host.CARD).exists():
@@ -195,6 +193,11 @@ class Site:
             return Card.load(folder / host.CARD)
 
     def _hosted(self, folder: Path, key: str, schema: dict[str, Any]) -> Hosted:
+        from parties.agent.hosted import Hosted
+        from parties.agent.settings import Allowance
+        from parties.agent.setup import DEFAULT_POLICY
+        from parties.policy import Policy
+
         config, context = self._config, self._context
         own = {term.replace("-", "_"): config[term] for term in TERMS if term in config}
         policy = {**DEFAULT_POLICY, **self._terms, **own}
@@ -227,10 +230,12 @@ class Site:
         Raises:
             PolicyError: the site cannot take part.
         """
+        from parties.agent.hosted import request
+
         rows = b""
         if not hosted.data:
             hosted, rows = self._given(hosted)
-        said = host.request(hosted) + rows
+        said = request(hosted) + rows
         process = subprocess.Popen(
             [sys.executable, "-I", "-m", "parties.agent.hosted"],
             stdin=subprocess.PIPE,
@@ -253,6 +258,9 @@ class Site:
 
     def _given(self, hosted: Hosted) -> tuple[Hosted, bytes]:
         """With the rows that the app loads: their file, or what is in memory, as Parquet."""
+        import msgspec
+        import pandas as pd
+
         if self._rows is None:
             raise ParameterError(
                 f'this site has no rows: set {PREFIX}data="FILE" in --node-config, or '

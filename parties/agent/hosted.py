@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import resource
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.agent import Agent, Limits
 from parties.agent.consent import Consent
+from parties.agent.run_folder import CARD, LOG, MEMBERS, SOCKET
 from parties.agent.server import AgentServer
 from parties.agent.settings import STATE, Allowance
 from parties.agent.store import SessionStore
@@ -44,11 +46,10 @@ from protocols.messages import public_bytes
 from protocols.names import check_name
 from protocols.privacy.ledger import Ledger
 from protocols.privacy.randomness import SystemRandomness
-from protocols.private_files import private_folder, write_private
+from protocols.private_files import erase, private_folder, write_private
 
 log = logging.getLogger(__name__)
 
-SOCKET, CARD, MEMBERS, LOG = "agent.sock", "card.json", "members.json", "agent.log"
 IDENTITY, LEDGER = "identity.key", "ledger.jsonl"
 _LOOK_SECONDS = 1.0
 
@@ -193,7 +194,18 @@ def main() -> int:
     watcher = threading.Thread(target=_until_left, args=(folder, agent, server))
     watcher.start()
     server.serve()
+    watcher.join()
+    _forget(folder)
     return 0
+
+
+def _forget(folder: Path) -> None:
+    """Leave the log alone of what was made for the run."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOG:
+            erase(path)
 
 
 def _to_log(folder: Path) -> None:
