@@ -7,6 +7,7 @@
 Nothing here imports OpenFHE; the package that it ships in needs it. See docs/flower.md.
 """
 
+from ciphercohort.flower.lots import lot
 from ciphercohort.flower.mod import SecureSumMod, secure_sum_mod
 from ciphercohort.flower.plan import Privacy
 from ciphercohort.flower.server import SecureGrid, SecureSum
@@ -18,5 +19,6 @@ __all__ = [
     "SecureSum",
     "SecureSumMod",
     "SecureSumWorkflow",
+    "lot",
     "secure_sum_mod",
 ]

@@ -37,7 +37,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from ciphercohort.flower import named
+from ciphercohort.flower import lots, named
 from ciphercohort.flower.contributions import Cut, num_words
 from ciphercohort.flower.members import Entry, Roster, pair_keys, refused, trusted
 from ciphercohort.flower.memory import RECORD, Memory, Owner, alone
@@ -209,10 +209,17 @@ class Client:
         else:
             # It may open without another word of this client.
             self._bind(model, asked)
-        reply = self._own_reply(bases, plan)
+        with lots.drawing(plan.privacy, self._randomness) as turn:
+            content = self._own_content()
+        changes = None
+        if turn:
+            content, changes = lots.split(content, bases, turn.drawn)
+        reply = Reply.of(
+            content, bases, plan.weighted_by, weigh=plan.privacy is None, named=self._named
+        )
         # An app may have had NumPy raise.
         with np.errstate(all="ignore"):
-            words = self._words(plan, place, reply, bases, f"{memory.session}/{number}")
+            words = self._words(plan, place, reply, bases, changes)
         words, sealed = one_time.contribute(place, words, self._randomness)
         data = words.astype("<u4", copy=False).tobytes()
         answer = _reply({"layout": self._layout(plan, reply), "shares": list(sealed)})
@@ -313,7 +320,7 @@ class Client:
         quorum = Quorum.of(len(asked), lost)
         return one_time.Round(quorum, own, keys, context, hashlib.sha256(told).digest())
 
-    def _own_reply(self, bases: Bases, plan: SumPlan) -> Reply:
+    def _own_content(self) -> RecordDict:
         """What the app's own function returns to the app's own message."""
         step = self._message.content.config_records.pop(RECORD)
         try:
@@ -326,8 +333,7 @@ class Client:
             self._message.content[RECORD] = step
         if reply.has_error():
             raise ProtocolError(FAILED)
-        weigh = plan.privacy is None
-        return Reply.of(reply.content, bases, plan.weighted_by, weigh=weigh, named=self._named)
+        return reply.content
 
     def _named(self, record: str, key: str) -> str:
         """Kind of a named statistic: see `named`."""
@@ -340,7 +346,12 @@ class Client:
         return (Layout(layout.arrays, (), layout.weight) if plan.privacy else layout).to_json()
 
     def _words(
-        self, plan: SumPlan, place: one_time.Round, reply: Reply, bases: Bases, name: str
+        self,
+        plan: SumPlan,
+        place: one_time.Round,
+        reply: Reply,
+        bases: Bases,
+        changes: lots.Changes | None,
     ) -> Words:
         clients = place.quorum.clients
         if plan.privacy is not None:
@@ -350,11 +361,14 @@ class Client:
             from ciphercohort.flower.private import Account, noisy_words
 
             account = Account(self._memory.spent)
-            length = reply.layout.length
+            length, name = reply.layout.length, f"{self._memory.session}/{self._memory.last}"
             account.charge(plan.privacy, place.quorum, length, self._owner, name)
             # Before anything leaves, whatever comes of it.
             self._save()
-            found = noisy_words(plan.privacy, place.quorum, reply, bases, self._randomness)
+            if changes:
+                found = changes.words(plan.privacy, place.quorum, self._randomness)
+            else:
+                found = noisy_words(plan.privacy, place.quorum, reply, bases, self._randomness)
             return found.view(np.uint32)
         length, cut = reply.layout.length, Cut(weights=not reply.weight_fits)
         words = np.empty(num_words(reply.layout, plan, clients), np.uint32)

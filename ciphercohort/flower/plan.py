@@ -23,6 +23,7 @@ LARGEST_DELTA = 0.01
 _LONGEST = 1 << 16
 _TYPES: dict[str, tuple[type, ...]] = {
     "rounds": (int,),
+    "records": (int,),
     "weighted_by": (str,),
     "two_words": (bool,),
 }
@@ -61,6 +62,9 @@ class Privacy:
     client adds its share of the noise before it encrypts; without the shares of `Quorum.colluders`
     clients, and of all that may vanish, the noise still has std `noise_multiplier` * clip.
 
+    records: 0, or about how many there are in all; then a neighbour has one record replaced by
+    anything in place of one client's data, and clip and sampling are each record's: see `lots`. The
+    mean is over sampling * records of them.
     rounds: in which one client takes part, at most; sampling: chance that a client's update takes
     part in a round, by its own secret coin (it sends noise where it does not); 1: always. That the
     server samples clients amplifies nothing, because the server knows whom. epsilon, delta: of all
@@ -76,6 +80,7 @@ class Privacy:
     epsilon: float
     delta: float
     sampling: float = 1.0
+    records: int = 0
 
     def __post_init__(self) -> None:
         for name in ("clip", "noise_multiplier", "epsilon"):
@@ -84,10 +89,19 @@ class Privacy:
         if type(self.rounds) is not int or self.rounds < 1:
             raise ParameterError(f"rounds={self.rounds!r} is no whole number from 1 on")
         check_number("sampling", self.sampling, above=0, most=1)
+        if type(self.records) is not int or self.records < 0:
+            raise ParameterError(f"records={self.records!r} is no whole number from 0 on")
 
     @classmethod
     def for_rounds(
-        cls, *, epsilon: float, delta: float, rounds: int, clip: float, sampling: float = 1.0
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        rounds: int,
+        clip: float,
+        sampling: float = 1.0,
+        records: int = 0,
     ) -> Privacy:
         """The least noise for these figures.
 
@@ -101,6 +115,7 @@ class Privacy:
             epsilon=epsilon,
             delta=delta,
             sampling=sampling,
+            records=records,
         )
         # Loads accountants, which a client without privacy never needs.
         from protocols.privacy.gdp import mu_for_epsilon
@@ -122,20 +137,28 @@ class Privacy:
             epsilon=epsilon,
             delta=delta,
             sampling=sampling,
+            records=records,
         )
 
     def share_std(self, quorum: Quorum) -> float:
         """Of one client's noise."""
         return self.noise_multiplier * self.clip / math.sqrt(quorum.needed - quorum.colluders)
 
+    def expected(self, quorum: Quorum, contributors: int) -> float:
+        """Updates in a sum of so many clients, on average: of clients, or of records."""
+        share = contributors / quorum.clients
+        return (self.records * share or contributors) * self.sampling
+
     def noise_of_mean(self, quorum: Quorum, contributors: int) -> float:
         """Std of the noise on each value of a mean of so many clients."""
-        return self.share_std(quorum) / (math.sqrt(contributors) * self.sampling)
+        noise = self.share_std(quorum) * math.sqrt(contributors)
+        return noise / self.expected(quorum, contributors)
 
     def units(self, quorum: Quorum) -> float:
         """Units in 1, a power of 2: as many as the words have room for."""
         clients = quorum.clients
-        largest = clients * self.clip + _ROOM * math.sqrt(clients) * self.share_std(quorum)
+        updates = min(self.records, 2 * self.records * self.sampling + _ROOM) or clients
+        largest = updates * self.clip + _ROOM * math.sqrt(clients) * self.share_std(quorum)
         return 2.0 ** math.floor(math.log2(clients * largest_units(clients) / largest))
 
     def share_units(self, quorum: Quorum) -> int:

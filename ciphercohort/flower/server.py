@@ -320,7 +320,8 @@ class SecureGrid(WrappedGrid):
         if plan.privacy is not None:
             if self._accountant:
                 self._accountant.compose(event_of(self._accountant, plan.privacy, clients))
-            unit = 1 / (plan.privacy.units(quorum) * plan.privacy.sampling * contributors)
+            updates = plan.privacy.expected(quorum, contributors)
+            unit = 1 / (plan.privacy.units(quorum) * updates)
             std = plan.privacy.noise_of_mean(quorum, contributors)
             log.info(
                 "mean of %d clients; std of its noise: %.2g a value, %.2g over all %d; the mean "
