@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
+from parties.launch import no_core_files
 from protocols.errors import ParameterError
 from protocols.names import DEFAULT_COLLUDERS
 from sims import cli_options as options
@@ -204,6 +205,7 @@ def start(
         if only != "node":
             passphrase = _passphrase(passphrase_file, has_entry=bool(settings.keyring))
         with party.start(passphrase, only=cast(Any, only)):
+            del passphrase
             if only != "node":
                 say(console, f"agent of {settings.name}: {settings.socket}")
             if only != "agent":
@@ -367,6 +369,7 @@ def remove(
 
 def _passphrase(path: Path | None, *, has_entry: bool = False, confirm: bool = False) -> str | None:
     """Of a file, of systemd, or of a person; None where the keyring has it."""
+    no_core_files()
     if path is None and has_entry:
         return None
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:

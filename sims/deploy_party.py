@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from parties import launch
 from parties.agent import settings as files
 from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
 from parties.agent.setup import MAX_DELTA, MAX_EPSILON, init_party
@@ -232,6 +232,7 @@ class Party(Background):
         if only not in (None, "agent", "node"):
             raise ParameterError(f"only={only!r} is not agent or node")
         settings = self.settings
+        launch.no_core_files()
         with self.starting() as stack:
             if only != "node":
                 if passphrase is None and settings.keyring:
@@ -327,7 +328,7 @@ def _given(passphrase: str | None) -> str:
 def _agent(settings: files.Settings, passphrase: str) -> Iterator[None]:
     """The agent, in a process of its own that ends with this one."""
     process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-        [sys.executable, "-m", "parties.agent", str(settings.folder)],
+        [*launch.program("parties.agent"), str(settings.folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -338,6 +339,7 @@ def _agent(settings: files.Settings, passphrase: str) -> Iterator[None]:
     try:
         with suppress(BrokenPipeError):  # it has ended, and says why below
             print(json.dumps({"passphrase": passphrase}), file=process.stdin, flush=True)
+        del passphrase
         said = json.loads(process.stdout.readline() or "{}")
         if "socket" not in said:
             kind = getattr(errors, said.get("kind", ""), errors.ProtocolError)

@@ -30,6 +30,7 @@ from coordinator import settings as coordinator_files
 from coordinator.certificates import CA, SERVER, SERVER_KEY
 from coordinator.settings import HOME_VARIABLE
 from coordinator.settings import Settings as CoordinatorSettings
+from parties import launch
 from protocols.errors import ProtocolError
 
 if TYPE_CHECKING:  # it loads what Flower's processes need not
@@ -38,7 +39,6 @@ if TYPE_CHECKING:  # it loads what Flower's processes need not
 CONNECTION = "cohort"
 # A node's gRPC connection in 1.30; its HTTP connection of 1.41 is elsewhere.
 GRPC_NODE = "client/grpc_rere_client"
-SAFE_PATH = sys.version_info >= (3, 11)
 COMMAND_SECONDS = 120.0
 
 
@@ -55,15 +55,8 @@ def program(name: str) -> str:
 
 
 def _start(name: str) -> list[str]:
-    started = [*_module("sims.flower_commands"), name]
+    started = [*launch.program("sims.flower_commands"), name]
     return started if has_one_port() else [program(name)]
-
-
-def _module(name: str) -> list[str]:
-    """Run an installed module; nothing is loaded from the current folder (3.10 has no -P)."""
-    code = "import runpy, sys; sys.path[:] = filter(None, sys.path); "
-    code += f"runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
-    return [sys.executable, *(("-P", "-m", name) if SAFE_PATH else ("-c", code))]
 
 
 def superlink(settings: CoordinatorSettings) -> list[str]:
@@ -104,7 +97,7 @@ def supernode(settings: PartySettings) -> list[str]:
     folder, own = settings.folder, settings.clientappio
     address = _host_and_port(own) if has_one_port() else ["--clientappio-api-address", own]
     return [
-        *_module("parties.flower_node"),
+        *launch.program("parties.flower_node"),
         *_start("flower-supernode"),
         *("--root-certificates", str(folder / party_files.CA)),
         *("--superlink", settings.superlink),

@@ -1,7 +1,8 @@
 """What an owner has to trust: the kernel's files, and whatever else the agent's process may load.
 
 Read off the source, whatever is installed beside it: an import counts wherever it stands, inside a
-function too, and so does a module that is named in a table (`"protocols.rows:RowsPlan"`).
+function too, and so does a module that is named in a table (`"protocols.rows:RowsPlan"`), or a
+whole package that a formatted text begins with (`f"protocols.models.{name}"`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 KERNEL, READER, AGENT = "parties.kernel", "parties.data", "parties.agent"
+_PREFIX = re.compile(rf"((?:{'|'.join(OURS)})(?:\.\w+)*)\.")
 _NAMED = re.compile(rf"((?:{'|'.join(OURS)})(?:\.\w+)+)(?::\w+)?")
 
 
@@ -51,7 +53,8 @@ class Source:
             if name in found or name not in self.files:
                 continue
             found.add(name)
-            due += [each for each in self._names(name) if each in self.files]
+            for each in self._names(name):
+                due += self.below(each[:-2]) if each.endswith(".*") else [each]
             if "." in name:
                 due.append(name.rpartition(".")[0])
         return sorted(found)
@@ -64,20 +67,33 @@ class Source:
     def _names(self, module: str) -> Iterator[str]:
         """Whatever a module imports or names, packages and members too."""
         hidden = set[ast.AST]()
+        package = module if self.files[module].name == "__init__.py" else module.rpartition(".")[0]
         for node in ast.walk(ast.parse(self.files[module].read_text())):
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            if isinstance(node, ast.If) and _for_types(node.test):
                 hidden.update(each for child in node.body for each in ast.walk(child))
             elif node in hidden:
                 continue
             elif isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                yield node.module
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                above = package.split(".")[: len(package.split(".")) + 1 - node.level]
+                home = ".".join([*above * bool(node.level), *filter(None, [node.module])])
+                yield home
+                yield from (f"{home}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+                named = _PREFIX.fullmatch(str(node.values[0].value))
+                if named:
+                    yield f"{named[1]}.*"
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named = _NAMED.fullmatch(node.value)
                 if named:
                     yield named[1]
+
+
+def _for_types(test: ast.expr) -> bool:
+    """Whether it is TYPE_CHECKING, and not its opposite."""
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return name == "TYPE_CHECKING"
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,12 @@ def test_a_party_loads_neither_coordinator_nor_simulation() -> None:
         "from protocols import plan",
         "from protocols.plan import RunPlan",
         "def late():\n    from protocols.plan import RunPlan",
+        "from ...protocols import plan",
+        "from ...protocols.plan import RunPlan",
+        "if not TYPE_CHECKING:\n    import protocols.plan",
+        "if TYPE_CHECKING:\n    import os\nelse:\n    import protocols.plan",
         'TABLE = {"rows": "protocols.plan:RunPlan"}',
+        'found = import_module(f"protocols.{name}")',
     ],
 )
 def test_every_way_to_load_a_module_is_seen(text: str, tmp_path: Path) -> None:

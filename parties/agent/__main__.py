@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 import logging
-import resource
 import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from protocols.errors import CohortError
+from parties.launch import no_core_files
+from protocols.errors import CohortError, MessageError
 
 
 def main(words: Sequence[str]) -> int:
     """Serve until told to stop; 1 where that is not possible."""
+    no_core_files()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        return serve(Path(words[0]), json.loads(sys.stdin.readline())["passphrase"])
+        return serve(Path(words[0]), told(sys.stdin.readline()))
     except CohortError as error:
         tell({"error": str(error), "kind": type(error).__name__})
         return 1
@@ -38,7 +40,6 @@ def serve(folder: Path, passphrase: str) -> int:
     from parties.agent.server import AgentServer
     from parties.agent.settings import Settings, build_agent
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
     settings = Settings.load(folder)
     agent = build_agent(settings, passphrase)
     server = AgentServer(agent, Path(settings.socket), settings.relay_uid)
@@ -56,6 +57,15 @@ def serve(folder: Path, passphrase: str) -> int:
     tell({"socket": settings.socket})
     server.serve()
     return 0
+
+
+def told(line: str) -> str:
+    """The passphrase. Raises MessageError: the line holds none."""
+    with suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict) and isinstance(found.get("passphrase"), str):
+            return str(found["passphrase"])
+    raise MessageError('the first line of input is no {"passphrase": …}')
 
 
 def tell(what: Mapping[str, str]) -> None:

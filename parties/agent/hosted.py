@@ -16,7 +16,6 @@ import io
 import json
 import logging
 import os
-import resource
 import shutil
 import sys
 import threading
@@ -28,6 +27,7 @@ import msgspec
 import pandas as pd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from parties import launch
 from parties.agent.agent import Agent, Limits
 from parties.agent.consent import Consent
 from parties.agent.run_folder import CARD, LOG, MEMBERS, SOCKET
@@ -181,7 +181,7 @@ def _start() -> tuple[Hosted, Agent, AgentServer]:
 
 def main() -> int:
     """Serve one run; 1 where the site cannot take part, for a reason that is said."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the key share
+    launch.no_core_files()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     try:
         hosted, agent, server = _start()

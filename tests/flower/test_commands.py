@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from coordinator.settings import Settings as CentreSettings
+from parties import launch
 from parties.agent.settings import Settings
 from protocols.documents import load_toml
 from sims import flower_commands
@@ -48,7 +51,7 @@ def party(tmp_path: Path) -> Settings:
 def generation(monkeypatch: pytest.MonkeyPatch, one_port: bool) -> bool:
     monkeypatch.setattr(flower_commands, "has_one_port", lambda: one_port)
     monkeypatch.setattr(flower_commands, "program", lambda name: name)
-    monkeypatch.setattr(flower_commands, "SAFE_PATH", True)
+    monkeypatch.setattr(launch, "SAFE_PATH", True)
     return one_port
 
 
@@ -102,21 +105,39 @@ def test_commands_go_to_the_port_that_takes_them(centre: CentreSettings, generat
     }
 
 
-def test_nothing_is_loaded_from_the_current_folder(tmp_path: Path) -> None:
-    """Neither the module nor what it imports."""
-    (tmp_path / "protocols").mkdir()
-    for trap in ("json.py", "protocols/__init__.py"):
-        (tmp_path / trap).write_text("raise SystemExit('loaded from here')")
-    command = [*flower_commands._module("protocols.errors"), "option"]
+@pytest.mark.parametrize("module", ["parties.agent", "parties.flower_node"])
+def test_nothing_is_loaded_from_the_current_folder(module: str, tmp_path: Path) -> None:
+    """Whatever lies there: every module of Python's, and our packages."""
+    names = {*sys.stdlib_module_names, "numpy", "openfhe", "parties", "protocols"}
+    for name in names - {*sys.builtin_module_names}:
+        (tmp_path / f"{name}.py").write_text("open('LOADED', 'a').write(__name__ + ' ')")
+    command = [*launch.program(module), "no such folder"]
     environment = {**quiet(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment, input=b"")
+    assert not (tmp_path / "LOADED").exists()
+
+
+def test_every_process_of_ours_is_started_in_one_place() -> None:
+    """Or in Python's isolated mode."""
+    start = re.compile(r"sys\.executable,(?! \"-I\")")
+    packages = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
+    files = [path for package in packages for path in (ROOT / package).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)) for path in files if start.search(path.read_text())}
+    assert found == {"parties/launch.py"}
+
+
+@pytest.mark.parametrize("line", ["", "{}", "[1]", "no JSON", '{"passphrase": 3}'])
+def test_an_agent_without_a_passphrase_says_so(line: str, tmp_path: Path) -> None:
+    command = [*launch.program("parties.agent"), str(tmp_path)]
+    done = subprocess.run(command, input=f"{line}\n", capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["kind"] == "MessageError"
 
 
 def test_the_installed_programs_know_every_option(centre: CentreSettings, party: Settings) -> None:
     """And the launcher, where there is one, starts them; of the node: those it falls back on."""
     node = flower_commands.supernode(party)
-    own = len(flower_commands._module("parties.flower_node"))
+    own = len(launch.program("parties.flower_node"))
     for command in (flower_commands.superlink(centre), node[own:]):
         start = command[: next(k for k, word in enumerate(command) if word.startswith("--"))]
         done = subprocess.run(
