@@ -7,6 +7,7 @@ them go through Flower.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -29,10 +30,13 @@ from coordinator.status import read_status
 from parties.agent.frames import AgentClient
 from parties.data.infer import infer_schema
 from protocols.errors import AbortedError, CohortError, ParameterError, PolicyError
+from protocols.names import SECURE_AGGREGATION
+from protocols.protocol import PROTOCOLS
 from protocols.words import EXACT_SUMS
 from sims import deploy_coordinator
 from sims.documents import to_json
 from sims.supervise import Background
+from sims.trusted import Trusted
 from tests.sims.document import Document
 from tests.sims.model_runs import cohort
 
@@ -301,3 +305,24 @@ def test_what_fails_while_it_starts_leaves_nothing_behind() -> None:
             pass
         assert ended == ["first"]
     assert ended == ["first", "second"] and "running" not in repr(host)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_live_agent_loads_nothing_that_is_not_listed(
+    protocol: str, centre: Coordinator, home: Path
+) -> None:
+    """Of this protocol and of all that its process has done before; see `cohort party trusted`."""
+    settings = centre.folder / "coordinator.toml"
+    kept = settings.read_text()
+    try:
+        text = re.sub(r'protocol = ".*"', f'protocol = "{protocol}"', kept)
+        ring = r"(profile|ring_dim) = .*\n" if protocol == SECURE_AGGREGATION else "$^"
+        settings.write_text(re.sub(ring, "", text))
+        owner = answering(Party(home / "west"), accept=True)
+        run = Coordinator(centre.folder).run(tell=lambda words: None)
+        owner.join(10)
+    finally:
+        settings.write_text(kept)
+    assert run.plan.protocol == protocol and run.status["state"] == "finished"
+    listed = Trusted.of(Path(__file__).parents[2]).lines
+    assert set(Party(home / NAMES[0]).status()["modules"]) <= {*listed}
