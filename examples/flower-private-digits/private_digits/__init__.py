@@ -1,0 +1,1 @@
+"""Handwritten digits, private per record."""
