@@ -239,8 +239,8 @@ def trusted(as_json: options.AsJson = False, debug: options.Debug = False) -> No
         ):
             typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")
         typer.echo(
-            "the agent's process may load all of these. Rows and noise pass through the last as "
-            "well; secrets do not"
+            "the agent's process may load all of these. Rows, noise and the key that signs pass "
+            "through the last as well, and objects of the kernel; what these hold does not"
         )
 
 
