@@ -99,10 +99,11 @@ def check(
         raise ProtocolError(f"{kind}s: not exactly one for each party of the plan")
     for name, entry in values.items():
         try:
-            value = bytes.fromhex(entry.value)
-            # One spelling only, so that equal values are equal texts.
-            if len(value) != VALUE_BYTES or value.hex() != entry.value:
-                raise ValueError(entry.value)
+            # One spelling only, so that equal values and signatures are equal texts.
+            for told, size in ((entry.value, VALUE_BYTES), (entry.signature, SIGNATURE_BYTES)):
+                found = bytes.fromhex(told)
+                if len(found) != size or found.hex() != told:
+                    raise ValueError(told)
             _verify(roster[name], entry.signature, text(name, entry.value))
         except (InvalidSignature, ValueError):
             raise ProtocolError(
