@@ -12,7 +12,7 @@ from protocols.messages import public_bytes
 from protocols.signed_values import SignedValue, check
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-ROSTER = {"a": public_bytes(KEY).hex()}
+ROSTER = {"a": public_bytes(KEY)}
 
 
 def text(name: str, value: str) -> bytes:
