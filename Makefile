@@ -19,7 +19,7 @@ export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench docs setup setup-dev clean distclean
+.PHONY: help demo test check bench docs flower-wheel setup setup-dev clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ bench: setup-dev ## run the benchmarks
 docs: setup-dev ## write the documentation site to build/site; a broken link fails
 	$(BIN)/python -m mkdocs build
 	@echo "open build/site/index.html"
+
+flower-wheel: ## build the wheel of the secure sums for Flower apps alone: pure Python, in dist/
+	@$(if $(PYTHON),,echo "No Python found. First install one (3.10 or newer)" >&2; exit 2)
+	@$(PYTHON) scripts/flower_wheel.py
 
 setup: ## make .venv with what running needs
 	@$(if $(PYTHON),,echo "No Python found. First install one (3.8 or newer), such as with: sudo apt-get install python3" >&2; exit 2)

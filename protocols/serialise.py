@@ -9,8 +9,6 @@ import json
 import math
 from typing import Any, TypeVar
 
-import msgspec
-
 from protocols.errors import CohortError, MessageError
 
 T = TypeVar("T")
@@ -78,6 +76,8 @@ def _depth(value: Any) -> int:
 
 def to_plain(value: Any) -> Any:
     """Objects, lists, text and numbers, every bit of a float kept."""
+    import msgspec  # `parse` alone does without
+
     return json.loads(json.dumps(msgspec.to_builtins(value)))
 
 
@@ -89,6 +89,8 @@ def from_plain(kind: type[T], plain: Any) -> T:
             64 bits or more; names the field.
         CohortError: what the type itself refuses.
     """
+    import msgspec
+
     try:
         _check_numbers(plain, kind.__name__)
         found = msgspec.convert(plain, kind, strict=True)

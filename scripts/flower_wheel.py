@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Build dist/ciphercohort_flower-VERSION-py3-none-any.whl: secure sums for Flower apps alone.
+
+    python3 scripts/flower_wheel.py [FOLDER]
+
+It holds `ciphercohort.flower`, but for its measurements and demo, and what that imports of this
+repository: pure Python that runs wherever Flower does (3.10 to 3.13; Linux, macOS, Windows). It
+needs NumPy, cryptography and Flower; private sums also SciPy and dp-accounting, the extra
+`privacy`. Modules that it would share with the package `ciphercohort` are the same files: install
+one of the two.
+
+Standard library only. The bytes follow from the sources alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import re
+import sys
+import zipfile
+from pathlib import Path
+from typing import Dict, Iterator, List, Set, Tuple
+
+ROOT = Path(__file__).resolve().parent.parent
+OWN = ("ciphercohort", "protocols")
+LEFT_OUT = ("arms", "demo", "study", "workloads")
+NEEDS = {"numpy": "numpy>=1.26", "cryptography": "cryptography>=44", "flwr": "flwr>=1.30,<2"}
+PRIVACY = {"scipy": "scipy>=1.13", "dp_accounting": "dp-accounting>=0.6,<0.7"}
+LATE = {"msgspec"}  # imported by functions that nothing here calls
+TAG = "py3-none-any"
+
+
+def path_of(module: str) -> Path:
+    """Its file; one that does not exist where there is no such module."""
+    path = ROOT.joinpath(*module.split("."))
+    package = path / "__init__.py"
+    return package if package.exists() else path.with_suffix(".py")
+
+
+def imports(module: str) -> Iterator[str]:
+    """What a module imports, anywhere in it; names of other modules of this repository in full."""
+    for node in ast.walk(ast.parse(path_of(module).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name for name in names if path_of(name).exists())
+
+
+def modules() -> Tuple[List[str], Set[str]]:
+    """Modules of the wheel, and the libraries that they import.
+
+    Raises:
+        SystemExit: one of them needs what the wheel does not bring.
+    """
+    folder = ROOT / "ciphercohort" / "flower"
+    todo = [f"ciphercohort.flower.{p.stem}" for p in folder.glob("*.py") if p.stem not in LEFT_OUT]
+    todo = [name.replace(".__init__", "") for name in todo]
+    found: Set[str] = set()
+    libraries: Set[str] = set()
+    while todo:
+        module = todo.pop()
+        if module in found:
+            continue
+        found.add(module)
+        if "." in module:
+            todo.append(module.rpartition(".")[0])
+        for name in imports(module):
+            top = name.partition(".")[0]
+            if top in OWN and path_of(name).exists():
+                todo.append(name)
+            elif top not in sys.stdlib_module_names and top not in OWN:
+                libraries.add(top)
+    beyond = libraries - {*NEEDS, *PRIVACY, *LATE}
+    if beyond:
+        raise SystemExit(f"ciphercohort.flower imports {', '.join(sorted(beyond))}: not in NEEDS")
+    return sorted(found), libraries
+
+
+def metadata(version: str) -> str:
+    """METADATA of the wheel."""
+    lines = [
+        "Metadata-Version: 2.4",
+        "Name: ciphercohort-flower",
+        f"Version: {version}",
+        "Summary: Secure sums for Flower apps: the server gets means, under keys that nobody holds",
+        "License-Expression: Apache-2.0",
+        "License-File: LICENSE",
+        "Requires-Python: >=3.10",
+        *(f"Requires-Dist: {need}" for need in NEEDS.values()),
+        "Provides-Extra: privacy",
+        *(f"Requires-Dist: {need}; extra == 'privacy'" for need in PRIVACY.values()),
+        "Description-Content-Type: text/markdown",
+        "",
+        (ROOT / "docs" / "flower.md").read_text(encoding="utf-8"),
+    ]
+    return "\n".join(lines)
+
+
+def build(folder: Path) -> Path:
+    """Write the wheel; returns its path."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    match = re.search(r'^version = "(.+)"$', text, re.M)
+    if not match:
+        raise SystemExit("pyproject.toml has no version")
+    version = match[1]
+    info = f"ciphercohort_flower-{version}.dist-info"
+    files: Dict[str, bytes] = {}
+    for module in modules()[0]:
+        path = path_of(module)
+        files[path.relative_to(ROOT).as_posix()] = path.read_bytes()
+    for name in ("ciphercohort/py.typed", "protocols/py.typed"):
+        if (ROOT / name).exists():
+            files[name] = (ROOT / name).read_bytes()
+    files[f"{info}/METADATA"] = metadata(version).encode()
+    files[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    wheel = f"Wheel-Version: 1.0\nGenerator: ciphercohort\nRoot-Is-Purelib: true\nTag: {TAG}\n"
+    files[f"{info}/WHEEL"] = wheel.encode()
+    files[f"{info}/RECORD"] = record(files, f"{info}/RECORD").encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"ciphercohort_flower-{version}-{TAG}.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def record(files: Dict[str, bytes], own: str) -> str:
+    """Digest and length of every file, as PEP 427 has them."""
+    lines = []
+    for name, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        lines.append(f"{name},sha256={digest},{len(data)}")
+    return "\n".join([*lines, f"{own},,", ""])
+
+
+if __name__ == "__main__":
+    print(build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"))

@@ -1,0 +1,102 @@
+"""The distribution of the secure sums alone: pure Python, without what the whole package needs."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flower.environment import ROOT, quiet
+
+SCRIPT = ROOT / "scripts" / "flower_wheel.py"
+ALLOWED = {"numpy", "cryptography", "flwr"}
+# A round of three clients, where libraries of REFUSED cannot be imported.
+ROUND = """
+import sys
+for name in REFUSED:
+    sys.modules[name] = None  # importing it fails
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+import ciphercohort, ciphercohort.flower as flower
+from ciphercohort.flower.in_process import InProcessGrid
+assert ".whl" in flower.__file__, flower.__file__
+app = ClientApp(mods=[flower.SecureSumMod(privacy=PRIVACY)])
+@app.train()
+def train(message, context):
+    w = message.content["arrays"]["w"].numpy()
+    if PRIVACY:
+        rows = flower.lot(50)
+        w = np.zeros((len(rows), 4))
+    else:
+        w = w + context.node_config["partition-id"]
+    reply = {"arrays": ArrayRecord({"w": Array(w)}), "metrics": MetricRecord({"num-examples": 1})}
+    return Message(RecordDict(reply), reply_to=message)
+grid = InProcessGrid(app, {k + 1: {"partition-id": k} for k in range(3)})
+privacy = None
+if PRIVACY:
+    privacy = flower.Privacy.for_rounds(
+        epsilon=4.0, delta=1e-5, rounds=1, clip=1.0, sampling=0.5, records=150
+    )
+strategy = flower.SecureSum(FedAvg(fraction_evaluate=0.0), privacy=privacy)
+result = strategy.start(grid, ArrayRecord({"w": Array(np.zeros(4))}), num_rounds=1)
+w = result.arrays["w"].numpy()
+assert PRIVACY or np.abs(w - 1).max() < 1e-4, w
+print("mean", w)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(tmp_path_factory.mktemp("dist"))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return Path(done.stdout.strip())
+
+
+def test_it_is_pure_and_whole(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert all(n.endswith((".py", ".typed")) or ".dist-info/" in n for n in names)
+        record = next(name for name in names if name.endswith("RECORD"))
+        listed = archive.read(record).decode().split()
+        assert len(listed) == len(names) < 80
+        metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
+    needs = {line for line in metadata.splitlines() if line.startswith("Requires-Dist")}
+    plain = {n.split()[1].split(">")[0] for n in needs if "extra" not in n}
+    assert plain == ALLOWED
+    assert not [n for n in names if n.startswith(("sims/", "parties/", "coordinator/"))]
+
+
+def test_its_bytes_follow_from_the_sources(wheel: Path, tmp_path: Path) -> None:
+    build: Any = runpy.run_path(str(SCRIPT))["build"]
+    assert build(tmp_path).read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.parametrize("privacy", [False, True])
+def test_a_round_runs_from_the_wheel_alone(wheel: Path, tmp_path: Path, privacy: bool) -> None:
+    """Private sums need the extra, and nothing beyond."""
+    refused = ["openfhe", "pandas", "sklearn", "msgspec"]
+    refused += [] if privacy else ["scipy", "dp_accounting"]
+    code = f"REFUSED = {refused}\nPRIVACY = {privacy}\n{ROUND}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**quiet(), "PYTHONPATH": os.fspath(wheel)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "mean" in done.stdout
