@@ -1,0 +1,1 @@
+"""Where rows, secrets and noise go: `python -m tests.holders`."""
