@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -43,11 +44,10 @@ bypass-selection = true
 publisher = "ciphercohort"
 
 [tool.flwr.app.components]
-serverapp = "coordinator.flower_app:app"
-clientapp = "parties.flower_app:app"
+serverapp = "{server}:app"
+clientapp = "{client}:app"
 
 [tool.flwr.app.config]
-session = ""
 """
 _LICENSE = "Apache License 2.0, http://www.apache.org/licenses/LICENSE-2.0\n"
 
@@ -90,10 +90,16 @@ def init_coordinator(
     return folder / INVITATION
 
 
-def write_app(folder: Path) -> None:
-    """The code-free Flower app: hosts run what they installed themselves."""
+def write_app(
+    folder: Path,
+    server: str = "coordinator.flower_app",
+    client: str = "parties.flower_app",
+    config: Mapping[str, Any] = MappingProxyType({"session": ""}),
+) -> None:
+    """A code-free Flower app: hosts run the modules that they installed themselves."""
     folder.mkdir()
-    (folder / "pyproject.toml").write_text(_APP, encoding="utf-8")
+    text = _APP.format(server=server, client=client) + to_toml(config, {})
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
     (folder / "LICENSE").write_text(_LICENSE, encoding="utf-8")
 
 

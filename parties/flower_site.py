@@ -272,3 +272,7 @@ class Site:
         held = io.BytesIO()
         found.to_parquet(held, index=False)
         return hosted, held.getvalue()
+
+
+app = client_app()
+"""Its rows are those that the node's configuration names."""

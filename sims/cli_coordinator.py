@@ -107,6 +107,14 @@ def start(folder: Folder, debug: options.Debug = False) -> None:
 def run(
     folder: Folder,
     session: Session = None,
+    superlink: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT of a SuperLink of somebody else, whose nodes have the rows."),
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, typer.Option(help="Of that SuperLink. Default: the system's.")
+    ] = None,
+    parties: Annotated[int, typer.Option(help="Sites to wait for there.")] = 3,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
@@ -114,6 +122,10 @@ def run(
     with _centre(folder, debug, as_json) as (centre, tell):
         from sims.layout import MODEL
 
+        if superlink is not None:
+            out = centre._run_on(superlink, root_certificates, parties, tell)
+            _finished({"state": "finished"}, as_json, model=out / MODEL)
+            return
         found = centre.run(session, tell)
         _finished(found.status, as_json, model=found.folder / MODEL)
 

@@ -38,6 +38,7 @@ from sims.drive import drive, registered
 from sims.exact_sums import exact_words
 from sims.inference import Inference
 from sims.judged import Evaluation
+from sims.layout import MODEL
 from sims.options import DeployOptions, FilePath
 from sims.predict import ReleasedModel, load_model
 from sims.supervise import Background, Program, supervised
@@ -171,6 +172,35 @@ class Coordinator(Background):
             tell("the second moment is summed; training follows on whitened rows")
             see(name)
         return finished_run(self.settings, name)
+
+    def run_on(
+        self,
+        superlink: str,
+        *,
+        root_certificates: FilePath | None = None,
+        parties: int = 3,
+        tell: Tell = print,
+    ) -> ReleasedModel:
+        """Train on a SuperLink that somebody else operates, whose nodes start their own agents.
+
+        Args:
+            superlink: HOST:PORT that takes commands there.
+            root_certificates: file; default: those of the system.
+            parties: sites to wait for.
+            tell: is told of the run's phases.
+
+        Raises:
+            ProtocolError: the SuperLink does not answer, or the run fails.
+        """
+        return load_model(self._run_on(superlink, root_certificates, parties, tell) / MODEL)
+
+    def _run_on(
+        self, superlink: str, root_certificates: FilePath | None, parties: int, tell: Tell
+    ) -> Path:
+        from sims.superlink import run_on
+
+        roots = None if root_certificates is None else Path(root_certificates)
+        return run_on(self.settings, superlink, roots=roots, parties=parties, tell=tell)
 
     def evaluate(
         self,

@@ -127,53 +127,73 @@ def environment(folder: Path) -> dict[str, str]:
 
 def write_connection(settings: CoordinatorSettings) -> None:
     """Flower's own configuration: where `flwr` finds the SuperLink."""
-    folder = settings.folder / coordinator_files.FLOWER
-    folder.mkdir(exist_ok=True)
-    root = json.dumps(str(settings.folder / CA))
     address = _dialled(settings.fleet) if has_one_port() else settings.control
-    (folder / "config.toml").write_text(
+    connect(settings.folder, address, settings.folder / CA)
+
+
+def connect(folder: Path, address: str, roots: Path | None) -> None:
+    """Have `flwr` in this folder find a SuperLink; roots: certificates, the system's if None."""
+    home = folder / coordinator_files.FLOWER
+    home.mkdir(exist_ok=True)
+    root = "" if roots is None else f"root-certificates = {json.dumps(str(roots.absolute()))}\n"
+    (home / "config.toml").write_text(
         f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-        f"address = {json.dumps(address)}\nroot-certificates = {root}\n",
+        f"address = {json.dumps(address)}\n{root}",
         encoding="utf-8",
     )
 
 
 def register(settings: CoordinatorSettings, public_key: Path) -> int:
     """Make a party's node known to the SuperLink; returns its node id."""
-    found = _flwr(settings, ["supernode", "register", str(public_key), CONNECTION])
+    found = flwr(settings.folder, ["supernode", "register", str(public_key), CONNECTION])
     return int(found["node-id"])
 
 
 def connected(settings: CoordinatorSettings) -> dict[int, str]:
     """Status of every registered node, by node id."""
-    found = _flwr(settings, ["supernode", "list", CONNECTION])
+    found = flwr(settings.folder, ["supernode", "list", CONNECTION])
     return {int(node["node-id"]): str(node["status"]) for node in found["nodes"]}
 
 
 def submit(settings: CoordinatorSettings, session: str) -> int:
     """Start a Flower run for a session; returns its run id."""
     app = str(settings.folder / coordinator_files.APP)
-    found = _flwr(settings, ["run", app, CONNECTION, "--run-config", f'session="{session}"'])
+    found = flwr(settings.folder, ["run", app, CONNECTION, "--run-config", f'session="{session}"'])
     return int(found["run-id"])
+
+
+def log_of(folder: Path, run: int) -> str:
+    """What a run's ServerApp has said so far."""
+    done = subprocess.run(  # noqa: S603 - our own arguments, no shell
+        [program("flwr"), "log", str(run), CONNECTION, "--show"],
+        env=environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+    )
+    return done.stdout
 
 
 def run_state(settings: CoordinatorSettings, run: int) -> str:
     """Status of a Flower run, such as finished:failed; finished:lost: by a SuperLink that died."""
-    found = _flwr(settings, ["ls", CONNECTION])["runs"]
+    found = flwr(settings.folder, ["ls", CONNECTION])["runs"]
     states = {int(each["run-id"]): str(each["status"]) for each in found}
     return states.get(run, "finished:lost")
 
 
-def _flwr(settings: CoordinatorSettings, arguments: Sequence[str]) -> Mapping[str, Any]:
+def flwr(folder: Path, arguments: Sequence[str]) -> Mapping[str, Any]:
     """One `flwr` command; `flwr run` exits 0 even on failure, so its answer counts.
+
+    folder: with Flower's own configuration in `coordinator.settings.FLOWER`.
 
     Raises:
         ProtocolError: it failed.
     """
     done = subprocess.run(  # noqa: S603 - our own arguments, no shell
         [program("flwr"), *arguments, "--format", "json"],
-        env=environment(settings.folder),
-        cwd=settings.folder,
+        env=environment(folder),
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS,

@@ -33,7 +33,7 @@ from coordinator.flower_waits import shorten_waits
 from coordinator.settings import Settings
 from parties.data.schema import Schema
 from protocols.cards import Card
-from protocols.documents import read, suggest, to_toml
+from protocols.documents import parse_json, read, suggest, to_toml
 from protocols.errors import ParameterError, ProtocolError
 from protocols.messages import new_signing_key, public_bytes
 from protocols.private_files import private_folder, write_private
@@ -82,6 +82,10 @@ def server_app(schema: FilePath | Mapping[str, Any] | None = None) -> ServerApp:
         run_job(grid, context.run_config, schema)
 
     return app
+
+
+app = server_app()
+"""Its run configuration names the schema."""
 
 
 def run_job(
@@ -148,6 +152,8 @@ def _settings(
             'the run has no column schema: set schema="FILE" in --run-config, a file of the '
             "machine of the ServerApp, or server_app(schema=…)"
         )
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        given = parse_json(given.encode(), "run-config schema")
     found = Schema.from_dict(given) if isinstance(given, Mapping) else Schema.load(Path(given))
     folder = Path(own["home"] or tempfile.mkdtemp(prefix="ciphercohort-")).absolute()
     private_folder(folder)

@@ -34,9 +34,12 @@ OVER_SECONDS = 900.0
 class Elsewhere:
     """The processes' folder: certificates, keys, logs; `home` is the user's FLWR_HOME."""
 
-    def __init__(self, folder: Path, nodes: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self, folder: Path, nodes: Sequence[Mapping[str, Any]], *, registered: bool = True
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.home, self._nodes = folder, folder / "flwr", nodes
+        self._registered = registered
         self.home.mkdir()
         self._ports = [f"127.0.0.1:{port}" for port in free_ports(3 + len(nodes))]
         self.control = self._ports[1]
@@ -52,17 +55,20 @@ class Elsewhere:
         """SuperLink and SuperNodes, until the block ends."""
         fleet, control, serverappio, *own = self._ports
         tls = ["--ssl-ca-certfile", CA, "--ssl-certfile", SERVER, "--ssl-keyfile", SERVER_KEY]
-        link = ["flower-superlink", *tls, "--enable-supernode-auth"]
+        link = ["flower-superlink", *tls]
+        link += ["--enable-supernode-auth"] if self._registered else []
         link += ["--fleet-api-address", fleet, "--control-api-address", control]
         processes = [self._start("superlink", [*link, "--serverappio-api-address", serverappio])]
         try:
-            self._patiently("ls")
+            for port in (fleet, control):
+                wait_for(port)
             for k, (config, address) in enumerate(zip(self._nodes, own, strict=True)):
-                self.flwr("supernode", "register", str(self._key(k)), NAME)
                 words = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
                 node = ["flower-supernode", "--root-certificates", CA, "--superlink", fleet]
                 node += ["--clientappio-api-address", address, "--node-config", words]
-                node += ["--auth-supernode-private-key", f"node{k}"]
+                if self._registered:
+                    self.flwr("supernode", "register", str(self._key(k)), NAME)
+                    node += ["--auth-supernode-private-key", f"node{k}"]
                 processes.append(self._start(f"supernode{k}", node))
             yield
         finally:
@@ -99,16 +105,6 @@ class Elsewhere:
         path.with_suffix(".pub").write_bytes(text + b"\n")
         return path.with_suffix(".pub")
 
-    def _patiently(self, *words: str) -> None:
-        for attempt in range(60):
-            try:
-                self.flwr(*words, NAME)
-                return
-            except (AssertionError, ValueError):
-                if attempt == 59:
-                    raise
-                time.sleep(0.5)
-
     def flwr(self, *words: str) -> dict[str, Any]:
         """One command of the user's; its answer."""
         done = self._command(*words, "--format", "json")
@@ -139,6 +135,18 @@ class Elsewhere:
         return status, self._command("log", run, NAME, "--show").stdout
 
 
+def wait_for(address: str) -> None:
+    """Until somebody listens there."""
+    host, _, port = address.rpartition(":")
+    for _ in range(600):
+        try:
+            socket.create_connection((host, int(port)), 1.0).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(f"nobody listens at {address}")
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on just now."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
@@ -148,14 +156,44 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def hospitals(folder: Path, **more: Any) -> list[dict[str, Any]]:
-    """Three nodes' configurations, each with a file of rows and a home folder."""
-    from sklearn.datasets import load_breast_cancer
+EXACT = {"cohort-exact-sums": True, "cohort-min-colluders": 0}
+"""Terms of an owner who accepts a run without noise."""
+COLUMNS = ["rate_marriage", "yrs_married", "religious", "educ", "occupation", "occupation_husb"]
 
-    frame = load_breast_cancer(as_frame=True).frame.iloc[:, [0, 1, 4, 5, 6, 7, -1]]
-    frame.columns = [name.replace(" ", "_") for name in frame.columns]
-    frame = frame.sample(frac=1, random_state=0)
+
+def women() -> Any:
+    """A foreign table: statsmodels' survey of 6,366 women, R. Fair 1978."""
+    from statsmodels.datasets import fair
+
+    data = fair.load_pandas().data
+    data["affair"] = (data.affairs > 0).astype(int)
+    return data[[*COLUMNS, "affair"]].sample(frac=1, random_state=0)
+
+
+def schema_of(frame: Any) -> dict[str, Any]:
+    """Public ranges: the survey's own scales."""
+    columns = [
+        {
+            "kind": "numeric",
+            "name": name,
+            "low": float(frame[name].min()),
+            "high": float(frame[name].max()),
+            "typical": round(float(frame[name].mean()), 1),
+            "spread": round(float(frame[name].std()), 1),
+        }
+        for name in COLUMNS
+    ]
+    label = {"name": "affair", "positive": "1", "negative": "0"}
+    found = {"version": 1, "scaling": "standard", "row_norm": None, "label": label}
+    return {**found, "columns": columns}
+
+
+def hospitals(folder: Path, **more: Any) -> list[dict[str, Any]]:
+    """Three nodes' configurations, each with a file of rows and a home folder; schema.json."""
+    frame = women()
     folder.mkdir(parents=True)
+    (folder / "schema.json").write_text(json.dumps(schema_of(frame)))
+    frame.to_csv(folder / "all.csv", index=False)
     found = []
     for k in range(3):
         frame.iloc[k::3].to_csv(folder / f"rows{k}.csv", index=False)
@@ -169,7 +207,9 @@ def main() -> int:
     folder = Path(sys.argv[1]).absolute()
     given = (word.partition("=") for word in sys.argv[2:])
     config = {name: json.loads(value) for name, _, value in given}
-    there = Elsewhere(folder, hospitals(folder / "hospitals"))
+    terms = EXACT if config.get("no-privacy") else {}
+    there = Elsewhere(folder, hospitals(folder / "hospitals", **terms))
+    config = {"schema": str(folder / "hospitals" / "schema.json"), **config}
     began = time.monotonic()
     with there.running():
         print(f"up after {time.monotonic() - began:.0f} s")
