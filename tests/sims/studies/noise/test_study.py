@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import multiprocessing
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from sims.studies.noise.store import (
 from sims.studies.noise.tables import COLUMNS
 from sims.studies.noise.twins import measure_twin, open_setting
 
+WHOLE = pytest.mark.skipif(not os.environ.get("COHORT_SLOW"), reason="minutes: set COHORT_SLOW=1")
 GRID = Grid(
     protocol="secure-aggregation",
     parties=(1, 2, 4),
@@ -197,6 +199,7 @@ def test_a_store_refuses_other_data(tmp_path: Path) -> None:
         Store(tmp_path, ABOUT)
 
 
+@WHOLE
 def test_spawned_workers_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers, in whatever order they finish; a second start does nothing; then one dies."""
     small = replace(GRID, parties=(1, 2), iterations=(5,), noises=("honest",))
@@ -256,6 +259,7 @@ def test_the_commands(tmp_path: Path) -> None:
 # -- encrypted runs -------------------------------------------------------------------------------
 
 
+@WHOLE
 def test_one_command_fits_the_stages_of_an_encrypted_model(tmp_path: Path) -> None:
     """Slopes stand beside their formulas: 1/2 for sums of errors, 1 for sums of encryptions.
 
