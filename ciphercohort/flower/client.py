@@ -38,7 +38,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from ciphercohort.flower import lots, named
-from ciphercohort.flower.contributions import Cut, num_words
+from ciphercohort.flower.contributions import CHECK, Cut, num_exact
 from ciphercohort.flower.members import Entry, Roster, pair_keys, refused, trusted
 from ciphercohort.flower.memory import RECORD, Memory, Owner, alone
 from ciphercohort.flower.plan import SumPlan
@@ -62,10 +62,9 @@ from ciphercohort.flower.rounds import (
     bound,
     round_context,
 )
-from protocols.aggregate import one_time, two_words
-from protocols.aggregate.limbs import METRICS
+from protocols.aggregate import one_time, residues
 from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
-from protocols.aggregate.words import Words
+from protocols.aggregate.words import Words, to_bytes
 from protocols.errors import CohortError, MessageError, PolicyError, ProtocolError
 from protocols.privacy.randomness import ExpandedRandomness, RandomSource
 from protocols.serialise import parse
@@ -204,9 +203,7 @@ class Client:
         memory.last = number
         memory.noise = "with" if plan.privacy else "without"
         memory.waiting = memory.answered = ""
-        if place.quorum.lost:
-            memory.waiting = json.dumps([number, asked, place.context.hex(), plan.lost, model])
-        else:
+        if not place.quorum.lost:
             # It may open without another word of this client.
             self._bind(model, asked)
         with lots.drawing(plan.privacy, self._randomness) as turn:
@@ -217,13 +214,16 @@ class Client:
         reply = Reply.of(
             content, bases, plan.weighted_by, weigh=plan.privacy is None, named=self._named
         )
+        if place.quorum.lost:
+            told = [number, asked, place.context.hex(), plan.lost, model]
+            memory.waiting = json.dumps([*told, num_exact(reply.layout, plan)])
         # An app may have had NumPy raise.
         with np.errstate(all="ignore"):
-            words = self._words(plan, place, reply, bases, changes)
-        words, sealed = one_time.contribute(place, words, self._randomness)
-        data = words.astype("<u4", copy=False).tobytes()
+            words, exact = self._words(plan, place, reply, bases, changes)
+        words, sealed = one_time.contribute(place, words, exact, self._randomness)
+        data = to_bytes(words)
         answer = _reply({"layout": self._layout(plan, reply), "shares": list(sealed)})
-        array = Array(dtype="uint32", shape=(len(words),), stype="raw", data=data)
+        array = Array(dtype="uint8", shape=(len(data),), stype="raw", data=data)
         answer[WORDS] = ArrayRecord({"words": array})
         return answer
 
@@ -352,7 +352,7 @@ class Client:
         reply: Reply,
         bases: Bases,
         changes: lots.Changes | None,
-    ) -> Words:
+    ) -> tuple[Words, residues.Residues]:
         clients = place.quorum.clients
         if plan.privacy is not None:
             if not reply.layout.length:
@@ -369,13 +369,16 @@ class Client:
                 found = changes.words(plan.privacy, place.quorum, self._randomness)
             else:
                 found = noisy_words(plan.privacy, place.quorum, reply, bases, self._randomness)
-            return found.view(np.uint32)
-        length, cut = reply.layout.length, Cut(weights=not reply.weight_fits)
-        words = np.empty(num_words(reply.layout, plan, clients), np.uint32)
+            return found.view(np.uint32), residues.encode([], self._randomness)
+        sums, cut = reply.layout.sums, Cut(weights=not reply.weight_fits)
+        kind = np.dtype(np.uint64 if plan.wide else np.uint32)
+        extremes = named.words(sums, reply.sums, kind, self._randomness)
+        values, zeros = np.empty(reply.layout.length, kind), np.zeros(CHECK, kind)
+        words = np.concatenate([values, *extremes, zeros])
         factor = reply.weight / plan.weight_scale * plan.units(clients)
         most = plan.most(clients)
         # Beyond float32's exponents no product with a factor is right.
-        least = np.float32 if factor < 2.0**64 and not plan.two_words else np.float64
+        least = np.float32 if factor < 2.0**64 and not plan.wide else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
             for start, block in differences(reply, bases, least):
                 block *= factor
@@ -387,22 +390,15 @@ class Client:
                     cut.odd += int(odd.sum())
                     cut.values += int((np.abs(block) > most).sum())
                     np.clip(block, -most, most, out=block)
-                if plan.two_words:
-                    low, high = two_words.split(block.astype(np.int64), clients)
-                    words[start : start + len(low)] = low
-                    words[length + start : length + start + len(high)] = high
-                else:
-                    words[start : start + len(block)].view(np.int32)[:] = block
+                words[start : start + len(block)].view(f"i{kind.itemsize}")[:] = block
         weighed = []
         for value in reply.metrics:
             cut.odd_metrics += not math.isfinite(value)
             cut.metrics += LARGEST_METRIC < abs(value) < math.inf
             bounded = min(max(value, -LARGEST_METRIC), LARGEST_METRIC)
             weighed.append(bounded * reply.weight if math.isfinite(value) else math.nan)
-        exact = METRICS.encode([reply.weight, *cut.numbers(), *weighed], clients)
-        sums = named.encode(reply.layout.sums, reply.sums, clients, self._randomness)
-        words[length * (1 + plan.two_words) :] = np.concatenate([exact, sums])
-        return words
+        exact = [reply.weight, *cut.numbers(), *weighed, *named.exact(sums, reply.sums)]
+        return words, residues.encode(exact, self._randomness)
 
     def _open(self, request: Request) -> RecordDict:
         memory = self._memory
@@ -415,7 +411,7 @@ class Client:
                 return _reply({"answer": bytes.fromhex(answer)})
         if not memory.waiting:
             raise PolicyError("this client waits for no set: one set is answered for in a round")
-        number, asked, context, lost, model = parse(memory.waiting, "memory", most=1 << 20)
+        number, asked, context, lost, model, exact = parse(memory.waiting, "memory", most=1 << 20)
         if request.whole("round") != number:
             raise PolicyError(f"this client waits for the set of round {number}")
         if not set(chosen) <= set(asked):
@@ -427,7 +423,8 @@ class Client:
             )
         place = self._round(asked, lost, bytes.fromhex(context))
         members = [asked.index(k) for k in chosen]
-        answer = one_time.answer(place, members, request.blobs("shares"), self._randomness)
+        sealed = request.blobs("shares")
+        answer = one_time.answer(place, members, sealed, exact, self._randomness)
         self._bind(model, chosen)
         memory.waiting = ""
         memory.answered = json.dumps([number, chosen, answer.hex()])

@@ -7,11 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from flwr.app import Message, RecordDict
-from numpy.typing import NDArray
 
-from ciphercohort.flower.contributions import Sum
+from ciphercohort.flower.contributions import Sum, num_exact
 from ciphercohort.flower.exchange import Exchange, sentences
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
@@ -19,7 +17,7 @@ from ciphercohort.flower.records import Bases
 from ciphercohort.flower.rounds import OPEN
 from ciphercohort.flower.session import field as field_of
 from ciphercohort.flower.session import step_record
-from protocols.aggregate import one_time
+from protocols.aggregate.one_time import Opened, open_sum
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import ProtocolError
 
@@ -53,7 +51,7 @@ class Closed:
         """Numbers of the contributors, rising."""
         return sorted(self.total.shares)
 
-    def open(self, exchange: Exchange, fields: dict[str, Any]) -> NDArray[np.int32]:
+    def open(self, exchange: Exchange, fields: dict[str, Any]) -> Opened:
         """The sum, as soon as enough contributors have answered; fields: of the session.
 
         Raises:
@@ -63,7 +61,7 @@ class Closed:
         if not self.quorum.lost:
             self.answers = {m: shares[0] for m, shares in self.total.shares.items()}
             return self._opened()
-        found: list[NDArray[np.int32]] = []
+        found: list[Opened] = []
 
         def enough() -> bool:
             if len(self.answers) >= self.quorum.needed and not found:
@@ -96,14 +94,15 @@ class Closed:
         asked = {**fields, "round": self.number, "set": members, "shares": shares}
         return RecordDict({RECORD: step_record(OPEN, asked)})
 
-    def _opened(self) -> NDArray[np.int32]:
+    def _opened(self) -> Opened:
         places = {number: k for k, number in enumerate(self.asked)}
-        return one_time.open_sum(
+        return open_sum(
             self.quorum,
             self.context,
             [places[m] for m in self.members],
             {places[m]: answer for m, answer in self.answers.items()},
             self.total.words,
+            num_exact(self.total.layout, self.plan),
             tell=lambda place: log.warning(
                 "node %d: its answer does not fit the others', and is left out",
                 self.nodes[self.asked[place]],

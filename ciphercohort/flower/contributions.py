@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 
-import numpy as np
 from flwr.app import Message
 
 from ciphercohort.flower import named
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.records import (
+    EXTREMES,
     LARGEST_METRIC,
     LARGEST_WEIGHT,
     Bases,
@@ -22,7 +22,7 @@ from ciphercohort.flower.records import (
 from ciphercohort.flower.rounds import WORDS, bound
 from ciphercohort.flower.session import field
 from protocols.aggregate import one_time
-from protocols.aggregate.limbs import METRICS
+from protocols.aggregate import words as ring
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.words import Words
 from protocols.errors import MessageError, ParameterError, ProtocolError
@@ -75,6 +75,8 @@ class Cut:
 
 # Numbers that are summed exactly beside the metrics: the weight, and what was cut off.
 COUNTS = 1 + len(fields(Cut))
+CHECK = 8
+"""Words that are 0 at every honest client: a contribution that is garbage shows in them."""
 
 
 def same_model(requests: list[Message]) -> bytes:
@@ -91,16 +93,16 @@ def same_model(requests: list[Message]) -> bytes:
     return found.pop()
 
 
-def num_words(layout: Layout, plan: SumPlan, clients: int) -> int:
-    """Of one client's contribution: arrays, then what is exact, then named statistics."""
+def num_words(layout: Layout, plan: SumPlan) -> int:
+    """Of one client's contribution: arrays, largest and smallest numbers, and CHECK times 0."""
+    return layout.length + (0 if plan.privacy else named.width(layout.sums) + CHECK)
+
+
+def num_exact(layout: Layout, plan: SumPlan) -> int:
+    """Exact numbers beside the words: weight and counts, metrics, named sums."""
     if plan.privacy:
-        return layout.length
-    exact = sum(place.size for place in layout.metrics) + COUNTS
-    return (
-        layout.length * (1 + plan.two_words)
-        + exact * METRICS.width(clients)
-        + named.width(layout.sums, clients)
-    )
+        return 0
+    return COUNTS + sum(p.size for p in (*layout.metrics, *layout.sums) if p.kind not in EXTREMES)
 
 
 def model_of(request: Message) -> bytes:
@@ -156,21 +158,20 @@ class Total:
             array = reply.content.array_records[WORDS]["words"]
         except KeyError:
             raise MessageError("a reply without words") from None
-        if len(array.data) % 4:
-            raise MessageError("a reply whose words are not of four bytes each")
-        words = np.frombuffer(array.data, "<u4")
-        if not self._bases.fit(layout) or len(words) != num_words(
-            layout, self._plan, self._quorum.clients
-        ):
+        try:
+            words = ring.of_bytes(array.data, wide=self._plan.wide)
+        except ValueError:
+            raise MessageError("a reply whose words are not of a whole number of bytes") from None
+        if not self._bases.fit(layout) or len(words) != num_words(layout, self._plan):
             raise MessageError("a reply whose words do not fit its layout")
-        size = one_time.share_bytes(self._quorum, len(words))
+        size = one_time.share_bytes(self._quorum, len(words), num_exact(layout, self._plan))
         if len(shares) != self._shares or not all(
             isinstance(share, bytes) and len(share) == size for share in shares
         ):
             raise MessageError("a reply without a share for each client")
         known = self._sums.get(layout)
         if known is None:
-            known = self._sums[layout] = Sum(layout, words.astype(np.uint32), {}, [])
+            known = self._sums[layout] = Sum(layout, words.copy(), {}, [])
         else:
             known.words += words
         known.shares[number] = shares

@@ -8,61 +8,65 @@ request does not have. Texts and bytes are no numbers and do not leave the clien
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ciphercohort.flower.records import Place
+from ciphercohort.flower.records import EXTREMES, Place, number_of
 from protocols.aggregate import largest
-from protocols.aggregate.limbs import INTEGERS, NUMBERS, REALS, Fixed
 from protocols.aggregate.words import Words
 from protocols.privacy.randomness import RandomSource
 
 
-def _codec(place: Place) -> Fixed:
-    if place.type == "number":
-        return NUMBERS
-    return INTEGERS if np.dtype(place.type).kind in "iu" else REALS
+def width(places: Sequence[Place]) -> int:
+    """Words of largest and smallest numbers; sums take none."""
+    return sum(place.size * largest.WIDTH for place in places if place.kind in EXTREMES)
 
 
-def width(places: Sequence[Place], clients: int) -> int:
-    """Words of all of them."""
-    return sum(
-        place.size * (_codec(place).width(clients) if place.kind == "sum" else largest.WIDTH)
-        for place in places
-    )
+def exact(places: Sequence[Place], values: Sequence[list[Any]]) -> list[Any]:
+    """The numbers of sums."""
+    return [
+        number
+        for place, numbers in zip(places, values, strict=True)
+        if place.kind not in EXTREMES
+        for number in numbers
+    ]
 
 
-def encode(
-    places: Sequence[Place], values: Sequence[list[Any]], clients: int, randomness: RandomSource
-) -> Words:
-    """Words of one client, one place after the other."""
-    parts: list[Words] = [np.zeros(0, np.uint32)]
+def words(
+    places: Sequence[Place],
+    values: Sequence[list[Any]],
+    kind: np.dtype[Any],
+    randomness: RandomSource,
+) -> Iterator[Words]:
+    """Of one client's largest and smallest numbers."""
     for place, numbers in zip(places, values, strict=True):
-        if place.kind == "sum":
-            parts.append(_codec(place).encode(numbers, clients))
-        else:
+        if place.kind in EXTREMES:
             sign = -1 if place.kind == "min" else 1
-            parts += [largest.encode(sign * float(number), randomness) for number in numbers]
-    return np.concatenate(parts)
+            for number in numbers:
+                yield largest.encode(sign * number_of(number), kind, randomness)
 
 
 def decode(
-    places: Sequence[Place], total: Words, clients: int, contributors: int
+    places: Sequence[Place],
+    words: NDArray[np.signedinteger[Any]],
+    sums: list[float],
+    clients: int,
 ) -> list[list[float]]:
     """Sums, largest and smallest numbers over the contributors, by place.
 
-    Raises:
-        ProtocolError: see `limbs.multiples`.
+    words: opened, of largest and smallest numbers; sums: exact ones.
     """
+    rows, rest = iter(words.reshape(-1, largest.WIDTH)), iter(sums)
     found: list[list[float]] = []
     for place in places:
-        words, total = np.split(total, [width([place], clients)])
-        if place.kind == "sum":
-            found.append(_codec(place).decode(words, clients, contributors))
-        else:
-            sign = -1 if place.kind == "min" else 1
-            rows = words.reshape(-1, largest.WIDTH)
-            found.append([sign * largest.decode(row, clients) for row in rows])
+        sign = -1 if place.kind == "min" else 1
+        found.append(
+            [
+                sign * largest.decode(next(rows), clients) if place.kind in EXTREMES else next(rest)
+                for _ in range(place.size)
+            ]
+        )
     return found

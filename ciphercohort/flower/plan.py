@@ -7,7 +7,6 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from protocols.aggregate import two_words
 from protocols.aggregate.one_time import largest_units
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import MessageError, ParameterError
@@ -25,10 +24,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "rounds": (int,),
     "records": (int,),
     "weighted_by": (str,),
-    "two_words": (bool,),
+    "wide": (bool,),
 }
-# Bits of two words' room that make values finer, at most; the others widen their range.
-_FINER_BITS = 8
+# Of the 16 bits that wide words have more: so much finer are values, and so much wider their range.
+_FINER = 256
 
 
 def check_number(
@@ -172,8 +171,8 @@ class SumPlan:
 
     range: bound on |difference weight / weight_scale| of each value, without privacy; what is
     beyond is cut off, and counted in the sum; weight_scale: a typical weight; weighted_by: metric
-    that holds a client's weight; lost: share of the asked clients that may vanish; two_words: for a
-    value, where the mean weight is not known yet: finer, and of a wider range (`two_words`).
+    that holds a client's weight; lost: share of the asked clients that may vanish; wide: words of
+    48 bits, where the mean weight is not known yet: finer, and of a wider range.
 
     Raises:
         ParameterError: a field is out of range.
@@ -184,7 +183,7 @@ class SumPlan:
     weighted_by: str = "num-examples"
     lost: float = 1 / 3
     privacy: Privacy | None = None
-    two_words: bool = False
+    wide: bool = False
 
     def __post_init__(self) -> None:
         check_number("range", self.range, above=0)
@@ -207,23 +206,16 @@ class SumPlan:
     ) -> SumPlan:
         """Of a server's arguments; examples: None, where nobody knows them before the first sum."""
         scale = 1024.0 if examples is None else examples
-        two = examples is None and privacy is None
-        return cls(
-            range=range, weight_scale=scale, lost=lost, privacy=privacy, two_words=two, **named
-        )
+        wide = examples is None and privacy is None
+        return cls(range=range, weight_scale=scale, lost=lost, privacy=privacy, wide=wide, **named)
 
     def units(self, clients: int) -> float:
         """Units in 1 of a weighted difference, without privacy."""
-        return largest_units(clients) / self.range * (self._finer(clients) if self.two_words else 1)
+        return largest_units(clients) / self.range * (_FINER if self.wide else 1)
 
     def most(self, clients: int) -> int:
         """Bound on one client's weighted difference, without privacy [units]."""
-        return two_words.most(clients) if self.two_words else largest_units(clients)
-
-    @staticmethod
-    def _finer(clients: int) -> int:
-        room = two_words.most(clients) // largest_units(clients)
-        return 1 << min(_FINER_BITS, room.bit_length() // 2)
+        return largest_units(clients, wide=self.wide)
 
     def weighed_like(self, mean_weight: float) -> SumPlan:
         """With the power of 2 next to a mean that was opened as weight scale.
@@ -232,7 +224,7 @@ class SumPlan:
         opens the true one; the model of its own round such a client spoils anyway.
         """
         scale = 2.0 ** round(math.log2(mean_weight))
-        return replace(self, weight_scale=scale, two_words=False)
+        return replace(self, weight_scale=scale, wide=False)
 
     def error(self, clients: int, mean_weight: float) -> float:
         """Std of the error of a mean over so many clients, per value, without privacy.

@@ -26,13 +26,14 @@ Values = NDArray[np.float64]
 # Values handled at once: they stay in cache.
 BLOCK = 1 << 17
 _MOST_VALUES = 1 << 40
-# Bounds on one client's metric and weight: their product is below the bound of `limbs.METRICS`.
+# Bounds on one client's metric and weight: their product is below that of `residues`.
 LARGEST_METRIC = 2.0**40
 LARGEST_WEIGHT = 2.0**32
 _NPY: Any = np.lib.format
 # Of a layout, in characters; of an array's shape.
 _LONGEST_LAYOUT, _MOST_AXES = 1 << 24, 32
-_KINDS = ("array", "count", "metric", "sum", "max", "min")
+EXTREMES = ("max", "min")
+_KINDS = ("array", "count", "metric", "sum", *EXTREMES)
 _NUMBERS = [np.dtype(code) for code in "efdgbBhHiIlLqQ"]
 TYPES = {kind.str: kind for native in _NUMBERS for kind in (native, native.newbyteorder())}
 TYPES |= {kind.name: kind for kind in _NUMBERS}
@@ -125,7 +126,7 @@ class Layout:
                 if place.kind in ("array", "count") or place.type != "number":
                     type_of(place.type)
             arrays = tuple(p for p in places if p.kind == "array")
-            sums = tuple(p for p in places if p.kind in ("sum", "max", "min"))
+            sums = tuple(p for p in places if p.kind in ("sum", *EXTREMES))
             metrics = tuple(p for p in places if p not in arrays and p not in sums)
             return cls(arrays, metrics, (record, key), sums)
         except (ValueError, TypeError) as error:
@@ -286,7 +287,7 @@ class Reply:
             if kind := named(place.record, place.key):
                 sums.append((replace(place, kind=kind), numbers))
             else:
-                metrics.append((place, [_number(v) for v in numbers]))
+                metrics.append((place, [number_of(v) for v in numbers]))
         if not (arrays or metrics or sums):
             raise DataError("the reply has no numbers: put them in an ArrayRecord or MetricRecord")
         weight_at = _weight_place(content, weighted_by) if arrays or metrics else ("", "")
@@ -347,11 +348,11 @@ def _weight(content: RecordDict, at: tuple[str, str]) -> float:
     value = content.metric_records[at[0]][at[1]]
     if isinstance(value, list):
         raise DataError(f"{at[1]!r} is a list, not one number")
-    return _number(value)
+    return number_of(value)
 
 
-def _number(value: float) -> float:
-    """Of an integer that may be beyond all floats."""
+def number_of(value: float) -> float:
+    """Also of an integer that may be beyond all floats."""
     try:
         return float(value)
     except OverflowError:

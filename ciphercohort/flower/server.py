@@ -18,11 +18,12 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
+from numpy.typing import NDArray
 
 from ciphercohort.flower import named
 from ciphercohort.flower.accounting import check_accountant, event_of
 from ciphercohort.flower.closed import Closed
-from ciphercohort.flower.contributions import COUNTS, Cut, Total, model_of, same_model
+from ciphercohort.flower.contributions import CHECK, COUNTS, Cut, Total, model_of, same_model
 from ciphercohort.flower.exchange import Exchange, sentences
 from ciphercohort.flower.grids import WrappedGrid
 from ciphercohort.flower.memory import RECORD
@@ -31,8 +32,8 @@ from ciphercohort.flower.records import LARGEST_WEIGHT, Bases, build
 from ciphercohort.flower.rounds import LEAST_SHARE, QUERY, SUM, round_context
 from ciphercohort.flower.session import Session, step_record
 from ciphercohort.flower.strategies import check_rounds, check_strategy
-from protocols.aggregate import two_words
-from protocols.aggregate.limbs import METRICS
+from protocols.aggregate import residues
+from protocols.aggregate.one_time import noise_units
 from protocols.aggregate.quorum import MAX_CLIENTS, MIN_CLIENTS, Quorum
 from protocols.errors import MessageError, ParameterError, ProtocolError
 
@@ -48,8 +49,8 @@ class SecureSum(Strategy):
 
     strategy: of `flwr.serverapp.strategy`, one that is a function of the mean. range: bound on how
     far a value may move in a round, see `SumPlan`; examples: a client's usual number, where it is
-    known: the first round then takes one word a value in place of two (later ones take the mean of
-    the one before); lost: share of the sampled clients that may vanish; with 0 none may, and a
+    known: the first round then takes four bytes a value in place of six (later ones take the mean
+    of the one before); lost: share of the sampled clients that may vanish; with 0 none may, and a
     round is one message in place of two; privacy: certified noise (evaluation metrics are then not
     asked for: they carry none); means_only: the strategy's own functions of metrics are weighted
     means, since they see one reply; accountant: of Flower's (`accounting`), told of private sums.
@@ -146,7 +147,7 @@ class SecureGrid(WrappedGrid):
         super().__init__(grid)
         self._accountant = accountant
         self._least = least
-        self._plan = plan or SumPlan(two_words=True)
+        self._plan = plan or SumPlan(wide=True)
         # By kind of message: those who evaluate have other numbers of examples.
         self._plans: dict[str, SumPlan] = {}
         self._exchange = Exchange(grid)
@@ -229,12 +230,12 @@ class SecureGrid(WrappedGrid):
         else:
             log.info("the sum of before, which did not open, is opened first")
         try:
-            words = closed.open(self._exchange, self._session.fields())
+            opened = closed.open(self._exchange, self._session.fields())
         except ProtocolError:
             # Its contributors refuse any other sum at this model.
             self._closed[kind] = closed
             raise
-        found = self._mean(kind, closed, words)
+        found = self._mean(kind, closed, *opened)
         contributors = set(closed.nodes.values())
         first = next((r for r in requests if r.metadata.dst_node_id in contributors), requests[0])
         return Message(found, reply_to=first)
@@ -312,11 +313,12 @@ class SecureGrid(WrappedGrid):
             "plan": plan.to_json(),
         }
 
-    def _mean(self, kind: str, closed: Closed, words: Any) -> RecordDict:
+    def _mean(
+        self, kind: str, closed: Closed, words: NDArray[Any], exact: residues.Residues
+    ) -> RecordDict:
         plan, quorum, bases, layout = closed.plan, closed.quorum, closed.bases, closed.total.layout
         clients, contributors = quorum.clients, len(closed.members)
-        length, exact = layout.length, layout.length * (1 + plan.two_words)
-        summed, rest = words[:length], words[exact:].view(np.uint32)
+        summed, extremes = np.split(words, [layout.length])
         if plan.privacy is not None:
             if self._accountant:
                 self._accountant.compose(event_of(self._accountant, plan.privacy, clients))
@@ -334,13 +336,19 @@ class SecureGrid(WrappedGrid):
                 plan.privacy.clip,
             )
             return build(layout, bases, summed, unit, [], contributors)
-        named_at = len(rest) - named.width(layout.sums, clients)
-        numbers = METRICS.decode(rest[:named_at], clients, contributors)
-        sums = named.decode(layout.sums, rest[named_at:], clients, contributors)
+        extremes, zeros = np.split(extremes, [-CHECK])
+        if np.abs(zeros).max() > noise_units(clients):
+            raise ProtocolError(
+                "the contributions do not add up: a client deviates from the protocol, and its own "
+                "cannot be told from the others'"
+            )
+        numbers = residues.decode(exact, contributors)
+        (weight, *counts), numbers = numbers[:COUNTS], numbers[COUNTS:]
+        size = sum(place.size for place in layout.metrics)
+        metrics, sums = numbers[:size], named.decode(layout.sums, extremes, numbers[size:], clients)
         if not any(layout.weight):
             log.info("sums of %d clients", contributors)
             return build(layout, bases, summed, 1.0, [], 0.0, sums)
-        (weight, *counts), metrics = numbers[:COUNTS], numbers[COUNTS:]
         cut = Cut(*counts)
         if not 0 < weight <= LARGEST_WEIGHT * contributors:
             raise ProtocolError(
@@ -350,9 +358,6 @@ class SecureGrid(WrappedGrid):
             )
         for text in cut.warnings(plan, clients, weight / contributors):
             log.warning(text)
-        if plan.two_words:
-            high = words[length:exact].view(np.uint32)
-            summed = two_words.join(summed.view(np.uint32), high, clients, contributors)
         unit = plan.weight_scale / (plan.units(clients) * weight)
         log.info(
             "mean of %d clients; std of its error: %.2g",

@@ -10,8 +10,10 @@ chance of 2^-22, and the largest number is then one point less.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.aggregate.one_time import noise_units
 from protocols.aggregate.words import Words
@@ -44,9 +46,9 @@ def _point(below: int) -> float:
     return math.copysign(value, below - _SIDE)
 
 
-def encode(number: float, randomness: RandomSource) -> Words:
-    """Words of one client, shape (WIDTH,)."""
-    uniform = randomness.words(WIDTH // 2 + 1).view(np.uint32)[:WIDTH].copy()
+def encode(number: float, kind: np.dtype[Any], randomness: RandomSource) -> Words:
+    """Words of one client, shape (WIDTH,); kind: of words, uint32 or uint64."""
+    uniform = randomness.words(WIDTH).view(kind)[:WIDTH].copy()
     unknown = math.isnan(number)
     uniform[0 if unknown else _points_below(number) : WIDTH - 1] = 0
     if not unknown:
@@ -54,9 +56,9 @@ def encode(number: float, randomness: RandomSource) -> Words:
     return uniform
 
 
-def decode(total: Words, clients: int) -> float:
-    """The largest number on the grid; NaN where a client's is."""
-    above = np.abs(total.view(np.int32).astype(np.int64)) > noise_units(clients)
+def decode(total: NDArray[np.signedinteger[Any]], clients: int) -> float:
+    """The largest number on the grid; NaN where a client's is. total: see `words.signed`."""
+    above = np.abs(total.astype(np.int64)) > noise_units(clients)
     if above[-1]:
         return math.nan
     return _point(int(np.flatnonzero(above[:-1]).max(initial=-1)) + 1)

@@ -1,15 +1,18 @@
 """Sums under a secret that lives for one round: any T of H clients open one sum, nobody else any.
 
-    contribute   <- y_i = a s_i + e_i + m_i mod (X^n + 1, 2^32), first coefficients only; where
+    contribute   <- y_i = a s_i + e_i + m_i mod (X^n + 1, Q), first coefficients only; where
                     there are many values, each of up to four parts under a secret of its own
-                    and shares of s_i for each of the H clients, sealed
+                    and shares of s_i, and of exact numbers x_i (`residues`), for each of the H
+                    clients, sealed
     open         -> the contributors U, |U| >= T, and what they sealed for this client
                  <- the sum over U of its shares, locked; and what unlocks the others'
 
-The coordinator unlocks T answers, finds S = sum_U s_i and opens sum_U y_i - a S = sum_U m_i + e.
+The coordinator unlocks T answers, finds S = sum_U s_i and sum_U x_i, and opens
+sum_U y_i - a S = sum_U m_i + e. Q is 2^32, or 2^48 for wide words. What opens is the sum mod Q, and
+of exact numbers their total mod M, with all carries: no part of a number opens by itself.
 The bulk is one product and one add a value; what is shared is as short as a secret.
 
-Where nobody may vanish (T = H), all of that is one step: a client sends s_i along with y_i, under
+Where nobody may vanish (T = H), all of that is one step: a client sends s_i and x_i with y_i, under
 masks that each two clients have in common and that cancel in the sum over all H (`_covered`).
 
 Lock. Answer h stands under a key that is shared among the others with threshold T - 1. Share g is
@@ -27,8 +30,9 @@ Security. All that follows is against a coordinator that deviates as it likes, w
 2. So of honest secrets the coordinator learns c shares each, which are independent of them
    (`packed`), and the shares of their sum over the honest part of the one set: sum s_i, and nothing
    more; for T = H that sum alone. It learns nothing of secrets of honest clients outside the set.
+   The same holds of exact numbers, which are shared as secrets are.
 3. Given the sum of secrets and of errors over at least two honest clients, y_i look uniform but for
-   the sum of the m_i: `security`, with n = 2048, Q = 2^32 and one round for each secret, so that
+   the sum of the m_i: `security`, with n = 2048, Q <= 2^48 and one round for each secret, so that
    hints never add up: 2 (H - 1) (Adv_RLWE(n, Q, 3.19; L / n samples) + N delta_hint). The elements
    a are AES-256 in counter mode under a hash of the round: uniform in the random-oracle model.
    Parts under r secrets share them. Secrets and errors are independent: part by part, with the
@@ -53,22 +57,35 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from protocols.aggregate import packed
 from protocols.aggregate.errors import quick_gaussian
 from protocols.aggregate.quorum import Quorum
+from protocols.aggregate.residues import MODULI, Residues
 from protocols.aggregate.security import NOISE_STD, TAIL
-from protocols.aggregate.words import RING_DIM, WORD_BITS, Words, add_products, num_secrets
+from protocols.aggregate.words import (
+    RING_DIM,
+    WIDE_BITS,
+    WORD_BITS,
+    Words,
+    add_products,
+    modulus_bits,
+    num_secrets,
+    signed,
+)
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.privacy.randomness import RandomSource, uniform_below
+from protocols.privacy.randomness import (
+    ExpandedRandomness,
+    RandomSource,
+    uniform_below,
+    uniform_below_each,
+)
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
 # Values whose errors are drawn at once.
@@ -76,6 +93,8 @@ _PART = 1 << 18
 # A sum of 1024 secrets has 13 bits.
 _COVERED = np.dtype("<u2")
 _LOCK_ELEMENTS = KEY_BYTES // packed.SHARE.itemsize
+# Of a secret, and of exact numbers.
+_PRIMES = (packed.PRIME, *MODULI)
 
 
 def noise_units(clients: int) -> int:
@@ -83,9 +102,10 @@ def noise_units(clients: int) -> int:
     return math.ceil(TAIL * NOISE_STD * math.sqrt(clients) + clients / 2)
 
 
-def largest_units(clients: int) -> int:
+def largest_units(clients: int, *, wide: bool = False) -> int:
     """Largest |m| of one client, so that no honest sum wraps around; exact in float32."""
-    return ((1 << (WORD_BITS - 1)) - 1 - noise_units(clients)) // clients & ~0xFF
+    bits = WIDE_BITS if wide else WORD_BITS
+    return ((1 << (bits - 1)) - 1 - noise_units(clients)) // clients & ~0xFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +148,15 @@ def _set_digest(members: Sequence[int]) -> bytes:
 
 
 def contribute(
-    place: Round, message: Words, randomness: RandomSource
+    place: Round, message: Words, exact: Residues, randomness: RandomSource
 ) -> tuple[Words, tuple[bytes, ...]]:
-    """y_i, written over the message, and what opens the sum.
+    """y_i, written over the message, and what opens the sums.
 
     That is: the sealed shares for all H clients, in order; where nobody may vanish, the covered
-    secret alone.
+    secret and exact numbers alone.
 
-    message: m_i mod 2^32, shape (L,); randomness: of secret, errors and shares: the operating
-    system's outside tests.
+    message: m_i mod Q, shape (L,); exact: x_i, see `residues`; randomness: of secret, errors and
+    shares: the operating system's outside tests.
     """
     quorum = place.quorum
     count = num_secrets(len(message)) * RING_DIM
@@ -144,41 +164,59 @@ def contribute(
     add_products(element_key(place.context), secret.reshape(-1, RING_DIM), message)
     for start in range(0, len(message), _PART):
         part = message[start : start + _PART]
-        part += quick_gaussian(NOISE_STD, len(part), randomness).astype(np.int32).view(np.uint32)
+        error = quick_gaussian(NOISE_STD, len(part), randomness)
+        part += error.astype(f"i{part.itemsize}").view(part.dtype)
+    # Wide words have 16 bits more, in which the mask would be a sample of a larger modulus.
+    message &= message.dtype.type((1 << modulus_bits(message)) - 1)
     if quorum.lost:
-        shares = packed.deal(secret, quorum.needed, quorum.packed, quorum.clients, randomness)
+        parts = [
+            packed.deal(row, quorum.needed, quorum.packed, quorum.clients, randomness, prime)
+            for prime, row in zip(_PRIMES, (secret, *exact), strict=True)
+        ]
         opens = tuple(
             _seal(place.key(b"share", place.own, k), packed.to_bytes(share))
-            for k, share in enumerate(shares)
+            for k, share in enumerate(np.concatenate(parts, axis=1))
         )
     else:
-        opens = (_covered(place, secret),)
+        opens = (_covered(place, secret, exact),)
     secret.fill(0)
     return message, opens
 
 
-def _covered(place: Round, secret: NDArray[np.int64]) -> bytes:
-    """s_i + sum_(k > i) M_ik - sum_(k < i) M_ik mod 2^16, two bytes each.
+def _moduli(elements: int, exact: int) -> NDArray[np.int64]:
+    """Of each element of a share, of which the last `exact` of each of `residues.MODULI` are."""
+    return np.repeat(_PRIMES, [elements - len(MODULI) * exact, *[exact] * len(MODULI)])
+
+
+def _covered(place: Round, secret: NDArray[np.int64], exact: Residues) -> bytes:
+    """z_i + sum_(k > i) M_ik - sum_(k < i) M_ik, two bytes each; z_i: s_i mod 2^16, x_i mod primes.
 
     M_ik: AES-256 in counter mode, under a key of the two clients and this round. A client whose
     memory was set back, and that covers two secrets in a round, shows their difference, hence that
     of its two messages: shares of two secrets (`_seal`) would not.
     """
-    covered, own = secret.astype(_COVERED), place.own
+    own, moduli = place.own, np.repeat(MODULI, exact.shape[1])
+    covered, numbers = secret.astype(_COVERED), exact.ravel().copy()
     for other in set(range(place.quorum.clients)) - {own}:
-        key = place.key(b"cover", min(own, other), max(own, other))
-        stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
-        mask = np.frombuffer(stream.update(bytes(covered.nbytes)), _COVERED)
+        stream = ExpandedRandomness(place.key(b"cover", min(own, other), max(own, other)))
+        mask = stream.words(len(secret) // 4).view(_COVERED)
+        more = uniform_below_each(stream, moduli)
         covered += mask if own < other else -mask
-    return covered.tobytes()
+        numbers += more if own < other else -more
+    return bytes(covered.tobytes() + (numbers % moduli).astype(_COVERED).tobytes())
 
 
 def answer(
-    place: Round, members: Sequence[int], sealed: Sequence[bytes], randomness: RandomSource
+    place: Round,
+    members: Sequence[int],
+    sealed: Sequence[bytes],
+    exact: int,
+    randomness: RandomSource,
 ) -> bytes:
     """The answer for the set of contributors `members`; once a round, and the caller sees to that.
 
-    members: rising; sealed: what each of them sealed for this client.
+    members: rising; sealed: what each of them sealed for this client; exact: how many exact numbers
+    this client contributed.
 
     Raises:
         PolicyError: the set is too small, or this client is not in it. MessageError: something was
@@ -197,11 +235,12 @@ def answer(
     for dealer, share in plain.items():
         if len(share) != len(plain[own]):
             raise MessageError(f"client {dealer} of this round sealed something that is no share")
-    total = packed.of_bytes(b"".join(plain.values())).reshape(len(plain), -1).sum(axis=0)
+    shares = packed.of_bytes(b"".join(plain.values())).reshape(len(plain), -1)
+    total = shares.sum(axis=0) % _moduli(shares.shape[1], packed.num_blocks(exact, quorum.packed))
     lock = uniform_below(randomness, packed.PRIME, _LOCK_ELEMENTS)
     parts = packed.deal(lock, quorum.needed - 1, 1, quorum.clients, randomness)
     about = _set_digest(members)
-    pieces = [_seal(packed.to_bytes(lock), packed.to_bytes(total % packed.PRIME))]
+    pieces = [_seal(packed.to_bytes(lock), packed.to_bytes(total))]
     for other in members:
         if other != own:
             cover = place.key(b"unlock", own, other, about)
@@ -226,17 +265,26 @@ def check_members(quorum: Quorum, members: Sequence[int]) -> None:
 
 # -- coordinator ----------------------------------------------------------------------------------
 
+Opened = tuple[NDArray[np.signedinteger[Any]], Residues]
+"""Sums of words, as signed integers, and of exact numbers."""
+# Sums of secrets and of exact numbers.
+_Secrets = tuple[NDArray[np.int64], Residues]
 # Box, locked parts by receiver, unlocking values by owner.
 _Parsed = tuple[bytes, dict[int, bytes], dict[int, bytes]]
 
 
-def share_bytes(quorum: Quorum, length: int) -> int:
+def share_bytes(quorum: Quorum, length: int, exact: int) -> int:
     """Of each of the shares that a client contributes beside `length` words."""
     count = num_secrets(length) * RING_DIM
     if not quorum.lost:
-        return count * _COVERED.itemsize
-    blocks = packed.num_blocks(count, quorum.packed)
-    return NONCE_BYTES + TAG_BYTES + blocks * packed.SHARE.itemsize
+        return (count + len(MODULI) * exact) * _COVERED.itemsize
+    return NONCE_BYTES + TAG_BYTES + sum(_blocks(quorum, count, exact)) * packed.SHARE.itemsize
+
+
+def _blocks(quorum: Quorum, count: int, exact: int) -> list[int]:
+    """By prime."""
+    numbers = (count, *[exact] * len(MODULI))
+    return [packed.num_blocks(each, quorum.packed) for each in numbers]
 
 
 def open_sum(
@@ -245,13 +293,15 @@ def open_sum(
     members: Sequence[int],
     answers: Mapping[int, bytes],
     total: Words,
+    exact: int,
     tell: Callable[[int], None] = lambda client: None,
-) -> NDArray[np.int32]:
-    """sum_U m_i within `noise_units`, shape (L,); total: sum_U y_i, changed.
+) -> Opened:
+    """sum_U m_i within `noise_units`, shape (L,), and sum_U x_i, shape (12, exact).
 
-    answers: by client, at least T; where nobody may vanish, what each contributed, of all. tell:
-    of clients whose answers are left out: malformed ones, and where the rest does not fit together
-    one without which it does (it spoils others, or one other has spoilt its own).
+    total: sum_U y_i, changed; exact: how many exact numbers there are; answers: by client, at least
+    T; where nobody may vanish, what each contributed, of all. tell: of clients whose answers are
+    left out: malformed ones, and where the rest does not fit together one without which it does (it
+    spoils others, or one other has spoilt its own).
 
     Raises:
         ProtocolError: too few answers, or they do not fit together.
@@ -264,38 +314,41 @@ def open_sum(
         )
     count = num_secrets(len(total)) * RING_DIM
     if quorum.lost:
-        secret = _secret_of_answers(quorum, members, answers, count, tell)
+        secret, found = _secret_of_answers(quorum, members, answers, (count, exact), tell)
     else:
-        secret = _short(_uncovered(answers, count), members)
+        secret, found = _short(_uncovered(answers, (count, exact)), members)
     add_products(element_key(context), -secret.reshape(-1, RING_DIM), total)
-    return total.view(np.int32)
+    return signed(total), found
 
 
-def _short(secret: NDArray[np.int64], members: Sequence[int]) -> NDArray[np.int64]:
-    if int(np.abs(secret).max()) > noise_units(len(members)):
+def _short(opened: _Secrets, members: Sequence[int]) -> _Secrets:
+    if int(np.abs(opened[0]).max()) > noise_units(len(members)):
         raise ProtocolError(
             "the contributors' secrets do not add up to a short one: a client deviates from the "
             "protocol"
         )
-    return secret
+    return opened
 
 
-def _uncovered(covered: Mapping[int, bytes], count: int) -> NDArray[np.int64]:
-    total = np.zeros(count, _COVERED)
+def _uncovered(covered: Mapping[int, bytes], sizes: tuple[int, int]) -> _Secrets:
+    moduli = np.repeat([1 << 16, *MODULI], [sizes[0], *[sizes[1]] * len(MODULI)])
+    total = np.zeros(len(moduli), np.int64)
     for k, data in covered.items():
-        if len(data) != total.nbytes:
+        if len(data) != len(moduli) * _COVERED.itemsize:
             raise ProtocolError(f"client {k} of this round sent no covered secret")
         total += np.frombuffer(data, _COVERED)
-    return total.view(np.int16).astype(np.int64)
+    secret, exact = np.split(total % moduli, sizes[:1])
+    centred = secret.astype(np.uint16).view(np.int16).astype(np.int64)
+    return centred, exact.reshape(len(MODULI), sizes[1])
 
 
 def _secret_of_answers(
     quorum: Quorum,
     members: Sequence[int],
     answers: Mapping[int, bytes],
-    count: int,
+    sizes: tuple[int, int],
     tell: Callable[[int], None],
-) -> NDArray[np.int64]:
+) -> _Secrets:
     """Of all answers that are well formed; if these do not fit together, of all but one."""
     boxes = {}
     for k, data in answers.items():
@@ -307,21 +360,25 @@ def _secret_of_answers(
     if len(boxes) < quorum.needed:
         raise ProtocolError(f"{len(answers) - len(boxes)} of {len(answers)} answers are malformed")
     try:
-        return _secret_of_boxes(quorum, members, boxes, count)
+        return _secret_of_boxes(quorum, members, boxes, sizes)
     except (MessageError, ProtocolError):
         for k in boxes if len(boxes) > quorum.needed else ():
             others = {other: box for other, box in boxes.items() if other != k}
             with suppress(MessageError, ProtocolError):
-                found = _secret_of_boxes(quorum, members, others, count)
+                found = _secret_of_boxes(quorum, members, others, sizes)
                 tell(k)
                 return found
         raise
 
 
 def _secret_of_boxes(
-    quorum: Quorum, members: Sequence[int], boxes: Mapping[int, _Parsed], count: int
-) -> NDArray[np.int64]:
-    size = packed.num_blocks(count, quorum.packed) * packed.SHARE.itemsize
+    quorum: Quorum,
+    members: Sequence[int],
+    boxes: Mapping[int, _Parsed],
+    sizes: tuple[int, int],
+) -> _Secrets:
+    blocks = _blocks(quorum, *sizes)
+    size = sum(blocks) * packed.SHARE.itemsize
     shares = {}
     for k, (box, locked, _) in boxes.items():
         parts = {
@@ -332,8 +389,19 @@ def _secret_of_boxes(
         lock = packed.open_shares(parts, quorum.needed - 1, 1, _LOCK_ELEMENTS)
         share = _unseal(packed.to_bytes(lock % packed.PRIME), box, k)
         if len(share) == size:
-            shares[k] = packed.of_bytes(share)
-    return _short(packed.open_shares(shares, quorum.needed, quorum.packed, count), members)
+            shares[k] = np.split(packed.of_bytes(share), np.cumsum(blocks)[:-1])
+    numbers = (sizes[0], *[sizes[1]] * len(MODULI))
+    secret, *exact = (
+        packed.open_shares(
+            {k: share[row] for k, share in shares.items()},
+            quorum.needed,
+            quorum.packed,
+            count,
+            prime,
+        )
+        for row, (count, prime) in enumerate(zip(numbers, _PRIMES, strict=True))
+    )
+    return _short((secret, np.stack(exact)), members)
 
 
 def _parse(data: bytes, own: int, members: Sequence[int]) -> _Parsed:

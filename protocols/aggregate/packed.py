@@ -1,4 +1,4 @@
-"""Packed Shamir sharing modulo p = 65521, the largest prime below 2^16: many secrets a polynomial.
+"""Packed Shamir sharing modulo a prime p below 2^16: many secrets a polynomial.
 
 f has degree t - 1, takes r secrets at the points -1 .. -r and t - r uniform values at the points
 below, and gives f(k + 1) to holder k. Any t values of f determine the secrets; t - r of them are
@@ -17,6 +17,7 @@ from protocols.errors import MessageError, ProtocolError
 from protocols.privacy.randomness import RandomSource, uniform_below
 
 PRIME = 65521
+"""The largest; `residues` takes smaller ones, too."""
 SHARE = np.dtype("<u2")
 
 Elements = NDArray[np.int64]
@@ -28,21 +29,29 @@ def num_blocks(secrets: int, packed: int) -> int:
 
 
 def deal(
-    secrets: Elements, needed: int, packed: int, holders: int, randomness: RandomSource
+    secrets: Elements,
+    needed: int,
+    packed: int,
+    holders: int,
+    randomness: RandomSource,
+    prime: int = PRIME,
 ) -> Elements:
     """Shares of every holder, shape (holders, blocks), below p.
 
-    secrets: integers, shape (m,); needed: t; packed: r < t.
+    secrets: integers, shape (m,); needed: t; packed: r < t; prime: p.
     """
     blocks = num_blocks(len(secrets), packed)
     padded = np.zeros(blocks * packed, np.int64)
-    padded[: len(secrets)] = secrets % PRIME
-    free = uniform_below(randomness, PRIME, (needed - packed) * blocks)
-    values = np.concatenate([padded.reshape(packed, blocks), free.reshape(-1, blocks)])
-    return _apply(_weights(_hidden(needed), tuple(range(1, holders + 1))), values)
+    padded[: len(secrets)] = secrets % prime
+    free = uniform_below(randomness, prime, (needed - packed) * blocks)
+    values = np.concatenate([padded.reshape(packed, blocks), free.reshape(needed - packed, blocks)])
+    points = tuple(range(1, holders + 1))
+    return _apply(_weights(_hidden(needed, prime), points, prime), values, prime)
 
 
-def open_shares(shares: dict[int, Elements], needed: int, packed: int, secrets: int) -> Elements:
+def open_shares(
+    shares: dict[int, Elements], needed: int, packed: int, secrets: int, prime: int = PRIME
+) -> Elements:
     """The secrets, each in (-p / 2, p / 2), shape (m,).
 
     shares: by holder, at least `needed`; all of them are looked at.
@@ -56,51 +65,53 @@ def open_shares(shares: dict[int, Elements], needed: int, packed: int, secrets: 
     points = tuple(k + 1 for k in holders)
     values = np.stack([shares[k] for k in holders])
     first, rest = points[:needed], points[needed:]
-    if rest and (_apply(_weights(first, rest), values[:needed]) != values[needed:]).any():
+    wanted = _apply(_weights(first, rest, prime), values[:needed], prime) if rest else values[:0]
+    if (wanted != values[needed:]).any():
         raise ProtocolError(
             "the holders' shares do not fit together: one of them, or a client that dealt shares, "
             "deviates from the protocol"
         )
-    found = _apply(_weights(first, _hidden(packed)), values[:needed]).ravel()[:secrets]
-    return np.where(found > PRIME // 2, found - PRIME, found)
+    weights = _weights(first, _hidden(packed, prime), prime)
+    found = _apply(weights, values[:needed], prime).ravel()[:secrets]
+    return np.where(found > prime // 2, found - prime, found)
 
 
-def _hidden(count: int) -> tuple[int, ...]:
-    return tuple(PRIME - 1 - k for k in range(count))
+def _hidden(count: int, prime: int) -> tuple[int, ...]:
+    return tuple(prime - 1 - k for k in range(count))
 
 
-def _apply(weights: NDArray[np.float64], values: Elements) -> Elements:
+def _apply(weights: NDArray[np.float64], values: Elements, prime: int) -> Elements:
     # Products below 2^32 and at most 2^10 of them: exact in float64.
-    return (weights @ values.astype(np.float64)).astype(np.int64) % PRIME
+    return (weights @ values.astype(np.float64)).astype(np.int64) % prime
 
 
 @lru_cache(maxsize=64)
-def _weights(known: tuple[int, ...], wanted: tuple[int, ...]) -> NDArray[np.float64]:
+def _weights(known: tuple[int, ...], wanted: tuple[int, ...], prime: int) -> NDArray[np.float64]:
     """Lagrange: row i turns values at `known` into the value at wanted[i]; no point is in both."""
     x, y = np.array(known, np.int64), np.array(wanted, np.int64)
-    differences = (y[:, None] - x) % PRIME
-    own = (x[:, None] - x) % PRIME
+    differences = (y[:, None] - x) % prime
+    own = (x[:, None] - x) % prime
     np.fill_diagonal(own, 1)
-    below = differences * _product(own)[None] % PRIME
-    weights = _product(differences)[:, None] * _inverse(below) % PRIME
+    below = differences * _product(own, prime)[None] % prime
+    weights = _product(differences, prime)[:, None] * _inverse(below, prime) % prime
     return np.asarray(weights, np.float64)
 
 
-def _product(rows: Elements) -> Elements:
+def _product(rows: Elements, prime: int) -> Elements:
     """Of each row, mod p."""
     total = np.ones(len(rows), np.int64)
     for column in rows.T:
-        total = total * column % PRIME
+        total = total * column % prime
     return total
 
 
-def _inverse(x: Elements) -> Elements:
+def _inverse(x: Elements, prime: int) -> Elements:
     """x^(p - 2) mod p."""
     result, power = np.ones_like(x), x
-    for bit in reversed(bin(PRIME - 2)[2:]):
+    for bit in reversed(bin(prime - 2)[2:]):
         if bit == "1":
-            result = result * power % PRIME
-        power = power * power % PRIME
+            result = result * power % prime
+        power = power * power % prime
     return result
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from protocols.errors import ParameterError
 
 MIN_CLIENTS = 3
-# Sums of so many byte-wide limbs, shifted beyond the noise, fit a word: see `limbs`.
+# A sum of so many secrets has 16 bits, and of so many exact numbers the room of `residues`.
 MAX_CLIENTS = 1024
 
 

@@ -14,6 +14,7 @@ from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.server import SecureGrid
+from protocols.aggregate.words import of_bytes, signed
 from protocols.errors import PolicyError, ProtocolError
 from tests.flower.federation import (
     FIRST_NODE,
@@ -110,7 +111,8 @@ def test_replies_hold_no_value_of_a_client(finished: Federation) -> None:
     for request, reply in finished.of_step("sum"):
         client = request.metadata.dst_node_id - FIRST_NODE
         assert set(reply.content) == {RECORD, WORDS}
-        words = np.frombuffer(reply.content[WORDS]["words"].data, np.int32)[:12]
+        data = reply.content[WORDS]["words"].data
+        words = signed(of_bytes(data, wide=True)[:12])
         moved = update(client, "matrix", START["matrix"]) - START["matrix"]
         assert abs(np.corrcoef(words, moved.ravel())[0, 1]) < 0.95
         text = json.dumps([v for v in reply.content[RECORD].values() if isinstance(v, str)])

@@ -65,8 +65,9 @@ def test_nothing_of_one_client_is_in_any_message() -> None:
     federation = Federation(6)
     SecureGrid(federation).send_and_receive(asked(federation))
     [first, *_] = federation.of_step("sum")
-    words = np.frombuffer(first[1].content["secure-sum.words"]["words"].data, "<u4")
-    assert abs(words.mean() / 2**32 - 0.5) < 5 / math.sqrt(12 * len(words))
+    shares = b"".join(first[1].content["secure-sum"]["shares"])
+    words = np.frombuffer(shares, "<u2")
+    assert abs(words.mean() / 2**16 - 0.5) < 5 / math.sqrt(12 * len(words))
     sent = b"".join(
         str(reply.content).encode() for step, _, reply in federation.seen if step != "keys"
     )
@@ -123,7 +124,7 @@ def query_of(federation: Federation, request: Message) -> Message:
     return again
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 2.0**70])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 2.0**80])
 def test_a_number_that_cannot_be_summed_makes_its_sum_none_and_no_other(bad: float) -> None:
     """It refuses nothing: a refusal would tell of this client alone."""
 
@@ -222,6 +223,22 @@ def test_largest_smallest_and_total_metrics_reach_a_strategy() -> None:
     result = run(federation, SecureSum(FedAvg(fraction_evaluate=0.0)), rounds=2)
     for found in result.train_metrics_clientapp.values():
         assert dict(found) == {"epsilon": 4.5, "accuracy": 0.5, "cases": 15}
+
+
+@pytest.mark.parametrize("name", ["largest", "smallest", "totals"])
+def test_an_integer_beyond_all_floats_refuses_nothing(name: str) -> None:
+    def huge(message: Message, context: Context) -> RecordDict:
+        content = with_epsilon(message, context)
+        if partition(context) == 2:
+            content["metrics"]["cases"] = 10**400
+        return content
+
+    mod = SecureSumMod(**{name: "cases"})  # type: ignore[arg-type]
+    federation = Federation(6, train=huge, mods=[mod])
+    [mean] = SecureGrid(federation).send_and_receive(asking(federation, range(6)))
+    assert federation.errors == []
+    told = {"largest": "999000.0", "smallest": "0.0", "totals": "nan"}
+    assert str(mean.content["metrics"]["cases"]).removeprefix("-") == told[name]
 
 
 @pytest.mark.parametrize("name", ["largest", "smallest", "totals"])

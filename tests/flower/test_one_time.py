@@ -14,10 +14,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
-from protocols.aggregate import largest, one_time, packed, two_words, words
+from protocols.aggregate import largest, one_time, packed, residues, words
 from protocols.aggregate.errors import _table, quick_gaussian
 from protocols.aggregate.gaussian import narrow_gaussian
-from protocols.aggregate.limbs import INTEGERS, METRICS, NUMBERS, REALS, Fixed
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.security import NOISE_STD
@@ -37,7 +36,9 @@ CONTEXT = bytes(range(32))
 class Clients:
     """Clients of one round, with keys in pairs, and what they contributed."""
 
-    def __init__(self, count: int, *, lost: int, length: int, seed: int = 0) -> None:
+    def __init__(
+        self, count: int, *, lost: int, length: int, seed: int = 0, wide: bool = False
+    ) -> None:
         self.quorum = Quorum(clients=count, lost=lost)
         rng = np.random.default_rng(seed)
         keys = [[b""] * count for _ in range(count)]
@@ -45,28 +46,39 @@ class Clients:
             for j in range(i, count):
                 keys[i][j] = keys[j][i] = rng.bytes(32)
         self.places = [Round(self.quorum, i, keys[i], CONTEXT) for i in range(count)]
-        most = one_time.largest_units(count)
-        self.values = rng.integers(-most, most, (count, length), np.int32, endpoint=True)
+        most, kind = one_time.largest_units(count, wide=wide), np.uint64 if wide else np.uint32
+        signed = np.int64 if wide else np.int32
+        self.values = rng.integers(-most, most, (count, length), signed, endpoint=True)
+        self.numbers = [[k + 0.5, -k, 2**63] for k in range(count)]
         self.randomness = SeededRandomness(seed)
-        self.words, self.sealed = [], []
+        self.words, self.sealed, self.found = [], [], []
         for place, value in zip(self.places, self.values, strict=True):
-            message = value.copy().view(np.uint32)
-            words, sealed = one_time.contribute(place, message, self.randomness)
+            words, sealed = self.contribute(place, value.copy().view(kind))
             self.words.append(words)
             self.sealed.append(sealed)
+
+    def contribute(self, place: Round, message: np.ndarray) -> tuple[np.ndarray, Any]:
+        exact = residues.encode(self.numbers[place.own], self.randomness)
+        return one_time.contribute(place, message, exact, self.randomness)
 
     def answer(self, client: int, members: Sequence[int]) -> bytes:
         if not self.quorum.lost:
             return self.sealed[client][0]
         shares = [self.sealed[m][client] for m in members]
-        return one_time.answer(self.places[client], members, shares, self.randomness)
+        return self.answer_by(self.places[client], members, shares)
+
+    def answer_by(self, place: Round, members: Sequence[int], shares: list[bytes]) -> bytes:
+        return one_time.answer(place, members, shares, 3, self.randomness)
 
     def total(self, members: Sequence[int]) -> np.ndarray:
-        return np.sum([self.words[m] for m in members], axis=0, dtype=np.uint32)
+        return np.sum([self.words[m] for m in members], axis=0, dtype=self.words[0].dtype)
 
     def open(self, members: Sequence[int], answers: dict[int, bytes]) -> np.ndarray:
         total = self.total(members)
-        return one_time.open_sum(self.quorum, CONTEXT, members, answers, total)
+        found, exact = one_time.open_sum(self.quorum, CONTEXT, members, answers, total, 3)
+        wanted = [sum(self.numbers[m][k] for m in members) for k in range(3)]
+        assert residues.decode(exact, len(members)) == wanted
+        return found
 
 
 # -- the ring --------------------------------------------------------------------------------------
@@ -76,24 +88,26 @@ class Clients:
 ORDER = np.arange(RING_DIM).reshape(2, -1).T.ravel()
 
 
+@pytest.mark.parametrize("kind", [np.uint32, np.uint64])
 @pytest.mark.parametrize("secrets", [1, 3])
-def test_products_are_those_of_the_ring(secrets: int) -> None:
+def test_products_are_those_of_the_ring(secrets: int, kind: Any) -> None:
     """Against integer convolution: every part by its own secret, the last, partial element too."""
     length = (2 * secrets - 1) * RING_DIM + 101
     secret = narrow_gaussian(NOISE_STD, secrets * RING_DIM, SeededRandomness(1))
     secret = secret.reshape(secrets, RING_DIM)
-    total = np.zeros(length, np.uint32)
+    total = np.zeros(length, kind)
     add_products(CONTEXT, secret, total)
     # s = 1 shows the elements.
-    elements = np.zeros(2 * RING_DIM, np.uint32)
+    elements = np.zeros(2 * RING_DIM, kind)
     add_products(CONTEXT, np.eye(1, RING_DIM, dtype=np.int64), elements)
     for part in range(2 * secrets):
         a, s = np.empty((2, RING_DIM), object)
-        a[ORDER] = elements.view(np.int32).astype(object).reshape(2, -1)[part % 2]
+        a[ORDER] = words.signed(elements).astype(object).reshape(2, -1)[part % 2]
         s[ORDER] = secret[part // 2].astype(object)
         full = np.append(np.convolve(a, s), [0])
-        wanted = ((full[:RING_DIM] - full[RING_DIM:]) % (1 << 32))[ORDER]
-        found = total[part * RING_DIM : (part + 1) * RING_DIM].astype(object)
+        size = 1 << words.modulus_bits(total)
+        wanted = ((full[:RING_DIM] - full[RING_DIM:]) % size)[ORDER]
+        found = total[part * RING_DIM : (part + 1) * RING_DIM].astype(object) % size
         assert len(found) and (found == wanted[: len(found)]).all()
 
 
@@ -107,7 +121,7 @@ def test_many_values_take_more_secrets() -> None:
     assert np.abs(error).max() <= one_time.noise_units(3)
     # No two parts are under one secret: the same elements would then cancel.
     empty = np.zeros(128 * RING_DIM, np.uint32)
-    masks, _ = one_time.contribute(clients.places[0], empty, clients.randomness)
+    masks, _ = clients.contribute(clients.places[0], empty)
     parts = masks.reshape(4, -1)
     for first, second in combinations(parts, 2):
         assert (first - second).view(np.int32).astype(float).std() > 2**28
@@ -205,7 +219,7 @@ def test_where_none_may_vanish_covers_go_in_the_sum_of_all_alone() -> None:
     H = 4, two of them the coordinator's, who give it all their keys.
     """
     clients = Clients(4, lost=0, length=5)
-    covered = {k: np.frombuffer(clients.sealed[k][0], np.uint16) for k in range(4)}
+    covered = {k: np.frombuffer(clients.sealed[k][0], np.uint16)[:RING_DIM] for k in range(4)}
 
     def looks_uniform(words: np.ndarray) -> bool:
         return stats.chisquare(np.bincount(words >> 10, minlength=64)).pvalue > 1e-6
@@ -218,7 +232,7 @@ def test_where_none_may_vanish_covers_go_in_the_sum_of_all_alone() -> None:
     assert np.abs(everything).max() <= one_time.noise_units(4)
     other = Round(own.quorum, 3, own.keys, bytes(32))
     empty = np.zeros(5, np.uint32)
-    clients.sealed[3] = one_time.contribute(other, empty, clients.randomness)[1]
+    clients.sealed[3] = clients.contribute(other, empty)[1]
     answers = {k: clients.answer(k, range(4)) for k in range(4)}
     with pytest.raises(ProtocolError, match="do not add up to a short one"):
         clients.open([0, 1, 2, 3], answers)
@@ -325,12 +339,12 @@ def test_shares_of_another_round_or_client_are_refused() -> None:
     members = [0, 1, 2, 3]
     swapped = [clients.sealed[m][1] for m in members]
     with pytest.raises(MessageError, match="does not open"):
-        one_time.answer(clients.places[0], members, swapped, clients.randomness)
+        clients.answer_by(clients.places[0], members, swapped)
     place = clients.places[0]
     other = Round(place.quorum, 0, place.keys, bytes(32))
     with pytest.raises(MessageError, match="another round, model or set"):
         shares = [clients.sealed[m][0] for m in members]
-        one_time.answer(other, members, shares, clients.randomness)
+        clients.answer_by(other, members, shares)
 
 
 @pytest.mark.parametrize("size", [0, 3, 4096])
@@ -342,7 +356,7 @@ def test_a_share_of_another_length_names_its_dealer(size: int) -> None:
     key = clients.places[2].key(b"share", 2, 0)
     sealed[2] = one_time._seal(key, bytes(size))
     with pytest.raises(MessageError, match="client 2 of this round sealed something that is no"):
-        one_time.answer(clients.places[0], members, sealed, clients.randomness)
+        clients.answer_by(clients.places[0], members, sealed)
 
 
 @pytest.mark.parametrize(
@@ -362,14 +376,13 @@ def test_a_contribution_alone_is_noise() -> None:
     for k, place in enumerate(clients.places):
         message = np.zeros(1 << 16, np.uint32)
         clients.words[k], clients.sealed[k] = one_time.contribute(
-            place, message, ExpandedRandomness()
+            place, message, residues.encode([], ExpandedRandomness()), ExpandedRandomness()
         )
     for contributed in clients.words:
         counts = np.bincount(contributed >> np.uint32(26), minlength=64)
         assert stats.chisquare(counts).pvalue > 1e-6
-    repeated = one_time.contribute(
-        clients.places[0], np.zeros(1 << 16, np.uint32), ExpandedRandomness()
-    )[0]
+    clients.randomness = ExpandedRandomness()
+    repeated = clients.contribute(clients.places[0], np.zeros(1 << 16, np.uint32))[0]
     # A second encryption is under another secret: their difference is no short vector.
     assert np.abs((repeated - clients.words[0]).view(np.int32)).astype(float).std() > 2**28
 
@@ -377,82 +390,91 @@ def test_a_contribution_alone_is_noise() -> None:
 # -- exact numbers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clients", [3, 10, 64, 65, 1024])
-@pytest.mark.parametrize("codec", [METRICS, NUMBERS, REALS])
-def test_limbs_sum_exactly_under_the_noise(clients: int, codec: Fixed) -> None:
-    rng = np.random.default_rng(0)
-    numbers = rng.uniform(-(2.0**32), 2.0**32, (clients, 4))
-    numbers[:, 0] = np.round(numbers[:, 0])
-    numbers[:, 1] = np.nextafter(codec.bound, 0) * np.sign(numbers[:, 1])
-    found = summed(codec, numbers.tolist(), clients, rng)
-    assert found[:2] == [math.fsum(numbers[:, k]) for k in (0, 1)]
-    assert np.abs(np.array(found) - numbers.sum(axis=0))[2:].max() <= clients * 2.0**-20
-
-
-def summed(codec: Fixed, rows: list[Any], clients: int, rng: np.random.Generator) -> list[float]:
-    """By their words, with all the noise that a sum can have."""
-    noise = one_time.noise_units(clients)
-    total = sum((codec.encode(row, clients) for row in rows), np.uint32(0))
-    assert total.size == codec.width(clients) * len(rows[0])
-    shaken = total + rng.choice([-noise, noise], total.size).astype(np.uint32)
-    return codec.decode(shaken, clients, len(rows))
+def summed(rows: list[Any]) -> list[float]:
+    total = sum(residues.encode(row, ExpandedRandomness()) for row in rows)
+    return residues.decode(np.asarray(total), len(rows))
 
 
 @pytest.mark.parametrize("clients", [3, 64, 1024])
-@pytest.mark.parametrize("codec", [NUMBERS, INTEGERS])
-def test_wide_integers_are_exact(clients: int, codec: Fixed) -> None:
+def test_residues_sum_exactly(clients: int) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.uniform(-(2.0**32), 2.0**32, (clients, 4))
+    numbers[:, 0] = np.round(numbers[:, 0])
+    numbers[:, 1] = np.nextafter(residues.BOUND, 0) * (-1) ** np.arange(clients)
+    found = summed(numbers.tolist())
+    assert found[:2] == [math.fsum(numbers[:, k]) for k in (0, 1)]
+    assert np.abs(np.array(found) - [math.fsum(n) for n in numbers.T])[2:].max() <= 2.0**-20
+
+
+@pytest.mark.parametrize("clients", [3, 64, 1024])
+def test_wide_integers_are_exact(clients: int) -> None:
     """Where every number is as large as its type allows, too."""
     rng = np.random.default_rng(1)
     rows = [[2**64 - 1, -(2**63), int(rng.integers(-(2**62), 2**62))] for _ in range(clients)]
-    assert summed(codec, rows, clients, rng) == [sum(column) for column in zip(*rows, strict=True)]
+    assert summed(rows) == [sum(column) for column in zip(*rows, strict=True)]
 
 
-def test_a_number_that_is_none_makes_its_sum_none() -> None:
-    rng = np.random.default_rng(2)
-    for codec in (METRICS, NUMBERS, REALS):
-        for bad in (math.nan, math.inf, -math.inf, codec.bound, -codec.bound):
-            assert str(summed(codec, [[bad, 1.5], [2.0, 2.5]], 3, rng)) == "[nan, 4.0]"
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, residues.BOUND, -(10**400)])
+def test_a_number_that_is_none_makes_its_sum_none(bad: float) -> None:
+    for rows in ([[bad, 1.5], [2.0, 2.5]], [[bad, 1.5], [bad, 2.5]]):
+        assert str(summed(rows)) == "[nan, 4.0]"
 
 
 def test_a_sum_is_an_integer_where_all_its_numbers_are() -> None:
-    rng = np.random.default_rng(3)
-    found = summed(NUMBERS, [[1, 1, 2.0], [2, 2.0, 3.0]], 3, rng)
+    found = summed([[1, 1, 2.0], [2, 2.0, 3.0]])
     assert found == [3, 3, 5] and list(map(type, found)) == [int, float, float]
 
 
-def test_limbs_refuse_what_no_honest_client_sends() -> None:
-    total = 10 * METRICS.encode([1.0], 10)
-    with pytest.raises(ProtocolError, match="deviates"):
-        METRICS.decode(total + np.uint32(400), 10, 10)
+def test_residues_tell_the_total_alone() -> None:
+    """Equal totals are equal in every remainder, whatever the signs, sizes and carries."""
+    moduli = np.array(residues.MODULI)[:, None]
+    kinds: list[list[list[float]]] = [
+        [[-5, 3, 8], [6, 0, 0], [2**64 - 1, -(2**63), 7 - 2**63]],
+        [[-5.5, 3.0, 8.5], [6.0, 0.0, 0.0], [900000.75, -900000.0, 5.25]],
+    ]
+    for rows in kinds:
+        sums = [
+            np.sum([residues.encode([x], SeededRandomness(k)) for k, x in enumerate(row)], axis=0)
+            for row in rows
+        ]
+        assert all((total % moduli == sums[0] % moduli).all() for total in sums)
 
 
-@pytest.mark.parametrize("clients", [3, 10, 64, 1000, 1024])
-def test_two_words_have_the_noise_of_one(clients: int) -> None:
-    """In all of their range, which is at least 100 times that of one word."""
-    most, noise = two_words.most(clients), one_time.noise_units(clients)
-    assert most > 100 * one_time.largest_units(clients)
-    rng = np.random.default_rng(4)
-    for contributors in (clients, clients - clients // 3):
-        rows = rng.integers(-most, most, (contributors, 50), endpoint=True)
-        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = most, -most, 0, -1
-        low, high = np.zeros((2, 50), np.uint32)
-        for row in rows:
-            parts = two_words.split(row, clients)
-            low, high = low + parts[0], high + parts[1]
-        for sign in (-1, 1):
-            shaken = [part + np.uint32(sign * noise % 2**32) for part in (low, high)]
-            found = two_words.join(*shaken, clients, contributors)
-            assert (found - rows.sum(axis=0) == sign * noise).all()
-    with pytest.raises(ProtocolError, match="deviates"):
-        two_words.join(low, high + np.uint32(3 * noise), clients, contributors)
+@pytest.mark.parametrize("bad", [[0], [2], [0, 1, 2]])
+def test_a_sum_with_a_broken_number_is_uniform(bad: list[int]) -> None:
+    """Of whom, of how many, and of the others' numbers nothing is to be seen."""
+    rows = [[math.nan if k in bad else 10.0**k] * 20_000 for k in range(3)]
+    total = np.sum([residues.encode(row, ExpandedRandomness()) for row in rows], axis=0)
+    for row, prime in zip(total, residues.MODULI, strict=True):
+        counts = np.bincount(row % prime * 64 // prime, minlength=64)
+        assert stats.chisquare(counts).pvalue > 1e-6
+    assert all(map(math.isnan, residues.decode(total, 3)))
+
+
+def test_wide_words_open_and_are_masked_in_all_their_bits() -> None:
+    """48 of them: what is above would be a mask of a modulus that is too large."""
+    for lost in (0, 1):
+        clients = Clients(4, lost=lost, length=70 * RING_DIM + 5, wide=True)
+        members = [0, 1, 2, 3]
+        found = clients.open(members, {k: clients.answer(k, members) for k in members})
+        error = found - clients.values.sum(axis=0)
+        assert np.abs(error).max() <= one_time.noise_units(4) and error.std() > 6
+        for contributed in clients.words:
+            assert contributed.max() < 1 << 48
+            counts = np.bincount((contributed >> np.uint64(42)).astype(int), minlength=64)
+            assert stats.chisquare(counts).pvalue > 1e-6
+            data = words.to_bytes(contributed)
+            assert len(data) == 6 * len(contributed)
+            assert (words.of_bytes(data, wide=True) == contributed).all()
 
 
 # -- the largest number ----------------------------------------------------------------------------
 
 
 def largest_of(numbers: list[float], noise: int = 0) -> float:
-    words = [largest.encode(number, SeededRandomness(k)) for k, number in enumerate(numbers)]
-    return largest.decode(sum(words, np.uint32(0)) + np.uint32(noise % 2**32), 10)
+    kind = np.dtype(np.uint32)
+    words = [largest.encode(number, kind, SeededRandomness(k)) for k, number in enumerate(numbers)]
+    return largest.decode((sum(words, np.uint32(0)) + np.uint32(noise % 2**32)).view(np.int32), 10)
 
 
 def test_the_largest_number_is_told_to_three_digits() -> None:
@@ -474,7 +496,10 @@ def test_the_largest_number_is_told_to_three_digits() -> None:
 def test_words_of_the_largest_number_tell_nothing_else() -> None:
     """Below the largest number they are uniform, whoever else is there; above it all are 0."""
     alone, many = (
-        sum((largest.encode(x, ExpandedRandomness()) for x in numbers), np.uint32(0))
+        sum(
+            (largest.encode(x, np.dtype(np.uint32), ExpandedRandomness()) for x in numbers),
+            np.uint32(0),
+        )
         for numbers in ([5.0, -1e9, -1e9], [5.0, 5.0, 4.9])
     )
     for total in (alone, many):
