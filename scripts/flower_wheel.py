@@ -25,7 +25,7 @@ from typing import Dict, Iterator, List, Set, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ("ciphercohort", "protocols")
-LEFT_OUT = ("arms", "demo", "study", "workloads")
+LEFT_OUT = ("demo",)
 NEEDS = {"numpy": "numpy>=1.26", "cryptography": "cryptography>=44", "flwr": "flwr>=1.30,<2"}
 PRIVACY = {"scipy": "scipy>=1.13", "dp_accounting": "dp-accounting>=0.6,<0.7"}
 LATE = {"msgspec"}  # imported by functions that nothing here calls

@@ -31,6 +31,7 @@ ALLOWED = {
         "sims.flower_commands",
         "sims.flower_job",
         "sims.local",
+        "sims.studies.flower",
         "sims.studies.flower_secagg",
     ),
     "distributed": ("coordinator.dask_workers",),

@@ -24,13 +24,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from ciphercohort.flower.in_process import InProcessGrid
-from ciphercohort.flower.workloads import App
 from parties import flower_site
 from parties.data.schema import Schema
 from parties.data.shard import encode_shard
 from protocols.errors import CohortError
 from sims.flower_job import result_lines, results_in, run_job
 from sims.predict import load_model
+from sims.studies.flower.workloads import App
 from tests.flower.environment import ROOT
 
 FOLDER = ROOT / "examples" / "flower-regression"

@@ -9,9 +9,9 @@ import click
 import pytest
 
 from ciphercohort.flower import __main__ as identity
-from ciphercohort.flower import arms, workloads
-from ciphercohort.flower import study as flower
 from protocols.errors import ParameterError
+from sims.studies.flower import __main__ as flower
+from sims.studies.flower import arms, workloads
 from tests.flower.test_examples import copy
 
 

@@ -20,7 +20,7 @@ from scipy import optimize
 
 from ciphercohort.flower.in_process import InProcessGrid
 from ciphercohort.flower.memory import RECORD
-from ciphercohort.flower.workloads import App
+from sims.studies.flower.workloads import App
 from tests.flower.environment import ROOT
 from tests.flower.test_examples import apply, environment, folder_of
 

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from ciphercohort.flower import SecureSum, secure_sum_mod
 from ciphercohort.flower.grids import WrappedGrid
-from ciphercohort.flower.workloads import Workload
 from protocols.errors import ParameterError
+from sims.studies.flower.workloads import Workload
 
 PLAIN, SECURE, ALL_STAY, SECAGG = "plain", "secure sums", "secure sums, lost=0", "SecAgg+"
 _LOST = {SECURE: 1 / 3, ALL_STAY: 0.0}

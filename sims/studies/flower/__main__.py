@@ -2,8 +2,8 @@
 
 Question: what does a Flower user pay for a server that sees means only?
 
-    python -m ciphercohort.flower.study --values 1000000 --clients 10 [--simulation] --out DIR
-    python -m ciphercohort.flower.study --train APP [--option "batch-size=16"] … --out DIR
+    python -m sims.studies.flower --values 1000000 --clients 10 [--simulation] --out DIR
+    python -m sims.studies.flower --train APP [--option "batch-size=16"] … --out DIR
 
 Clients only move a vector of --values, so that what is measured is Flower and the encryption. With
 --train they do what an app does: its folder, see `workloads.App`, with changed options. All arms
@@ -34,11 +34,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from ciphercohort.flower.arms import ALL_STAY, PLAIN, SECAGG, SECURE, Case, Lap, client_app, serve
 from ciphercohort.flower.in_process import InProcessGrid
-from ciphercohort.flower.workloads import App, Moved
 from protocols.errors import ParameterError
 from sims.console import refusals
+from sims.studies.flower.arms import ALL_STAY, PLAIN, SECAGG, SECURE, Case, Lap, client_app, serve
+from sims.studies.flower.workloads import App, Moved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
