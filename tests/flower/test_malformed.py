@@ -251,7 +251,7 @@ def test_types_of_arrays_are_those_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyError, MemoryError, OSError, RecursionError])
-@pytest.mark.parametrize("place", ["_words", "_own_reply", "_layout"])
+@pytest.mark.parametrize("place", ["_words", "_own_content", "_layout"])
 def test_an_error_of_a_client_has_one_text(
     place: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
