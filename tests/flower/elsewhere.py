@@ -156,8 +156,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-EXACT = {"cohort-exact-sums": True, "cohort-min-colluders": 0}
-"""Terms of an owner who accepts a run without noise."""
+EXACT = {
+    "cohort-exact-sums": True,
+    "cohort-min-colluders": 0,
+    "cohort-accept-unbounded": True,
+}
+"""Terms of an owner who accepts a run without noise or a proof that its iterates stay bounded."""
 COLUMNS = ["rate_marriage", "yrs_married", "religious", "educ", "occupation", "occupation_husb"]
 
 
