@@ -3,11 +3,10 @@
 
     python3 scripts/flower_wheel.py [FOLDER]
 
-It holds `ciphercohort.flower`, but for its measurements and demo, and what that imports of this
-repository: pure Python that runs wherever Flower does (3.10 to 3.13; Linux, macOS, Windows). It
-needs NumPy, cryptography and Flower; private sums also SciPy and dp-accounting, the extra
-`privacy`. Modules that it would share with the package `ciphercohort` are the same files: install
-one of the two.
+It holds `ciphercohort.flower`, but for its demo, and what that imports of this repository: pure
+Python that runs wherever Flower does (3.10 to 3.13; Linux, macOS, Windows). It needs
+NumPy, cryptography and Flower; private sums also SciPy and dp-accounting, the extra `privacy`.
+Modules that it shares with the package `ciphercohort` are the same files: install one of the two.
 
 Standard library only. The bytes follow from the sources alone.
 """
