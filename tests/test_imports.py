@@ -36,7 +36,7 @@ ALLOWED = {
     ),
     "distributed": ("coordinator.dask_workers",),
     "dask": ("coordinator.dask_workers",),
-    "torch": ("parties.torch_step", "sims.baselines_torch"),
+    "torch": ("parties.torch_step", "sims.baselines_torch", "sims.studies.flower.apps"),
     "opacus": ("parties.torch_step", "sims.baselines_torch"),
 }
 #: What Flower keeps stable. The in-process grid and the file that tells its releases apart may
