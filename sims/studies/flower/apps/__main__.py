@@ -31,6 +31,7 @@ from parties.launch import program
 
 CLIENT = "from flwr.clientapp import ClientApp\n"
 SERVER = "from flwr.serverapp import Grid, ServerApp\n"
+WORKFLOWS = "from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow\n"
 OURS = "from ciphercohort.flower import "
 _SECONDS = 600
 
@@ -63,8 +64,7 @@ def legacy(mods: str, flow: str) -> Edits:
         ("client", r"from flwr.client.mod import (fixedclipping_mod, )?secaggplus_mod\n",
          f"{OURS}secure_sum_mod\n"),
         ("client", mods, "        secure_sum_mod,\n"),
-        ("server", "from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow\n",
-         f"{OURS}SecureSumWorkflow\n"),
+        ("server", WORKFLOWS, f"{WORKFLOWS}{OURS}SecureSumWorkflow\n"),
         ("server", flow, "workflow = SecureSumWorkflow(means_only=True)\n"),
     ]  # fmt: skip
 
