@@ -28,7 +28,7 @@ from tests.test_imports import PACKAGES
 
 NAMES = {
     *("Coordinator", "FederatedLogisticRegression", "FederatedRegression", "Party"),
-    *("evaluate", "load_model", "plan", "simulate"),
+    *("client_app", "evaluate", "load_model", "plan", "server_app", "simulate"),
 }
 TOY: dict[str, Any] = {"profile": "fast-insecure", "no_privacy": True, "update": "gd"}
 

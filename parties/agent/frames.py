@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ _HEAD = struct.Struct(">4sc8s")
 _CHUNK = 1 << 20
 _PEER = struct.Struct("3i")  # pid, uid, gid
 OWNER_ENDING = ".owner"
-# Linux: sun_path holds 108 bytes with the closing zero.
-MAX_PATH_BYTES = 107
+# sun_path has 108 bytes; FOLDER/NAME, with FOLDER of at most 30.
+MAX_NAME_BYTES = 64
 
 
 def send_frame(connection: socket.socket, kind: bytes, payload: bytes) -> None:
@@ -80,16 +81,34 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def check_path(path: Path) -> Path:
-    """An absolute path that a Unix socket can have.
+    """An absolute path of a socket, in a folder however deep: see `address`.
 
     Raises:
-        ParameterError: it is relative or too long.
+        ParameterError: it is relative, or its name is too long.
     """
-    if not path.is_absolute() or len(os.fsencode(path)) > MAX_PATH_BYTES:
+    if not path.is_absolute() or len(os.fsencode(path.name)) > MAX_NAME_BYTES:
         raise ParameterError(
-            f"socket={str(path)!r} must be an absolute path of at most {MAX_PATH_BYTES} bytes"
+            f"socket={str(path)!r} must be an absolute path with a name of at most "
+            f"{MAX_NAME_BYTES} bytes"
         )
     return path
+
+
+@contextlib.contextmanager
+def address(path: Path) -> Iterator[str]:
+    """What to bind or to connect to for the socket `path`, while the context lasts.
+
+    A Unix socket's address holds 107 bytes, a folder's path 4,095: the folder is named by a
+    descriptor.
+
+    Raises:
+        OSError: there is no such folder, or it is not ours to enter.
+    """
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def owner_path(path: Path) -> Path:
@@ -145,7 +164,8 @@ class AgentClient:
 
     def _once(self, path: Path, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.connect(str(path))
+            with address(path) as reached:
+                connection.connect(reached)
             # Refused before it was read whole: the refusal can still be read.
             with contextlib.suppress(BrokenPipeError):
                 send_frame(connection, kind, payload)

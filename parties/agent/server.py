@@ -115,7 +115,8 @@ class _Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             self._make_way()
         before = os.umask(0o177 if len(users) == 1 else 0o117)
         try:
-            super().__init__(str(path), socketserver.BaseRequestHandler)
+            with frames.address(path) as bound:
+                super().__init__(bound, socketserver.BaseRequestHandler)
         finally:
             os.umask(before)
 
@@ -125,7 +126,9 @@ class _Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         if not stat.S_ISSOCK(self._path.lstat().st_mode):
             raise ParameterError(f"{name} is there and is no socket: choose another path")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            if probe.connect_ex(str(self._path)) == 0:
+            with frames.address(self._path) as reached:
+                answers = probe.connect_ex(reached) == 0
+            if answers:
                 raise ParameterError(f"{name}: an agent is running there")
         self._path.unlink()
 

@@ -31,7 +31,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    # A socket's path holds 107 bytes: pytest's folders are too deep.
+    # The relay's socket is bound by its path, of at most 107 bytes: pytest's folders are too deep.
     with tempfile.TemporaryDirectory(prefix="faults-", dir="/tmp") as folder:
         bench = Bench(Path(folder), STEP_SECONDS)
         yield bench

@@ -249,8 +249,25 @@ def test_no_second_agent_on_one_socket(running: Running) -> None:
 def test_without_an_agent_the_relay_says_so(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="cohort party start"):
         AgentClient(tmp_path / "none.sock", patience=0.1).handle(b"")
-    with pytest.raises(ParameterError, match="at most 107 bytes"):
-        connect(f"unix:{'/x' * 60}")
+    with pytest.raises(ParameterError, match="name of at most 64 bytes"):
+        connect(f"unix:/{'x' * 65}")
+
+
+def test_a_folder_may_be_deep(running: Running, tmp_path: Path) -> None:
+    """A socket's address holds 107 bytes."""
+    agent, folder = running.agents.agents[NAME], tmp_path.joinpath(*["deep" * 20] * 10)
+    path = folder / ("a" * (frames.MAX_NAME_BYTES - len(frames.OWNER_ENDING)))
+    server = AgentServer(agent, path)
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        assert AgentClient(path, patience=0.1).control(frames.STATUS, {})["session"] is None
+        with pytest.raises(ParameterError, match="an agent is running there"):
+            AgentServer(agent, path)
+    finally:
+        server.stop()
+        thread.join(10)
+    assert not list(path.parent.iterdir())
 
 
 def test_oversize_frames_cost_no_memory(running: Running) -> None:

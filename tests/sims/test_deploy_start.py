@@ -123,7 +123,7 @@ def test_a_run_of_a_superlink_that_died_is_lost(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [{"run-id": "7", "status": "running"}]
-    monkeypatch.setattr(flower_commands, "_flwr", lambda settings, words: {"runs": runs})
+    monkeypatch.setattr(flower_commands, "flwr", lambda folder, words: {"runs": runs})
     assert flower_commands.run_state(settings, 7) == "running"
     runs.clear()
     assert flower_commands.run_state(settings, 7).startswith("finished")
