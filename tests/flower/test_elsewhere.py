@@ -17,7 +17,8 @@ import pytest
 from coordinator.certificates import CA
 from sims.deploy_coordinator import Coordinator
 from sims.predict import load_model
-from tests.flower.elsewhere import APP, EXACT, Elsewhere, hospitals, women
+from sims.studies.flower.fleet import Fleet
+from tests.flower.elsewhere import APP, EXACT, hospitals, women
 
 ONE_PORT = pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="1.41's SuperLink takes other options: see flower_commands"
@@ -28,7 +29,7 @@ ONE_PORT = pytest.mark.skipif(
 @ONE_PORT
 def test_a_run_by_an_address(tmp_path: Path) -> None:
     """One iteration with noise: documents come back in the log."""
-    there = Elsewhere(tmp_path / "there", hospitals(tmp_path / "hospitals"), registered=False)
+    there = Fleet(tmp_path / "there", hospitals(tmp_path / "hospitals"), registered=False)
     schema = tmp_path / "hospitals" / "schema.json"
     fields = json.loads(schema.read_text())
     schema.write_text(json.dumps({**fields, "row_norm": 3.0}))
@@ -53,7 +54,7 @@ def test_a_run_by_an_address(tmp_path: Path) -> None:
 def test_encrypted_rows_of_a_foreign_table(tmp_path: Path) -> None:
     """14 iterations leave 1 % of what statsmodels' maximum of the likelihood gains."""
     statsmodels = pytest.importorskip("statsmodels.api")
-    there = Elsewhere(tmp_path / "there", hospitals(tmp_path / "hospitals", **EXACT))
+    there = Fleet(tmp_path / "there", hospitals(tmp_path / "hospitals", **EXACT))
     config = {
         "protocol": "encrypted-rows",
         "no-privacy": True,

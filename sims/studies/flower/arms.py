@@ -36,11 +36,16 @@ _LOST = {SECURE: 1 / 3, ALL_STAY: 0.0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """What every arm does: `rounds` timed rounds of a workload, with `clients` clients."""
+    """What every arm does: `rounds` timed rounds of a workload, with `clients` clients.
+
+    least: of which that many have to be there, all if None; timeout: of one exchange [s].
+    """
 
     workload: Workload
     clients: int
     rounds: int
+    least: int | None = None
+    timeout: float = 3600.0
 
     def __post_init__(self) -> None:
         for name, least in (("clients", 3), ("rounds", 1)):
@@ -50,18 +55,19 @@ class Case:
 
 @dataclass
 class Lap:
-    """What one arm's server notes: when rounds begin, bytes, the last model."""
+    """What one arm's server notes: when rounds begin, how many gave a mean, bytes, last model."""
 
+    means: int = 0
     starts: list[float] = field(default_factory=list)
     down: int = 0
     up: int = 0
     model: list[NDArray[Any]] | None = None
 
 
-def client_app(workload: Workload, arm: str) -> ClientApp:
-    """The ClientApp of an arm."""
+def client_app(workload: Workload, arm: str, *first: Any) -> ClientApp:
+    """The ClientApp of an arm; first: mods in front of its own."""
     mods: list[Any] = {PLAIN: [], SECAGG: [secaggplus_mod]}.get(arm, [secure_sum_mod])
-    app = ClientApp(mods=mods)
+    app = ClientApp(mods=[*first, *mods])
     app.train()(_legacy(workload) if arm == SECAGG else workload.train)
     return app
 
@@ -98,12 +104,18 @@ def serve(case: Case, arm: str, grid: Grid, context: Context | None, lap: Lap) -
             lap.starts.append(time.perf_counter())
             return super().configure_train(*arguments, **named)
 
-    strategy: Any = Timed(
-        fraction_evaluate=0.0, min_available_nodes=case.clients, min_train_nodes=case.clients
-    )
+        def aggregate_train(self, *arguments: Any, **named: Any) -> Any:
+            found = super().aggregate_train(*arguments, **named)
+            lap.means += found[0] is not None
+            return found
+
+    least = case.least or case.clients
+    strategy: Any = Timed(fraction_evaluate=0.0, min_available_nodes=least, min_train_nodes=least)
     if arm in _LOST:
         strategy = SecureSum(strategy, lost=_LOST[arm])
-    result = strategy.start(metered, case.workload.start(), num_rounds=case.rounds + 1)
+    result = strategy.start(
+        metered, case.workload.start(), num_rounds=case.rounds + 1, timeout=case.timeout
+    )
     lap.starts.append(time.perf_counter())
     lap.model = result.arrays.to_numpy_ndarrays()
 
@@ -119,21 +131,22 @@ def _serve_secagg(case: Case, grid: Grid, context: Context | None, lap: Lap) -> 
         def aggregate_fit(self, *arguments: Any) -> Any:
             found = super().aggregate_fit(*arguments)
             if found[0] is not None:
+                lap.means += 1
                 lap.model = parameters_to_ndarrays(found[0])
             return found
 
     legacy = LegacyContext(
         context or empty,
-        config=ServerConfig(num_rounds=case.rounds + 1),
+        config=ServerConfig(num_rounds=case.rounds + 1, round_timeout=case.timeout),
         strategy=Timed(
-            min_fit_clients=case.clients,
-            min_available_clients=case.clients,
+            min_fit_clients=case.least or case.clients,
+            min_available_clients=case.least or case.clients,
             fraction_evaluate=0.0,
             initial_parameters=ndarrays_to_parameters(case.workload.start().to_numpy_ndarrays()),
         ),
     )
     shares = min(11, case.clients - 1 + case.clients % 2)
-    workflow = SecAggPlusWorkflow(shares / case.clients, 7 / 11)
+    workflow = SecAggPlusWorkflow(shares / case.clients, 7 / 11, timeout=case.timeout)
     DefaultWorkflow(fit_workflow=workflow)(grid, legacy)
     lap.starts.append(time.perf_counter())
 

@@ -1,0 +1,1 @@
+"""What a fault of one client costs on a real SuperLink: plain, secure sums, SecAgg+."""
