@@ -15,7 +15,8 @@ Promises, each held by this file whatever the server asks
   only if this client and enough others are in it. Who asks for that set again gets the same bytes.
 - Session, roster, round, those asked, plan, the message's group and all its content, in its order,
   are hashed into what masks and seals; the run's configuration into what seals.
-- A roster, and those whom a round asks, are half of those known or pinned here at least.
+- A roster, and those whom a round asks, are half of those known or pinned here at least, or what
+  its owner's pins and least number allow (`Owner.least_share`).
 - At one model, and to one query, one set of contributors is summed; what is cut off is as in the
   run's first plan.
 - Once a run has had noise, or its owner has a budget, no sum leaves without noise.
@@ -52,7 +53,6 @@ from ciphercohort.flower.records import (
 )
 from ciphercohort.flower.rounds import (
     KEYS,
-    LEAST_SHARE,
     OPEN,
     QUERY,
     ROSTER,
@@ -150,7 +150,7 @@ class Client:
                 f"secure-sum-min-clients={max(MIN_CLIENTS, self._owner.min_clients)}"
             )
         expected = max(len(memory.known), len(self._owner.pins or ()))
-        if len(roster.entries) < LEAST_SHARE * expected:
+        if len(roster.entries) < self._owner.least_share * expected:
             raise PolicyError(
                 f"a roster of {len(roster.entries)} is less than half of the {expected} clients "
                 "that are known or pinned here: remove those that are gone from known.json, or "
@@ -245,10 +245,11 @@ class Client:
             raise PolicyError("those asked are no rising list of members with this client in it")
         # Not of the roster alone: it may be half of those known, and half of it a quarter.
         known = max(members, len(memory.known), len(self._owner.pins or ()))
-        if len(asked) < LEAST_SHARE * known:
+        if len(asked) < self._owner.least_share * known:
             raise PolicyError(
                 f"{len(asked)} of {known} clients are asked: at least half must be, so that the "
-                "server cannot choose a few beside its own"
+                "server cannot choose a few beside its own; an owner's secure-sum-pins and "
+                "secure-sum-min-clients allow fewer"
             )
         needed = Quorum.of(len(asked), plan.lost).needed
         if needed < self._owner.min_clients:

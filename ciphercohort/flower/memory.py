@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import ConfigRecord, Context
 
 from ciphercohort.flower.members import KEY_BYTES
+from ciphercohort.flower.rounds import LEAST_SHARE
 from protocols.errors import ParameterError
 from protocols.locks import locked
 from protocols.private_files import erase, private_folder, write_private
@@ -39,7 +40,8 @@ class Owner:
     secure-sum-home: folder that lives on between runs; secure-sum-name: its name to others, by
     default the node's number; secure-sum-pins: file of the identities that may take part, one in
     hexadecimal per line; secure-sum-admit: new clients may join later; secure-sum-min-clients: of a
-    sum; secure-sum-epsilon, secure-sum-delta: budget for all runs, with a home: both, or none.
+    sum (with pins any sample that leaves so many is enough); secure-sum-epsilon, secure-sum-delta:
+    budget for all runs, with a home: both, or none.
     """
 
     name: str
@@ -89,6 +91,15 @@ class Owner:
             epsilon=epsilon,
             delta=delta,
         )
+
+    @property
+    def least_share(self) -> float:
+        """Of all known or pinned, in a roster and among those asked.
+
+        Where an owner has named who may take part and how many are enough, the least sum is that
+        number, whomever a server picks.
+        """
+        return 0.0 if self.pins is not None and self.min_clients else LEAST_SHARE
 
     def identity(self, fallback: bytes) -> Ed25519PrivateKey:
         """Of the home folder, made at first use; without one, of the 32 bytes `fallback`."""

@@ -53,7 +53,8 @@ class SecureSum(Strategy):
     of the one before); lost: share of the sampled clients that may vanish; with 0 none may, and a
     round is one message in place of two; privacy: certified noise (evaluation metrics are then not
     asked for: they carry none); means_only: the strategy's own functions of metrics are weighted
-    means, since they see one reply; accountant: of Flower's (`accounting`), told of private sums.
+    means, since they see one reply; pinned: every client has pins and a least number, and so takes
+    part in samples of less than half; accountant: of Flower's (`accounting`), told of private sums.
 
     Raises:
         ParameterError: the strategy needs more than means, or a field is out of range.
@@ -68,9 +69,11 @@ class SecureSum(Strategy):
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
         means_only: bool = False,
+        pinned: bool = False,
         accountant: Any = None,
     ) -> None:
-        check_strategy(strategy, privacy, means_only)
+        self._least_share = 0.0 if pinned else LEAST_SHARE
+        check_strategy(strategy, privacy, means_only, self._least_share)
         check_accountant(accountant, privacy)
         self.strategy, self._accountant = strategy, accountant
         weighted_by = getattr(strategy, "weighted_by_key", "num-examples")
@@ -94,7 +97,7 @@ class SecureSum(Strategy):
         check_rounds(self.strategy, self._plan.privacy, num_rounds)
         least = getattr(self.strategy, "min_available_nodes", 0)
         return self.strategy.start(
-            SecureGrid(grid, self._plan, least, self._accountant),
+            SecureGrid(grid, self._plan, least, self._accountant, self._least_share),
             initial_arrays,
             num_rounds,
             timeout,
@@ -136,15 +139,22 @@ class SecureSum(Strategy):
 class SecureGrid(WrappedGrid):
     """Flower's grid for a strategy, or for an app's own rounds; see the module.
 
-    least: nodes that the strategy waits for before it samples any.
+    least: nodes that the strategy waits for before it samples any; least_share: of all members,
+    below which none of them contributes.
 
     Security: nothing that this class does is trusted by clients; see `client`.
     """
 
     def __init__(
-        self, grid: Grid, plan: SumPlan | None = None, least: int = 0, accountant: Any = None
+        self,
+        grid: Grid,
+        plan: SumPlan | None = None,
+        least: int = 0,
+        accountant: Any = None,
+        least_share: float = LEAST_SHARE,
     ) -> None:
         super().__init__(grid)
+        self._least_share = least_share
         self._accountant = accountant
         self._least = least
         self._plan = plan or SumPlan(wide=True)
@@ -253,7 +263,7 @@ class SecureGrid(WrappedGrid):
             )
         asked = sorted(numbers[request.metadata.dst_node_id] for request in members_asked)
         members_all = len(self._session.roster.entries)
-        if len(asked) < LEAST_SHARE * members_all:
+        if len(asked) < self._least_share * members_all:
             raise ProtocolError(
                 f"{len(asked)} of {members_all} clients are sampled, and each of them refuses less "
                 "than half: raise the strategy's fraction (Flower rounds the number down)"

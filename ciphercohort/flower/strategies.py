@@ -6,7 +6,6 @@ from math import ceil
 from typing import Any
 
 from ciphercohort.flower.plan import Privacy
-from ciphercohort.flower.rounds import LEAST_SHARE
 from protocols.aggregate.quorum import MIN_CLIENTS
 from protocols.errors import ParameterError
 
@@ -59,7 +58,9 @@ def check_sums_only(strategy: Any) -> None:
     )
 
 
-def check_strategy(strategy: Any, privacy: Privacy | None, means_only: bool) -> None:
+def check_strategy(
+    strategy: Any, privacy: Privacy | None, means_only: bool, least_share: float
+) -> None:
     """Of the message interface, and sampling enough: what is known before a run.
 
     Raises:
@@ -74,14 +75,16 @@ def check_strategy(strategy: Any, privacy: Privacy | None, means_only: bool) -> 
         )
     check_sums_only(strategy)
     check_metrics(strategy, means_only)
-    check_fractions(strategy, privacy, {"train": "nodes", "evaluate": "nodes"})
+    check_fractions(strategy, privacy, {"train": "nodes", "evaluate": "nodes"}, least_share)
 
 
-def check_fractions(strategy: Any, privacy: Privacy | None, kinds: dict[str, str]) -> None:
-    """That it samples half of all clients, as each of them wants.
+def check_fractions(
+    strategy: Any, privacy: Privacy | None, kinds: dict[str, str], least_share: float
+) -> None:
+    """That it samples as many as each of them wants.
 
     kinds: "train" or "fit", and "evaluate", with what their least number counts. With privacy
-    nobody evaluates.
+    nobody evaluates. least_share: of all clients.
 
     Raises:
         ParameterError: it never does.
@@ -91,10 +94,11 @@ def check_fractions(strategy: Any, privacy: Privacy | None, kinds: dict[str, str
         fraction = getattr(strategy, name, 1.0)
         least = getattr(strategy, f"min_{kind}_{counted}", 0)
         asked = not (privacy and kind == "evaluate")
-        if asked and 0 < fraction < LEAST_SHARE and least < MIN_CLIENTS:
+        if asked and 0 < fraction < least_share and least < MIN_CLIENTS:
             raise ParameterError(
-                f"{name}={fraction:g} samples less than {LEAST_SHARE:g} of all clients, and each "
-                f"of them refuses that: set it to {LEAST_SHARE:g} or more, or to 0"
+                f"{name}={fraction:g} samples less than {least_share:g} of all clients, and each "
+                f"of them refuses that: set it to {least_share:g} or more, or to 0; or give "
+                "pinned=True, if every node has secure-sum-pins and secure-sum-min-clients"
             )
 
 

@@ -8,6 +8,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 
 from ciphercohort.flower.plan import Privacy, SumPlan
+from ciphercohort.flower.rounds import LEAST_SHARE
 from ciphercohort.flower.server import SecureGrid
 from ciphercohort.flower.strategies import (
     check_fractions,
@@ -35,7 +36,9 @@ class SecureSumWorkflow:
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
         means_only: bool = False,
+        pinned: bool = False,
     ) -> None:
+        self._least_share = 0.0 if pinned else LEAST_SHARE
         self._means_only = means_only
         self._plan = SumPlan.of(range, examples, lost, privacy)
 
@@ -50,8 +53,7 @@ class SecureSumWorkflow:
         legacy: Any = context
         check_sums_only(legacy.strategy)
         check_metrics(legacy.strategy, self._means_only)
-        check_fractions(
-            legacy.strategy, self._plan.privacy, {"fit": "clients", "evaluate": "clients"}
-        )
+        kinds = {"fit": "clients", "evaluate": "clients"}
+        check_fractions(legacy.strategy, self._plan.privacy, kinds, self._least_share)
         check_rounds(legacy.strategy, self._plan.privacy, legacy.config.num_rounds)
-        DefaultWorkflow()(SecureGrid(grid, self._plan), context)
+        DefaultWorkflow()(SecureGrid(grid, self._plan, least_share=self._least_share), context)

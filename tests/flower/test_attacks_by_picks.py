@@ -3,41 +3,78 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Message, RecordDict
+from flwr.serverapp.strategy import FedAvg
 
-from ciphercohort.flower import secure_sum_mod, server
+from ciphercohort.flower import SecureSum, secure_sum_mod
 from ciphercohort.flower.members import Roster
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.server import SecureGrid
 from protocols.aggregate.words import of_bytes, signed
-from protocols.errors import PolicyError, ProtocolError
+from protocols.errors import ParameterError, PolicyError, ProtocolError
+from protocols.messages import public_bytes
 from tests.flower.federation import (
     FIRST_NODE,
     START,
     Federation,
     asking,
     memory_of,
+    one_round,
     rosters,
     start,
     update,
 )
 
 
-def test_fewer_than_half_of_the_roster_are_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_than_half_of_the_roster_are_not_summed() -> None:
     """A victim beside two clients of the server's, of ten."""
     federation = Federation(10)
     grid = SecureGrid(federation)
     with pytest.raises(ProtocolError, match="3 of 10 clients are sampled"):
         grid.send_and_receive(asking(federation, (0, 8, 9)))
-    monkeypatch.setattr(server, "LEAST_SHARE", 0.0)
     with pytest.raises(ProtocolError, match="3 of 10 clients are asked: at least half"):
-        SecureGrid(federation).send_and_receive(asking(federation, (0, 8, 9)))
+        SecureGrid(federation, least_share=0.0).send_and_receive(asking(federation, (0, 8, 9)))
     assert SecureGrid(federation).send_and_receive(asking(federation, range(5)))
+
+
+@pytest.mark.parametrize("pins", [True, False])
+@pytest.mark.parametrize("least", [0, 4])
+def test_pins_and_a_least_number_allow_a_small_sample_and_only_both(
+    tmp_path: Path, pins: bool, least: int
+) -> None:
+    """Of 12 clients 5 are asked, of which 1 may vanish; then 5 others; then 3, which is too few."""
+    homes = {k: {"secure-sum-home": str(tmp_path / str(k))} for k in range(12)}
+    one_round(Federation(12, configs=homes))
+    listed = tmp_path / "pins"
+    keys = [(tmp_path / str(k) / "identity.key").read_bytes() for k in range(12)]
+    listed.write_text(
+        "\n".join(public_bytes(Ed25519PrivateKey.from_private_bytes(k)) for k in keys)
+    )
+    own = {"secure-sum-pins": str(listed)} if pins else {}
+    own |= {"secure-sum-min-clients": least} if least else {}
+    federation = Federation(12, configs={k: {**home, **own} for k, home in homes.items()})
+    grid = SecureGrid(federation, least_share=0.0)
+    if not (pins and least):
+        with pytest.raises(ProtocolError, match="5 of 12 clients are asked: at least half"):
+            grid.send_and_receive(asking(federation, range(5)))
+        return
+    for k, few in enumerate((range(5), range(5, 10))):
+        assert grid.send_and_receive(asking(federation, few, k + 1.0))
+    assert grid.send_and_receive(asking(federation, range(9, 12), 3.0)) == []
+    assert any("a sum of 3 of 3 clients could open" in error for error in federation.errors)
+
+
+def test_a_strategy_samples_a_few_where_all_are_pinned() -> None:
+    with pytest.raises(ParameterError, match="fraction_train=0.2 samples less than 0.5"):
+        SecureSum(FedAvg(fraction_train=0.2))
+    SecureSum(FedAvg(fraction_train=0.2), pinned=True)
 
 
 def test_a_small_roster_is_no_way_around(finished: Federation) -> None:
