@@ -14,6 +14,7 @@ from parties.data.shard import Shard
 from parties.encrypted_rows import EncryptedRowsParty
 from parties.kernel.pads import Pads
 from parties.kernel.private import kept_like, opened
+from parties.kernel.sums.integer_sums import added
 from parties.party_protocol import Seal
 from protocols import keygen
 from protocols.ckks import residues as rns
@@ -24,7 +25,6 @@ from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context, once
 from protocols.errors import PolicyError
-from protocols.integer_sums import added
 from protocols.labels import repeated
 from protocols.messages import Body
 from protocols.model_plan import ModelPlan

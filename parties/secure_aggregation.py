@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from parties.data.shard import Shard
 from parties.kernel.aggregate_share import AggregateShare
 from parties.kernel.private import kept_like
+from parties.kernel.sums.integer_sums import Exact
 from parties.objectives import Contributor, OpenContributor
 from parties.objectives import open_contributor as gradients_of_rows
 from parties.party_protocol import PartyProtocol, Seal
 from protocols import agree, gradients, second_moment
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
-from protocols.integer_sums import Exact
 from protocols.messages import Body
 from protocols.objectives import MomentObjective
 from protocols.privacy.randomness import RandomSource, SystemRandomness

@@ -3,7 +3,7 @@
 Parameters travel as one vector: the trainable ones in the order of `module.named_parameters()`,
 each flattened row by row. The plan lists names and shapes; a party with another module refuses.
 Gradients are float32, as the module is; each is clipped, rounded toward zero to integers and added
-exactly (`protocols.integer_sums`). Every round uses all rows: batches by secret coins are not
+exactly (`kernel.sums.integer_sums`). Every round uses all rows: batches by secret coins are not
 offered.
 
 **A condition.** torch computes gradients of a batch at once, of a shape that row counts alone
@@ -35,10 +35,10 @@ from torch import Tensor, nn
 
 from parties.data.shard import Shard
 from parties.data.tensor_shard import TensorSchema, TensorShard
+from parties.kernel.sums.integer_sums import Exact, PartSum
 from parties.objectives import Contributor
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.gradients import GradientPlan
-from protocols.integer_sums import Exact, PartSum
 from protocols.objectives import GRADIENT, RowObjective
 from protocols.privacy.randomness import RandomSource
 

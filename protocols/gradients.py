@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact, Integers
 from protocols.aggregate.cipher import CoordinatorCipher
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
-from protocols.integer_sums import Exact, Integers
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums

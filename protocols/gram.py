@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact, IntegerRows, joined
 from protocols import symmetric
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
@@ -35,7 +36,6 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import Opened
 from protocols.errors import ParameterError
 from protocols.gram_pace import Pace
-from protocols.integer_sums import Exact, IntegerRows, joined
 from protocols.inverse import InversePlan, plan_inverse
 from protocols.messages import Exchange
 from protocols.wire import RunningSums

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact
 from protocols.errors import ParameterError
-from protocols.integer_sums import Exact
 from protocols.one_sum import MISSING, OneSum
 from protocols.serialise import to_plain
 

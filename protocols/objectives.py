@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact, products_of
 from protocols import symmetric
 from protocols.errors import MessageError, ParameterError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.inference.objective import InformationObjective, ProductsObjective
-from protocols.integer_sums import Exact, products_of
 from protocols.missing_cells import MissingObjective
 from protocols.one_sum import OneSum
 from protocols.serialise import from_plain, to_plain

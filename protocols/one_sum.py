@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact
 from protocols.errors import ParameterError
-from protocols.integer_sums import Exact
 
 Array = NDArray[np.float64]
 LARGEST = 1e100

@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.clipping import clip_rows
+from parties.kernel.sums.clipping import clip_rows
 from protocols.errors import ParameterError
 from protocols.privacy.budget import GRID_MARGIN
 from protocols.privacy.certificate import Condition

@@ -107,6 +107,16 @@ def violations(module: str, imported: set[str]) -> list[str]:
     return broken
 
 
+ARITHMETIC = {
+    "parties",
+    "parties.kernel",
+    "parties.kernel.sums",
+    "parties.kernel.sums.clipping",
+    "parties.kernel.sums.integer_sums",
+}
+"""Of the kernel, functions of arrays that hold nothing, which plans compute with, too."""
+
+
 @cache
 def everything() -> dict[str, set[str]]:
     found = {}
@@ -149,7 +159,7 @@ def reachable(start: tuple[str, ...], modules: dict[str, set[str]]) -> set[str]:
 def test_the_coordinator_cannot_reach_a_secret_key() -> None:
     reached = reachable(("coordinator",), everything())
     assert "protocols.errors" in reached  # the walk does follow imports
-    assert not {name for name in reached if within(name, ("parties", "sims"))}
+    assert {name for name in reached if within(name, ("parties", "sims"))} <= ARITHMETIC
 
 
 def test_commands_and_parties_run_without_torch() -> None:

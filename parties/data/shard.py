@@ -31,7 +31,7 @@ from parties.data.schema import (
     Weight,
 )
 from parties.data.table import Table, batches
-from protocols.clipping import clip_rows, row_norms
+from parties.kernel.sums.clipping import clip_rows, row_norms
 from protocols.documents import shown, suggest
 from protocols.errors import DataError, SchemaError
 

@@ -21,10 +21,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact
 from protocols import agree, signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
-from protocols.integer_sums import Exact
 from protocols.labels import OPENING_KEY
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request

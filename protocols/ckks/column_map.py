@@ -22,13 +22,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
-from protocols.ckks.packing import Layout
 from protocols.ckks.residues import Residues
+
+if TYPE_CHECKING:
+    from protocols.ckks.packing import Layout
 
 # Fixed point of the cosines [bits].
 _POINT = 160

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact, joined, row_scores
 from protocols.errors import ParameterError
 from protocols.evaluation.tables import Bins, ClassTable, LabelTable, Table, TargetTable
-from protocols.integer_sums import Exact, joined, row_scores
 from protocols.models.registry import model_named
 from protocols.one_sum import LARGEST, OneSum, check_sizes
 from protocols.serialise import to_plain

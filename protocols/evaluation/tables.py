@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from parties.kernel.sums.integer_sums import Exact, joined, log_sum, summed
 from protocols.errors import ParameterError
-from protocols.integer_sums import Exact, joined, log_sum, summed
 from protocols.models.model import TargetModel
 from protocols.models.registry import model_named, model_of
 

@@ -40,9 +40,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from parties.kernel.sums.clipping import clip_rows
 from protocols.approximation import Polynomial
 from protocols.ckks.clip_circuit import clip_polynomial, largest_value
-from protocols.clipping import clip_rows
 from protocols.models.registry import model_named
 from protocols.privacy.barrier_certificate import BarrierSetting
 from protocols.privacy.certificate import Certificate

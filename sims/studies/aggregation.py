@@ -40,13 +40,13 @@ from rich.table import Table
 from coordinator.coordinator import AskParties, Coordinator, Observer
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
+from parties.kernel.sums.integer_sums import Exact
 from parties.objectives import Contributor
 from parties.party import Party
 from parties.policy import Policy
 from protocols.aggregate.parameters import AggregateParameters, choose
 from protocols.errors import ParameterError, ProtocolError
 from protocols.gradients import GradientPlan
-from protocols.integer_sums import Exact
 from protocols.messages import (
     COORDINATOR,
     Body,

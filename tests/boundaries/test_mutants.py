@@ -20,8 +20,8 @@ from parties.data import cells
 from parties.data.shard import Shard
 from parties.kernel.order import shuffled
 from parties.kernel.private import opened
+from parties.kernel.sums.integer_sums import Exact, Factors
 from parties.party import Party
-from protocols.integer_sums import Exact, Factors
 from protocols.messages import Body
 from tests.boundaries.explore import explore
 from tests.boundaries.formats import FORMATS

@@ -36,6 +36,7 @@ SECRETS = (AggregateShare, CoverShare, EphemeralKey, KeyShare, Pads)
 MANY, FEW, MOST, LEAST_RING = 50, 4, 1 << 22, 256
 GRIDS = (1_200_000, 1 << 20)
 DRAWS = "draw_noise"
+CLEAR = ("prepare.py", "result.py")
 
 
 @dataclass
@@ -99,10 +100,10 @@ class Holders:
 
 
 def in_the_clear(frame: FrameType | None) -> bool:
-    """Whether a simulation's twin, which has all rows, called this."""
+    """Whether a simulation's twin, or its table of figures, which have all rows, called this."""
     while frame:
         path = Path(frame.f_code.co_filename)
-        if path.parent == ROOT / "sims" and ("twin" in path.name or path.name == "prepare.py"):
+        if path.parent == ROOT / "sims" and ("twin" in path.name or path.name in CLEAR):
             return True
         frame = frame.f_back
     return False

@@ -14,12 +14,11 @@ KNOWN = {
     "encrypted model": {
         "parties.encrypted_model", "parties.encrypted_rows", "parties.party",
         "protocols.ckks.clear_rows", "protocols.ckks.periodic", "protocols.ckks.sampling",
-        "protocols.ckks.transform", "protocols.clipping", "protocols.decrypt", "protocols.keygen",
-        "protocols.model_plan", "protocols.models.model", "protocols.rows",
+        "protocols.ckks.transform", "protocols.decrypt", "protocols.keygen",
+        "protocols.model_plan", "protocols.rows",
     },
     "sums": {
-        "parties.party", "protocols.aggregate.setup", "protocols.clipping", "protocols.gradients",
-        "protocols.integer_sums", "protocols.models.model",
+        "parties.party", "protocols.aggregate.setup", "protocols.gradients",
     },
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from scipy.special import logit
 
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
+from parties.kernel.sums.integer_sums import Exact
 from parties.policy import Policy
 from protocols import objectives
 from protocols.aggregate.parameters import choose
@@ -20,7 +21,6 @@ from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan
 from protocols.inference.objective import InformationObjective, ProductsObjective
-from protocols.integer_sums import Exact
 from protocols.messages import decode, public_bytes
 from protocols.missing_cells import MissingObjective
 from protocols.objectives import DualObjective, MomentObjective, RowObjective

@@ -16,6 +16,7 @@ from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
+from parties.kernel.sums.integer_sums import Exact
 from parties.objectives import Contributor, open_contributor
 from parties.party import REFUSED, Party
 from parties.policy import Policy
@@ -26,7 +27,6 @@ from protocols.aggregate.parameters import choose
 from protocols.curvature import Curvature
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError
 from protocols.gradients import GradientPlan
-from protocols.integer_sums import Exact
 from protocols.messages import Body, Envelope, new_signing_key, public_bytes
 from protocols.messages import decode as read
 from protocols.messages import encode as write

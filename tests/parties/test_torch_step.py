@@ -15,6 +15,7 @@ pytest.importorskip("opacus")
 from torch import nn  # noqa: E402
 
 from parties.data.tensor_shard import TensorSchema, TensorShard  # noqa: E402
+from parties.kernel.sums.integer_sums import PartSum  # noqa: E402
 from parties.torch_step import (  # noqa: E402
     TorchContributor,
     TorchModel,
@@ -24,7 +25,6 @@ from parties.torch_step import (  # noqa: E402
     trainable,
 )
 from protocols.errors import DataError, ParameterError, PolicyError  # noqa: E402
-from protocols.integer_sums import PartSum  # noqa: E402
 from protocols.plan import Member  # noqa: E402
 from protocols.privacy.randomness import SeededRandomness  # noqa: E402
 from protocols.updates.momentum import GradientDescent  # noqa: E402

@@ -15,11 +15,11 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent
 from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
+from parties.kernel.sums.integer_sums import Exact, PartSum
 from parties.objectives import open_contributor
 from protocols.aggregate.parameters import choose
 from protocols.errors import CohortError, MessageError, ParameterError
 from protocols.gradients import GradientPlan, read_point, run_rule
-from protocols.integer_sums import Exact, PartSum
 from protocols.messages import Body
 from protocols.objectives import RowObjective
 from protocols.plan import Member, PrivacyPlan

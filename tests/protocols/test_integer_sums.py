@@ -13,12 +13,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from parties.objectives import open_contributor
-from protocols import integer_sums
-from protocols.aggregate.fixed_point import decode, encode
-from protocols.aggregate.parameters import choose
-from protocols.gradients import GradientPlan
-from protocols.integer_sums import (
+from parties.kernel.sums import integer_sums
+from parties.kernel.sums.integer_sums import (
     REST_BITS,
     Exact,
     Factors,
@@ -30,6 +26,10 @@ from protocols.integer_sums import (
     products_of,
     row_scores,
 )
+from parties.objectives import open_contributor
+from protocols.aggregate.fixed_point import decode, encode
+from protocols.aggregate.parameters import choose
+from protocols.gradients import GradientPlan
 from protocols.objectives import DualObjective, RowObjective
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.randomness import SeededRandomness

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import protocols.whitening
-from protocols.clipping import clip_rows
+from parties.kernel.sums.clipping import clip_rows
 from protocols.errors import ParameterError
 from protocols.privacy.shares import NoiseSplit
 from protocols.whitening import HAIR, Whitening, moment_sensitivity, scaled, whiten
