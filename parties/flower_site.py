@@ -1,7 +1,7 @@
 """A ClientApp for anybody's SuperNode: it takes part in a run, and starts the agent that it needs.
 
-    app = client_app()                     # rows: the file that the node's configuration names
-    app = client_app(rows=load_rows)       # rows: what load_rows(context) gives, a path or a frame
+    app = client_app()             # rows and schema: the files that the node's configuration names
+    app = client_app(rows=load_rows, schema="schema.json")  # load_rows(context): a path or a frame
 
 A run asks `query.join` (the site's card), `query.members` (who takes part), `query` (the protocol's
 messages, signed end to end) and `query.leave`. What an owner may set in the node's configuration is
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # a process that passes one message on loads none of it
 
 log = logging.getLogger("flwr.ciphercohort")
 
+FilePath = str | os.PathLike[str]
 Rows = Callable[[Context], "str | os.PathLike[str] | pd.DataFrame"]
 
 JOIN, MEMBERS, LEAVE = "join", "members", "leave"
@@ -51,17 +52,21 @@ TERMS = (
 )
 """Of `parties.policy.Policy`; by default those of `cohort party init`."""
 BUDGET = ("budget-epsilon", "budget-delta")
-SETTINGS = ("data", "home", "name", "party", "coordinator", "pins", *TERMS, *BUDGET)
+SETTINGS = ("data", "schema", "home", "name", "party", "coordinator", "pins", *TERMS, *BUDGET)
 # A hosted agent that is gone does not come back.
 _PATIENCE_SECONDS = 10.0
 _AGENTS: list[subprocess.Popen[bytes]] = []
 
 
-def client_app(rows: Rows | None = None, **terms: Any) -> ClientApp:
+def client_app(
+    rows: Rows | None = None, schema: FilePath | Mapping[str, Any] | None = None, **terms: Any
+) -> ClientApp:
     """A site of runs that `ciphercohort.server_app` leads.
 
-    rows: by the node's context; terms: `TERMS` as Python names, where the node says nothing of
-    them; a SuperNode's owner reads them with the app.
+    rows: by the node's context; schema: the public column schema that they are read by, a file or
+    what is in it (where the node names its own file of rows it names its schema too); terms:
+    `TERMS` as Python names, where the node says nothing of them. A SuperNode's owner reads them
+    with the app.
 
     Raises:
         ParameterError: a term does not exist.
@@ -70,7 +75,7 @@ def client_app(rows: Rows | None = None, **terms: Any) -> ClientApp:
     for term in terms:
         if term not in known:
             raise ParameterError(
-                f"{term} is no term of client_app, which takes rows and "
+                f"{term} is no term of client_app, which takes rows, schema and "
                 f"{', '.join(sorted(known))}{suggest(term, known)}"
             )
     app = ClientApp()
@@ -79,7 +84,7 @@ def client_app(rows: Rows | None = None, **terms: Any) -> ClientApp:
         @app.query(kind)
         def query(message: Message, context: Context) -> Message:
             try:
-                site = Site(context, rows, terms)
+                site = Site(context, rows, schema, terms)
                 return Message(answer(site, message.content), reply_to=message)
             except Exception:  # why is in this node's log alone: it may say something of the rows
                 log.warning("this site does not answer %s", kind, exc_info=True)
@@ -99,8 +104,14 @@ class Site:
         ParameterError: a setting of the node is unknown or malformed.
     """
 
-    def __init__(self, context: Context, rows: Rows | None, terms: Mapping[str, Any]) -> None:
-        self._context, self._rows, self._terms = context, rows, terms
+    def __init__(
+        self,
+        context: Context,
+        rows: Rows | None,
+        schema: FilePath | Mapping[str, Any] | None,
+        terms: Mapping[str, Any],
+    ) -> None:
+        self._context, self._rows, self._schema, self._terms = context, rows, schema, terms
         self._config = {
             key.removeprefix(PREFIX): value
             for key, value in context.node_config.items()
@@ -163,6 +174,7 @@ class Site:
     def leave(self, content: RecordDict) -> RecordDict:
         """The run is over: a hosted agent ends."""
         if "party" not in self._config:
+            write_private(self._folder() / host.LEFT, b"")
             with suppress(OSError):
                 (self._folder() / host.CARD).unlink()
         return RecordDict({LEAVE: ConfigRecord({"left": True})})
@@ -188,6 +200,8 @@ class Site:
 
         folder = self._folder()
         with locked(folder / "lock"):
+            if (folder / host.LEFT).exists():
+                raise PolicyError("this site has left the run")
             if not (folder / host.CARD).exists():
                 self._start(self._hosted(folder, key, schema))
             return Card.load(folder / host.CARD)
@@ -199,6 +213,7 @@ class Site:
         from parties.policy import Policy
 
         config, context = self._config, self._context
+        self._check_schema(schema)
         own = {term.replace("-", "_"): config[term] for term in TERMS if term in config}
         policy = {**DEFAULT_POLICY, **self._terms, **own}
         if policy.get("exact_sums") and "max_epsilon" not in {**self._terms, **own}:
@@ -223,6 +238,29 @@ class Site:
                 }
             ),
         )
+
+    def _check_schema(self, asked: dict[str, Any]) -> None:
+        """That the run's is this site's own.
+
+        Privacy: whether rows can be read by a schema is a question about them, and nobody adds up
+        the answers: how many labels it knows tells who is in a table. So a run asks none.
+
+        Raises:
+            ParameterError: the site has none. PolicyError: the run's is another one.
+        """
+        from parties.data.schema import Schema
+
+        own = self._config.get("schema") if "data" in self._config else self._schema
+        if own is None:
+            raise ParameterError(
+                f'this site has no schema of its rows: set {PREFIX}schema="FILE" in --node-config '
+                f"beside {PREFIX}data, or client_app(rows=…, schema=…)"
+            )
+        known = (
+            Schema.from_dict(dict(own)) if isinstance(own, Mapping) else Schema.load(Path(str(own)))
+        )
+        if known.digest() != Schema.from_dict(asked).digest():
+            raise PolicyError("the run has another column schema than this site reads its rows by")
 
     def _start(self, hosted: Hosted) -> None:
         """Run the agent in a process of its own, which this one does not wait for.

@@ -5,18 +5,22 @@ from __future__ import annotations
 import resource
 import sys
 
-SAFE_PATH = sys.version_info >= (3, 11)
+_START = """import os, sys
+named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+sys.path[:] = [*filter(os.path.isabs, named), *filter(None, sys.path)]
+import runpy
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)"""
 
 
 def program(module: str) -> list[str]:
     """Command that runs an installed module; nothing is loaded from the current folder.
 
-    A `resource.py` there would otherwise be run, and be told a passphrase. Python 3.10 has no -P:
-    `sys` is built in, and the current folder leaves the path before anything else is imported.
+    A `resource.py` there would otherwise be run, and be told a passphrase. The current folder is on
+    Python's path as its first entry, and for each empty or relative part of PYTHONPATH; `sys` and
+    what `os` needs are there before the path is looked at.
     """
-    code = "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
-    code += f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
-    return [sys.executable, *(("-P", "-m", module) if SAFE_PATH else ("-c", code))]
+    # -E: PYTHONPATH as it is read here; -u: in the place of PYTHONUNBUFFERED.
+    return [sys.executable, "-E", "-u", "-c", _START.format(module=module)]
 
 
 def no_core_files() -> None:

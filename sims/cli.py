@@ -109,11 +109,14 @@ def predict(
         from parties.data.table import read_table
         from protocols.errors import DataError
         from sims.console import INSECURE
+        from sims.inputs import INFERRED, READ_FROM_ROWS
         from sims.predict import load_model, score_table
 
         known = load_model(model)
         if known.insecure:
             say(console, INSECURE, "bold red")
+        if known.schema_from == INFERRED:
+            say(console, READ_FROM_ROWS, "yellow")
         frame = read_table(data, label=known.schema.label.name)
         table = known.predict(frame)
         table.to_csv(sys.stdout if out is None else out, index=False)

@@ -85,6 +85,7 @@ def evaluate(
         from sims.documents import to_json
         from sims.evaluation import evaluate as judge
         from sims.evaluation_words import lines
+        from sims.inputs import INFERRED, READ_FROM_ROWS
         from sims.predict import load_model
 
         if (run is None) == (model is None):
@@ -92,6 +93,8 @@ def evaluate(
         known = load_model(model or run or Path())
         if known.insecure:
             say(console, INSECURE, "bold red")
+        if known.schema_from == INFERRED:
+            say(console, READ_FROM_ROWS, "yellow")
         if seed is not None and epsilon is not None:
             say(console, NOT_PRIVATE, "bold red")
         found = judge(

@@ -133,4 +133,15 @@ def show(
             f"report: {config.out / PRIVATE / REPORT}, for you alone: like this screen it has "
             "figures of rows",
         )
-        say(screen, f"to mail: {config.out / RELEASE / REPORT}, which has no figure of rows")
+        say(screen, _mailable(config.out / RELEASE / REPORT, result))
+
+
+def _mailable(report: Path, result: RunResult) -> str:
+    """What may be done with the report that a coordinator could have made."""
+    if result.schema_from == INFERRED:
+        return f"not to mail: {report}: ranges and categories in it were read from the rows"
+    if result.plan.privacy is None:
+        return (
+            f"to mail, where the model itself may be: {report}, which has no other figure of rows"
+        )
+    return f"to mail: {report}, which has no figure of rows"

@@ -170,7 +170,7 @@ class TrainingOptions:
     ridge: float | None = option(
         None,
         "Ridge coefficient, of regressions and of --protocol secure-aggregation. Default: 0, or "
-        "what privacy needs at least.",
+        "what privacy needs at least; of scd 0.01.",
         least=0,
         of=SECURE_AGGREGATION,
     )

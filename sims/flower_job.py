@@ -64,6 +64,7 @@ log-results: write the documents into the run's log, for `results_in`."""
 DOCUMENTS = (MODEL, CERTIFICATE, PLAN, FACTS, REPORT, TRANSCRIPT)
 MARK = "ciphercohort-result"
 _PIECE = 8000  # characters of a line of the log
+_LONGEST_DOCUMENT, _LONGEST_PLACE = 1 << 28, 24
 _LOOK_SECONDS = 0.25
 _AGAIN_SECONDS = 2.0
 _SETTLED_SECONDS = 2.0
@@ -360,20 +361,36 @@ def result_lines(name: str, data: bytes) -> Iterator[str]:
 
 
 def results_in(log_text: str) -> dict[str, bytes]:
-    """Documents of a run's log, by name; those that are not whole are left out."""
+    """Documents of a run's log, by name; those that are not whole are left out.
+
+    The log is its SuperLink's word: a document is read up to `_LONGEST_DOCUMENT`.
+    """
     held: dict[str, dict[int, str]] = {}
     counts: dict[str, int] = {}
     for line in log_text.splitlines():
         words = line.partition(MARK)[2].split()
         if len(words) == 3 and words[0] in DOCUMENTS and "/" in words[1]:
             place, _, count = words[1].partition("/")
+            if not (place.isdecimal() and count.isdecimal() and len(words[1]) < _LONGEST_PLACE):
+                continue
             held.setdefault(words[0], {})[int(place)] = words[2]
             counts[words[0]] = int(count)
-    return {
-        name: zlib.decompress(base64.b64decode("".join(pieces[k] for k in sorted(pieces))))
+    found = {
+        name: _inflated("".join(pieces[k] for k in sorted(pieces)))
         for name, pieces in held.items()
         if len(pieces) == counts[name]
     }
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def _inflated(text: str) -> bytes | None:
+    """A document; None: damaged, or too long."""
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(base64.b64decode(text, validate=True), _LONGEST_DOCUMENT)
+    except (ValueError, zlib.error):
+        return None
+    return data if stream.eof else None
 
 
 __all__ = ["DOCUMENTS", "OWN", "results_in", "run_job", "server_app"]

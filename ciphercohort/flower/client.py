@@ -65,7 +65,7 @@ from ciphercohort.flower.rounds import (
 from protocols.aggregate import one_time, residues
 from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
 from protocols.aggregate.words import Words, to_bytes
-from protocols.errors import CohortError, MessageError, PolicyError, ProtocolError
+from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
 from protocols.privacy.randomness import ExpandedRandomness, RandomSource
 from protocols.serialise import parse
 
@@ -206,14 +206,7 @@ class Client:
         if not place.quorum.lost:
             # It may open without another word of this client.
             self._bind(model, asked)
-        with lots.drawing(plan.privacy, self._randomness) as turn:
-            content = self._own_content()
-        changes = None
-        if turn:
-            content, changes = lots.split(content, bases, turn.drawn)
-        reply = Reply.of(
-            content, bases, plan.weighted_by, weigh=plan.privacy is None, named=self._named
-        )
+        reply, changes = self._replied(plan, bases)
         if place.quorum.lost:
             told = [number, asked, place.context.hex(), plan.lost, model]
             memory.waiting = json.dumps([*told, num_exact(reply.layout, plan)])
@@ -321,6 +314,37 @@ class Client:
         quorum = Quorum.of(len(asked), lost)
         return one_time.Round(quorum, own, keys, context, hashlib.sha256(told).digest())
 
+    def _replied(self, plan: SumPlan, bases: Bases) -> tuple[Reply, lots.Changes | None]:
+        """The app's reply as numbers; of a private plan always one, for a refusal tells of data.
+
+        Where the app fails, or replies what cannot be summed, it is of the usual layout and changes
+        nothing: this client adds noise alone, and the round is charged like any other.
+        """
+        known = self._memory.layout and Layout.of_json(self._memory.layout)
+        usual = known if known and bases.fit(known) else None
+        try:
+            with lots.drawing(plan.privacy, self._randomness) as turn:
+                content = self._own_content()
+            changes = None
+            if turn:
+                content, changes = lots.split(content, bases, turn.drawn)
+            weigh = plan.privacy is None
+            found = Reply.of(content, bases, plan.weighted_by, weigh=weigh, named=self._named)
+            if plan.privacy and usual and self._layout(plan, found) != usual.to_json():
+                raise DataError("the reply has other arrays than the one before")
+            if plan.privacy and not found.layout.length:
+                raise DataError("metrics alone carry no noise: not in a private run")
+        except Exception as error:
+            if plan.privacy is None:
+                raise
+            log.warning("client %s adds noise alone in this round: %s", self._owner.name, error)
+            found = Reply.of_nothing(bases, plan.weighted_by, usual)
+            empty = [np.zeros((0, place.size)) for place in found.layout.arrays]
+            return found, lots.Changes(tuple(empty), 0) if plan.privacy.records else None
+        if plan.privacy is not None:
+            self._memory.layout = self._layout(plan, found)
+        return found, changes
+
     def _own_content(self) -> RecordDict:
         """What the app's own function returns to the app's own message."""
         step = self._message.content.config_records.pop(RECORD)
@@ -356,8 +380,6 @@ class Client:
     ) -> tuple[Words, residues.Residues]:
         clients = place.quorum.clients
         if plan.privacy is not None:
-            if not reply.layout.length:
-                raise PolicyError("metrics alone carry no noise: not in a private run")
             # Accountants take a second to load, and a process may live for one message only.
             from ciphercohort.flower.private import Account, noisy_words
 

@@ -121,7 +121,8 @@ class Memory:
     was, that set, and the answer; known: identities by name; members:
     identities in the roster; noise: "with" or "without", as the run's first plan said; cut: range
     and scale of weights of its first plan without noise; sums: of each model and kind that a sum
-    was opened at, its contributors (digests); spent: see `private.Account`.
+    was opened at, its contributors (digests); spent: see `private.Account`; layout: of the last
+    private reply.
     """
 
     session: str = ""
@@ -140,6 +141,7 @@ class Memory:
     cut: list[float] = field(default_factory=list)
     sums: dict[str, str] = field(default_factory=dict)
     spent: dict[str, Any] = field(default_factory=dict)
+    layout: str = ""
 
     def __repr__(self) -> str:
         return "Memory(<secret>)"

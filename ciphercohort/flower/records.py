@@ -157,11 +157,12 @@ class Bases:
 
     def __init__(self, request: RecordDict) -> None:
         self._arrays: dict[str, Array] = {}
-        for record in request.array_records.values():
+        self._records: dict[str, str] = {}
+        for name, record in request.array_records.items():
             for key, array in record.items():
                 if key in self._arrays:
                     raise MessageError(f"two ArrayRecords of the request hold an array {key!r}")
-                self._arrays[key] = array
+                self._arrays[key], self._records[key] = array, name
 
     def has(self, key: str, shape: tuple[int, ...]) -> bool:
         """Whether a reply's array is a change of one of these."""
@@ -174,6 +175,12 @@ class Bases:
         if exact and value.size == 1 and value.dtype.kind in "iu":
             return Place(record, key, "count", value.dtype.str, value.shape)
         return Place(record, key, "array", kind.str, value.shape, relative)
+
+    def places(self) -> Iterator[Place]:
+        """Of changes of all of them, in a reply that names its records as the request does."""
+        for key, array in self._arrays.items():
+            record = self._records[key].replace("fitins.", "fitres.")
+            yield Place(record, key, "array", type_of(array.dtype).str, tuple(array.shape), True)
 
     def in_order(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """By key: as here, then the others as they are."""
@@ -309,6 +316,23 @@ class Reply:
             fits,
             tuple(numbers for _, numbers in sums),
         )
+
+    @classmethod
+    def of_nothing(cls, bases: Bases, weighted_by: str, layout: Layout | None) -> Reply:
+        """A reply that changes no value, of weight 1; layout: of an earlier one."""
+        layout = layout or _unchanged(bases, weighted_by)
+        arrays = tuple(
+            bases[place.key] if place.relative else np.zeros(place.size, type_of(place.type))
+            for place in layout.arrays
+        )
+        return cls(layout, arrays, ())
+
+
+def _unchanged(bases: Bases, weighted_by: str) -> Layout:
+    """Of a reply with all arrays of the request, and one metric in the record "metrics"."""
+    legacy = any(place.record.startswith("fitres.") for place in bases.places())
+    weight = _LEGACY["fitres"] if legacy else ("metrics", weighted_by)
+    return Layout(tuple(bases.places()), (), weight)
 
 
 def differences(

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties import launch
 from parties.agent.agent import Agent, Limits
 from parties.agent.consent import Consent
-from parties.agent.run_folder import CARD, LOG, MEMBERS, SOCKET
+from parties.agent.run_folder import CARD, LEFT, LOG, MEMBERS, SOCKET
 from parties.agent.server import AgentServer
 from parties.agent.settings import STATE, Allowance
 from parties.agent.store import SessionStore
@@ -126,7 +126,8 @@ def build(hosted: Hosted, rows: Table) -> tuple[Agent, Card]:
             policy=hosted.policy,
             randomness=SystemRandomness(),
             ledger=ledger,
-            dataset=Path(hosted.data).name or hosted.name,
+            # Not the node's number, which the SuperLink gives out: each would have a budget.
+            dataset=Path(hosted.data).name or "rows",
             views=views,
         )
 
@@ -200,11 +201,11 @@ def main() -> int:
 
 
 def _forget(folder: Path) -> None:
-    """Leave the log alone of what was made for the run."""
+    """Leave of what was made for the run the log, and that it is over."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != LOG:
+        elif path.name not in (LOG, LEFT):
             erase(path)
 
 

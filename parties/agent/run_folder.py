@@ -10,6 +10,8 @@ from protocols.errors import PolicyError
 from protocols.private_files import private_folder
 
 SOCKET, CARD, MEMBERS, LOG = "agent.sock", "card.json", "members.json", "agent.log"
+LEFT = "left"
+"""Stays: a run that a site has left has no second coordinator, and no other members."""
 
 
 def run_folder(run: int, node: int) -> Path:

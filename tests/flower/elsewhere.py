@@ -65,6 +65,7 @@ def hospitals(folder: Path, **more: Any) -> list[dict[str, Any]]:
     for k in range(3):
         frame.iloc[k::3].to_csv(folder / f"rows{k}.csv", index=False)
         own = {"cohort-data": str(folder / f"rows{k}.csv"), "cohort-home": str(folder / f"home{k}")}
+        own["cohort-schema"] = str(folder / "schema.json")
         found.append({**own, "cohort-name": f"hospital-{'abc'[k]}", **more})
     return found
 

@@ -51,7 +51,6 @@ def party(tmp_path: Path) -> Settings:
 def generation(monkeypatch: pytest.MonkeyPatch, one_port: bool) -> bool:
     monkeypatch.setattr(flower_commands, "has_one_port", lambda: one_port)
     monkeypatch.setattr(flower_commands, "program", lambda name: name)
-    monkeypatch.setattr(launch, "SAFE_PATH", True)
     return one_port
 
 
@@ -67,7 +66,7 @@ def test_superlink(centre: CentreSettings, generation: bool) -> None:
         *("--control-api-address", "127.0.0.1:2", "--serverappio-api-address", "127.0.0.1:3"),
     ]
     new = [
-        *(sys.executable, "-P", "-m", "sims.flower_commands", "flower-superlink", *common),
+        *(*launch.program("sims.flower_commands"), "flower-superlink", *common),
         *("--host", "0.0.0.0", "--port", "1", "--disable-runtime-dependency-installation"),
     ]
     assert flower_commands.superlink(centre) == (new if generation else old)
@@ -81,11 +80,11 @@ def test_supernode(party: Settings, generation: bool) -> None:
         *("--auth-supernode-private-key", f"{folder}/node.key"),
         *("--node-config", 'party="unix:/run/a b.sock"'),
     ]
-    node = [sys.executable, "-P", "-m", "parties.flower_node"]
+    node = launch.program("parties.flower_node")
     old = [*node, "flower-supernode", *common, "--clientappio-api-address", "127.0.0.1:4"]
     new = [
         *node,
-        *(sys.executable, "-P", "-m", "sims.flower_commands", "flower-supernode", *common),
+        *(*launch.program("sims.flower_commands"), "flower-supernode", *common),
         *("--host", "127.0.0.1", "--port", "4"),
     ]
     assert flower_commands.supernode(party) == (new if generation else old)
@@ -105,16 +104,18 @@ def test_commands_go_to_the_port_that_takes_them(centre: CentreSettings, generat
     }
 
 
+@pytest.mark.parametrize("path", [f"{ROOT}", f":{ROOT}", f".:{ROOT}:", f"{ROOT}:./", f"{ROOT}:..:"])
 @pytest.mark.parametrize("module", ["parties.agent", "parties.flower_node"])
-def test_nothing_is_loaded_from_the_current_folder(module: str, tmp_path: Path) -> None:
+def test_nothing_is_loaded_from_the_current_folder(module: str, path: str, tmp_path: Path) -> None:
     """Whatever lies there: every module of Python's, and our packages."""
     names = {*sys.stdlib_module_names, "numpy", "openfhe", "parties", "protocols"}
     for name in names - {*sys.builtin_module_names}:
         (tmp_path / f"{name}.py").write_text("open('LOADED', 'a').write(__name__ + ' ')")
     command = [*launch.program(module), "no such folder"]
-    environment = {**quiet(), "PYTHONPATH": str(ROOT)}
-    subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment, input=b"")
+    environment = {**quiet(), "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment, input=b"")
     assert not (tmp_path / "LOADED").exists()
+    assert done.returncode and b"No module named" not in done.stderr
 
 
 def test_every_process_of_ours_is_started_in_one_place() -> None:

@@ -6,12 +6,14 @@ message. `tests.flower.elsewhere` has the same on a SuperLink over TLS.
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
 import re
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +30,7 @@ from parties import flower_site
 from parties.data.schema import Schema
 from parties.data.shard import encode_shard
 from protocols.errors import CohortError
+from sims import flower_job
 from sims.flower_job import result_lines, results_in, run_job
 from sims.predict import load_model
 from sims.studies.flower.workloads import App
@@ -159,7 +162,8 @@ def test_a_run_that_cannot_be_says_why(
     ("words", "settings"),
     [
         ("is none of cohort-data", {"cohort-dta": "rows.csv"}),
-        ("rows.csv' is not there", {"cohort-data": "rows.csv"}),
+        ("rows.csv' is not there", {"cohort-data": "rows.csv", "cohort-schema": str(SCHEMA)}),
+        ("no schema of its rows", {"cohort-data": "rows.csv"}),
         ("this site takes 00", {"cohort-coordinator": "00" * 32}),
         ("max_epsilon=-1", {"cohort-max-epsilon": -1.0}),
     ],
@@ -185,15 +189,44 @@ def test_a_site_that_pins_others_refuses_the_run(app: App, scratch: Path) -> Non
     refused(app, scratch, words, {"iterations": 2}, n102={"cohort-pins": str(pins)})
 
 
-def test_an_owners_budget_outlives_a_run(app: App, scratch: Path) -> None:
+def test_an_owners_budget_outlives_a_run(
+    app: App, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = scratch / "home"
     node, asked = {"n102": {"cohort-home": str(home)}}, {"iterations": 2, "update": "gd"}
     config = config_of(app, scratch / "first", "secure-aggregation", **asked)
     first = run_job(grid_of(app, **node), config, SCHEMA)
     key = (home / "identity.key").read_bytes()
     assert (home / "ledger.jsonl").exists() and first.plan.privacy is not None
-    refused(app, scratch, "budget|ledger", asked, **node)
+    # The next run, on the same node and on one with another number and name.
+    for k, again in enumerate((node, {"n103": {**node["n102"], "cohort-name": "another"}})):
+        (scratch / f"run{k}").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(scratch / f"run{k}"))
+        refused(app, scratch, "budget|ledger", asked, **again)
     assert (home / "identity.key").read_bytes() == key
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_by_another_schema_no_row_is_read(
+    app: App, scratch: Path, data: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows that fit, or do not, would tell a coordinator whose label stands among them.
+
+    The file of rows is not there: whoever looked for it would say so.
+    """
+    own = {"cohort-data": str(scratch / "none.csv"), "cohort-schema": str(SCHEMA)} if data else {}
+    fields = json.loads(SCHEMA.read_text())
+    for change in (
+        {"label": {**fields["label"], "positive": "somebody"}},
+        {"columns": fields["columns"][1:]},
+        {"columns": [{**fields["columns"][0], "high": 27.0}, *fields["columns"][1:]]},
+        {"row_norm": 1.0},
+    ):
+        caplog.clear()
+        asked = ConfigRecord({"coordinator": "ab" * 32, "schema": json.dumps({**fields, **change})})
+        assert ask(grid_of(app, n101=own), "join", asked).has_error()
+        assert "another column schema than this site reads its rows by" in caplog.text
+    assert not agents(scratch)
 
 
 def test_a_site_takes_one_list_of_members(app: App, scratch: Path) -> None:
@@ -207,6 +240,10 @@ def test_a_site_takes_one_list_of_members(app: App, scratch: Path) -> None:
     assert ask(grid, "members", ConfigRecord({**listed, "site-9": "ef" * 32})).has_error()
     assert not ask(grid, "leave", ConfigRecord({})).has_error()
     assert all_gone(scratch)
+    # Nor does who has left come back, for another coordinator's list.
+    other = ConfigRecord({"coordinator": "ef" * 32, "schema": SCHEMA.read_text()})
+    assert ask(grid, "join", other).has_error() and ask(grid, "join", schema).has_error()
+    assert not agents(scratch)
 
 
 def ask(grid: InProcessGrid, kind: str, record: ConfigRecord) -> Message:
@@ -225,3 +262,14 @@ def test_documents_in_a_log_are_whole_or_left_out() -> None:
         "plan.json": b"{}",
     }
     assert results_in("\n".join([*lines[1:], *other])) == {"plan.json": b"{}"}
+
+
+@pytest.mark.parametrize("place", ["1/1", "1/²", "1/1e3", "-1/1", f"{'9' * 5000}/1", "/", "1"])
+@pytest.mark.parametrize("text", ["%%%", "AAAA", "bomb"])
+def test_a_log_is_anybodys_word(place: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged documents, and those that would fill the memory, are left out."""
+    monkeypatch.setattr(flower_job, "_LONGEST_DOCUMENT", 1 << 16)
+    bomb = base64.b64encode(zlib.compress(bytes(1 << 17))).decode()
+    line = f"{flower_job.MARK} model.json {place} {bomb if text == 'bomb' else text}"
+    good = list(result_lines("plan.json", bytes(1 << 16)))
+    assert results_in("\n".join([line, *good])) == {"plan.json": bytes(1 << 16)}

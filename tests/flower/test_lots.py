@@ -14,7 +14,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from ciphercohort.flower import Privacy, SecureSum, SecureSumMod, lot
 from ciphercohort.flower.lots import Changes
-from ciphercohort.flower.memory import Memory, Owner
+from ciphercohort.flower.memory import RECORD, Memory, Owner
+from ciphercohort.flower.rounds import WORDS
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import ParameterError, PolicyError
 from protocols.privacy.randomness import SeededRandomness
@@ -142,15 +143,6 @@ def test_a_run_and_what_it_has_spent() -> None:
         trained(by_record, privacy, rounds=4)
 
 
-def refusing(train: Callable[[Message, Context], RecordDict], privacy: Privacy) -> str:
-    grid = Federation(CLIENTS, mods=MODS, train=train)
-    with pytest.raises(Exception, match="no client contributed"):
-        SecureSum(FedAvg(fraction_evaluate=0.0), privacy=privacy).start(
-            grid, start(MODEL), num_rounds=1
-        )
-    return " ".join(grid.errors)
-
-
 def whole(message: Message, context: Context) -> RecordDict:
     return reply(message.content["arrays"]["w"].numpy())
 
@@ -165,17 +157,69 @@ def twice(message: Message, context: Context) -> RecordDict:
     return by_record(message, context)
 
 
-@pytest.mark.parametrize("train", [whole, more_rows, twice])
-def test_a_client_whose_app_does_otherwise_sends_nothing(
-    train: Callable[[Message, Context], RecordDict],
+def raising(message: Message, context: Context) -> RecordDict:
+    lot(ROWS)
+    raise ValueError("Input contains NaN.")  # as scikit-learn does
+
+
+def raising_at_once(message: Message, context: Context) -> RecordDict:
+    raise MemoryError
+
+
+def texts(message: Message, context: Context) -> RecordDict:
+    lot(ROWS)
+    return RecordDict({"metrics": MetricRecord({"num-examples": 1})})
+
+
+def strange(message: Message, context: Context) -> RecordDict:
+    return reply(np.array(["a", "b"]))
+
+
+FAULTS = [more_rows, twice, raising, raising_at_once, texts, strange]
+
+
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("records", [CLIENTS * ROWS, 0])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_app_that_fails_tells_nothing_and_is_charged(
+    fault: Callable[[Message, Context], RecordDict], records: int, first: int
 ) -> None:
-    refusing(train, plan())
+    """Whether it fails may depend on one record, and on whether its coin was drawn.
+
+    One client's app fails, in the first round or the second: the server sees the same messages of
+    it as of all others, and its account the same rounds.
+    """
+    rounds = 0
+
+    def train(message: Message, context: Context) -> RecordDict:
+        nonlocal rounds
+        if context.node_config["partition-id"] == 2:
+            rounds += 1
+            if rounds == first:
+                return fault(message, context)
+        return by_record(message, context) if records else whole(message, context)
+
+    _, grid = trained(train, plan(records=records), rounds=3)
+    assert not grid.errors
+    answers = grid.of_step("sum")
+    assert len(answers) == 3 * CLIENTS
+    assert len({answer.content.config_records[RECORD]["layout"] for _, answer in answers}) == 1
+    assert (
+        len({len(answer.content.array_records[WORDS]["words"].data) for _, answer in answers}) == 1
+    )
+    for context in grid.contexts.values():
+        assert Memory.load(context, Owner.of(context)).spent["rounds"] == 3
 
 
-def test_a_lot_is_for_such_plans_alone() -> None:
+@pytest.mark.parametrize(("train", "records"), [(whole, CLIENTS * ROWS), (by_record, 0)])
+def test_an_app_of_the_other_kind_adds_noise_alone(
+    train: Callable[[Message, Context], RecordDict], records: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, grid = trained(train, plan(records=records))
+    assert not grid.errors
+    assert caplog.text.count("adds noise alone in this round") == CLIENTS
     with pytest.raises(PolicyError, match="records=N"):
         lot(3)
-    refusing(by_record, plan(records=0))
 
 
 def test_the_number_of_records_is_one() -> None:

@@ -1,6 +1,7 @@
 """Rows for a try: this node's part of scikit-learn's breast cancer data.
 
-A hospital has its own: `cohort-data="/srv/rows.csv"` in the node's configuration comes first.
+A hospital has its own: `cohort-data="/srv/rows.csv" cohort-schema="/srv/schema.json"` in the node's
+configuration come first.
 """
 
 COLUMNS = (0, 1, 4, 5, 6, 7)
