@@ -64,7 +64,7 @@ log-results: write the documents into the run's log, for `results_in`."""
 DOCUMENTS = (MODEL, CERTIFICATE, PLAN, FACTS, REPORT, TRANSCRIPT)
 MARK = "ciphercohort-result"
 _PIECE = 8000  # characters of a line of the log
-_LONGEST_DOCUMENT, _LONGEST_PLACE = 1 << 28, 24
+_LONGEST_DOCUMENT, _LONGEST_PLACE = 1 << 25, 24
 _LOOK_SECONDS = 0.25
 _AGAIN_SECONDS = 2.0
 _SETTLED_SECONDS = 2.0
